@@ -11,7 +11,7 @@ static size_t least(size_t a, size_t b) {
 }
 
 // Optimal string alignment: as Levenshtein, and a swap of two neighbours counts as one.
-size_t reef_word_distance(const char *word, const char *other) {
+size_t reef_edit_distance(const char *word, const char *other) {
     size_t row[3][WORD_MAX + 1];
     size_t rows = least(strlen(word), WORD_MAX), columns = least(strlen(other), WORD_MAX);
     for (size_t j = 0; j <= columns; j++) row[0][j] = j;

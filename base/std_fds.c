@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-void reef_standard_descriptors_hold(void) {
+void reef_std_fds_reserve(void) {
     // The lowest number that is free is given; who reads or writes there is told EBADF, as where nothing is open.
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0) (void)open("/", O_PATH);

@@ -46,9 +46,9 @@ typedef struct reef_daemon {
     reef_training *training;
     reef_reader reader;
     reef_pusher pusher;
-    reef_monitor monitor;
+    reef_status_view monitor;
     reef_control control;
-    reef_serving *serving; // with --http
+    reef_query_thread *queries; // with --http
     reef_routes routes;
     reef_http *http;
     reef_service service;
@@ -99,13 +99,13 @@ static void on_read_error(void *context, const reef_error *err) {
 
 static void report_progress(reef_daemon *daemon) {
     char line[512];
-    reef_monitor_line(&daemon->monitor, line, sizeof(line));
-    reef_report_progress(&daemon->report, line, reef_monitor_status(&daemon->monitor));
+    reef_status_view_line(&daemon->monitor, line, sizeof(line));
+    reef_report_progress(&daemon->report, line, reef_status_view_status(&daemon->monitor));
 }
 
 static void on_tick(uv_timer_t *timer) {
     reef_daemon *daemon = timer->data;
-    reef_monitor_sample(&daemon->monitor);
+    reef_status_view_sample(&daemon->monitor);
     reef_control_tick(&daemon->control);
     if (daemon->http) reef_http_tick(daemon->http);
     if (daemon->http && !daemon->closing) reef_routes_tick(&daemon->routes);
@@ -133,7 +133,7 @@ static void close_all(reef_daemon *daemon) {
 static void on_wake(uv_async_t *handle) {
     reef_daemon *daemon = handle->data;
     reef_training_answer(daemon->training);
-    if (daemon->serving) reef_routes_answer(&daemon->routes);
+    if (daemon->queries) reef_routes_answer(&daemon->routes);
     reef_reader_settle(&daemon->reader);
     reef_reader_resume(&daemon->reader);
     reef_training_view view;
@@ -272,12 +272,13 @@ static reef_status open_http(reef_daemon *daemon, reef_error *err) {
                                                              .context = &daemon->routes},
                                         err);
     if (status == REEF_OK)
-        status = reef_serving_start(&daemon->serving,
-                                    &(reef_serving_options){.store = daemon->store,
-                                                            .threads = 1,
-                                                            .memory_bytes = options->memory_bytes,
-                                                            .wake = &daemon->wake},
-                                    err);
+        status = reef_query_thread_start(
+            &daemon->queries,
+            &(reef_query_thread_options){.store = daemon->store,
+                                         .threads = 1,
+                                         .memory_bytes = options->memory_bytes,
+                                         .wake = &daemon->wake},
+            err);
     if (status != REEF_OK) return status;
     daemon->monitor.http = reef_http_address(daemon->http);
     return REEF_OK;
@@ -325,7 +326,7 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
                                    .context = daemon};
     daemon->routes = (reef_routes){.monitor = &daemon->monitor,
                                    .training = daemon->training,
-                                   .serving = daemon->serving,
+                                   .queries = daemon->queries,
                                    .pusher = &daemon->pusher,
                                    .on_stop = stop,
                                    .on_request = take_request,
@@ -358,7 +359,7 @@ static void report_end(reef_daemon *daemon, const reef_training_view *view) {
                       json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "event", "ended", "step",
                                 (json_int_t)view->trainer.step, "stream_bytes",
                                 (json_int_t)view->trainer.stream_bytes, "carried_bytes",
-                                (json_int_t)view->trainer.carried_bytes, "commit",
+                                (json_int_t)view->trainer.pending_bytes, "commit",
                                 (json_int_t)view->last.commit.number, "root", root));
 }
 
@@ -393,7 +394,7 @@ static reef_status finish(reef_daemon *daemon) {
 static void release(reef_daemon *daemon) {
     reef_scrubber_stop(daemon->scrubber); // before the training, which it pokes
     reef_training_join(daemon->training);
-    reef_serving_stop(daemon->serving);
+    reef_query_thread_stop(daemon->queries);
     reef_routes_release(&daemon->routes);
     reef_scrubber_free(daemon->scrubber);
     reef_trainer_close(daemon->trainer);

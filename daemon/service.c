@@ -232,7 +232,7 @@ static void on_hangup(uv_signal_t *handle, int number) {
 static void on_user(uv_signal_t *handle, int number) {
     (void)number;
     reef_service *service = handle->data;
-    reef_report_status(service->report, reef_monitor_status(service->monitor));
+    reef_report_status(service->report, reef_status_view_status(service->monitor));
 }
 
 static void start_signal(reef_service *service,

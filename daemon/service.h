@@ -9,11 +9,11 @@
 #define REEF_SERVICE_H
 
 #include "http_server.h"
+#include "reef_log.h"
+#include "reef_settings.h"
+#include "scrubber.h"
 #include "status.h"
 #include "systemd.h"
-#include "reef_settings.h"
-#include "reef_log.h"
-#include "scrubber.h"
 #include "training_thread.h"
 #include "verify_job.h"
 
@@ -38,7 +38,7 @@ typedef struct reef_service {
     reef_options *options; // as they are in force
     reef_report *report;
     reef_training *training;
-    reef_monitor *monitor;
+    reef_status_view *monitor;
     reef_scrubber *scrubber;
     reef_http *http; // or NULL
     // its own

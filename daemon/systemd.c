@@ -16,7 +16,7 @@ static void tell_status(reef_notify *notify) {
     char line[sizeof(notify->status)], message[sizeof(line) + 16];
     uint64_t now = uv_hrtime();
     if (notify->told_ns != 0 && now - notify->told_ns < STATUS_NS) return;
-    reef_monitor_line(notify->monitor, line, sizeof(line));
+    reef_status_view_line(notify->monitor, line, sizeof(line));
     if (strcmp(line, notify->status) == 0) return;
     notify->told_ns = now;
     memcpy(notify->status, line, sizeof(line));

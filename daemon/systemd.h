@@ -19,7 +19,7 @@ typedef struct reef_notify {
     // set by the caller before reef_notify_start
     uv_loop_t *loop;
     reef_training *training;
-    reef_monitor *monitor;
+    reef_status_view *monitor;
     // its own
     uv_timer_t timer;
     bool started, stopping;

@@ -75,7 +75,7 @@ REEF_MUST_CHECK reef_status reef_lib_read_commit(reef_pool *pool,
 /** The model of the state that is asked for: of a writer that of its last commit, which first is what was trained. */
 REEF_MUST_CHECK reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err);
 /** After a question: what is read in place is let go of, until the next. */
-void reef_lib_rest(reef_pool *pool);
+void reef_lib_unpin(reef_pool *pool);
 
 /** A position in the stream as callers count it: examples of a vector model are records of bytes. */
 uint64_t reef_lib_position(const reef_pool *pool, uint64_t stream_bytes);

@@ -97,6 +97,6 @@ reef_status reef_lib_check_writer(const reef_pool *pool, const char *what, reef_
                      reef_store_path(pool->store));
 }
 
-void reef_lib_rest(reef_pool *pool) {
-    if (pool->model != NULL) reef_model_rest(pool->model);
+void reef_lib_unpin(reef_pool *pool) {
+    if (pool->model != NULL) reef_model_unpin(pool->model);
 }

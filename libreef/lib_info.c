@@ -13,7 +13,7 @@ static uint32_t generation_count(const reef_pool *pool) {
 // A state that was opened knows its own, whatever a writer has made of the pool since.
 static reef_status find_generation(const reef_pool *pool,
                                    uint32_t number,
-                                   reef_generation *out,
+                                   reef_generation_record *out,
                                    reef_error *err) {
     if (number >= generation_count(pool))
         return reef_fail(err, REEF_ERR_NOT_FOUND, "no generation %u: the state has 0 to %u", number,
@@ -52,7 +52,7 @@ static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *
         info->collected = reef_trainer_layer_collected(pool->trainer);
     }
     for (uint32_t g = 0; status == REEF_OK && g < info->generations; g++) {
-        reef_generation generation;
+        reef_generation_record generation;
         status = find_generation(pool, g, &generation, err);
         if (status == REEF_OK) info->experts += (uint64_t)generation.side * generation.side;
     }
@@ -73,7 +73,7 @@ reef_status reef_pool_read_generation(reef_pool *pool,
                                       uint32_t generation,
                                       reef_generation_info *out,
                                       reef_error *err) {
-    reef_generation found = {0};
+    reef_generation_record found = {0};
     reef_status status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
     status = find_generation(pool, generation, &found, err);
@@ -143,7 +143,7 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
 
 static reef_status check_usage(
     reef_pool *pool, uint32_t generation, uint32_t layer, size_t count, reef_error *err) {
-    reef_generation found;
+    reef_generation_record found;
     reef_status status = find_generation(pool, generation, &found, err);
     if (status != REEF_OK) return status;
     if (reef_config_is_vector(&pool->config))
@@ -190,7 +190,7 @@ static reef_status read_range(reef_txn *txn,
 // How many experts the commit has that is read: records are as long. A state that was opened may have fewer, where a
 // writer has grown the generation since, and what a writer has not committed yet more.
 static reef_status count_stored(reef_txn *txn, uint32_t generation, size_t *out, reef_error *err) {
-    reef_generation now;
+    reef_generation_record now;
     *out = 0;
     reef_status status = reef_generation_read(txn, generation, &now, err);
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;

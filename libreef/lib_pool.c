@@ -153,7 +153,7 @@ reef_status reef_pool_open(reef_pool **out,
     reef_lib_take_caller(&caller);
     reef_gemm_claim();
     status = load(pool, path, &own, err);
-    reef_lib_rest(pool);
+    reef_lib_unpin(pool);
     reef_gemm_give_back();
     reef_lib_give_back(&caller);
     if (status == REEF_OK) {

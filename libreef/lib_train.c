@@ -41,7 +41,7 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
     const reef_training_info info = {
         .step = now.step,
         .position = reef_lib_position(pool, now.stream_bytes),
-        .waiting = reef_lib_position(pool, now.carried_bytes),
+        .waiting = reef_lib_position(pool, now.pending_bytes),
         .skipped = reef_lib_position(pool, now.skipped_bytes),
         .generation = now.generation,
         .bits_per_byte = now.bits_per_byte,
@@ -82,7 +82,7 @@ reef_status reef_pool_evaluate(reef_pool *pool,
     status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK)
         status = reef_model_score(pool->model, bytes, count, bits, &score, NULL, NULL, err);
-    reef_lib_rest(pool);
+    reef_lib_unpin(pool);
     reef_lib_leave(pool);
     if (status != REEF_OK) return status;
     const reef_evaluation evaluation = {
@@ -111,7 +111,7 @@ reef_status reef_pool_generate(reef_pool *pool,
     status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK)
         status = reef_model_generate(pool->model, prompt, prompt_bytes, count, &sampling, out, err);
-    reef_lib_rest(pool);
+    reef_lib_unpin(pool);
     reef_lib_leave(pool);
     return status;
 }

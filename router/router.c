@@ -322,7 +322,7 @@ static size_t norm_panels(const router_pass *pass) {
 reef_status reef_router_forward(const reef_router_shape *shape,
                                 const reef_router_params *params,
                                 reef_router_mode mode,
-                                reef_workers *workers,
+                                reef_thread_pool *workers,
                                 size_t rows,
                                 const float *x,
                                 const uint8_t *piece_active,
@@ -331,11 +331,12 @@ reef_status reef_router_forward(const reef_router_shape *shape,
     router_pass pass = pass_begin(shape, params, mode, rows, x, piece_active, tape);
     if (rows == 0) return REEF_OK; // and no statistics
 
-    if (pass.normalise) reef_workers_run(workers, pass.piece_count, project_piece, &pass);
+    if (pass.normalise) reef_thread_pool_run(workers, pass.piece_count, project_piece, &pass);
     // One bad row would spoil the statistics of all: it is named before that.
     if (pass.bad_row == SIZE_MAX) {
-        if (pass.normalise) reef_workers_run(workers, norm_panels(&pass), normalise_panel, &pass);
-        reef_workers_run(workers, pass.piece_count, choose_piece, &pass);
+        if (pass.normalise)
+            reef_thread_pool_run(workers, norm_panels(&pass), normalise_panel, &pass);
+        reef_thread_pool_run(workers, pass.piece_count, choose_piece, &pass);
     }
     if (pass.bad_row != SIZE_MAX)
         return reef_fail(
@@ -486,7 +487,7 @@ static void unproject_piece(void *context, size_t piece) {
 void reef_router_backward(const reef_router_shape *shape,
                           const reef_router_params *params,
                           reef_router_mode mode,
-                          reef_workers *workers,
+                          reef_thread_pool *workers,
                           size_t rows,
                           const float *x,
                           const uint8_t *piece_active,
@@ -502,12 +503,13 @@ void reef_router_backward(const reef_router_shape *shape,
     pass.grads = grads;
     pass.group_count = grads == NULL ? pass.piece_count : tape_group_count(pass.piece_count);
 
-    reef_workers_run(workers, pass.group_count, unscore_group, &pass);
+    reef_thread_pool_run(workers, pass.group_count, unscore_group, &pass);
     if (grads != NULL) {
-        reef_workers_run(workers, panels_across(shape->side, KEY_PANEL_ROWS), sum_key_panel, &pass);
+        reef_thread_pool_run(workers, panels_across(shape->side, KEY_PANEL_ROWS), sum_key_panel,
+                             &pass);
         pass.panel_count = panels_across(shape->d_model, WEIGHT_PANEL_ROWS) *
                            panels_across(pass.width, WEIGHT_PANEL_COLUMNS);
     }
-    if (pass.normalise) reef_workers_run(workers, norm_panels(&pass), unnormalise_panel, &pass);
-    reef_workers_run(workers, pass.panel_count + pass.piece_count, unproject_piece, &pass);
+    if (pass.normalise) reef_thread_pool_run(workers, norm_panels(&pass), unnormalise_panel, &pass);
+    reef_thread_pool_run(workers, pass.panel_count + pass.piece_count, unproject_piece, &pass);
 }

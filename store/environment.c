@@ -64,18 +64,18 @@ reef_status reef_environment_fail(const reef_environment *environment,
 
 // ---- opening LMDB --------------------------------------------------------------------------------
 
-static volatile sig_atomic_t lmdb_gave_up;
+static volatile sig_atomic_t lmdb_aborted;
 
 // LMDB would print, and abort after this has returned; a library does not print.
 static void on_lmdb_assert(MDB_env *lmdb, const char *message) {
     (void)lmdb;
     (void)message;
-    lmdb_gave_up = 1;
+    lmdb_aborted = 1;
     abort();
 }
 
-bool reef_store_gave_up(void) {
-    return lmdb_gave_up != 0;
+bool reef_store_lmdb_aborted(void) {
+    return lmdb_aborted != 0;
 }
 
 static reef_status databases_open(reef_environment *environment, reef_error *err) {
@@ -245,7 +245,7 @@ static reef_status open_existing(reef_environment **out,
     if (status != REEF_OK) return status;
     environment->no_sync = options->no_sync;
     if (options->write) status = writer_take(environment, writer_fd, err);
-    if (status == REEF_OK && options->write) reef_pool_nursery_sweep(environment->path);
+    if (status == REEF_OK && options->write) reef_pool_staging_sweep(environment->path);
     if (status == REEF_OK) status = lmdb_open(environment, err);
     if (status == REEF_OK)
         status = reef_format_check(environment->path, environment->lmdb,

@@ -16,7 +16,8 @@
 //   24 opened step u64   32 sealed step u64   40 opened at u64   48 sealed at u64   56 root, 16 bytes
 #define GENERATION_BYTES 72
 
-static void generation_encode(const reef_generation *generation, uint8_t out[GENERATION_BYTES]) {
+static void generation_encode(const reef_generation_record *generation,
+                              uint8_t out[GENERATION_BYTES]) {
     reef_put_le32(out, generation->parent);
     reef_put_le32(out + 4, generation->side);
     reef_put_le64(out + 8, generation->first_id);
@@ -31,22 +32,22 @@ static void generation_encode(const reef_generation *generation, uint8_t out[GEN
 
 static void generation_decode(const uint8_t in[GENERATION_BYTES],
                               uint32_t number,
-                              reef_generation *out) {
-    *out = (reef_generation){.generation = number,
-                             .parent = reef_get_le32(in),
-                             .side = reef_get_le32(in + 4),
-                             .first_id = reef_get_le64(in + 8),
-                             .dtype = (reef_dtype)reef_get_le32(in + 16),
-                             .sealed = reef_get_le32(in + 20) != 0,
-                             .opened_step = reef_get_le64(in + 24),
-                             .sealed_step = reef_get_le64(in + 32),
-                             .opened_at = reef_get_le64(in + 40),
-                             .sealed_at = reef_get_le64(in + 48)};
+                              reef_generation_record *out) {
+    *out = (reef_generation_record){.generation = number,
+                                    .parent = reef_get_le32(in),
+                                    .side = reef_get_le32(in + 4),
+                                    .first_id = reef_get_le64(in + 8),
+                                    .dtype = (reef_dtype)reef_get_le32(in + 16),
+                                    .sealed = reef_get_le32(in + 20) != 0,
+                                    .opened_step = reef_get_le64(in + 24),
+                                    .sealed_step = reef_get_le64(in + 32),
+                                    .opened_at = reef_get_le64(in + 40),
+                                    .sealed_at = reef_get_le64(in + 48)};
     memcpy(out->root, in + 56, REEF_HASH_BYTES);
 }
 
 reef_status reef_generation_store(reef_txn *txn,
-                                  const reef_generation *generation,
+                                  const reef_generation_record *generation,
                                   reef_error *err) {
     const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation->generation};
     uint8_t bytes[GENERATION_BYTES];
@@ -56,7 +57,7 @@ reef_status reef_generation_store(reef_txn *txn,
 
 reef_status reef_generation_read(reef_txn *txn,
                                  uint32_t generation,
-                                 reef_generation *out,
+                                 reef_generation_record *out,
                                  reef_error *err) {
     const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation};
     uint8_t bytes[GENERATION_BYTES];
@@ -90,7 +91,7 @@ reef_status reef_generation_count(reef_txn *txn, uint32_t *out, reef_error *err)
 }
 
 reef_status reef_txn_generations_load(reef_txn *txn, reef_error *err) {
-    reef_generation last;
+    reef_generation_record last;
     reef_status status = reef_generation_count(txn, &txn->generation_count, err);
     txn->sealed_count = txn->generation_count;
     if (status != REEF_OK || txn->generation_count == 0) return status;
@@ -100,7 +101,9 @@ reef_status reef_txn_generations_load(reef_txn *txn, reef_error *err) {
     return status;
 }
 
-reef_status reef_generation_put(reef_txn *txn, const reef_generation *generation, reef_error *err) {
+reef_status reef_generation_put(reef_txn *txn,
+                                const reef_generation_record *generation,
+                                reef_error *err) {
     static const uint8_t no_root[REEF_HASH_BYTES] = {0};
     uint32_t number = generation->generation;
     reef_status status = reef_txn_writable(txn, err);

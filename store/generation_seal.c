@@ -9,7 +9,7 @@
 
 reef_status reef_generation_seal(
     reef_txn *txn, uint32_t generation, uint64_t step, uint64_t at, reef_error *err) {
-    reef_generation record;
+    reef_generation_record record;
     reef_status status = reef_txn_writable(txn, err);
     if (status == REEF_OK) status = reef_generation_read(txn, generation, &record, err);
     if (status != REEF_OK) return status;

@@ -9,32 +9,32 @@
 #include "pool_create.h"
 
 #include "pool_file.h"
-#include "reef_fail_point.h"
-#include "schema.h"
 #include "record.h"
 #include "reef_byte_order.h"
+#include "reef_fail_point.h"
+#include "schema.h"
 
-#include <stdlib.h>
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-static reef_status make_in_nursery(const char *path,
+static reef_status make_in_staging(const char *path,
                                    reef_pool_fill fill,
                                    void *context,
                                    reef_error *err) {
-    char *nursery = NULL;
-    reef_status status = reef_pool_nursery_make(path, &nursery, err);
+    char *staging = NULL;
+    reef_status status = reef_pool_staging_make(path, &staging, err);
     if (status == REEF_OK) {
         REEF_FAIL_POINT(MAKE_BEGUN);
-        status = fill(context, nursery, err);
+        status = fill(context, staging, err);
     }
     if (status == REEF_OK) {
         REEF_FAIL_POINT(MAKE_FILLED);
-        status = reef_pool_nursery_leave(path, nursery, err);
+        status = reef_pool_staging_leave(path, staging, err);
     }
-    free(nursery);
+    free(staging);
     return status;
 }
 
@@ -51,7 +51,7 @@ reef_status reef_pool_make(
     bool locked = status == REEF_OK;
     if (locked) status = reef_pool_file_absent(path, err);
     bool ours = !locked || status == REEF_OK;
-    if (status == REEF_OK) status = make_in_nursery(path, fill, context, err);
+    if (status == REEF_OK) status = make_in_staging(path, fill, context, err);
     if (ours && status != REEF_OK) reef_pool_directory_unmake(path, made);
     if (status == REEF_OK && writer_fd != NULL) {
         *writer_fd = fd; // the caller owns it now

@@ -5,7 +5,7 @@
 #include "reef_store.h"
 
 /** Put a whole data.mdb, synced, into the directory `nursery`. */
-typedef reef_status (*reef_pool_fill)(void *context, const char *nursery, reef_error *err);
+typedef reef_status (*reef_pool_fill)(void *context, const char *staging, reef_error *err);
 
 /**
  * Make a pool at `path` of what `fill` makes. What a process left that died while it made a pool here is

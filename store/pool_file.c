@@ -63,7 +63,7 @@ uint64_t reef_disk_free_bytes(const char *path) {
 
 // What lies in a directory.
 typedef struct listing {
-    bool nursery, writer; // NURSERY, WRITER_FILE
+    bool staging, writer; // NURSERY, WRITER_FILE
     bool pool;            // any other name of a pool's file
     bool foreign;         // any other name at all
 } listing;
@@ -71,7 +71,7 @@ typedef struct listing {
 static void note_name(listing *all, const char *name) {
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return;
     if (strcmp(name, NURSERY) == 0)
-        all->nursery = true;
+        all->staging = true;
     else if (strcmp(name, WRITER_FILE) == 0)
         all->writer = true;
     else if (strcmp(name, DATA_FILE) == 0 || strcmp(name, LOCK_FILE) == 0)
@@ -100,7 +100,7 @@ static bool directory_list(const char *path, int flags, listing *all) {
 // A process that dies while it makes a pool leaves its lock, and beside it maybe the nursery. A nursery without
 // the lock is somebody's directory, maybe a pool, that happens to have the name.
 static bool is_left_over(const listing *all) {
-    return !all->pool && !all->foreign && (all->writer || !all->nursery);
+    return !all->pool && !all->foreign && (all->writer || !all->staging);
 }
 
 static reef_status directory_is_free(const char *path, reef_error *err) {
@@ -225,14 +225,14 @@ static bool is_written(int directory) {
 }
 
 // Fails where it holds what is not ours, is only a link to where it does, or is in use; and leaves it as it is.
-static int nursery_remove(const char *nursery) {
+static int staging_remove(const char *staging) {
     listing all;
-    if (!directory_list(nursery, O_NOFOLLOW, &all)) return -1;
-    if (all.foreign || all.nursery) {
+    if (!directory_list(staging, O_NOFOLLOW, &all)) return -1;
+    if (all.foreign || all.staging) {
         errno = ENOTEMPTY;
         return -1;
     }
-    int fd = open(nursery, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open(staging, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return -1;
     bool written = is_written(fd);
     if (!written) {
@@ -242,32 +242,32 @@ static int nursery_remove(const char *nursery) {
     }
     close(fd);
     errno = EBUSY;
-    return written ? -1 : rmdir(nursery);
+    return written ? -1 : rmdir(staging);
 }
 
-reef_status reef_pool_nursery_make(const char *path, char **nursery, reef_error *err) {
-    *nursery = reef_pool_file_path(path, NURSERY);
-    if (*nursery == NULL) return no_memory(path, err);
-    if (mkdir(*nursery, 0700) == 0) return REEF_OK;
-    if (errno != EEXIST) return fail_errno(err, "create", *nursery);
+reef_status reef_pool_staging_make(const char *path, char **staging, reef_error *err) {
+    *staging = reef_pool_file_path(path, NURSERY);
+    if (*staging == NULL) return no_memory(path, err);
+    if (mkdir(*staging, 0700) == 0) return REEF_OK;
+    if (errno != EEXIST) return fail_errno(err, "create", *staging);
     // We hold the writer lock, so whoever made it is dead.
-    if (nursery_remove(*nursery) != 0)
+    if (staging_remove(*staging) != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot create pool %.100s: its " NURSERY
                          " holds what is no pool's (%s); choose another directory",
                          path, strerror(errno));
-    return mkdir(*nursery, 0700) == 0 ? REEF_OK : fail_errno(err, "create", *nursery);
+    return mkdir(*staging, 0700) == 0 ? REEF_OK : fail_errno(err, "create", *staging);
 }
 
-void reef_pool_nursery_sweep(const char *path) {
-    char *nursery = reef_pool_file_path(path, NURSERY);
-    if (nursery != NULL && access(nursery, F_OK) == 0) (void)nursery_remove(nursery);
-    free(nursery);
+void reef_pool_staging_sweep(const char *path) {
+    char *staging = reef_pool_file_path(path, NURSERY);
+    if (staging != NULL && access(staging, F_OK) == 0) (void)staging_remove(staging);
+    free(staging);
 }
 
-static reef_status data_file_move(const char *path, const char *nursery, reef_error *err) {
+static reef_status data_file_move(const char *path, const char *staging, reef_error *err) {
     reef_status status = REEF_OK;
-    char *from = reef_pool_file_path(nursery, DATA_FILE);
+    char *from = reef_pool_file_path(staging, DATA_FILE);
     char *to = reef_pool_file_path(path, DATA_FILE);
     if (from == NULL || to == NULL)
         status = no_memory(path, err);
@@ -278,18 +278,18 @@ static reef_status data_file_move(const char *path, const char *nursery, reef_er
     return status;
 }
 
-reef_status reef_pool_nursery_leave(const char *path, const char *nursery, reef_error *err) {
-    reef_status status = data_file_move(path, nursery, err);
+reef_status reef_pool_staging_leave(const char *path, const char *staging, reef_error *err) {
+    reef_status status = data_file_move(path, staging, err);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(MAKE_MOVED);
-    (void)nursery_remove(nursery);
+    (void)staging_remove(staging);
     REEF_FAIL_POINT(MAKE_CLEANED);
     status = directory_sync(path, err);
     return status == REEF_OK ? parent_sync(path, err) : status;
 }
 
 void reef_pool_directory_unmake(const char *path, bool made) {
-    reef_pool_nursery_sweep(path);
+    reef_pool_staging_sweep(path);
     remove_file(path, DATA_FILE);
     remove_file(path, WRITER_FILE);
     if (made) (void)rmdir(path);
@@ -329,7 +329,7 @@ reef_status reef_pool_file_identify(const char *path,
 // *fd is -1 where it may not be written.
 static reef_status own_file_open(const char *file, int *fd, reef_error *err) {
     struct stat info;
-    reef_standard_descriptors_hold(); // LMDB's own files, which come after these, do not get them either
+    reef_std_fds_reserve(); // LMDB's own files, which come after these, do not get them either
     *fd = open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (*fd < 0 && errno == ELOOP)
         return reef_fail(err, REEF_ERR_INVALID,

@@ -24,16 +24,16 @@ REEF_MUST_CHECK reef_status reef_pool_directory_make(const char *path, bool *mad
 REEF_MUST_CHECK reef_status reef_pool_file_absent(const char *path, reef_error *err);
 
 /** A subdirectory to make the pool's files in; its path on the heap. Called with the writer lock held. */
-REEF_MUST_CHECK reef_status reef_pool_nursery_make(const char *path,
-                                                   char **nursery,
+REEF_MUST_CHECK reef_status reef_pool_staging_make(const char *path,
+                                                   char **staging,
                                                    reef_error *err);
 /** Move the data file to its place, remove the subdirectory, and make all of it durable. */
-REEF_MUST_CHECK reef_status reef_pool_nursery_leave(const char *path,
-                                                    const char *nursery,
+REEF_MUST_CHECK reef_status reef_pool_staging_leave(const char *path,
+                                                    const char *staging,
                                                     reef_error *err);
 
 /** Remove that subdirectory and its files, where a process died and left them. With the writer lock held. */
-void reef_pool_nursery_sweep(const char *path);
+void reef_pool_staging_sweep(const char *path);
 
 /** Undo a creation that failed half-way: remove the files, and the directory if `made`. */
 void reef_pool_directory_unmake(const char *path, bool made);

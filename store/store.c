@@ -1,17 +1,17 @@
 // Opening and closing a pool. The work is in environment.c, which a process's stores of one pool share.
-#include "store_internal.h"
 #include "pool_create.h"
 #include "pool_file.h"
-#include "reef_fail_point.h"
-#include "schema.h"
 #include "record.h"
 #include "reef_byte_order.h"
+#include "reef_fail_point.h"
+#include "schema.h"
+#include "store_internal.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 reef_status reef_store_open(reef_store **out,
                             const char *path,
@@ -83,10 +83,10 @@ typedef struct creation {
     void *context;
 } creation;
 
-static reef_status fill_new(void *context, const char *nursery, reef_error *err) {
+static reef_status fill_new(void *context, const char *staging, reef_error *err) {
     const creation *c = context;
-    reef_status status = reef_pool_fill_empty(NULL, nursery, err);
-    return status == REEF_OK ? reef_pool_change(nursery, c->change, c->context, err) : status;
+    reef_status status = reef_pool_fill_empty(NULL, staging, err);
+    return status == REEF_OK ? reef_pool_change(staging, c->change, c->context, err) : status;
 }
 
 reef_status reef_store_create(const char *path,

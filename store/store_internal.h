@@ -100,11 +100,11 @@ reef_db_last_u32(reef_txn *txn, reef_db db, uint32_t limit, uint32_t *out, reef_
 REEF_MUST_CHECK reef_status reef_txn_generations_load(reef_txn *txn, reef_error *err);
 /** Write a generation's record, without the rules of reef_generation_put. */
 REEF_MUST_CHECK reef_status reef_generation_store(reef_txn *txn,
-                                                  const reef_generation *generation,
+                                                  const reef_generation_record *generation,
                                                   reef_error *err);
 /** Remove the records of one database that belong to a generation; its number stands at `offset` of their keys. */
-REEF_MUST_CHECK reef_status reef_records_drop(
-    reef_txn *txn, reef_db db, uint32_t generation, size_t offset, reef_error *err);
+REEF_MUST_CHECK reef_status
+reef_records_drop(reef_txn *txn, reef_db db, uint32_t generation, size_t offset, reef_error *err);
 /** Remove tensors, experts, flags and moments of a generation or of a snapshot's copy. */
 REEF_MUST_CHECK reef_status reef_generation_drop(reef_txn *txn,
                                                  uint32_t generation,
@@ -128,11 +128,11 @@ REEF_MUST_CHECK reef_status reef_generation_copy_back(reef_txn *txn,
                                                       reef_error *err);
 /** Where live sources stand, whose turn it is, and which batches are known by their ids: for the snapshot with this copy of
  * the open generation; 0: none. */
-REEF_MUST_CHECK reef_status reef_places_keep(reef_txn *txn, uint32_t copy, reef_error *err);
+REEF_MUST_CHECK reef_status reef_offsets_keep(reef_txn *txn, uint32_t copy, reef_error *err);
 /** The snapshot goes. */
-REEF_MUST_CHECK reef_status reef_places_drop(reef_txn *txn, uint32_t copy, reef_error *err);
+REEF_MUST_CHECK reef_status reef_offsets_drop(reef_txn *txn, uint32_t copy, reef_error *err);
 /** They stand where the snapshot has them; those that it does not have stand nowhere. Ids: reef_journal_move. */
-REEF_MUST_CHECK reef_status reef_places_restore(reef_txn *txn, uint32_t copy, reef_error *err);
+REEF_MUST_CHECK reef_status reef_offsets_restore(reef_txn *txn, uint32_t copy, reef_error *err);
 /** Whether a record is one of those: of the journal, and not of a source that is pushed into. */
 bool reef_places_has(const reef_key *key);
 /** The copy whose snapshot such a record belongs to; 0: to none. */

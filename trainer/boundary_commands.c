@@ -14,9 +14,9 @@
 // Held batches wait in the carry. What was thought of them is no part of a commit: whatever changes the model under
 // them has them looked at again, as they are after a restart.
 static reef_status look_again(reef_trainer *trainer, reef_error *err) {
-    trainer->held_batches = 0;
-    trainer->suspicious = 0;
-    return trainer->layer == NULL ? reef_firing_copy(&trainer->ahead, &trainer->firing, err)
+    trainer->deferred_batches = 0;
+    trainer->anomalous = 0;
+    return trainer->layer == NULL ? reef_gating_copy(&trainer->ahead, &trainer->gating, err)
                                   : REEF_OK;
 }
 
@@ -46,7 +46,7 @@ static reef_status seal_vector(reef_trainer *trainer,
 
 // May a generation of a language model be sealed now, and what would the next one be?
 static reef_status prepare(reef_trainer *trainer, reef_opening *opening, reef_error *err) {
-    const reef_gen *open = reef_open_generation(trainer);
+    const reef_generation *open = reef_open_generation(trainer);
     if (reef_task_step(trainer) == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation %" PRIu32
@@ -58,7 +58,7 @@ static reef_status prepare(reef_trainer *trainer, reef_opening *opening, reef_er
         return reef_fail(err, REEF_ERR_FULL,
                          "the pool has %" PRIu64 " experts and was made for experts_max %" PRIu64
                          ": there is no room for another generation",
-                         reef_policy_experts(trainer), trainer->net.config.experts_max);
+                         reef_policy_experts(trainer), trainer->network.config.experts_max);
     return REEF_OK;
 }
 
@@ -67,7 +67,7 @@ reef_status reef_trainer_seal_check(reef_trainer *trainer,
                                     uint32_t *side,
                                     reef_error *err) {
     reef_opening opening = {0};
-    reef_config config = trainer->net.config;
+    reef_config config = trainer->network.config;
     reef_status status = REEF_OK;
     *side = trainer->vector != NULL ? config.side : config.side_new;
     if (trainer->vector != NULL) {
@@ -90,25 +90,25 @@ reef_status reef_trainer_seal(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     if (trainer->vector != NULL) return seal_vector(trainer, seal_dtype, out, err);
     if (trainer->layer != NULL) return reef_trainer_layer_seal(trainer, 0, seal_dtype, out, err);
-    reef_config config = trainer->net.config; // the pool's own stays as it is
+    reef_config config = trainer->network.config; // the pool's own stays as it is
     reef_sealing sealing;
     reef_opening opening;
-    status = reef_trainer_hold(trainer, err); // passes measure, and fit the gate
+    status = reef_trainer_pin(trainer, err); // passes measure, and fit the gate
     if (status == REEF_OK && seal_dtype != NULL)
         status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
     if (status == REEF_OK) status = prepare(trainer, &opening, err);
     if (status != REEF_OK) return status;
     status = look_again(trainer, err); // as the new generation's first batches
     if (status == REEF_OK)
-        status =
-            reef_growth_boundary(trainer, &opening, reef_gen_seal_dtype(&config), &sealing, err);
+        status = reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(&config),
+                                      &sealing, err);
     if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK && out != NULL) *out = sealing;
     return status;
 }
 
 reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     reef_status refused = reef_vector_refuse_experts(trainer, "added", err);
     if (refused != REEF_OK) return refused;
     if (reef_config_retrieving_layers(config) == 0)
@@ -134,16 +134,16 @@ reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }
 
-static void put_in_place(reef_trainer *trainer, reef_gen *gen) {
-    size_t n = trainer->net.gen_count - 1;
-    trainer->net.gens[n] = gen;
-    reef_pass_forget_generation(&trainer->pass, n);
-    reef_gate_reset(&gen->gate, &trainer->firing.states[n]);
+static void put_in_place(reef_trainer *trainer, reef_generation *gen) {
+    size_t n = trainer->network.generation_count - 1;
+    trainer->network.generations[n] = gen;
+    reef_activations_forget_generation(&trainer->acts, n);
+    reef_gate_reset(&gen->gate, &trainer->gating.states[n]);
 }
 
 static bool is_unstored(const reef_trainer *trainer) {
-    for (size_t g = 0; g + 1 < trainer->net.gen_count; g++)
-        if (!trainer->net.gens[g]->stored) return true;
+    for (size_t g = 0; g + 1 < trainer->network.generation_count; g++)
+        if (!trainer->network.generations[g]->stored) return true;
     return false;
 }
 
@@ -153,10 +153,10 @@ static reef_status clear_open(void *context, reef_txn *txn, reef_error *err) {
 }
 
 static reef_status commit_branch(reef_trainer *trainer,
-                                 const reef_gen *from,
+                                 const reef_generation *from,
                                  const reef_branch *plan,
                                  reef_error *err) {
-    reef_gen *open = reef_open_generation(trainer);
+    reef_generation *open = reef_open_generation(trainer);
     uint32_t number = open->info.generation;
     reef_status status = reef_branch_settle(trainer, from, plan->whole, err);
     if (status != REEF_OK) return status;
@@ -172,29 +172,29 @@ static reef_status commit_branch(reef_trainer *trainer,
 }
 
 static reef_status replace_open(reef_trainer *trainer,
-                                reef_gen *made,
+                                reef_generation *made,
                                 const reef_branch *plan,
                                 reef_error *err) {
-    reef_gen *before = reef_open_generation(trainer);
-    const reef_gen *from = trainer->net.gens[plan->from];
+    reef_generation *before = reef_open_generation(trainer);
+    const reef_generation *from = trainer->network.generations[plan->from];
     bool branched = trainer->branched;
     size_t events = trainer->event_count;
     put_in_place(trainer, made);
     trainer->branched = true;
     reef_status status = commit_branch(trainer, from, plan, err);
     if (status == REEF_OK) {
-        reef_gen_free(before);
+        reef_generation_free(before);
     } else {
         while (trainer->event_count > events) free(trainer->events[--trainer->event_count]);
         put_in_place(trainer, before);
         trainer->branched = branched;
-        reef_gen_free(made);
+        reef_generation_free(made);
     }
-    reef_status copied = reef_firing_copy(&trainer->ahead, &trainer->firing, NULL);
+    reef_status copied = reef_gating_copy(&trainer->ahead, &trainer->gating, NULL);
     if (copied != REEF_OK && status == REEF_OK)
         status = reef_fail(err, copied, "no memory for the gates of %zu generations",
-                           trainer->net.gen_count);
-    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
+                           trainer->network.generation_count);
+    if (status == REEF_OK) (void)!reef_trainer_pin(trainer, NULL); // as in commit.c
     return status;
 }
 
@@ -204,16 +204,17 @@ reef_status reef_trainer_branch(
     // The transaction must find the open generation, and the rows of the sealed one be in reach.
     if (status == REEF_OK && !dry_run && is_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
-    if (status == REEF_OK) status = reef_trainer_hold(trainer, err);
+    if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) return status;
-    const reef_gen *origin = trainer->net.gens[from];
-    const reef_config *config = &trainer->net.config;
+    const reef_generation *origin = trainer->network.generations[from];
+    const reef_config *config = &trainer->network.config;
     reef_branch plan = {.from = from,
                         .generation = reef_open_generation(trainer)->info.generation,
                         .side = origin->info.side,
                         .whole = reef_branch_is_whole(config, from)};
-    for (uint32_t l = 0; l < config->layers; l++) plan.experts += origin->peers[l].expert_count;
-    reef_gen *made = NULL;
+    for (uint32_t l = 0; l < config->layers; l++)
+        plan.experts += origin->expert_tables[l].expert_count;
+    reef_generation *made = NULL;
     if (!dry_run) status = reef_branch_make(&made, trainer, origin, plan.whole, err);
     if (!dry_run && status == REEF_OK) status = replace_open(trainer, made, &plan, err);
     if (status == REEF_OK && out != NULL) *out = plan;

@@ -11,35 +11,35 @@ static int ascending_counts(const void *a, const void *b) {
 }
 
 // The count that a share `quantile` of the layer's experts do not exceed.
-static reef_status usage_quantile(const reef_peer *peer,
+static reef_status usage_quantile(const reef_expert_table *table,
                                   double quantile,
                                   uint64_t *out,
                                   reef_error *err) {
-    uint64_t *counts = malloc(peer->expert_count * sizeof *counts);
+    uint64_t *counts = malloc(table->expert_count * sizeof *counts);
     if (counts == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to sort %zu experts",
-                         peer->expert_count);
-    for (size_t i = 0; i < peer->expert_count; i++) counts[i] = peer->usage[i].count;
-    qsort(counts, peer->expert_count, sizeof *counts, ascending_counts);
-    *out = counts[(size_t)(quantile * (double)(peer->expert_count - 1))];
+                         table->expert_count);
+    for (size_t i = 0; i < table->expert_count; i++) counts[i] = table->usage[i].count;
+    qsort(counts, table->expert_count, sizeof *counts, ascending_counts);
+    *out = counts[(size_t)(quantile * (double)(table->expert_count - 1))];
     free(counts);
     return REEF_OK;
 }
 
-static reef_status freeze_layer(reef_peer *peer,
+static reef_status freeze_layer(reef_expert_table *table,
                                 const reef_freeze *freeze,
                                 uint64_t *changed,
                                 reef_error *err) {
     uint64_t above = 0;
     if (freeze->usage_quantile > 0.0) {
-        reef_status status = usage_quantile(peer, freeze->usage_quantile, &above, err);
+        reef_status status = usage_quantile(table, freeze->usage_quantile, &above, err);
         if (status != REEF_OK) return status;
     }
     uint8_t flag = !freeze->thaw;
-    for (uint64_t i = freeze->first; i <= freeze->last && i < peer->expert_count; i++) {
-        if (freeze->usage_quantile > 0.0 && peer->usage[i].count <= above) continue;
-        *changed += peer->flags[i] != flag;
-        if (!freeze->dry_run) peer->flags[i] = flag;
+    for (uint64_t i = freeze->first; i <= freeze->last && i < table->expert_count; i++) {
+        if (freeze->usage_quantile > 0.0 && table->usage[i].count <= above) continue;
+        *changed += table->flags[i] != flag;
+        if (!freeze->dry_run) table->flags[i] = flag;
     }
     return REEF_OK;
 }
@@ -47,8 +47,8 @@ static reef_status freeze_layer(reef_peer *peer,
 static reef_status check_freeze(const reef_trainer *trainer,
                                 const reef_freeze *freeze,
                                 reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    const reef_gen *open = reef_open_generation(trainer);
+    const reef_config *config = &trainer->network.config;
+    const reef_generation *open = reef_open_generation(trainer);
     uint64_t count = (uint64_t)open->info.side * open->info.side;
     if (freeze->layer < -1 || freeze->layer >= (int32_t)config->layers)
         return reef_fail(err, REEF_ERR_INVALID, "layer %d is outside the model's 0 to %u",
@@ -79,14 +79,14 @@ reef_status reef_trainer_freeze(reef_trainer *trainer,
                                 uint64_t *changed,
                                 reef_error *err) {
     *changed = 0;
-    reef_gen *open = reef_open_generation(trainer);
+    reef_generation *open = reef_open_generation(trainer);
     reef_status status = reef_vector_refuse_experts(trainer, "frozen or thawed", err);
     if (status == REEF_OK) status = check_freeze(trainer, freeze, err);
-    for (uint32_t l = 0; status == REEF_OK && l < trainer->net.config.layers; l++) {
-        if (open->peers[l].expert_count == 0 ||
+    for (uint32_t l = 0; status == REEF_OK && l < trainer->network.config.layers; l++) {
+        if (open->expert_tables[l].expert_count == 0 ||
             (freeze->layer >= 0 && (uint32_t)freeze->layer != l))
             continue;
-        status = freeze_layer(&open->peers[l], freeze, changed, err);
+        status = freeze_layer(&open->expert_tables[l], freeze, changed, err);
     }
     if (status != REEF_OK || freeze->dry_run) return status;
     status = reef_state_event(trainer, err, freeze->thaw ? "thaw" : "freeze", "\"experts\": %llu",

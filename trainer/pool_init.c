@@ -7,15 +7,15 @@
 
 // What a new pool begins with where nothing else does.
 static reef_status first_generation(void *context, reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    reef_gen *gen = NULL;
-    reef_generation info = {.side = config->side, .dtype = REEF_F32};
+    const reef_config *config = &trainer->network.config;
+    reef_generation *gen = NULL;
+    reef_generation_record info = {.side = config->side, .dtype = REEF_F32};
     (void)context;
     reef_status status = trainer->vector != NULL ? reef_vector_open_generation(trainer, err)
-                                                 : reef_gen_new(&gen, config, &info, err);
+                                                 : reef_generation_new(&gen, config, &info, err);
     if (gen != NULL) {
-        reef_gen_initialise(gen, config, NULL);
-        status = reef_net_append(&trainer->net, gen, err);
+        reef_generation_initialise(gen, config, NULL);
+        status = reef_network_append(&trainer->network, gen, err);
     }
     if (status != REEF_OK) return status;
     return reef_state_event(trainer, err, "init", "\"side\": %u", config->side);
@@ -28,7 +28,7 @@ static reef_status write_first_commit(void *context, reef_store *store, reef_err
     reef_commit commit = {
         .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
-    if (status == REEF_OK) status = reef_config_put(txn, &trainer->net.config, err);
+    if (status == REEF_OK) status = reef_config_put(txn, &trainer->network.config, err);
     if (status == REEF_OK) status = reef_commit_put_generations(trainer, txn, commit.unix_ms, err);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
@@ -50,11 +50,11 @@ reef_status reef_pool_init_with(const char *path,
     if (status != REEF_OK) return status;
     reef_trainer *trainer = calloc(1, sizeof *trainer);
     if (trainer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
-    trainer->net.config = own;
+    trainer->network.config = own;
     trainer->options.threads = 1;
     status = reef_trainer_allocate(trainer, err);
     if (status == REEF_OK) status = fill(context, trainer, err);
-    if (status == REEF_OK) status = reef_trainer_start_firing(trainer, err);
+    if (status == REEF_OK) status = reef_trainer_start_gating(trainer, err);
     if (status == REEF_OK && path != NULL)
         status = reef_store_create(path, write_first_commit, trainer, err);
     reef_trainer_close(trainer);

@@ -79,13 +79,13 @@ static reef_status forget_windows(reef_txn *txn, uint64_t stream_bytes, reef_err
 // Points of the loss that do not lead to the restored state, also those of another line that lie before it in the
 // stream. Of a timeline that cannot be read nobody knows which lead there: all go, and the restore does not fail.
 static reef_status forget_losses(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
-    reef_descent descent;
+    reef_lineage lineage;
     uint64_t shared = 0;
-    reef_status status = reef_descent_read(&descent, txn, err);
+    reef_status status = reef_lineage_read(&lineage, txn, err);
     if (status != REEF_OK && status != REEF_ERR_CORRUPT) return status;
     if (status == REEF_OK)
-        shared = reef_descent_shared(&descent, snapshot->commit, snapshot->stream_bytes);
-    reef_descent_release(&descent);
+        shared = reef_lineage_shared(&lineage, snapshot->commit, snapshot->stream_bytes);
+    reef_lineage_release(&lineage);
     return reef_series_forget_after(txn, shared, err);
 }
 
@@ -193,12 +193,12 @@ reef_status reef_trainer_journal(reef_trainer *trainer,
     for (size_t i = 0; i < batch_count; i++)
         batches[i].cursor = reef_trainer_cursor(trainer, batches[i].source);
     // No transaction of ours may hold the map while the writer needs to enlarge it.
-    reef_residency_let_go(&trainer->residency);
+    reef_residency_unpin(&trainer->residency);
     reef_status status =
         reef_journal_append(trainer->store, batches, batch_count, &trainer->last_commit, err);
     // What was journalled is, whatever becomes of the rows: a client that is told of a failure sends it again. Where
     // they are not found now, they are looked for before the next batch, which says so.
-    (void)!reef_trainer_hold(trainer, NULL);
+    (void)!reef_trainer_pin(trainer, NULL);
     return status;
 }
 

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 
 reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     trainer->last_bits = (double)NAN;
     if (reef_config_is_vector(config)) return reef_vector_start(trainer, err);
     if (reef_config_is_layer(config)) {
-        reef_status made = reef_workers_new(&trainer->workers, trainer->options.threads, err);
+        reef_status made = reef_thread_pool_new(&trainer->workers, trainer->options.threads, err);
         return made == REEF_OK ? reef_layer_new(&trainer->layer, err) : made;
     }
     size_t windows = reef_step_windows(config), rows = windows * config->context;
@@ -21,17 +21,18 @@ reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
     trainer->weight = calloc(rows, sizeof *trainer->weight);
     if (!trainer->tokens || !trainer->targets || !trainer->weight)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
-    reef_status status = reef_workers_new(&trainer->workers, trainer->options.threads, err);
-    if (status == REEF_OK) status = reef_pass_init(&trainer->pass, config, windows, true, err);
+    reef_status status = reef_thread_pool_new(&trainer->workers, trainer->options.threads, err);
+    if (status == REEF_OK)
+        status = reef_activations_init(&trainer->acts, config, windows, true, err);
     if (status == REEF_OK) status = reef_reservoir_init(&trainer->reservoir, config, err);
     if (status == REEF_OK) status = reef_drift_init(&trainer->drift, config->drift_window, err);
     return status;
 }
 
-reef_status reef_trainer_start_firing(reef_trainer *trainer, reef_error *err) {
+reef_status reef_trainer_start_gating(reef_trainer *trainer, reef_error *err) {
     if (trainer->vector != NULL || trainer->layer != NULL) return REEF_OK;
-    reef_status status = reef_step_reserve(trainer, trainer->net.gen_count, err);
-    if (status == REEF_OK) status = reef_firing_init(&trainer->firing, &trainer->net, err);
+    reef_status status = reef_step_reserve(trainer, trainer->network.generation_count, err);
+    if (status == REEF_OK) status = reef_gating_init(&trainer->gating, &trainer->network, err);
     return status;
 }
 
@@ -40,17 +41,18 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
     if (status == REEF_OK)
-        status = reef_residency_decide(&trainer->residency, txn, &trainer->net.config, count, err);
+        status =
+            reef_residency_decide(&trainer->residency, txn, &trainer->network.config, count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
-        reef_gen *gen;
-        status = reef_persist_load(&gen, txn, &trainer->net.config, g, g, true,
-                                   trainer->residency.in_place, trainer->workers, err);
-        if (status == REEF_OK) status = reef_net_append(&trainer->net, gen, err);
+        reef_generation *gen;
+        status = reef_checkpoint_load(&gen, txn, &trainer->network.config, g, g, true,
+                                      trainer->residency.in_place, trainer->workers, err);
+        if (status == REEF_OK) status = reef_network_append(&trainer->network, gen, err);
     }
     if (status != REEF_OK) return status;
     if (count == 0 || !reef_open_generation(trainer)->open ||
         reef_generation_is_empty(&reef_open_generation(trainer)->info) ||
-        reef_generation_is_empty(&trainer->net.gens[0]->info))
+        reef_generation_is_empty(&trainer->network.generations[0]->info))
         return reef_fail(err, REEF_ERR_CORRUPT, "pool %s has no open generation",
                          reef_store_path(trainer->store));
     return REEF_OK;
@@ -58,10 +60,10 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
 
 static reef_status load_language(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_status status = reef_strategy_load(trainer, txn, err);
-    if (status == REEF_OK) status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
-    if (status == REEF_OK) status = reef_persist_load_reservoir(txn, &trainer->reservoir, err);
+    if (status == REEF_OK) status = reef_gating_copy(&trainer->ahead, &trainer->gating, err);
+    if (status == REEF_OK) status = reef_checkpoint_load_reservoir(txn, &trainer->reservoir, err);
     if (status == REEF_OK)
-        status = reef_reservoir_check(&trainer->reservoir, &trainer->net.config, err);
+        status = reef_reservoir_check(&trainer->reservoir, &trainer->network.config, err);
     return status;
 }
 
@@ -69,10 +71,10 @@ static reef_status load(reef_trainer *trainer, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
-    status = reef_config_read(txn, &trainer->net.config, err);
+    status = reef_config_read(txn, &trainer->network.config, err);
     if (status == REEF_OK) status = reef_trainer_allocate(trainer, err);
     if (status == REEF_OK) status = load_generations(trainer, txn, err);
-    if (status == REEF_OK) status = reef_trainer_start_firing(trainer, err);
+    if (status == REEF_OK) status = reef_trainer_start_gating(trainer, err);
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
     if (status == REEF_OK && trainer->vector == NULL && trainer->layer == NULL)
         status = load_language(trainer, txn, err);
@@ -81,7 +83,7 @@ static reef_status load(reef_trainer *trainer, reef_error *err) {
     if (status == REEF_OK) status = reef_kernels_compare(trainer, txn, err);
     reef_txn_abort(txn);
     trainer->committed_step = trainer->step;
-    return status == REEF_OK ? reef_trainer_hold_anew(trainer, err) : status;
+    return status == REEF_OK ? reef_trainer_repin(trainer, err) : status;
 }
 
 reef_status reef_trainer_open(reef_trainer **out,
@@ -106,21 +108,21 @@ reef_status reef_trainer_open(reef_trainer **out,
 void reef_trainer_close(reef_trainer *trainer) {
     if (trainer == NULL) return;
     reef_state_forget_history(trainer);
-    reef_pass_release(&trainer->pass);
+    reef_activations_release(&trainer->acts);
     reef_reservoir_release(&trainer->reservoir);
     reef_drift_release(&trainer->drift);
     reef_strategy_release(&trainer->strategy);
-    reef_firing_release(&trainer->firing);
-    reef_firing_release(&trainer->ahead);
-    reef_firing_release(&trainer->before);
+    reef_gating_release(&trainer->gating);
+    reef_gating_release(&trainer->ahead);
+    reef_gating_release(&trainer->before);
     reef_residency_release(&trainer->residency);
     reef_vector_free(trainer->vector);
     reef_layer_free(trainer->layer);
-    reef_net_release(&trainer->net);
-    reef_workers_free(trainer->workers);
+    reef_network_release(&trainer->network);
+    reef_thread_pool_free(trainer->workers);
     free(trainer->sources);
-    free(trainer->carry);
-    free(trainer->held_bits);
+    free(trainer->pending);
+    free(trainer->deferred_bits);
     reef_prequential_release(&trainer->prequential);
     free(trainer->tokens);
     free(trainer->targets);

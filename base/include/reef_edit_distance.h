@@ -8,6 +8,6 @@
 #include <stddef.h>
 
 /** Letters to insert, remove, replace or swap to get from one word to the other; of long words the first 64. */
-REEF_API size_t reef_word_distance(const char *word, const char *other);
+REEF_API size_t reef_edit_distance(const char *word, const char *other);
 
 #endif

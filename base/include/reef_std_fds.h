@@ -9,6 +9,6 @@
  * gets them, and with them what others print. Reading and writing there still fail with EBADF. Every opening of a
  * pool does it; a program that opens other files does it first. Nothing else may open files meanwhile.
  */
-REEF_API void reef_standard_descriptors_hold(void);
+REEF_API void reef_std_fds_reserve(void);
 
 #endif

@@ -11,11 +11,13 @@ uint32_t reef_config_peer_layers(const reef_config *config) {
     return reef_config_retrieving_layers(config);
 }
 
-uint64_t reef_generation_experts(const reef_generation *generation, uint32_t peer_layers) {
+uint64_t reef_generation_experts(const reef_generation_record *generation, uint32_t peer_layers) {
     return (uint64_t)generation->side * generation->side * peer_layers;
 }
 
-uint32_t reef_generation_heir(const reef_generation *generations, uint32_t count, uint32_t index) {
+uint32_t reef_generation_merged_into(const reef_generation_record *generations,
+                                     uint32_t count,
+                                     uint32_t index) {
     while (index + 1 < count && reef_generation_is_empty(&generations[index])) index++;
     return index;
 }
@@ -30,11 +32,11 @@ static void set_root(json_t *object, const uint8_t root[REEF_HASH_BYTES]) {
     json_object_set_new(object, "root", json_string(text));
 }
 
-json_t *reef_generation_json(const reef_generation *generations,
+json_t *reef_generation_json(const reef_generation_record *generations,
                              uint32_t count,
                              uint32_t index,
                              uint32_t peer_layers) {
-    const reef_generation *generation = &generations[index];
+    const reef_generation_record *generation = &generations[index];
     json_t *object = json_object();
     json_object_set_new(object, "generation", count_json(generation->generation));
     json_object_set_new(object, "parent", count_json(generation->parent));
@@ -57,7 +59,7 @@ json_t *reef_generation_json(const reef_generation *generations,
         json_object_set_new(object, "root", json_null());
     json_object_set_new(object, "consolidated_into",
                         reef_generation_is_empty(generation)
-                            ? count_json(reef_generation_heir(generations, count, index))
+                            ? count_json(reef_generation_merged_into(generations, count, index))
                             : json_null());
     return object;
 }
@@ -81,7 +83,7 @@ json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
 
 typedef struct reading {
     json_t *events;
-    reef_descent descent;
+    reef_lineage lineage;
 } reading;
 
 // What a restore leaves as it is: snapshots, and damage.
@@ -102,7 +104,7 @@ static reef_status on_event(void *context,
     if (!event)
         return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
                          key->sequence);
-    bool undone = !reef_descent_has(&r->descent, view->commit) && is_of_the_state(event);
+    bool undone = !reef_lineage_has(&r->lineage, view->commit) && is_of_the_state(event);
     bool taken = (!undone || json_object_set_new(event, "undone", json_true()) == 0) &&
                  json_array_append(r->events, event) == 0;
     json_decref(event);
@@ -111,10 +113,10 @@ static reef_status on_event(void *context,
 
 reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err) {
     reading r = {.events = events};
-    reef_status status = reef_descent_read(&r.descent, txn, err);
+    reef_status status = reef_lineage_read(&r.lineage, txn, err);
     if (status == REEF_OK)
         status = reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, &r, err);
-    reef_descent_release(&r.descent);
+    reef_lineage_release(&r.lineage);
     return status;
 }
 

@@ -78,7 +78,7 @@ static void *json_memory(size_t bytes) {
 
 void reef_program_begin(const char *name) {
     program_name = name;
-    reef_standard_descriptors_hold();
+    reef_std_fds_reserve();
     json_set_alloc_funcs(json_memory, free);
 }
 
@@ -97,7 +97,7 @@ static char *guard_json; // all but the time
 
 static void on_fault(int number) {
     // An assert of ours is ours, and who sends this signal (a watchdog) means it: it is taken when the handler returns.
-    if (number == SIGABRT && !reef_store_gave_up()) {
+    if (number == SIGABRT && !reef_store_lmdb_aborted()) {
         (void)signal(SIGABRT, SIG_DFL);
         (void)raise(SIGABRT);
         return;

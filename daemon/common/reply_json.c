@@ -12,11 +12,11 @@ json_t *reef_json_count(uint64_t value) {
     return json_integer((json_int_t)value);
 }
 
-json_t *reef_answer_result(json_t *result) {
+json_t *reef_reply_result(json_t *result) {
     return json_pack("{s:b, s:o}", "ok", 1, "result", result);
 }
 
-json_t *reef_answer_error(const reef_error *err) {
+json_t *reef_reply_error(const reef_error *err) {
     json_t *error = json_object();
     json_object_set_new(error, "status", json_string(reef_status_text(err->status)));
     json_object_set_new(error, "message", reef_json_text(err->message));

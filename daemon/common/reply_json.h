@@ -7,10 +7,10 @@
 #include <jansson.h>
 
 /** {"ok": true, "result": ...}; takes the reference. */
-json_t *reef_answer_result(json_t *result);
+json_t *reef_reply_result(json_t *result);
 
 /** {"ok": false, "error": {...}} */
-json_t *reef_answer_error(const reef_error *err);
+json_t *reef_reply_error(const reef_error *err);
 
 /** A commit as it appears in answers. */
 json_t *reef_commit_json(const reef_commit_view *view);

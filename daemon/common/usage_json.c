@@ -47,7 +47,7 @@ static void summarise(reef_usage_layer *layer, const reef_usage *usage, size_t e
 
 // The store sums rows of two numbers, which are what a reef_usage is.
 static reef_status sum(reef_txn *txn,
-                       const reef_generation *generation,
+                       const reef_generation_record *generation,
                        uint32_t layer,
                        size_t expert_count,
                        reef_usage_range *range,
@@ -75,7 +75,7 @@ static reef_status take_windows(reef_usage *total,
 }
 
 reef_status reef_usage_range_read(reef_txn *txn,
-                                  const reef_generation *generation,
+                                  const reef_generation_record *generation,
                                   uint32_t layer,
                                   reef_usage_range *range,
                                   reef_usage **usage,
@@ -105,7 +105,7 @@ reef_status reef_usage_range_read(reef_txn *txn,
 }
 
 reef_status reef_usage_layer_read(reef_txn *txn,
-                                  const reef_generation *generation,
+                                  const reef_generation_record *generation,
                                   uint32_t layer,
                                   const reef_usage_range *range,
                                   reef_usage_layer *out,

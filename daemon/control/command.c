@@ -308,10 +308,10 @@ static json_t *result_json(const reef_request *request) {
 }
 
 json_t *reef_command_answer(const reef_request *request) {
-    if (request->error.status != REEF_OK) return reef_answer_error(&request->error);
+    if (request->error.status != REEF_OK) return reef_reply_error(&request->error);
     json_t *result = result_json(request);
     // A check waits for no step.
     if (request->kind != REEF_REQUEST_VERIFY)
         json_object_set_new(result, "waited_ms", reef_json_number(request->waited_ms));
-    return reef_answer_result(result);
+    return reef_reply_result(result);
 }

@@ -95,7 +95,7 @@ static void answer(reef_client *client, json_t *object) {
 }
 
 static void answer_failure(reef_client *client, const reef_error *err) {
-    answer(client, reef_answer_error(err));
+    answer(client, reef_reply_error(err));
 }
 
 static void on_answer(reef_request *request) {
@@ -136,7 +136,7 @@ static void on_pushed(reef_push_batch *batch) {
     reef_client *client = batch->owner;
     client->pushing = NULL;
     answer(client, batch->error.status == REEF_OK
-                       ? reef_answer_result(reef_push_result(batch))
+                       ? reef_reply_result(reef_push_result(batch))
                        : reef_push_failure(&batch->error, batch->retry_ms));
 }
 
@@ -165,7 +165,7 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
     }
     switch (command.kind) {
     case REEF_COMMAND_STATUS:
-        answer(client, reef_answer_result(reef_monitor_status(control->monitor)));
+        answer(client, reef_reply_result(reef_status_view_status(control->monitor)));
         break;
     case REEF_COMMAND_TRAINER:
     case REEF_COMMAND_SERVICE:
@@ -177,7 +177,7 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
         break;
     case REEF_COMMAND_STOP:
         control->on_stop(control->context);
-        answer(client, reef_answer_result(json_pack("{s:s}", "state", "draining")));
+        answer(client, reef_reply_result(json_pack("{s:s}", "state", "draining")));
         break;
     }
 }

@@ -5,10 +5,10 @@
 #ifndef REEF_CONTROL_H
 #define REEF_CONTROL_H
 
-#include "reef_address.h"
-#include "status.h"
 #include "push.h"
+#include "reef_address.h"
 #include "reef_error.h"
+#include "status.h"
 #include "training_thread.h"
 
 #include <stdbool.h>
@@ -24,7 +24,7 @@ typedef struct reef_control {
     // set by the caller before reef_control_open
     uv_loop_t *loop;
     reef_training *training; // may be set later, before the loop runs
-    reef_monitor *monitor;
+    reef_status_view *monitor;
     reef_pusher *pusher;
     void (*on_stop)(void *context); // a client asked for the end
     /** Takes a request of REEF_COMMAND_SERVICE, as reef_training_request does. */

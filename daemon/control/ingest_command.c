@@ -102,7 +102,7 @@ json_t *reef_push_result(const reef_push_batch *batch) {
 }
 
 json_t *reef_push_failure(const reef_error *err, unsigned retry_ms) {
-    json_t *failure = reef_answer_error(err);
+    json_t *failure = reef_reply_error(err);
     if (retry_ms)
         json_object_set_new(json_object_get(failure, "error"), "retry_ms", json_integer(retry_ms));
     return failure;

@@ -45,13 +45,13 @@ static json_t *check(const char *pool, const reef_verify_scope *scope) {
     double seconds = (double)(uv_hrtime() - begin) / 1e9;
     if (status != REEF_OK && status != REEF_ERR_CORRUPT) {
         json_decref(lines);
-        return reef_answer_error(&err);
+        return reef_reply_error(&err);
     }
     if (status == REEF_ERR_CORRUPT) {
         on_damage(lines, err.message);
         report.damaged++;
     }
-    return reef_answer_result(
+    return reef_reply_result(
         reef_check_json(reef_json_text(pool), &options, &report, lines, scope->percent, seconds));
 }
 

@@ -24,9 +24,9 @@ static uint64_t unix_ms(void) {
 }
 
 // On the heap, or NULL without memory.
-static char *status_event(const reef_events *events, reef_monitor *monitor) {
-    json_t *object = reef_monitor_status(monitor);
-    json_object_set_new(object, "facts", events->facts ? json_incref(events->facts) : json_null());
+static char *status_event(const reef_events *events, reef_status_view *monitor) {
+    json_t *object = reef_status_view_status(monitor);
+    json_object_set_new(object, "facts", events->stats ? json_incref(events->stats) : json_null());
     json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(object);
@@ -42,7 +42,9 @@ static void on_gone(void *owner) {
     ((reef_listener *)owner)->stream = NULL;
 }
 
-bool reef_events_listen(reef_events *events, reef_http_request *request, reef_monitor *monitor) {
+bool reef_events_listen(reef_events *events,
+                        reef_http_request *request,
+                        reef_status_view *monitor) {
     reef_listener *listener = events->listeners;
     while (listener < events->listeners + REEF_EVENTS_MAX && listener->stream) listener++;
     if (listener == events->listeners + REEF_EVENTS_MAX) return false;
@@ -54,7 +56,7 @@ bool reef_events_listen(reef_events *events, reef_http_request *request, reef_mo
     return true;
 }
 
-static void send_status(reef_events *events, reef_monitor *monitor) {
+static void send_status(reef_events *events, reef_status_view *monitor) {
     char *event = NULL;
     for (size_t i = 0; i < REEF_EVENTS_MAX; i++) {
         if (!events->listeners[i].stream) continue;
@@ -67,47 +69,47 @@ static void send_status(reef_events *events, reef_monitor *monitor) {
 // ---- facts ---------------------------------------------------------------------------------------
 
 // What fails is tried again, like everything else here.
-static void on_facts(reef_job *job) {
-    reef_events *events = job->owner;
+static void on_stats(reef_query *query) {
+    reef_events *events = query->owner;
     events->asked = false;
-    events->facts_ns = uv_hrtime();
-    if (job->error.status != REEF_OK) return;
-    json_decref(events->facts);
-    events->facts = job->result;
-    job->result = NULL;
+    events->stats_ns = uv_hrtime();
+    if (query->error.status != REEF_OK) return;
+    json_decref(events->stats);
+    events->stats = query->result;
+    query->result = NULL;
 }
 
-static bool facts_are_due(const reef_events *events, reef_monitor *monitor) {
+static bool stats_are_due(const reef_events *events, reef_status_view *monitor) {
     if (events->asked) return false;
-    if (!events->facts) return true;
-    uint64_t age = uv_hrtime() - events->facts_ns;
-    double took = json_number_value(json_object_get(events->facts, "took_s"));
+    if (!events->stats) return true;
+    uint64_t age = uv_hrtime() - events->stats_ns;
+    double took = json_number_value(json_object_get(events->stats, "took_s"));
     if (age < FACTS_PAUSE_NS || (double)age < FACTS_SHARE * took * 1e9) return false;
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, NULL);
-    uint64_t known = (uint64_t)json_integer_value(json_object_get(events->facts, "commit"));
+    uint64_t known = (uint64_t)json_integer_value(json_object_get(events->stats, "commit"));
     return known != view.last.commit.number || age > FACTS_AGE_NS_MAX;
 }
 
-static void ask_for_facts(reef_events *events, reef_serving *serving) {
+static void ask_for_stats(reef_events *events, reef_query_thread *queries) {
     reef_error err;
-    reef_job *job = calloc(1, sizeof(*job));
-    if (!job) return;
-    job->run = reef_job_facts;
-    job->owner = events;
-    job->on_done = on_facts;
-    if (reef_serving_submit(serving, job, &err) == REEF_OK)
+    reef_query *query = calloc(1, sizeof(*query));
+    if (!query) return;
+    query->run = reef_job_stats;
+    query->owner = events;
+    query->on_done = on_stats;
+    if (reef_query_thread_submit(queries, query, &err) == REEF_OK)
         events->asked = true;
     else
-        reef_job_free(job); // too many questions wait: next time
+        reef_query_free(query); // too many questions wait: next time
 }
 
-void reef_events_tick(reef_events *events, reef_monitor *monitor, reef_serving *serving) {
+void reef_events_tick(reef_events *events, reef_status_view *monitor, reef_query_thread *queries) {
     if (++events->ticks % EVERY_TICKS == 0) send_status(events, monitor);
-    if (facts_are_due(events, monitor)) ask_for_facts(events, serving);
+    if (stats_are_due(events, monitor)) ask_for_stats(events, queries);
 }
 
 void reef_events_release(reef_events *events) {
-    json_decref(events->facts);
-    events->facts = NULL;
+    json_decref(events->stats);
+    events->stats = NULL;
 }

@@ -4,8 +4,8 @@
 #define REEF_HTTP_EVENTS_H
 
 #include "http_server.h"
-#include "status.h"
 #include "query_thread.h"
+#include "status.h"
 
 #define REEF_EVENTS_MAX 24 // who listens at once
 
@@ -16,15 +16,15 @@ typedef struct reef_listener {
 typedef struct reef_events {
     reef_listener listeners[REEF_EVENTS_MAX];
     uint64_t ticks;
-    json_t *facts; // of reef_job_facts, or NULL before the first
+    json_t *stats; // of reef_job_facts, or NULL before the first
     bool asked;    // for new ones
-    uint64_t facts_ns;
+    uint64_t stats_ns;
 } reef_events;
 
 /** Answer a request with events. False when too many listen. */
-bool reef_events_listen(reef_events *events, reef_http_request *request, reef_monitor *monitor);
+bool reef_events_listen(reef_events *events, reef_http_request *request, reef_status_view *monitor);
 /** Call at a steady pace. */
-void reef_events_tick(reef_events *events, reef_monitor *monitor, reef_serving *serving);
+void reef_events_tick(reef_events *events, reef_status_view *monitor, reef_query_thread *queries);
 /** Nothing is sent any more. */
 void reef_events_release(reef_events *events);
 

@@ -30,9 +30,9 @@ typedef void (*handler)(reef_routes *routes, reef_http_request *request);
 typedef struct route {
     const char *method, *path;
     route_access needs;
-    handler handle;    // answered by the loop, or
-    reef_job_run run;  // by the serving thread
-    const char *query; // names of what may stand in the query, each followed by a space
+    handler handle;     // answered by the loop, or
+    reef_query_run run; // by the serving thread
+    const char *query;  // names of what may stand in the query, each followed by a space
 } route;
 
 // ---- answers -------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ static unsigned code_of(reef_status status) {
 }
 
 static void send_failure(reef_http_request *request, unsigned code, const reef_error *err) {
-    json_t *answer = reef_answer_error(err);
+    json_t *answer = reef_reply_error(err);
     json_object_del(answer, "ok"); // the code says so
     send_json(request, code, answer);
 }
@@ -103,13 +103,13 @@ static void readyz(reef_routes *routes, reef_http_request *request) {
 }
 
 static void metrics(reef_routes *routes, reef_http_request *request) {
-    char *text = reef_metrics_text(routes->monitor, reef_http_connection_count(request->http),
-                                   reef_http_answers(request->http), routes->events.facts);
+    char *text = reef_prometheus_text(routes->monitor, reef_http_connection_count(request->http),
+                                      reef_http_answers(request->http), routes->events.stats);
     send_text(request, text ? MHD_HTTP_OK : MHD_HTTP_INTERNAL_SERVER_ERROR, PROMETHEUS, text);
 }
 
 static void status(reef_routes *routes, reef_http_request *request) {
-    send_json(request, MHD_HTTP_OK, reef_monitor_status(routes->monitor));
+    send_json(request, MHD_HTTP_OK, reef_status_view_status(routes->monitor));
 }
 
 static void page(reef_routes *routes, reef_http_request *request) {
@@ -128,7 +128,7 @@ static void events(reef_routes *routes, reef_http_request *request) {
 }
 
 void reef_routes_tick(reef_routes *routes) {
-    reef_events_tick(&routes->events, routes->monitor, routes->serving);
+    reef_events_tick(&routes->events, routes->monitor, routes->queries);
 }
 
 void reef_routes_release(reef_routes *routes) {
@@ -261,100 +261,101 @@ static void command(reef_routes *routes, reef_http_request *request) {
 
 // ---- answered by the serving thread --------------------------------------------------------------
 
-static void forget_job(void *work) {
-    reef_job *job = work;
-    job->owner = NULL;
-    atomic_store(&job->abandoned, true);
+static void forget_query(void *work) {
+    reef_query *query = work;
+    query->owner = NULL;
+    atomic_store(&query->abandoned, true);
 }
 
-static void drop_job(void *work) {
-    reef_job *job = work;
-    atomic_store(&job->unwanted, true);
+static void drop_query(void *work) {
+    reef_query *query = work;
+    atomic_store(&query->unwanted, true);
 }
 
 static void on_stream_gone(void *owner) {
-    reef_job *job = owner;
-    job->stream = NULL;
-    atomic_store(&job->abandoned, true);
+    reef_query *query = owner;
+    query->stream = NULL;
+    atomic_store(&query->abandoned, true);
 }
 
 // What a job emits makes its answer a stream. From then on the request is answered and the stream waits.
-static void pass_on(reef_job *job, const char *text, size_t bytes) {
-    reef_http_request *request = job->owner;
+static void pass_on(reef_query *query, const char *text, size_t bytes) {
+    reef_http_request *request = query->owner;
     if (request) {
-        job->owner = NULL;
+        query->owner = NULL;
         request->work = NULL;
-        job->stream = reef_http_stream_begin(request, "text/event-stream", on_stream_gone, job);
-        if (atomic_load(&job->abandoned)) { // gone while the answer began, and the stream with it
-            job->stream = NULL;
+        query->stream = reef_http_stream_begin(request, "text/event-stream", on_stream_gone, query);
+        if (atomic_load(&query->abandoned)) { // gone while the answer began, and the stream with it
+            query->stream = NULL;
             return;
         }
-        if (!job->stream)
+        if (!query->stream)
             refuse(request, MHD_HTTP_TOO_MANY_REQUESTS,
                    "too many answers are under way already; try again");
     }
-    if (job->stream && reef_http_stream_send(job->stream, text, bytes)) return;
-    if (job->stream) reef_http_stream_end(job->stream); // it takes too little of what comes
-    job->stream = NULL;
-    atomic_store(&job->abandoned, true);
+    if (query->stream && reef_http_stream_send(query->stream, text, bytes)) return;
+    if (query->stream) reef_http_stream_end(query->stream); // it takes too little of what comes
+    query->stream = NULL;
+    atomic_store(&query->abandoned, true);
 }
 
 static void pass_on_emitted(reef_routes *routes) {
-    reef_job *job;
+    reef_query *query;
     size_t bytes = 0;
-    char *text = reef_serving_emitted(routes->serving, &job, &bytes);
-    if (text) pass_on(job, text, bytes);
+    char *text = reef_query_thread_emitted(routes->queries, &query, &bytes);
+    if (text) pass_on(query, text, bytes);
     free(text);
 }
 
 // The last event of a stream, by which a whole answer differs from one that was cut.
-static void end_stream(reef_job *job) {
-    bool failed = job->error.status != REEF_OK;
+static void end_stream(reef_query *query) {
+    bool failed = query->error.status != REEF_OK;
     if (failed) {
-        json_t *answer = reef_answer_error(&job->error);
+        json_t *answer = reef_reply_error(&query->error);
         json_object_del(answer, "ok");
-        job->text = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        query->text = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
         json_decref(answer);
     }
-    const char *text = job->text;
+    const char *text = query->text;
     size_t room = text ? strlen(text) + 32 : 0;
     char *event = text ? malloc(room) : NULL;
     int bytes =
         event ? snprintf(event, room, "event: %s\ndata: %s\n\n", failed ? "error" : "end", text)
               : 0;
-    if (bytes > 0) pass_on(job, event, (size_t)bytes);
-    if (job->stream) reef_http_stream_end(job->stream);
-    job->stream = NULL;
+    if (bytes > 0) pass_on(query, event, (size_t)bytes);
+    if (query->stream) reef_http_stream_end(query->stream);
+    query->stream = NULL;
     free(event);
 }
 
-static void answer_job(reef_job *job) {
-    if (job->on_done) {
-        job->on_done(job);
+static void answer_query(reef_query *query) {
+    if (query->on_done) {
+        query->on_done(query);
         return;
     }
-    if (job->pending_bytes) pass_on(job, job->pending, job->pending_bytes);
-    if (job->stream) {
-        end_stream(job);
+    if (query->pending_bytes) pass_on(query, query->pending, query->pending_bytes);
+    if (query->stream) {
+        end_stream(query);
         return;
     }
-    reef_http_request *request = job->owner;
+    reef_http_request *request = query->owner;
     if (!request) return;
     request->work = NULL;
-    if (job->error.status == REEF_OK) {
-        send_line(request, MHD_HTTP_OK, job->text);
-        job->text = NULL; // taken
+    if (query->error.status == REEF_OK) {
+        send_line(request, MHD_HTTP_OK, query->text);
+        query->text = NULL; // taken
     } else {
-        send_failure(request, code_of(job->error.status), &job->error);
+        send_failure(request, code_of(query->error.status), &query->error);
     }
 }
 
 void reef_routes_answer(reef_routes *routes) {
     pass_on_emitted(routes);
-    for (reef_job *job = reef_serving_answered(routes->serving), *next; job; job = next) {
-        next = job->next;
-        answer_job(job);
-        reef_job_free(job);
+    for (reef_query *query = reef_query_thread_answered(routes->queries), *next; query;
+         query = next) {
+        next = query->next;
+        answer_query(query);
+        reef_query_free(query);
     }
 }
 
@@ -363,29 +364,29 @@ static void submit(reef_routes *routes,
                    const route *found,
                    json_t *arguments) {
     reef_error err = {.status = REEF_ERR_NO_MEMORY, .message = "no memory for the request"};
-    reef_job *job = calloc(1, sizeof(*job));
+    reef_query *query = calloc(1, sizeof(*query));
     reef_status result = REEF_ERR_NO_MEMORY;
-    if (job) {
+    if (query) {
         const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
-        snprintf(job->as_of, sizeof(job->as_of), "%s", as_of ? as_of : "now");
-        job->arguments = json_incref(arguments);
-        job->run = found->run;
-        job->owner = request;
-        job->body = request->body;
-        job->body_bytes = request->body_bytes;
+        snprintf(query->as_of, sizeof(query->as_of), "%s", as_of ? as_of : "now");
+        query->arguments = json_incref(arguments);
+        query->run = found->run;
+        query->owner = request;
+        query->body = request->body;
+        query->body_bytes = request->body_bytes;
         request->body = NULL; // the job's now
         request->body_bytes = request->body_room = 0;
-        result = reef_serving_submit(routes->serving, job, &err);
+        result = reef_query_thread_submit(routes->queries, query, &err);
     }
     if (result != REEF_OK) {
-        reef_job_free(job);
+        reef_query_free(query);
         send_failure(request, code_of(result), &err);
         return;
     }
     request->deferred = true;
-    request->work = job;
-    request->forget = forget_job;
-    request->hung_up = drop_job;
+    request->work = query;
+    request->forget = forget_query;
+    request->hung_up = drop_query;
 }
 
 // ---- what stands in the query --------------------------------------------------------------------
@@ -459,16 +460,16 @@ static const route ROUTES[] = {
     {"GET", "/readyz", ACCESS_ALL, readyz, NULL, ""},
     {"GET", "/metrics", ACCESS_READ, metrics, NULL, ""},
     {"GET", "/v1/status", ACCESS_READ, status, NULL, ""},
-    {"GET", "/v1/generations", ACCESS_READ, NULL, reef_job_generations, ""},
-    {"GET", "/v1/snapshots", ACCESS_READ, NULL, reef_job_snapshots, ""},
-    {"GET", "/v1/timeline", ACCESS_READ, NULL, reef_job_timeline, "last "},
-    {"GET", "/v1/series", ACCESS_READ, NULL, reef_job_series, "points from to "},
-    {"GET", "/v1/usage", ACCESS_READ, NULL, reef_job_usage, "generation layer since until "},
-    {"GET", "/v1/forgetting", ACCESS_READ, NULL, reef_job_forgetting, ""},
+    {"GET", "/v1/generations", ACCESS_READ, NULL, reef_query_generations, ""},
+    {"GET", "/v1/snapshots", ACCESS_READ, NULL, reef_query_snapshots, ""},
+    {"GET", "/v1/timeline", ACCESS_READ, NULL, reef_query_timeline, "last "},
+    {"GET", "/v1/series", ACCESS_READ, NULL, reef_query_series, "points from to "},
+    {"GET", "/v1/usage", ACCESS_READ, NULL, reef_query_usage, "generation layer since until "},
+    {"GET", "/v1/forgetting", ACCESS_READ, NULL, reef_query_forgetting, ""},
     {"GET", "/v1/events", ACCESS_READ, events, NULL, ""},
-    {"POST", "/v1/score", ACCESS_READ, NULL, reef_job_score, "as_of per_byte "},
-    {"POST", "/v1/generate", ACCESS_READ, NULL, reef_job_generate, "as_of "},
-    {"POST", "/v1/predict", ACCESS_READ, NULL, reef_job_predict, "as_of "},
+    {"POST", "/v1/score", ACCESS_READ, NULL, reef_query_score, "as_of per_byte "},
+    {"POST", "/v1/generate", ACCESS_READ, NULL, reef_query_generate, "as_of "},
+    {"POST", "/v1/predict", ACCESS_READ, NULL, reef_query_predict, "as_of "},
     {"POST", "/v1/command", ACCESS_CHANGE, command, NULL, ""},
     {"POST", REEF_HTTP_INGEST_PATH, ACCESS_CHANGE, ingest, NULL, "label "},
     {"POST", REEF_HTTP_INGEST_PATH "/*", ACCESS_CHANGE, ingest, NULL, "label "},
@@ -534,7 +535,7 @@ static bool is_wrapped(const route *found, const reef_http_request *request) {
     static const char *const WRAPPED[] = {"application/json", "multipart/form-data"};
     const char *type = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
                                                    MHD_HTTP_HEADER_CONTENT_TYPE);
-    if (found->run != reef_job_score || !type) return false;
+    if (found->run != reef_query_score || !type) return false;
     size_t bytes = strcspn(type, "; \t");
     for (size_t i = 0; i < sizeof(WRAPPED) / sizeof(*WRAPPED); i++)
         if (strlen(WRAPPED[i]) == bytes && !strncasecmp(type, WRAPPED[i], bytes)) return true;

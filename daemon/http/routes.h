@@ -4,17 +4,17 @@
 #define REEF_HTTP_ROUTES_H
 
 #include "http_server.h"
-#include "route_events.h"
-#include "status.h"
 #include "push.h"
 #include "query_thread.h"
+#include "route_events.h"
+#include "status.h"
 #include "training_thread.h"
 
 typedef struct reef_routes {
     // set by the caller
-    reef_monitor *monitor;
+    reef_status_view *monitor;
     reef_training *training;
-    reef_serving *serving;
+    reef_query_thread *queries;
     reef_pusher *pusher;
     void (*on_stop)(void *context); // a client asked for the end
     /** Takes a request of REEF_COMMAND_SERVICE, as reef_training_request does. */

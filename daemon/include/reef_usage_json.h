@@ -29,7 +29,7 @@ typedef struct reef_usage_layer {
 
 /** `range`: what time to count, or NULL for since ever. */
 REEF_MUST_CHECK reef_status reef_usage_layer_read(reef_txn *txn,
-                                                  const reef_generation *generation,
+                                                  const reef_generation_record *generation,
                                                   uint32_t layer,
                                                   const reef_usage_range *range,
                                                   reef_usage_layer *out,
@@ -41,7 +41,7 @@ REEF_MUST_CHECK reef_status reef_usage_layer_read(reef_txn *txn,
  * before  written: selections that are known in total only
  */
 REEF_MUST_CHECK reef_status reef_usage_range_read(reef_txn *txn,
-                                                  const reef_generation *generation,
+                                                  const reef_generation_record *generation,
                                                   uint32_t layer,
                                                   reef_usage_range *range,
                                                   reef_usage **usage,

@@ -54,9 +54,9 @@ void reef_forgetting_free(reef_forgetting *forgetting) {
     free(forgetting);
 }
 
-void reef_forgetting_rest(reef_forgetting *f) {
+void reef_forgetting_unpin(reef_forgetting *f) {
     if (!f || !f->model) return;
-    reef_model_rest(f->model);
+    reef_model_unpin(f->model);
     if (uv_hrtime() - f->finished_ns < KEPT_NS) return;
     reef_model_close(f->model);
     f->model = NULL;
@@ -108,7 +108,7 @@ static reef_status note_generations(reef_txn *txn, reef_forgetting *f, reef_erro
     reef_status status = reef_generation_count(txn, &f->end, err);
     f->first = f->end > SIDE_MAX ? f->end - SIDE_MAX : 0;
     for (uint32_t g = f->first; status == REEF_OK && g < f->end; g++) {
-        reef_generation generation;
+        reef_generation_record generation;
         status = reef_generation_read(txn, g, &generation, err);
         f->gone[g - f->first] = status == REEF_OK && reef_generation_is_empty(&generation);
     }
@@ -128,11 +128,11 @@ static reef_status take_sample(reef_txn *txn, reef_forgetting *f, reef_error *er
     return reef_reservoir_scan(txn, on_window, f, err);
 }
 
-static reef_status begin(reef_serving *serving, reef_forgetting **out, reef_error *err) {
+static reef_status begin(reef_query_thread *queries, reef_forgetting **out, reef_error *err) {
     reef_txn *txn = NULL;
     reef_forgetting *f = calloc(1, sizeof(*f));
     if (!f) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a matrix");
-    reef_status status = reef_txn_begin(&txn, reef_serving_store(serving), REEF_TXN_READ, err);
+    reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
     if (status == REEF_OK) status = take_sample(txn, f, err);
     reef_txn_abort(txn);
     if (status != REEF_OK) {
@@ -188,24 +188,24 @@ static reef_status measure(
 
 // The row's model: the one that is served where it is now, else one that lives as long as the row.
 static reef_status model_of_row(
-    reef_serving *serving, reef_forgetting *f, size_t row, reef_model **out, reef_error *err) {
+    reef_query_thread *queries, reef_forgetting *f, size_t row, reef_model **out, reef_error *err) {
     char as_of[16];
-    if (row + 1 == row_count(f)) return reef_serving_model(serving, "now", out, err);
+    if (row + 1 == row_count(f)) return reef_query_thread_model(queries, "now", out, err);
     snprintf(as_of, sizeof(as_of), "%zu", f->first + row);
     reef_status status = REEF_OK;
-    if (!f->model) status = reef_serving_open(serving, as_of, &f->model, err);
+    if (!f->model) status = reef_query_thread_open(queries, as_of, &f->model, err);
     *out = f->model;
     return status;
 }
 
-static reef_status measure_cell(reef_serving *serving, reef_forgetting *f, reef_error *err) {
+static reef_status measure_cell(reef_query_thread *queries, reef_forgetting *f, reef_error *err) {
     size_t row = f->done / f->column_count, at = f->done % f->column_count;
     bool now = row + 1 == row_count(f);
     reef_model *model;
     reef_status status = REEF_OK;
     f->values[row][at] = (double)NAN;
     if (now || !f->gone[row]) {
-        status = model_of_row(serving, f, row, &model, err);
+        status = model_of_row(queries, f, row, &model, err);
         if (status == REEF_OK)
             status = measure(model, f, &f->columns[at], &f->values[row][at], err);
     }
@@ -217,11 +217,11 @@ static reef_status measure_cell(reef_serving *serving, reef_forgetting *f, reef_
     return REEF_OK;
 }
 
-static reef_status work(reef_serving *serving, reef_forgetting *f, reef_error *err) {
+static reef_status work(reef_query_thread *queries, reef_forgetting *f, reef_error *err) {
     uint64_t begun = uv_hrtime();
     reef_status status = REEF_OK;
     while (status == REEF_OK && !is_complete(f) && uv_hrtime() - begun < SLICE_NS)
-        status = measure_cell(serving, f, err);
+        status = measure_cell(queries, f, err);
     f->worked_ns += uv_hrtime() - begun;
     f->finished_ns = uv_hrtime();
     return status;
@@ -259,7 +259,7 @@ static json_t *matrix_json(const reef_forgetting *f) {
 }
 
 // Whether the pool has changed since, and enough time has passed to look again.
-static reef_status is_stale(reef_serving *serving,
+static reef_status is_stale(reef_query_thread *queries,
                             const reef_forgetting *f,
                             bool *out,
                             reef_error *err) {
@@ -268,7 +268,7 @@ static reef_status is_stale(reef_serving *serving,
     uint32_t generations;
     *out = true;
     if (!f) return REEF_OK;
-    reef_status status = reef_txn_begin(&txn, reef_serving_store(serving), REEF_TXN_READ, err);
+    reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &generations, err);
     reef_txn_abort(txn);
@@ -280,17 +280,17 @@ static reef_status is_stale(reef_serving *serving,
     return REEF_OK;
 }
 
-reef_status reef_job_forgetting(reef_serving *serving, reef_job *job, reef_error *err) {
-    reef_forgetting **kept = reef_serving_forgetting(serving);
+reef_status reef_query_forgetting(reef_query_thread *queries, reef_query *query, reef_error *err) {
+    reef_forgetting **kept = reef_query_thread_forgetting(queries);
     bool stale;
-    reef_status status = is_stale(serving, *kept, &stale, err);
+    reef_status status = is_stale(queries, *kept, &stale, err);
     if (status == REEF_OK && stale) {
         reef_forgetting_free(*kept);
         *kept = NULL;
-        status = begin(serving, kept, err);
+        status = begin(queries, kept, err);
     }
-    if (status == REEF_OK) status = work(serving, *kept, err);
-    if (status == REEF_OK) job->result = matrix_json(*kept);
+    if (status == REEF_OK) status = work(queries, *kept, err);
+    if (status == REEF_OK) query->result = matrix_json(*kept);
     if (status == REEF_OK || !*kept) return status;
     reef_forgetting_free(*kept); // such as a state that has gone since
     *kept = NULL;

@@ -10,9 +10,9 @@
  * next one goes on; a complete one is kept, and measured anew when the pool has changed, at most a twentieth of the
  * time, or a fifth after a seal.
  */
-reef_status reef_job_forgetting(reef_serving *serving, reef_job *job, reef_error *err);
+reef_status reef_query_forgetting(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** The model of a row ends its read; one that nobody has asked on for a while is closed. Accepts NULL. */
-void reef_forgetting_rest(reef_forgetting *forgetting);
+void reef_forgetting_unpin(reef_forgetting *forgetting);
 void reef_forgetting_free(reef_forgetting *forgetting); // accepts NULL
 
 #endif

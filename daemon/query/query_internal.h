@@ -12,22 +12,22 @@ typedef struct reef_served_model {
     uint64_t opened_ns, took_ns;
 } reef_served_model;
 
-struct reef_serving {
-    reef_serving_options options;
+struct reef_query_thread {
+    reef_query_thread_options options;
     uv_thread_t thread;
     reef_served_model models[REEF_SERVED_MODELS]; // the thread's; 0 is now
     reef_served_model *used;     // the thread's: the one that the job under way asked for, or NULL
     reef_forgetting *forgetting; // the thread's, or NULL
-    void (*forgetting_rest)(reef_forgetting *forgetting);
+    void (*forgetting_unpin)(reef_forgetting *forgetting);
     uv_mutex_t lock; // protects what follows
     uv_cond_t changed;
-    reef_job *waiting, *done;
-    reef_job *current; // under way
+    reef_query *waiting, *done;
+    reef_query *current; // under way
     size_t waiting_count;
     bool stopping;
 };
 
 /** Let every model but `used` (NULL: none) release what it reads in place. */
-void reef_serving_rest(reef_serving *serving, const reef_served_model *used);
+void reef_query_thread_unpin(reef_query_thread *queries, const reef_served_model *used);
 
 #endif

@@ -24,14 +24,14 @@ static json_t *count_json(uint64_t value) {
     return json_integer((json_int_t)value);
 }
 
-reef_status reef_job_count(const reef_job *job,
-                           const char *name,
-                           uint64_t fallback,
-                           uint64_t least,
-                           uint64_t most,
-                           uint64_t *out,
-                           reef_error *err) {
-    const char *text = json_string_value(json_object_get(job->arguments, name));
+reef_status reef_query_count(const reef_query *query,
+                             const char *name,
+                             uint64_t fallback,
+                             uint64_t least,
+                             uint64_t most,
+                             uint64_t *out,
+                             reef_error *err) {
+    const char *text = json_string_value(json_object_get(query->arguments, name));
     *out = fallback;
     if (!text) return REEF_OK;
     char *end = NULL;
@@ -45,9 +45,12 @@ reef_status reef_job_count(const reef_job *job,
 }
 
 // The model for a job that wants one for texts, or one for vectors.
-static reef_status model_of(
-    reef_serving *serving, const reef_job *job, bool vectors, reef_model **model, reef_error *err) {
-    reef_status status = reef_serving_model(serving, job->as_of, model, err);
+static reef_status model_of(reef_query_thread *queries,
+                            const reef_query *query,
+                            bool vectors,
+                            reef_model **model,
+                            reef_error *err) {
+    reef_status status = reef_query_thread_model(queries, query->as_of, model, err);
     if (status != REEF_OK || reef_config_is_vector(reef_model_config(*model)) == vectors)
         return status;
     return reef_fail(err, REEF_ERR_INVALID, "%s",
@@ -55,8 +58,8 @@ static reef_status model_of(
                              : "this pool's model reads vectors: POST /v1/predict");
 }
 
-static void set_state(json_t *object, const reef_job *job, const reef_model *model) {
-    json_object_set_new(object, "as_of", reef_json_text(job->as_of));
+static void set_state(json_t *object, const reef_query *query, const reef_model *model) {
+    json_object_set_new(object, "as_of", reef_json_text(query->as_of));
     json_object_set_new(object, "commit", count_json(reef_model_commit(model)->number));
 }
 
@@ -92,35 +95,37 @@ static size_t count_lines(const uint8_t *bytes, size_t count) {
     return lines;
 }
 
-reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err) {
+reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_model *model;
     reef_score score = {0};
-    if (job->body_bytes < 2)
+    if (query->body_bytes < 2)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the body has %zu bytes: a loss needs a byte to predict and one before it",
-                         job->body_bytes);
-    size_t lines = count_lines(job->body, job->body_bytes);
+                         query->body_bytes);
+    size_t lines = count_lines(query->body, query->body_bytes);
     if (lines > LINES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the body has %zu lines, of which at most %d are scored at once", lines,
                          LINES_MAX);
     uint64_t per_byte;
-    reef_status status = reef_job_count(job, "per_byte", 0, 0, 1, &per_byte, err);
-    if (status == REEF_OK) status = model_of(serving, job, false, &model, err);
+    reef_status status = reef_query_count(query, "per_byte", 0, 0, 1, &per_byte, err);
+    if (status == REEF_OK) status = model_of(queries, query, false, &model, err);
     if (status != REEF_OK) return status;
-    float *bits = malloc(job->body_bytes * sizeof(*bits));
+    float *bits = malloc(query->body_bytes * sizeof(*bits));
     if (!bits)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to score %zu bytes", job->body_bytes);
-    status = reef_model_score(model, job->body, job->body_bytes, bits, &score, NULL, NULL, err);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to score %zu bytes",
+                         query->body_bytes);
+    status = reef_model_score(model, query->body, query->body_bytes, bits, &score, NULL, NULL, err);
     if (status == REEF_OK) {
-        job->result = json_object();
-        set_state(job->result, job, model);
-        json_object_set_new(job->result, "bytes", count_json(score.bytes));
-        json_object_set_new(job->result, "bits", reef_json_number(score.bits));
-        json_object_set_new(job->result, "bits_per_byte", reef_json_number(score.bits_per_byte));
-        json_object_set_new(job->result, "records", records_json(job->body, job->body_bytes, bits));
+        query->result = json_object();
+        set_state(query->result, query, model);
+        json_object_set_new(query->result, "bytes", count_json(score.bytes));
+        json_object_set_new(query->result, "bits", reef_json_number(score.bits));
+        json_object_set_new(query->result, "bits_per_byte", reef_json_number(score.bits_per_byte));
+        json_object_set_new(query->result, "records",
+                            records_json(query->body, query->body_bytes, bits));
         if (per_byte)
-            json_object_set_new(job->result, "surprise", surprise_json(job->body_bytes, bits));
+            json_object_set_new(query->result, "surprise", surprise_json(query->body_bytes, bits));
     }
     free(bits);
     return status;
@@ -136,15 +141,15 @@ typedef struct generation_request {
 } generation_request;
 
 // The body as an object.
-static reef_status parse_body(reef_job *job, json_t **out, reef_error *err) {
+static reef_status parse_body(reef_query *query, json_t **out, reef_error *err) {
     json_error_t why;
-    *out = json_loadb((const char *)job->body, job->body_bytes, JSON_REJECT_DUPLICATES, &why);
+    *out = json_loadb((const char *)query->body, query->body_bytes, JSON_REJECT_DUPLICATES, &why);
     if (json_is_object(*out)) return REEF_OK;
     reef_status status =
         reef_fail(err, REEF_ERR_INVALID, "the body is no JSON object%s%s", *out ? "" : ": ",
-                  *out              ? ""
-                  : job->body_bytes ? why.text
-                                    : "it is empty");
+                  *out                ? ""
+                  : query->body_bytes ? why.text
+                                      : "it is empty");
     json_decref(*out);
     *out = NULL;
     return status;
@@ -154,8 +159,8 @@ static reef_status parse_body(reef_job *job, json_t **out, reef_error *err) {
 
 // The text goes out character by character.
 typedef struct spoken {
-    reef_serving *serving;
-    reef_job *job;
+    reef_query_thread *queries;
+    reef_query *query;
     uint8_t bytes[CHARACTER_BYTES_MAX + 1]; // of the character that is coming in, and a zero
     size_t count;
 } spoken;
@@ -167,7 +172,7 @@ static bool say(const spoken *to, const char *character) {
     json_decref(object);
     int bytes = text ? snprintf(line, sizeof(line), "data: %s\n\n", text) : -1;
     free(text);
-    return bytes > 0 && reef_serving_emit(to->serving, to->job, line, (size_t)bytes);
+    return bytes > 0 && reef_query_thread_emit(to->queries, to->query, line, (size_t)bytes);
 }
 
 // What is no UTF-8 becomes question marks, a byte each.
@@ -189,18 +194,18 @@ static bool on_byte(void *context, uint8_t byte) {
     }
     bool begins = to->bytes[0] >= 0xc2; // a character of more than one byte
     if (!begins || to->count == CHARACTER_BYTES_MAX) return say_broken(to);
-    return !atomic_load(&to->job->abandoned);
+    return !atomic_load(&to->query->abandoned);
 }
 
-static reef_status generate(reef_serving *serving,
+static reef_status generate(reef_query_thread *queries,
                             reef_model *model,
-                            reef_job *job,
+                            reef_query *query,
                             const generation_request *asked,
                             reef_error *err) {
     size_t count = asked->count;
     uint8_t *out = calloc(count + 1, 1);
     if (!out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes", count);
-    spoken to = {.serving = serving, .job = job};
+    spoken to = {.queries = queries, .query = query};
     reef_sampling sampling = asked->sampling;
     if (asked->stream) {
         sampling.on_byte = on_byte;
@@ -212,11 +217,11 @@ static reef_status generate(reef_serving *serving,
         (void)say_broken(&to); // the last character may not be whole
         for (size_t i = 0; i < count; i++)
             if (!out[i]) out[i] = '?'; // text ends at a zero
-        job->result = json_object();
-        set_state(job->result, job, model);
-        json_object_set_new(job->result, "bytes", count_json(count));
+        query->result = json_object();
+        set_state(query->result, query, model);
+        json_object_set_new(query->result, "bytes", count_json(count));
         if (!asked->stream)
-            json_object_set_new(job->result, "text", reef_json_text((const char *)out));
+            json_object_set_new(query->result, "text", reef_json_text((const char *)out));
     }
     free(out);
     return status;
@@ -252,15 +257,15 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
     return REEF_OK;
 }
 
-reef_status reef_job_generate(reef_serving *serving, reef_job *job, reef_error *err) {
+reef_status reef_query_generate(reef_query_thread *queries, reef_query *query, reef_error *err) {
     json_t *body;
     reef_model *model = NULL;
     generation_request asked = {0};
-    reef_status status = parse_body(job, &body, err);
+    reef_status status = parse_body(query, &body, err);
     if (status != REEF_OK) return status;
     status = parse_generation(body, &asked, err);
-    if (status == REEF_OK) status = model_of(serving, job, false, &model, err);
-    if (status == REEF_OK) status = generate(serving, model, job, &asked, err);
+    if (status == REEF_OK) status = model_of(queries, query, false, &model, err);
+    if (status == REEF_OK) status = generate(queries, model, query, &asked, err);
     json_decref(body);
     return status;
 }
@@ -285,7 +290,7 @@ static reef_status take_vectors(float *out, const json_t *rows, size_t inputs, r
     return REEF_OK;
 }
 
-static json_t *prediction_json(const reef_job *job,
+static json_t *prediction_json(const reef_query *query,
                                const reef_model *model,
                                size_t count,
                                const int32_t *labels,
@@ -305,14 +310,17 @@ static json_t *prediction_json(const reef_job *job,
         json_array_append_new(best, classes ? json_integer(labels[r]) : json_null());
     }
     free(known);
-    set_state(object, job, model);
+    set_state(object, query, model);
     json_object_set_new(object, "classes", names);
     json_object_set_new(object, "labels", best);
     json_object_set_new(object, "scores", all);
     return object;
 }
 
-static reef_status predict(reef_model *model, reef_job *job, const json_t *rows, reef_error *err) {
+static reef_status predict(reef_model *model,
+                           reef_query *query,
+                           const json_t *rows,
+                           reef_error *err) {
     size_t count = json_array_size(rows), inputs = reef_model_config(model)->inputs;
     size_t classes = reef_model_class_count(model);
     float *vectors = calloc(count * inputs, sizeof(*vectors));
@@ -325,8 +333,8 @@ static reef_status predict(reef_model *model, reef_job *job, const json_t *rows,
     if (status == REEF_OK)
         status = reef_model_predict(model, count, vectors, labels, scores, NULL, err);
     if (status == REEF_OK) {
-        job->result = prediction_json(job, model, count, labels, scores);
-        if (!job->result) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an answer");
+        query->result = prediction_json(query, model, count, labels, scores);
+        if (!query->result) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an answer");
     }
     free(labels);
     free(scores);
@@ -334,19 +342,19 @@ static reef_status predict(reef_model *model, reef_job *job, const json_t *rows,
     return status;
 }
 
-reef_status reef_job_predict(reef_serving *serving, reef_job *job, reef_error *err) {
+reef_status reef_query_predict(reef_query_thread *queries, reef_query *query, reef_error *err) {
     json_t *body, *rows = NULL;
     json_error_t why;
     reef_model *model = NULL;
-    reef_status status = parse_body(job, &body, err);
+    reef_status status = parse_body(query, &body, err);
     if (status != REEF_OK) return status;
     if (json_unpack_ex(body, &why, JSON_STRICT, "{s:o}", "vectors", &rows))
         status = reef_fail(err, REEF_ERR_INVALID, "the body is not understood: %s", why.text);
     else if (json_array_size(rows) < 1 || json_array_size(rows) > VECTORS_MAX)
         status = reef_fail(err, REEF_ERR_INVALID, "\"vectors\" is no list of 1 to %d vectors",
                            VECTORS_MAX);
-    if (status == REEF_OK) status = model_of(serving, job, true, &model, err);
-    if (status == REEF_OK) status = predict(model, job, rows, err);
+    if (status == REEF_OK) status = model_of(queries, query, true, &model, err);
+    if (status == REEF_OK) status = predict(model, query, rows, err);
     json_decref(body);
     return status;
 }
@@ -359,7 +367,7 @@ static reef_status read_generations(reef_txn *txn, json_t *result, reef_error *e
     reef_status status = reef_config_read(txn, &config, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
-    reef_generation *all = calloc(count, sizeof(*all));
+    reef_generation_record *all = calloc(count, sizeof(*all));
     if (!all) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", count);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)
         status = reef_generation_read(txn, g, &all[g], err);
@@ -383,36 +391,39 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     return REEF_OK;
 }
 
-static reef_status begin(reef_serving *serving, reef_job *job, reef_txn **txn, reef_error *err) {
-    job->result = json_object();
-    return reef_txn_begin(txn, reef_serving_store(serving), REEF_TXN_READ, err);
+static reef_status begin(reef_query_thread *queries,
+                         reef_query *query,
+                         reef_txn **txn,
+                         reef_error *err) {
+    query->result = json_object();
+    return reef_txn_begin(txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
 }
 
-reef_status reef_job_generations(reef_serving *serving, reef_job *job, reef_error *err) {
+reef_status reef_query_generations(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_txn *txn = NULL;
-    reef_status status = begin(serving, job, &txn, err);
-    if (status == REEF_OK) status = read_generations(txn, job->result, err);
+    reef_status status = begin(queries, query, &txn, err);
+    if (status == REEF_OK) status = read_generations(txn, query->result, err);
     reef_txn_abort(txn);
     return status;
 }
 
-reef_status reef_job_snapshots(reef_serving *serving, reef_job *job, reef_error *err) {
+reef_status reef_query_snapshots(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_txn *txn = NULL;
-    reef_status status = begin(serving, job, &txn, err);
-    json_object_set_new(job->result, "snapshots", json_array());
-    json_object_set_new(job->result, "damaged", json_array());
-    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, job->result, err);
+    reef_status status = begin(queries, query, &txn, err);
+    json_object_set_new(query->result, "snapshots", json_array());
+    json_object_set_new(query->result, "damaged", json_array());
+    if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, query->result, err);
     reef_txn_abort(txn);
     return status;
 }
 
-reef_status reef_job_timeline(reef_serving *serving, reef_job *job, reef_error *err) {
+reef_status reef_query_timeline(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_txn *txn = NULL;
     uint64_t last;
-    reef_status status = reef_job_count(job, "last", EVENTS_DEFAULT, 1, COUNT_MAX, &last, err);
+    reef_status status = reef_query_count(query, "last", EVENTS_DEFAULT, 1, COUNT_MAX, &last, err);
     if (status != REEF_OK) return status;
     json_t *list = json_array();
-    status = begin(serving, job, &txn, err);
+    status = begin(queries, query, &txn, err);
     if (status == REEF_OK) status = reef_timeline_json(txn, list, err);
     reef_txn_abort(txn);
     json_t *shown = json_array();
@@ -420,7 +431,7 @@ reef_status reef_job_timeline(reef_serving *serving, reef_job *job, reef_error *
     for (size_t i = count > last ? count - last : 0; i < count; i++)
         json_array_append(shown, json_array_get(list, i));
     json_decref(list);
-    json_object_set_new(job->result, "events", shown);
+    json_object_set_new(query->result, "events", shown);
     return status;
 }
 
@@ -478,22 +489,24 @@ static json_t *cut_series(const series *all, uint64_t parts) {
     return list;
 }
 
-reef_status reef_job_series(reef_serving *serving, reef_job *job, reef_error *err) {
+reef_status reef_query_series(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_txn *txn = NULL;
     series all = {0};
     uint64_t wanted;
-    reef_status status = reef_job_count(job, "points", POINTS_DEFAULT, 1, COUNT_MAX, &wanted, err);
-    if (status == REEF_OK) status = reef_job_count(job, "from", 0, 0, INT64_MAX, &all.from, err);
+    reef_status status =
+        reef_query_count(query, "points", POINTS_DEFAULT, 1, COUNT_MAX, &wanted, err);
     if (status == REEF_OK)
-        status = reef_job_count(job, "to", INT64_MAX, 0, INT64_MAX, &all.to, err);
+        status = reef_query_count(query, "from", 0, 0, INT64_MAX, &all.from, err);
+    if (status == REEF_OK)
+        status = reef_query_count(query, "to", INT64_MAX, 0, INT64_MAX, &all.to, err);
     if (status == REEF_OK && all.from > all.to)
         status = reef_fail(err, REEF_ERR_INVALID, "from=%" PRIu64 " lies behind to=%" PRIu64,
                            all.from, all.to);
     if (status != REEF_OK) return status;
-    status = begin(serving, job, &txn, err);
+    status = begin(queries, query, &txn, err);
     if (status == REEF_OK) status = reef_series_scan(txn, on_point, &all, err);
     reef_txn_abort(txn);
-    json_object_set_new(job->result, "points", cut_series(&all, wanted));
+    json_object_set_new(query->result, "points", cut_series(&all, wanted));
     free(all.points);
     return status;
 }

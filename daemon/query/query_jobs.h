@@ -5,26 +5,26 @@
 #include "query_thread.h"
 
 /** A whole number from the query, where numbers are text, from `least` to `most`; else INVALID. */
-reef_status reef_job_count(const reef_job *job,
-                           const char *name,
-                           uint64_t fallback,
-                           uint64_t least,
-                           uint64_t most,
-                           uint64_t *out,
-                           reef_error *err);
+reef_status reef_query_count(const reef_query *query,
+                             const char *name,
+                             uint64_t fallback,
+                             uint64_t least,
+                             uint64_t most,
+                             uint64_t *out,
+                             reef_error *err);
 
 /** Body: text. Arguments: as_of, per_byte. */
-reef_status reef_job_score(reef_serving *serving, reef_job *job, reef_error *err);
+reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Body: JSON, a prompt and how to go on. */
-reef_status reef_job_generate(reef_serving *serving, reef_job *job, reef_error *err);
+reef_status reef_query_generate(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Body: JSON, vectors. */
-reef_status reef_job_predict(reef_serving *serving, reef_job *job, reef_error *err);
+reef_status reef_query_predict(reef_query_thread *queries, reef_query *query, reef_error *err);
 
-reef_status reef_job_generations(reef_serving *serving, reef_job *job, reef_error *err);
-reef_status reef_job_snapshots(reef_serving *serving, reef_job *job, reef_error *err);
+reef_status reef_query_generations(reef_query_thread *queries, reef_query *query, reef_error *err);
+reef_status reef_query_snapshots(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Arguments: last. */
-reef_status reef_job_timeline(reef_serving *serving, reef_job *job, reef_error *err);
+reef_status reef_query_timeline(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Arguments: points, from, to. */
-reef_status reef_job_series(reef_serving *serving, reef_job *job, reef_error *err);
+reef_status reef_query_series(reef_query_thread *queries, reef_query *query, reef_error *err);
 
 #endif

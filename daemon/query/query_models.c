@@ -8,23 +8,23 @@
 
 // What is read in place must not keep the trainer from reusing pages while nobody asks for it, however many ask for
 // another state. The model in use renews its read by itself.
-void reef_serving_rest(reef_serving *serving, const reef_served_model *used) {
-    for (reef_served_model *m = serving->models; m < serving->models + REEF_SERVED_MODELS; m++)
-        if (m->model && m != used) reef_model_rest(m->model);
-    serving->forgetting_rest(serving->forgetting);
+void reef_query_thread_unpin(reef_query_thread *queries, const reef_served_model *used) {
+    for (reef_served_model *m = queries->models; m < queries->models + REEF_SERVED_MODELS; m++)
+        if (m->model && m != used) reef_model_unpin(m->model);
+    queries->forgetting_unpin(queries->forgetting);
 }
 
-reef_store *reef_serving_store(reef_serving *serving) {
-    return serving->options.store;
+reef_store *reef_query_thread_store(reef_query_thread *queries) {
+    return queries->options.store;
 }
 
-reef_forgetting **reef_serving_forgetting(reef_serving *serving) {
-    return &serving->forgetting;
+reef_forgetting **reef_query_thread_forgetting(reef_query_thread *queries) {
+    return &queries->forgetting;
 }
 
-static reef_status newest_commit(reef_serving *serving, reef_commit *out, reef_error *err) {
+static reef_status newest_commit(reef_query_thread *queries, reef_commit *out, reef_error *err) {
     reef_txn *txn = NULL;
-    reef_status status = reef_txn_begin(&txn, serving->options.store, REEF_TXN_READ, err);
+    reef_status status = reef_txn_begin(&txn, queries->options.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, out, err);
     reef_txn_abort(txn);
     return status;
@@ -43,31 +43,31 @@ static bool is_fresh(const reef_served_model *served,
     return uv_hrtime() - served->opened_ns < REOPEN_SHARE * served->took_ns;
 }
 
-reef_status reef_serving_open(reef_serving *serving,
-                              const char *as_of,
-                              reef_model **model,
-                              reef_error *err) {
-    return reef_model_reopen(model, serving->options.store, as_of,
-                             &(reef_model_options){.threads = serving->options.threads,
-                                                   .memory_bytes = serving->options.memory_bytes},
+reef_status reef_query_thread_open(reef_query_thread *queries,
+                                   const char *as_of,
+                                   reef_model **model,
+                                   reef_error *err) {
+    return reef_model_reopen(model, queries->options.store, as_of,
+                             &(reef_model_options){.threads = queries->options.threads,
+                                                   .memory_bytes = queries->options.memory_bytes},
                              err);
 }
 
-reef_status reef_serving_model(reef_serving *serving,
-                               const char *as_of,
-                               reef_model **out,
-                               reef_error *err) {
-    reef_served_model *served = &serving->models[strcmp(as_of, "now") != 0];
-    serving->used = served;
-    reef_serving_rest(serving, served);
+reef_status reef_query_thread_model(reef_query_thread *queries,
+                                    const char *as_of,
+                                    reef_model **out,
+                                    reef_error *err) {
+    reef_served_model *served = &queries->models[strcmp(as_of, "now") != 0];
+    queries->used = served;
+    reef_query_thread_unpin(queries, served);
     reef_commit newest;
-    reef_status status = newest_commit(serving, &newest, err);
+    reef_status status = newest_commit(queries, &newest, err);
     if (status != REEF_OK) return status;
     if (!is_fresh(served, as_of, &newest)) {
         reef_model *model = served->model;
         *served = (reef_served_model){.opened_ns = uv_hrtime()};
         snprintf(served->as_of, sizeof(served->as_of), "%s", as_of);
-        status = reef_serving_open(serving, as_of, &model, err);
+        status = reef_query_thread_open(queries, as_of, &model, err);
         served->model = model;
         served->took_ns = uv_hrtime() - served->opened_ns;
     }

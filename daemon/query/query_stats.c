@@ -10,14 +10,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-typedef struct facts_pool {
+typedef struct stats_pool {
     reef_config config;
-    reef_generation *generations; // (count) on the heap
+    reef_generation_record *generations; // (count) on the heap
     uint32_t count;
-} facts_pool;
+} stats_pool;
 
-static reef_status read_pool(reef_txn *txn, facts_pool *pool, reef_error *err) {
-    *pool = (facts_pool){0};
+static reef_status read_pool(reef_txn *txn, stats_pool *pool, reef_error *err) {
+    *pool = (stats_pool){0};
     reef_status status = reef_config_read(txn, &pool->config, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &pool->count, err);
     if (status != REEF_OK) return status;
@@ -36,21 +36,22 @@ typedef struct usage_request {
     bool one_layer, ranged;
 } usage_request;
 
-static reef_status parse_usage(const reef_job *job,
-                               const facts_pool *pool,
+static reef_status parse_usage(const reef_query *query,
+                               const stats_pool *pool,
                                usage_request *asked,
                                reef_error *err) {
-    *asked = (usage_request){.one_layer = json_object_get(job->arguments, "layer"),
-                             .ranged = json_object_get(job->arguments, "since") ||
-                                       json_object_get(job->arguments, "until")};
-    reef_status status = reef_job_count(job, "generation", pool->count - 1, 0, pool->count - 1,
-                                        &asked->generation, err);
+    *asked = (usage_request){.one_layer = json_object_get(query->arguments, "layer"),
+                             .ranged = json_object_get(query->arguments, "since") ||
+                                       json_object_get(query->arguments, "until")};
+    reef_status status = reef_query_count(query, "generation", pool->count - 1, 0, pool->count - 1,
+                                          &asked->generation, err);
     if (status == REEF_OK)
-        status = reef_job_count(job, "layer", 0, 0, pool->config.layers - 1, &asked->layer, err);
+        status =
+            reef_query_count(query, "layer", 0, 0, pool->config.layers - 1, &asked->layer, err);
     if (status == REEF_OK)
-        status = reef_job_count(job, "since", 0, 0, INT64_MAX, &asked->since_ms, err);
+        status = reef_query_count(query, "since", 0, 0, INT64_MAX, &asked->since_ms, err);
     if (status == REEF_OK)
-        status = reef_job_count(job, "until", UINT64_MAX, 0, INT64_MAX, &asked->until_ms, err);
+        status = reef_query_count(query, "until", UINT64_MAX, 0, INT64_MAX, &asked->until_ms, err);
     if (status != REEF_OK) return status;
     if (asked->since_ms >= asked->until_ms)
         return reef_fail(err, REEF_ERR_INVALID, "since is not before until");
@@ -63,20 +64,20 @@ static reef_status parse_usage(const reef_job *job,
                          asked->layer,
                          reef_ffw_text(reef_layer_ffw(&pool->config, (uint32_t)asked->layer)));
     if (!reef_generation_is_empty(&pool->generations[asked->generation])) return REEF_OK;
-    uint32_t heir =
-        reef_generation_heir(pool->generations, pool->count, (uint32_t)asked->generation);
+    uint32_t merged_into =
+        reef_generation_merged_into(pool->generations, pool->count, (uint32_t)asked->generation);
     return reef_fail(err, REEF_ERR_NOT_FOUND,
                      "generation %" PRIu64 " was consolidated into generation %" PRIu32
                      " and has no experts; ask for that one",
-                     asked->generation, heir);
+                     asked->generation, merged_into);
 }
 
 static reef_status tell_usage(reef_txn *txn,
-                              const facts_pool *pool,
+                              const stats_pool *pool,
                               const usage_request *asked,
                               json_t *result,
                               reef_error *err) {
-    const reef_generation *generation = &pool->generations[asked->generation];
+    const reef_generation_record *generation = &pool->generations[asked->generation];
     const reef_usage_range range = {.since_ms = asked->since_ms, .until_ms = asked->until_ms};
     json_t *list = json_array();
     reef_status status = REEF_OK;
@@ -99,15 +100,15 @@ static reef_status tell_usage(reef_txn *txn,
     return REEF_OK;
 }
 
-reef_status reef_job_usage(reef_serving *serving, reef_job *job, reef_error *err) {
+reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_txn *txn = NULL;
-    facts_pool pool = {0};
+    stats_pool pool = {0};
     usage_request asked;
-    job->result = json_object();
-    reef_status status = reef_txn_begin(&txn, reef_serving_store(serving), REEF_TXN_READ, err);
+    query->result = json_object();
+    reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
     if (status == REEF_OK) status = read_pool(txn, &pool, err);
-    if (status == REEF_OK) status = parse_usage(job, &pool, &asked, err);
-    if (status == REEF_OK) status = tell_usage(txn, &pool, &asked, job->result, err);
+    if (status == REEF_OK) status = parse_usage(query, &pool, &asked, err);
+    if (status == REEF_OK) status = tell_usage(txn, &pool, &asked, query->result, err);
     reef_txn_abort(txn);
     free(pool.generations);
     return status;
@@ -117,8 +118,8 @@ reef_status reef_job_usage(reef_serving *serving, reef_job *job, reef_error *err
 
 // Over all layers: experts and used ones are summed, unevenness is averaged; NAN without any selection.
 static reef_status sum_usage(reef_txn *txn,
-                             const facts_pool *pool,
-                             const reef_generation *generation,
+                             const stats_pool *pool,
+                             const reef_generation_record *generation,
                              double *share,
                              double *unevenness,
                              reef_error *err) {
@@ -145,7 +146,7 @@ static reef_status sum_usage(reef_txn *txn,
 }
 
 static reef_status tell_generations(reef_txn *txn,
-                                    const facts_pool *pool,
+                                    const stats_pool *pool,
                                     json_t *list,
                                     reef_error *err) {
     reef_status status = REEF_OK;
@@ -178,17 +179,17 @@ static void tell_file(const reef_file_stat *file,
     json_object_set_new(result, "commit", json_integer((json_int_t)commit->number));
 }
 
-reef_status reef_job_facts(reef_serving *serving, reef_job *job, reef_error *err) {
-    reef_store *store = reef_serving_store(serving);
+reef_status reef_job_stats(reef_query_thread *queries, reef_query *query, reef_error *err) {
+    reef_store *store = reef_query_thread_store(queries);
     uint64_t begin = uv_hrtime();
     reef_txn *txn = NULL;
-    facts_pool pool = {0};
+    stats_pool pool = {0};
     reef_file_stat file;
     reef_readers readers;
     reef_read_stat read;
     reef_commit commit;
     json_t *list = json_array();
-    job->result = json_pack("{s:o}", "generations", list);
+    query->result = json_pack("{s:o}", "generations", list);
     // Before this look is a reader itself.
     reef_status status = reef_store_readers(store, &readers, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
@@ -200,8 +201,8 @@ reef_status reef_job_facts(reef_serving *serving, reef_job *job, reef_error *err
     free(pool.generations);
     if (status != REEF_OK) return status;
     reef_store_read_stat(store, &read);
-    tell_file(&file, &readers, &read, &commit, job->result);
-    json_object_set_new(job->result, "took_s",
+    tell_file(&file, &readers, &read, &commit, query->result);
+    json_object_set_new(query->result, "took_s",
                         reef_json_number((double)(uv_hrtime() - begin) / 1e9));
     return REEF_OK;
 }

@@ -7,12 +7,12 @@
 #define REEF_FACTS_GENERATIONS_MAX 64 // the newest ones
 
 /** Usage of one generation, as `reef usage --json`. Arguments: generation, layer, since, until. */
-reef_status reef_job_usage(reef_serving *serving, reef_job *job, reef_error *err);
+reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef_error *err);
 
 /**
  * For metrics: {"generations": [{"generation", "used_share", "unevenness", "leak"}], "file_bytes", "free_bytes",
  * "readers", "reader_lag", "longest_read_s", "commit", "took_s"}. What a generation does not have is null.
  */
-reef_status reef_job_facts(reef_serving *serving, reef_job *job, reef_error *err);
+reef_status reef_job_stats(reef_query_thread *queries, reef_query *query, reef_error *err);
 
 #endif

@@ -9,171 +9,176 @@
 #include <stdlib.h>
 #include <string.h>
 
-void reef_job_free(reef_job *job) {
-    if (!job) return;
-    free(job->body);
-    free(job->pending);
-    json_decref(job->arguments);
-    json_decref(job->result);
-    free(job->text);
-    free(job);
+void reef_query_free(reef_query *query) {
+    if (!query) return;
+    free(query->body);
+    free(query->pending);
+    json_decref(query->arguments);
+    json_decref(query->result);
+    free(query->text);
+    free(query);
 }
 
-static void append(reef_job **list, reef_job *job) {
+static void append(reef_query **list, reef_query *query) {
     while (*list) list = &(*list)->next;
-    job->next = NULL;
-    *list = job;
+    query->next = NULL;
+    *list = query;
 }
 
-static void free_all(reef_job *list) {
+static void free_all(reef_query *list) {
     while (list) {
-        reef_job *next = list->next;
-        reef_job_free(list);
+        reef_query *next = list->next;
+        reef_query_free(list);
         list = next;
     }
 }
 
 // ---- the thread ----------------------------------------------------------------------------------
 
-bool reef_serving_emit(reef_serving *serving, reef_job *job, const char *bytes, size_t count) {
-    if (atomic_load(&job->abandoned)) return false;
-    uv_mutex_lock(&serving->lock);
-    bool fits = job->pending_room - job->pending_bytes >= count;
+bool reef_query_thread_emit(reef_query_thread *queries,
+                            reef_query *query,
+                            const char *bytes,
+                            size_t count) {
+    if (atomic_load(&query->abandoned)) return false;
+    uv_mutex_lock(&queries->lock);
+    bool fits = query->pending_room - query->pending_bytes >= count;
     if (!fits) {
-        size_t room = 2 * job->pending_room + count;
-        char *pending = realloc(job->pending, room);
+        size_t room = 2 * query->pending_room + count;
+        char *pending = realloc(query->pending, room);
         fits = pending != NULL;
         if (fits) {
-            job->pending = pending;
-            job->pending_room = room;
+            query->pending = pending;
+            query->pending_room = room;
         }
     }
     if (fits) {
-        memcpy(job->pending + job->pending_bytes, bytes, count);
-        job->pending_bytes += count;
+        memcpy(query->pending + query->pending_bytes, bytes, count);
+        query->pending_bytes += count;
     }
-    uv_mutex_unlock(&serving->lock);
-    (void)uv_async_send(serving->options.wake);
+    uv_mutex_unlock(&queries->lock);
+    (void)uv_async_send(queries->options.wake);
     return fits;
 }
 
-static reef_job *next_job(reef_serving *serving) {
-    uv_mutex_lock(&serving->lock);
-    while (!serving->waiting && !serving->stopping) uv_cond_wait(&serving->changed, &serving->lock);
-    reef_job *job = serving->stopping ? NULL : serving->waiting;
-    if (job) {
-        serving->waiting = job->next;
-        serving->waiting_count--;
+static reef_query *next_query(reef_query_thread *queries) {
+    uv_mutex_lock(&queries->lock);
+    while (!queries->waiting && !queries->stopping) uv_cond_wait(&queries->changed, &queries->lock);
+    reef_query *query = queries->stopping ? NULL : queries->waiting;
+    if (query) {
+        queries->waiting = query->next;
+        queries->waiting_count--;
     }
-    serving->current = job;
-    uv_mutex_unlock(&serving->lock);
-    return job;
+    queries->current = query;
+    uv_mutex_unlock(&queries->lock);
+    return query;
 }
 
 // An answer may be megabytes: it is written here, and the loop only sends it.
-static void write_text(reef_job *job) {
-    if (job->error.status == REEF_OK) {
-        job->text = json_dumps(job->result, JSON_COMPACT | JSON_REAL_PRECISION(12));
-        if (!job->text)
-            job->error.status =
-                reef_fail(&job->error, REEF_ERR_NO_MEMORY, "no memory for the answer");
+static void write_text(reef_query *query) {
+    if (query->error.status == REEF_OK) {
+        query->text = json_dumps(query->result, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        if (!query->text)
+            query->error.status =
+                reef_fail(&query->error, REEF_ERR_NO_MEMORY, "no memory for the answer");
     }
-    json_decref(job->result);
-    job->result = NULL;
+    json_decref(query->result);
+    query->result = NULL;
 }
 
-static void serving_main(void *argument) {
-    reef_serving *serving = argument;
-    for (reef_job *job; (job = next_job(serving)) != NULL;) {
-        job->error.status =
-            atomic_load(&job->unwanted)
-                ? reef_fail(&job->error, REEF_ERR_BUSY,
+static void query_thread_main(void *argument) {
+    reef_query_thread *queries = argument;
+    for (reef_query *query; (query = next_query(queries)) != NULL;) {
+        query->error.status =
+            atomic_load(&query->unwanted)
+                ? reef_fail(&query->error, REEF_ERR_BUSY,
                             "the connection was closed by its client before the question's turn "
                             "came; leave it open until the answer")
-                : job->run(serving, job, &job->error);
-        if (!job->on_done) write_text(job);
-        uv_mutex_lock(&serving->lock);
-        serving->current = NULL;
-        append(&serving->done, job);
-        bool idle = !serving->waiting;
-        uv_mutex_unlock(&serving->lock);
-        (void)uv_async_send(serving->options.wake);
-        reef_serving_rest(serving, idle ? NULL : serving->used);
-        serving->used = NULL;
+                : query->run(queries, query, &query->error);
+        if (!query->on_done) write_text(query);
+        uv_mutex_lock(&queries->lock);
+        queries->current = NULL;
+        append(&queries->done, query);
+        bool idle = !queries->waiting;
+        uv_mutex_unlock(&queries->lock);
+        (void)uv_async_send(queries->options.wake);
+        reef_query_thread_unpin(queries, idle ? NULL : queries->used);
+        queries->used = NULL;
     }
-    for (size_t i = 0; i < REEF_SERVED_MODELS; i++) reef_model_close(serving->models[i].model);
-    reef_forgetting_free(serving->forgetting);
+    for (size_t i = 0; i < REEF_SERVED_MODELS; i++) reef_model_close(queries->models[i].model);
+    reef_forgetting_free(queries->forgetting);
 }
 
 // ---- the loop's side -----------------------------------------------------------------------------
 
-reef_status reef_serving_submit(reef_serving *serving, reef_job *job, reef_error *err) {
-    uv_mutex_lock(&serving->lock);
-    bool full = serving->waiting_count == REEF_SERVING_QUEUE_MAX;
+reef_status reef_query_thread_submit(reef_query_thread *queries,
+                                     reef_query *query,
+                                     reef_error *err) {
+    uv_mutex_lock(&queries->lock);
+    bool full = queries->waiting_count == REEF_SERVING_QUEUE_MAX;
     if (!full) {
-        append(&serving->waiting, job);
-        serving->waiting_count++;
-        uv_cond_signal(&serving->changed);
+        append(&queries->waiting, query);
+        queries->waiting_count++;
+        uv_cond_signal(&queries->changed);
     }
-    uv_mutex_unlock(&serving->lock);
+    uv_mutex_unlock(&queries->lock);
     if (!full) return REEF_OK;
     return reef_fail(err, REEF_ERR_BUSY, "%d questions wait already; try again",
                      REEF_SERVING_QUEUE_MAX);
 }
 
-reef_job *reef_serving_answered(reef_serving *serving) {
-    uv_mutex_lock(&serving->lock);
-    reef_job *list = serving->done;
-    serving->done = NULL;
-    uv_mutex_unlock(&serving->lock);
+reef_query *reef_query_thread_answered(reef_query_thread *queries) {
+    uv_mutex_lock(&queries->lock);
+    reef_query *list = queries->done;
+    queries->done = NULL;
+    uv_mutex_unlock(&queries->lock);
     return list;
 }
 
-char *reef_serving_emitted(reef_serving *serving, reef_job **job, size_t *bytes) {
+char *reef_query_thread_emitted(reef_query_thread *queries, reef_query **query, size_t *bytes) {
     char *pending = NULL;
-    uv_mutex_lock(&serving->lock);
-    *job = serving->current;
-    if (*job && (*job)->pending_bytes) {
-        pending = (*job)->pending;
-        *bytes = (*job)->pending_bytes;
-        (*job)->pending = NULL;
-        (*job)->pending_bytes = (*job)->pending_room = 0;
+    uv_mutex_lock(&queries->lock);
+    *query = queries->current;
+    if (*query && (*query)->pending_bytes) {
+        pending = (*query)->pending;
+        *bytes = (*query)->pending_bytes;
+        (*query)->pending = NULL;
+        (*query)->pending_bytes = (*query)->pending_room = 0;
     }
-    uv_mutex_unlock(&serving->lock);
+    uv_mutex_unlock(&queries->lock);
     return pending;
 }
 
-reef_status reef_serving_start(reef_serving **out,
-                               const reef_serving_options *options,
-                               reef_error *err) {
+reef_status reef_query_thread_start(reef_query_thread **out,
+                                    const reef_query_thread_options *options,
+                                    reef_error *err) {
     *out = NULL;
-    reef_serving *serving = calloc(1, sizeof(*serving));
-    if (!serving) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for serving");
-    serving->options = *options;
-    serving->forgetting_rest = reef_forgetting_rest;
-    if (uv_mutex_init(&serving->lock) || uv_cond_init(&serving->changed))
+    reef_query_thread *queries = calloc(1, sizeof(*queries));
+    if (!queries) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for serving");
+    queries->options = *options;
+    queries->forgetting_unpin = reef_forgetting_unpin;
+    if (uv_mutex_init(&queries->lock) || uv_cond_init(&queries->changed))
         abort(); // out of kernel memory
-    int code = uv_thread_create(&serving->thread, serving_main, serving);
+    int code = uv_thread_create(&queries->thread, query_thread_main, queries);
     if (!code) {
-        *out = serving;
+        *out = queries;
         return REEF_OK;
     }
-    uv_cond_destroy(&serving->changed);
-    uv_mutex_destroy(&serving->lock);
-    free(serving);
+    uv_cond_destroy(&queries->changed);
+    uv_mutex_destroy(&queries->lock);
+    free(queries);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no thread for serving: %s", uv_strerror(code));
 }
 
-void reef_serving_stop(reef_serving *serving) {
-    if (!serving) return;
-    uv_mutex_lock(&serving->lock);
-    serving->stopping = true;
-    uv_cond_signal(&serving->changed);
-    uv_mutex_unlock(&serving->lock);
-    (void)uv_thread_join(&serving->thread);
-    free_all(serving->waiting);
-    free_all(serving->done);
-    uv_cond_destroy(&serving->changed);
-    uv_mutex_destroy(&serving->lock);
-    free(serving);
+void reef_query_thread_stop(reef_query_thread *queries) {
+    if (!queries) return;
+    uv_mutex_lock(&queries->lock);
+    queries->stopping = true;
+    uv_cond_signal(&queries->changed);
+    uv_mutex_unlock(&queries->lock);
+    (void)uv_thread_join(&queries->thread);
+    free_all(queries->waiting);
+    free_all(queries->done);
+    uv_cond_destroy(&queries->changed);
+    uv_mutex_destroy(&queries->lock);
+    free(queries);
 }

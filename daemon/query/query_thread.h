@@ -20,22 +20,24 @@
 
 #define REEF_SERVING_QUEUE_MAX 64 // jobs that wait; one more is refused
 
-typedef struct reef_serving reef_serving;
+typedef struct reef_query_thread reef_query_thread;
 typedef struct reef_forgetting reef_forgetting; // http_forgetting.c
 
-typedef struct reef_serving_options {
+typedef struct reef_query_thread_options {
     reef_store *store;
     size_t threads; // for arithmetic
     uint64_t memory_bytes;
     uv_async_t *wake; // sent when a job is done
-} reef_serving_options;
+} reef_query_thread_options;
 
 /** What one job does: `result` is written. On the serving thread, which makes text of it. */
-typedef struct reef_job reef_job;
-typedef reef_status (*reef_job_run)(reef_serving *serving, reef_job *job, reef_error *err);
+typedef struct reef_query reef_query;
+typedef reef_status (*reef_query_run)(reef_query_thread *queries,
+                                      reef_query *query,
+                                      reef_error *err);
 
-struct reef_job {
-    reef_job_run run;
+struct reef_query {
+    reef_query_run run;
     char as_of[REEF_NAME_BYTES_MAX + 1]; // "now" or a state
     uint8_t *body;                       // on the heap, the job's
     size_t body_bytes;
@@ -54,42 +56,45 @@ struct reef_job {
     void *owner;  // who waits for it; NULL when they went away
     void *stream; // where what was emitted goes, once it does
     /** Called when it is done, in place of an answer to its owner, who is no request then; NULL. */
-    void (*on_done)(reef_job *job);
-    reef_job *next;
+    void (*on_done)(reef_query *query);
+    reef_query *next;
 };
 
-void reef_job_free(reef_job *job); // accepts NULL
+void reef_query_free(reef_query *query); // accepts NULL
 
-REEF_MUST_CHECK reef_status reef_serving_start(reef_serving **out,
-                                               const reef_serving_options *options,
-                                               reef_error *err);
+REEF_MUST_CHECK reef_status reef_query_thread_start(reef_query_thread **out,
+                                                    const reef_query_thread_options *options,
+                                                    reef_error *err);
 /** Waits for the job under way; those that wait are dropped. Accepts NULL. */
-void reef_serving_stop(reef_serving *serving);
+void reef_query_thread_stop(reef_query_thread *queries);
 /** Hand a job over. BUSY when too many wait; the job is then still the caller's. */
-REEF_MUST_CHECK reef_status reef_serving_submit(reef_serving *serving,
-                                                reef_job *job,
-                                                reef_error *err);
+REEF_MUST_CHECK reef_status reef_query_thread_submit(reef_query_thread *queries,
+                                                     reef_query *query,
+                                                     reef_error *err);
 /** The jobs done since the last call, as a list; the caller's. */
-reef_job *reef_serving_answered(reef_serving *serving);
+reef_query *reef_query_thread_answered(reef_query_thread *queries);
 /** What the job under way has emitted since the last call, on the heap; NULL when nothing was. */
-char *reef_serving_emitted(reef_serving *serving, reef_job **job, size_t *bytes);
+char *reef_query_thread_emitted(reef_query_thread *queries, reef_query **query, size_t *bytes);
 
 // ---- for jobs, on the serving thread -------------------------------------------------------------
 
-reef_store *reef_serving_store(reef_serving *serving);
+reef_store *reef_query_thread_store(reef_query_thread *queries);
 /** The model of a state, the caller's to close; in exchange for an older one, see reef_model_reopen. */
-REEF_MUST_CHECK reef_status reef_serving_open(reef_serving *serving,
-                                              const char *as_of,
-                                              reef_model **model,
-                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_query_thread_open(reef_query_thread *queries,
+                                                   const char *as_of,
+                                                   reef_model **model,
+                                                   reef_error *err);
 /** Send bytes ahead of the result. False when nobody waits for them any more, or there is no memory. */
-bool reef_serving_emit(reef_serving *serving, reef_job *job, const char *bytes, size_t count);
+bool reef_query_thread_emit(reef_query_thread *queries,
+                            reef_query *query,
+                            const char *bytes,
+                            size_t count);
 /** What the thread remembers from one question to the next about forgetting. */
-reef_forgetting **reef_serving_forgetting(reef_serving *serving);
+reef_forgetting **reef_query_thread_forgetting(reef_query_thread *queries);
 /** The model of a state, the serving's own until the next call. */
-REEF_MUST_CHECK reef_status reef_serving_model(reef_serving *serving,
-                                               const char *as_of,
-                                               reef_model **out,
-                                               reef_error *err);
+REEF_MUST_CHECK reef_status reef_query_thread_model(reef_query_thread *queries,
+                                                    const char *as_of,
+                                                    reef_model **out,
+                                                    reef_error *err);
 
 #endif

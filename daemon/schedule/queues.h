@@ -1,13 +1,13 @@
 // What was read and waits to be trained: a queue for every lane.
 //
 // Sources that end are one lane, read one after another; a live source is a lane of its own. A lane has no lock:
-// its owner (training.c) calls under its own, and only the bytes that reef_lanes_space and reef_lanes_view lend
+// its owner (training.c) calls under its own, and only the bytes that reef_queues_space and reef_queues_view lend
 // are touched outside it.
 #ifndef REEF_LANES_H
 #define REEF_LANES_H
 
-#include "reef_source.h"
 #include "byte_ring.h"
+#include "reef_source.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,26 +24,26 @@ typedef struct reef_place_mark {
     struct reef_place_mark *next;
 } reef_place_mark;
 
-typedef struct reef_lane {
+typedef struct reef_queue {
     bool live;
     size_t *sources; // (count) the sources, in their order
     size_t count;
     size_t current; // which of them the byte at the head is of; count after the last
     reef_ring ring;
-    uint64_t until; // no byte from this position on is lent; for reef_lanes_stop
+    uint64_t until; // no byte from this position on is lent; for reef_queues_stop
     bool blocked;   // no room was found: wake the loop when there is
     reef_place_mark *marks, **marks_end;
     size_t mark_bytes; // of their texts
-} reef_lane;
+} reef_queue;
 
-typedef struct reef_lanes {
+typedef struct reef_queues {
     const reef_input *inputs; // names and kinds are read
     size_t input_count;
-    reef_lane *lanes;
+    reef_queue *queues;
     size_t count;
-    size_t *lane_of; // (input_count)
-    uint64_t *ends;  // (input_count) position in the lane where it ended, or UINT64_MAX
-} reef_lanes;
+    size_t *queue_of; // (input_count)
+    uint64_t *ends;   // (input_count) position in the lane where it ended, or UINT64_MAX
+} reef_queues;
 
 /**
  * Release also after an error. Of sources that are pushed into only whole records are lent: a snapshot inside one could
@@ -51,47 +51,47 @@ typedef struct reef_lanes {
  *
  * record_bytes  of a vector's record, 0 for text; inputs stand at their `offset`
  */
-REEF_MUST_CHECK reef_status reef_lanes_init(reef_lanes *lanes,
-                                            const reef_input *inputs,
-                                            size_t input_count,
-                                            size_t record_bytes,
-                                            reef_error *err);
-void reef_lanes_release(reef_lanes *lanes);
+REEF_MUST_CHECK reef_status reef_queues_init(reef_queues *queues,
+                                             const reef_input *inputs,
+                                             size_t input_count,
+                                             size_t record_bytes,
+                                             reef_error *err);
+void reef_queues_release(reef_queues *queues);
 
 // ---- filling -------------------------------------------------------------------------------------
 
 /** Lend room for what `source` gives next: not while one before it in its lane has not ended, nor when the
  *  lane's queue is full. */
-bool reef_lanes_space(reef_lanes *lanes, size_t source, uint8_t **at, size_t *count);
+bool reef_queues_space(reef_queues *queues, size_t source, uint8_t **at, size_t *count);
 /** `count` bytes came; `mark` (heap, taken; may be NULL) says where the first of them, byte `begin`, lies. */
-void reef_lanes_fill(reef_lanes *lanes, size_t source, size_t count, uint64_t begin, char *mark);
-/** The source has no more; the taker moves on by reef_lane_skip_ended. */
-void reef_lanes_end(reef_lanes *lanes, size_t source);
+void reef_queues_fill(reef_queues *queues, size_t source, size_t count, uint64_t begin, char *mark);
+/** The source has no more; the taker moves on by reef_queue_skip_ended. */
+void reef_queues_end(reef_queues *queues, size_t source);
 /** From here on only bytes that cannot be read again are lent, and those before them in their lane. */
-void reef_lanes_stop(reef_lanes *lanes);
-/** After reef_lanes_stop: the line that the head of a lane stands in is lent as well, where all of it is here. */
-void reef_lanes_keep_line(reef_lanes *lanes, size_t lane);
+void reef_queues_stop(reef_queues *queues);
+/** After reef_queues_stop: the line that the head of a lane stands in is lent as well, where all of it is here. */
+void reef_queues_keep_line(reef_queues *queues, size_t queue);
 
 // ---- taking --------------------------------------------------------------------------------------
 
 /** The source of the next byte of a lane; the last one after all have ended. */
-size_t reef_lane_source(const reef_lane *lane);
+size_t reef_queue_source(const reef_queue *queue);
 /** Whether all its sources have ended and were taken. */
-bool reef_lane_is_done(const reef_lane *lane);
+bool reef_queue_is_done(const reef_queue *queue);
 /** Lend waiting bytes of one source, in one piece; returns how many. */
-size_t reef_lanes_view(reef_lanes *lanes, size_t lane, const uint8_t **at);
+size_t reef_queues_view(reef_queues *queues, size_t queue, const uint8_t **at);
 /** The first `count` bytes of the view are done with; true when the loop waits for room and now has it. */
-bool reef_lanes_take(reef_lanes *lanes, size_t lane, size_t count);
+bool reef_queues_take(reef_queues *queues, size_t queue, size_t count);
 /** Step over sources that ended where the head stands. */
-void reef_lane_skip_ended(const reef_lanes *lanes, reef_lane *lane);
+void reef_queue_skip_ended(const reef_queues *queues, reef_queue *queue);
 /** Whether all of a source was taken. */
-bool reef_lanes_has_ended(const reef_lanes *lanes, size_t source);
+bool reef_queues_has_ended(const reef_queues *queues, size_t source);
 /** Bytes that wait in all lanes. */
-uint64_t reef_lanes_waiting(const reef_lanes *lanes);
+uint64_t reef_queues_waiting(const reef_queues *queues);
 /**
  * The mark of byte `cursor` of a live lane's source: the last one at or before it. Marks before it are freed; it
  * stays the lane's. NULL when there is none.
  */
-const reef_place_mark *reef_lane_mark(reef_lane *lane, uint64_t cursor);
+const reef_place_mark *reef_queue_mark(reef_queue *queue, uint64_t cursor);
 
 #endif

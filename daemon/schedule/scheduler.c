@@ -9,35 +9,35 @@
 // ---- life ----------------------------------------------------------------------------------------
 
 // Sources that end are a lane without a name: which of them it is at does not matter for its turns.
-static void name_lanes(reef_schedule *schedule) {
-    for (size_t i = 0; i < schedule->lanes.count; i++) {
-        const reef_lane *lane = &schedule->lanes.lanes[i];
-        const reef_input *input = &schedule->lanes.inputs[lane->sources[0]];
-        schedule->turn_lanes[i] = (reef_turn_lane){.name = lane->live ? input->name : "",
-                                                   .weight = lane->live ? input->weight : 1};
+static void name_queue(reef_schedule *schedule) {
+    for (size_t i = 0; i < schedule->queues.count; i++) {
+        const reef_queue *queue = &schedule->queues.queues[i];
+        const reef_input *input = &schedule->queues.inputs[queue->sources[0]];
+        schedule->turn_queue[i] = (reef_turn_queue){.name = queue->live ? input->name : "",
+                                                    .weight = queue->live ? input->weight : 1};
     }
 }
 
 // How much of a vector's record a lane has given already.
-static uint64_t begun_record(const reef_schedule *schedule, size_t lane) {
+static uint64_t begun_record(const reef_schedule *schedule, size_t queue) {
     uint64_t begun = 0;
-    for (size_t i = 0; i < schedule->lanes.input_count; i++)
-        if (schedule->lanes.lane_of[i] == lane)
-            begun += schedule->lanes.inputs[i].offset % schedule->turns.record_bytes;
-    return begun % schedule->turns.record_bytes;
+    for (size_t i = 0; i < schedule->queues.input_count; i++)
+        if (schedule->queues.queue_of[i] == queue)
+            begun += schedule->queues.inputs[i].offset % schedule->stride.record_bytes;
+    return begun % schedule->stride.record_bytes;
 }
 
 // A pool that was trained on one lane may have stopped inside a vector's record: that goes first, and is waited for. And
 // a lane that was trained alone does not stand where it stood in its slice: slices end with a record.
 static void finish_record(reef_schedule *schedule) {
-    reef_turns *turns = &schedule->turns;
-    for (size_t i = 0; turns->record_bytes && i < schedule->lanes.count; i++) {
+    reef_stride *stride = &schedule->stride;
+    for (size_t i = 0; stride->record_bytes && i < schedule->queues.count; i++) {
         uint64_t begun = begun_record(schedule, i);
-        bool current = turns->current == i;
-        schedule->turn_lanes[i].partial = begun != 0;
-        if (current ? turns->given % turns->record_bytes == begun : begun == 0) continue;
-        reef_turns_give_to(turns, i);
-        turns->given = begun;
+        bool current = stride->current == i;
+        schedule->turn_queue[i].partial = begun != 0;
+        if (current ? stride->given % stride->record_bytes == begun : begun == 0) continue;
+        reef_stride_give_to(stride, i);
+        stride->given = begun;
     }
 }
 
@@ -49,26 +49,26 @@ reef_status reef_schedule_init(reef_schedule *schedule,
                                double patience_s,
                                reef_error *err) {
     *schedule = (reef_schedule){.patience_ns = (uint64_t)(patience_s * NS_PER_SECOND)};
-    reef_status status = reef_lanes_init(&schedule->lanes, inputs, count, record_bytes, err);
+    reef_status status = reef_queues_init(&schedule->queues, inputs, count, record_bytes, err);
     if (status != REEF_OK) return status;
-    size_t lanes = schedule->lanes.count;
-    schedule->turn_lanes = calloc(lanes + 1, sizeof(*schedule->turn_lanes));
-    schedule->out_since = calloc(lanes + 1, sizeof(*schedule->out_since));
-    schedule->empty_since = calloc(lanes + 1, sizeof(*schedule->empty_since));
-    if (!schedule->turn_lanes || !schedule->out_since || !schedule->empty_since)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu lanes", lanes);
-    name_lanes(schedule);
-    reef_turns_init(&schedule->turns, schedule->turn_lanes, lanes, record_bytes);
-    if (lanes < 2) return REEF_OK;
-    status = reef_turns_read(store, &schedule->turns, &schedule->after, err);
+    size_t queues = schedule->queues.count;
+    schedule->turn_queue = calloc(queues + 1, sizeof(*schedule->turn_queue));
+    schedule->out_since = calloc(queues + 1, sizeof(*schedule->out_since));
+    schedule->empty_since = calloc(queues + 1, sizeof(*schedule->empty_since));
+    if (!schedule->turn_queue || !schedule->out_since || !schedule->empty_since)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu lanes", queues);
+    name_queue(schedule);
+    reef_stride_init(&schedule->stride, schedule->turn_queue, queues, record_bytes);
+    if (queues < 2) return REEF_OK;
+    status = reef_stride_read(store, &schedule->stride, &schedule->after, err);
     if (status == REEF_OK) finish_record(schedule);
     return status;
 }
 
 void reef_schedule_release(reef_schedule *schedule) {
-    reef_lanes_release(&schedule->lanes);
+    reef_queues_release(&schedule->queues);
     reef_decisions_release(&schedule->after);
-    free(schedule->turn_lanes);
+    free(schedule->turn_queue);
     free(schedule->out_since);
     free(schedule->empty_since);
     *schedule = (reef_schedule){0};
@@ -81,25 +81,25 @@ static bool all_applied(const reef_schedule *schedule) {
 }
 
 static void apply(reef_schedule *schedule, const reef_decision *decision) {
-    for (size_t i = 0; i < schedule->turns.count; i++)
-        if (!strcmp(schedule->turn_lanes[i].name, decision->lane))
-            reef_turns_sit_out(&schedule->turns, i, decision->out);
-    schedule->turns.decided = decision->number;
+    for (size_t i = 0; i < schedule->stride.count; i++)
+        if (!strcmp(schedule->turn_queue[i].name, decision->queue))
+            reef_stride_set_idle(&schedule->stride, i, decision->out);
+    schedule->stride.decided = decision->number;
 }
 
 // Its lane was trained alone meanwhile, and stands inside a vector's record where it stood before one.
 static bool would_cut(const reef_schedule *schedule, const reef_decision *decision) {
-    size_t current = schedule->turns.current;
-    return schedule->turns.record_bytes && decision->out && current != REEF_TURN_NONE &&
-           schedule->turn_lanes[current].partial &&
-           !strcmp(schedule->turn_lanes[current].name, decision->lane);
+    size_t current = schedule->stride.current;
+    return schedule->stride.record_bytes && decision->out && current != REEF_TURN_NONE &&
+           schedule->turn_queue[current].partial &&
+           !strcmp(schedule->turn_queue[current].name, decision->queue);
 }
 
 // What was decided at this place of the stream is decided again, but for what is to be passed by.
 static void apply_due(reef_schedule *schedule) {
     while (!all_applied(schedule)) {
         const reef_decision *decision = &schedule->after.items[schedule->applied];
-        if (decision->at != schedule->turns.total || would_cut(schedule, decision)) return;
+        if (decision->at != schedule->stride.total || would_cut(schedule, decision)) return;
         apply(schedule, decision);
         schedule->applied++;
     }
@@ -107,10 +107,10 @@ static void apply_due(reef_schedule *schedule) {
 
 reef_decision reef_schedule_decision(const reef_schedule *schedule,
                                      const reef_schedule_next *next) {
-    return (reef_decision){.number = schedule->turns.decided + 1,
-                           .at = schedule->turns.total,
+    return (reef_decision){.number = schedule->stride.decided + 1,
+                           .at = schedule->stride.total,
                            .out = next->out,
-                           .lane = (char *)schedule->turn_lanes[next->lane].name};
+                           .queue = (char *)schedule->turn_queue[next->queue].name};
 }
 
 void reef_schedule_decided(reef_schedule *schedule,
@@ -118,7 +118,7 @@ void reef_schedule_decided(reef_schedule *schedule,
                            uint64_t now_ns) {
     reef_decision decision = reef_schedule_decision(schedule, next);
     apply(schedule, &decision);
-    if (next->out) schedule->out_since[next->lane] = now_ns;
+    if (next->out) schedule->out_since[next->queue] = now_ns;
 }
 
 void reef_schedule_forgot(reef_schedule *schedule) {
@@ -127,18 +127,18 @@ void reef_schedule_forgot(reef_schedule *schedule) {
 
 void reef_schedule_stop(reef_schedule *schedule) {
     schedule->stopping = true;
-    reef_lanes_stop(&schedule->lanes);
+    reef_queues_stop(&schedule->queues);
 }
 
 // ---- what is next --------------------------------------------------------------------------------
 
-static uint64_t waiting(const reef_schedule *schedule, size_t lane) {
-    return reef_ring_count(&schedule->lanes.lanes[lane].ring);
+static uint64_t waiting(const reef_schedule *schedule, size_t queue) {
+    return reef_ring_count(&schedule->queues.queues[queue].ring);
 }
 
 // From when on each is waited for, whoever has the turn: lanes that all have nothing are waited for together.
-static void note_empty_lanes(reef_schedule *schedule, uint64_t now) {
-    for (size_t i = 0; i < schedule->lanes.count; i++) {
+static void note_empty_queue(reef_schedule *schedule, uint64_t now) {
+    for (size_t i = 0; i < schedule->queues.count; i++) {
         if (waiting(schedule, i))
             schedule->empty_since[i] = 0;
         else if (!schedule->empty_since[i])
@@ -146,12 +146,12 @@ static void note_empty_lanes(reef_schedule *schedule, uint64_t now) {
     }
 }
 
-static void note_ended_lanes(reef_schedule *schedule) {
-    for (size_t i = 0; i < schedule->lanes.count; i++) {
-        reef_lane *lane = &schedule->lanes.lanes[i];
-        reef_lane_skip_ended(&schedule->lanes, lane);
-        if (reef_lane_is_done(lane) && !schedule->turn_lanes[i].done)
-            reef_turns_done(&schedule->turns, i);
+static void note_ended_queue(reef_schedule *schedule) {
+    for (size_t i = 0; i < schedule->queues.count; i++) {
+        reef_queue *queue = &schedule->queues.queues[i];
+        reef_queue_skip_ended(&schedule->queues, queue);
+        if (reef_queue_is_done(queue) && !schedule->turn_queue[i].done)
+            reef_stride_done(&schedule->stride, i);
     }
 }
 
@@ -160,34 +160,34 @@ static uint64_t next_place(const reef_schedule *schedule) {
     return all_applied(schedule) ? UINT64_MAX : schedule->after.items[schedule->applied].at;
 }
 
-static bool lend(reef_schedule *schedule, size_t lane, reef_schedule_next *next) {
-    size_t count = reef_lanes_view(&schedule->lanes, lane, &next->bytes);
+static bool lend(reef_schedule *schedule, size_t queue, reef_schedule_next *next) {
+    size_t count = reef_queues_view(&schedule->queues, queue, &next->bytes);
     if (!count) return false;
-    uint64_t place = next_place(schedule), at = schedule->turns.total;
+    uint64_t place = next_place(schedule), at = schedule->stride.total;
     if (place > at && place - at < count) count = (size_t)(place - at);
     next->kind = REEF_SCHEDULE_BYTES;
-    next->lane = lane;
-    next->count = reef_turns_share(&schedule->turns, next->bytes, count);
+    next->queue = queue;
+    next->count = reef_stride_share(&schedule->stride, next->bytes, count);
     return true;
 }
 
 // The first lane that has something that cannot be read again.
-static size_t kept_lane(reef_schedule *schedule) {
+static size_t kept_queue(reef_schedule *schedule) {
     const uint8_t *bytes = NULL;
-    for (size_t i = 0; i < schedule->lanes.count; i++)
-        if (reef_lanes_view(&schedule->lanes, i, &bytes)) return i;
+    for (size_t i = 0; i < schedule->queues.count; i++)
+        if (reef_queues_view(&schedule->queues, i, &bytes)) return i;
     return REEF_TURN_NONE;
 }
 
 // Whoever is in the middle of a line finishes it, so that it and what is kept do not become one.
 static void lend_what_is_kept(reef_schedule *schedule, reef_schedule_next *next) {
-    size_t kept = kept_lane(schedule), current = schedule->turns.current;
+    size_t kept = kept_queue(schedule), current = schedule->stride.current;
     if (kept == REEF_TURN_NONE) return;
-    if (current != REEF_TURN_NONE && schedule->turn_lanes[current].partial) {
-        reef_lanes_keep_line(&schedule->lanes, current);
+    if (current != REEF_TURN_NONE && schedule->turn_queue[current].partial) {
+        reef_queues_keep_line(&schedule->queues, current);
         if (lend(schedule, current, next)) return;
     }
-    reef_turns_give_to(&schedule->turns, kept);
+    reef_stride_give_to(&schedule->stride, kept);
     (void)lend(schedule, kept, next);
 }
 
@@ -195,18 +195,18 @@ static void set_deadline(reef_schedule_next *next, uint64_t deadline_ns) {
     if (deadline_ns < next->deadline_ns) next->deadline_ns = deadline_ns;
 }
 
-static void decide(reef_schedule_next *next, size_t lane, bool out) {
+static void decide(reef_schedule_next *next, size_t queue, bool out) {
     next->kind = REEF_SCHEDULE_DECIDE;
-    next->lane = lane;
+    next->queue = queue;
     next->out = out;
 }
 
 // A lane that sits out and has something again is back with a slice, or after a while with less.
 static bool find_return(reef_schedule *schedule, uint64_t now, reef_schedule_next *next) {
-    bool alone = reef_turns_lane(&schedule->turns) == REEF_TURN_NONE;
-    for (size_t i = 0; i < schedule->lanes.count; i++) {
-        const reef_turn_lane *lane = &schedule->turn_lanes[i];
-        if (!lane->out || lane->done || !waiting(schedule, i)) continue;
+    bool alone = reef_turns_queue(&schedule->stride) == REEF_TURN_NONE;
+    for (size_t i = 0; i < schedule->queues.count; i++) {
+        const reef_turn_queue *queue = &schedule->turn_queue[i];
+        if (!queue->out || queue->done || !waiting(schedule, i)) continue;
         uint64_t due = schedule->out_since[i] + schedule->patience_ns;
         if (alone || waiting(schedule, i) >= REEF_SLICE_BYTES || now >= due) {
             decide(next, i, false);
@@ -217,9 +217,9 @@ static bool find_return(reef_schedule *schedule, uint64_t now, reef_schedule_nex
     return false;
 }
 
-static bool others_wait(const reef_schedule *schedule, size_t lane) {
-    for (size_t i = 0; i < schedule->lanes.count; i++)
-        if (i != lane && waiting(schedule, i)) return true;
+static bool others_wait(const reef_schedule *schedule, size_t queue) {
+    for (size_t i = 0; i < schedule->queues.count; i++)
+        if (i != queue && waiting(schedule, i)) return true;
     return false;
 }
 
@@ -228,9 +228,9 @@ static void wait_for(reef_schedule *schedule,
                      size_t index,
                      uint64_t now,
                      reef_schedule_next *next) {
-    const reef_turn_lane *lane = &schedule->turn_lanes[index];
-    if ((lane->partial && schedule->turns.record_bytes) || !others_wait(schedule, index)) return;
-    bool at_once = lane->fresh && !lane->partial;
+    const reef_turn_queue *queue = &schedule->turn_queue[index];
+    if ((queue->partial && schedule->stride.record_bytes) || !others_wait(schedule, index)) return;
+    bool at_once = queue->fresh && !queue->partial;
     uint64_t due = schedule->empty_since[index] + (at_once ? 0 : schedule->patience_ns);
     if (now < due)
         set_deadline(next, due);
@@ -248,36 +248,36 @@ static void forget_if_stuck(const reef_schedule *schedule, reef_schedule_next *n
 
 void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_next *next) {
     *next = (reef_schedule_next){.deadline_ns = UINT64_MAX};
-    note_ended_lanes(schedule);
+    note_ended_queue(schedule);
     if (schedule->stopping) {
         lend_what_is_kept(schedule, next);
         return;
     }
-    if (schedule->lanes.count < 2) {
-        if (schedule->lanes.count) (void)lend(schedule, 0, next);
+    if (schedule->queues.count < 2) {
+        if (schedule->queues.count) (void)lend(schedule, 0, next);
         return;
     }
-    note_empty_lanes(schedule, now_ns);
+    note_empty_queue(schedule, now_ns);
     apply_due(schedule);
     if (all_applied(schedule) && find_return(schedule, now_ns, next)) return;
-    if (next_place(schedule) < schedule->turns.total) { // it was passed by, out of turn
+    if (next_place(schedule) < schedule->stride.total) { // it was passed by, out of turn
         next->kind = REEF_SCHEDULE_FORGET;
         return;
     }
-    size_t lane = reef_turns_lane(&schedule->turns);
-    if (lane == REEF_TURN_NONE)
+    size_t queue = reef_turns_queue(&schedule->stride);
+    if (queue == REEF_TURN_NONE)
         forget_if_stuck(schedule, next);
-    else if (!lend(schedule, lane, next))
-        wait_for(schedule, lane, now_ns, next);
+    else if (!lend(schedule, queue, next))
+        wait_for(schedule, queue, now_ns, next);
 }
 
 bool reef_schedule_took(reef_schedule *schedule, const reef_schedule_next *next, size_t count) {
-    reef_turns_took(&schedule->turns, next->bytes, count);
-    return reef_lanes_take(&schedule->lanes, next->lane, count);
+    reef_stride_took(&schedule->stride, next->bytes, count);
+    return reef_queues_take(&schedule->queues, next->queue, count);
 }
 
 bool reef_schedule_is_done(const reef_schedule *schedule) {
-    for (size_t i = 0; i < schedule->lanes.count; i++)
-        if (!reef_lane_is_done(&schedule->lanes.lanes[i])) return false;
+    for (size_t i = 0; i < schedule->queues.count; i++)
+        if (!reef_queue_is_done(&schedule->queues.queues[i])) return false;
     return true;
 }

@@ -15,7 +15,7 @@ typedef enum reef_schedule_kind {
 
 typedef struct reef_schedule_next {
     reef_schedule_kind kind;
-    size_t lane;
+    size_t queue;
     const uint8_t *bytes; // (count) lent until they are taken
     size_t count;
     bool out;             // a decision: the lane sits out, or is back
@@ -23,13 +23,13 @@ typedef struct reef_schedule_next {
 } reef_schedule_next;
 
 typedef struct reef_schedule {
-    reef_lanes lanes;
-    reef_turns turns;
-    reef_turn_lane *turn_lanes; // (lanes.count)
-    uint64_t *out_since;        // (lanes.count) when it sat out, of uv_hrtime; 0 before this run
-    uint64_t *empty_since;      // (lanes.count) when its queue was found empty; 0: it is not
-    reef_decisions after;       // of the run before, after its last commit
-    size_t applied;             // how many of them took effect again
+    reef_queues queues;
+    reef_stride stride;
+    reef_turn_queue *turn_queue; // (lanes.count)
+    uint64_t *out_since;         // (lanes.count) when it sat out, of uv_hrtime; 0 before this run
+    uint64_t *empty_since;       // (lanes.count) when its queue was found empty; 0: it is not
+    reef_decisions after;        // of the run before, after its last commit
+    size_t applied;              // how many of them took effect again
     uint64_t patience_ns;
     bool stopping;
 } reef_schedule;

@@ -7,197 +7,202 @@
 
 #define SCALE 1000 // of where a lane stands: as fine as the largest weight
 
-void reef_turns_init(reef_turns *turns, reef_turn_lane *lanes, size_t count, size_t record_bytes) {
-    *turns = (reef_turns){
-        .lanes = lanes, .count = count, .record_bytes = record_bytes, .current = REEF_TURN_NONE};
+void reef_stride_init(reef_stride *stride,
+                      reef_turn_queue *queues,
+                      size_t count,
+                      size_t record_bytes) {
+    *stride = (reef_stride){
+        .queues = queues, .count = count, .record_bytes = record_bytes, .current = REEF_TURN_NONE};
 }
 
-static bool takes_part(const reef_turn_lane *lane) {
-    return !lane->done && !lane->out;
+static bool takes_part(const reef_turn_queue *queue) {
+    return !queue->done && !queue->out;
 }
 
-static size_t lowest(const reef_turns *turns) {
+static size_t lowest(const reef_stride *stride) {
     size_t best = REEF_TURN_NONE;
-    for (size_t i = 0; i < turns->count; i++)
-        if (takes_part(&turns->lanes[i]) &&
-            (best == REEF_TURN_NONE || turns->lanes[i].at < turns->lanes[best].at))
+    for (size_t i = 0; i < stride->count; i++)
+        if (takes_part(&stride->queues[i]) &&
+            (best == REEF_TURN_NONE || stride->queues[i].at < stride->queues[best].at))
             best = i;
     return best;
 }
 
-size_t reef_turns_lane(reef_turns *turns) {
-    if (turns->current == REEF_TURN_NONE) {
-        turns->current = lowest(turns);
-        turns->given = 0;
+size_t reef_turns_queue(reef_stride *stride) {
+    if (stride->current == REEF_TURN_NONE) {
+        stride->current = lowest(stride);
+        stride->given = 0;
     }
-    return turns->current;
+    return stride->current;
 }
 
 // How many bytes of the turn are left, if that follows from a count alone; 0 where the next newline decides.
-static uint64_t left_by_count(const reef_turns *turns) {
-    if (turns->record_bytes) {
-        uint64_t whole = (REEF_SLICE_BYTES + turns->record_bytes - 1) / turns->record_bytes;
-        return whole * turns->record_bytes - turns->given;
+static uint64_t left_by_count(const reef_stride *stride) {
+    if (stride->record_bytes) {
+        uint64_t whole = (REEF_SLICE_BYTES + stride->record_bytes - 1) / stride->record_bytes;
+        return whole * stride->record_bytes - stride->given;
     }
-    return turns->given < REEF_SLICE_BYTES ? REEF_SLICE_BYTES - turns->given : 0;
+    return stride->given < REEF_SLICE_BYTES ? REEF_SLICE_BYTES - stride->given : 0;
 }
 
-size_t reef_turns_share(const reef_turns *turns, const uint8_t *bytes, size_t count) {
-    if (turns->count == 1) return count;
-    uint64_t left = left_by_count(turns);
+size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t count) {
+    if (stride->count == 1) return count;
+    uint64_t left = left_by_count(stride);
     if (left >= count) return count;
-    if (turns->record_bytes) return (size_t)left;
+    if (stride->record_bytes) return (size_t)left;
     // The byte that fills the slice may be the end of a line; otherwise the line is given to its end.
     size_t from = left > 0 ? (size_t)left - 1 : 0;
     const uint8_t *newline = memchr(bytes + from, '\n', count - from);
-    uint64_t longest = REEF_SLICE_BYTES_MAX - turns->given;
+    uint64_t longest = REEF_SLICE_BYTES_MAX - stride->given;
     size_t share = newline ? (size_t)(newline - bytes) + 1 : count;
     return share < longest ? share : (size_t)longest;
 }
 
-static bool turn_is_over(const reef_turns *turns, uint8_t last) {
-    if (turns->record_bytes) return left_by_count(turns) == 0;
-    return turns->given >= REEF_SLICE_BYTES_MAX ||
-           (turns->given >= REEF_SLICE_BYTES && last == '\n');
+static bool turn_is_over(const reef_stride *stride, uint8_t last) {
+    if (stride->record_bytes) return left_by_count(stride) == 0;
+    return stride->given >= REEF_SLICE_BYTES_MAX ||
+           (stride->given >= REEF_SLICE_BYTES && last == '\n');
 }
 
-void reef_turns_took(reef_turns *turns, const uint8_t *bytes, size_t count) {
+void reef_stride_took(reef_stride *stride, const uint8_t *bytes, size_t count) {
     if (count == 0) return;
-    turns->total += count;
-    if (turns->count == 1) return;
-    assert(turns->current != REEF_TURN_NONE);
-    reef_turn_lane *lane = &turns->lanes[turns->current];
-    turns->given += count;
-    lane->partial =
-        turns->record_bytes ? turns->given % turns->record_bytes != 0 : bytes[count - 1] != '\n';
-    if (!turn_is_over(turns, bytes[count - 1])) return;
-    lane->at += turns->given * SCALE / lane->weight;
-    lane->fresh = false;
-    turns->current = REEF_TURN_NONE;
+    stride->total += count;
+    if (stride->count == 1) return;
+    assert(stride->current != REEF_TURN_NONE);
+    reef_turn_queue *queue = &stride->queues[stride->current];
+    stride->given += count;
+    queue->partial =
+        stride->record_bytes ? stride->given % stride->record_bytes != 0 : bytes[count - 1] != '\n';
+    if (!turn_is_over(stride, bytes[count - 1])) return;
+    queue->at += stride->given * SCALE / queue->weight;
+    queue->fresh = false;
+    stride->current = REEF_TURN_NONE;
 }
 
 // What it gave in a turn that ends early counts as well.
-static void leave_turn(reef_turns *turns, size_t lane) {
-    if (turns->current != lane) return;
-    turns->lanes[lane].at += turns->given * SCALE / turns->lanes[lane].weight;
-    turns->current = REEF_TURN_NONE;
+static void leave_turn(reef_stride *stride, size_t queue) {
+    if (stride->current != queue) return;
+    stride->queues[queue].at += stride->given * SCALE / stride->queues[queue].weight;
+    stride->current = REEF_TURN_NONE;
 }
 
-void reef_turns_give_to(reef_turns *turns, size_t lane) {
-    if (turns->count == 1 || turns->current == lane) return;
-    if (turns->current != REEF_TURN_NONE) leave_turn(turns, turns->current);
-    turns->current = lane;
-    turns->given = 0;
+void reef_stride_give_to(reef_stride *stride, size_t queue) {
+    if (stride->count == 1 || stride->current == queue) return;
+    if (stride->current != REEF_TURN_NONE) leave_turn(stride, stride->current);
+    stride->current = queue;
+    stride->given = 0;
 }
 
-void reef_turns_done(reef_turns *turns, size_t lane) {
-    leave_turn(turns, lane);
-    turns->lanes[lane].done = true;
+void reef_stride_done(reef_stride *stride, size_t queue) {
+    leave_turn(stride, queue);
+    stride->queues[queue].done = true;
 }
 
 // Where the stream stands: with the lowest lane that takes part. While nobody does, with the highest of those that sit
 // out, so that whoever begins first does not hold up the others when they are back.
-static uint64_t standing(const reef_turns *turns) {
-    size_t best = lowest(turns);
-    if (best != REEF_TURN_NONE) return turns->lanes[best].at;
+static uint64_t standing(const reef_stride *stride) {
+    size_t best = lowest(stride);
+    if (best != REEF_TURN_NONE) return stride->queues[best].at;
     uint64_t highest = 0;
-    for (size_t i = 0; i < turns->count; i++)
-        if (!turns->lanes[i].done && turns->lanes[i].at > highest) highest = turns->lanes[i].at;
+    for (size_t i = 0; i < stride->count; i++)
+        if (!stride->queues[i].done && stride->queues[i].at > highest)
+            highest = stride->queues[i].at;
     return highest;
 }
 
 // Having been away is no reason to catch up.
-static void join(const reef_turns *turns, reef_turn_lane *lane) {
-    uint64_t at = standing(turns);
-    if (lane->at < at) lane->at = at;
+static void join(const reef_stride *stride, reef_turn_queue *queue) {
+    uint64_t at = standing(stride);
+    if (queue->at < at) queue->at = at;
 }
 
-void reef_turns_sit_out(reef_turns *turns, size_t lane, bool out) {
+void reef_stride_set_idle(reef_stride *stride, size_t queue, bool out) {
     // Whoever was found before has not begun: made again at this place, the decision comes first.
-    if (turns->given == 0) turns->current = REEF_TURN_NONE;
+    if (stride->given == 0) stride->current = REEF_TURN_NONE;
     if (out)
-        leave_turn(turns, lane);
+        leave_turn(stride, queue);
     else
-        join(turns, &turns->lanes[lane]);
-    turns->lanes[lane].out = out;
-    turns->lanes[lane].fresh = !out;
+        join(stride, &stride->queues[queue]);
+    stride->queues[queue].out = out;
+    stride->queues[queue].fresh = !out;
 }
 
 // ---- between two runs ----------------------------------------------------------------------------
 
 // One that has ended stays where it ended while the others go on: if there is more of it in the next run, it begins
 // where the lowest of them stands, and does not catch up.
-json_t *reef_turns_save(const reef_turns *turns) {
-    json_t *lanes = json_array();
-    for (size_t i = 0; i < turns->count; i++) {
-        const reef_turn_lane *lane = &turns->lanes[i];
-        if (lane->done) continue;
-        json_array_append_new(lanes, json_pack("{s:s, s:I, s:b, s:b, s:b}", "name", lane->name,
-                                               "at", (json_int_t)lane->at, "out", lane->out,
-                                               "fresh", lane->fresh, "partial", lane->partial));
+json_t *reef_stride_save(const reef_stride *stride) {
+    json_t *queues = json_array();
+    for (size_t i = 0; i < stride->count; i++) {
+        const reef_turn_queue *queue = &stride->queues[i];
+        if (queue->done) continue;
+        json_array_append_new(queues, json_pack("{s:s, s:I, s:b, s:b, s:b}", "name", queue->name,
+                                                "at", (json_int_t)queue->at, "out", queue->out,
+                                                "fresh", queue->fresh, "partial", queue->partial));
     }
-    const char *current = turns->current == REEF_TURN_NONE || turns->given == 0
+    const char *current = stride->current == REEF_TURN_NONE || stride->given == 0
                               ? NULL
-                              : turns->lanes[turns->current].name;
-    return json_pack("{s:I, s:I, s:I, s:s?, s:o}", "total", (json_int_t)turns->total, "decided",
-                     (json_int_t)turns->decided, "given", (json_int_t)(current ? turns->given : 0),
-                     "current", current, "lanes", lanes);
+                              : stride->queues[stride->current].name;
+    return json_pack("{s:I, s:I, s:I, s:s?, s:o}", "total", (json_int_t)stride->total, "decided",
+                     (json_int_t)stride->decided, "given",
+                     (json_int_t)(current ? stride->given : 0), "current", current, "lanes",
+                     queues);
 }
 
-static reef_turn_lane *lane_named(const reef_turns *turns, const char *name) {
-    for (size_t i = 0; i < turns->count; i++)
-        if (!strcmp(turns->lanes[i].name, name)) return &turns->lanes[i];
+static reef_turn_queue *queue_named(const reef_stride *stride, const char *name) {
+    for (size_t i = 0; i < stride->count; i++)
+        if (!strcmp(stride->queues[i].name, name)) return &stride->queues[i];
     return NULL;
 }
 
-static bool load_lane(reef_turn_lane *lane, const json_t *saved) {
+static bool load_queue(reef_turn_queue *queue, const json_t *saved) {
     json_int_t at = 0;
     int out = 0, fresh = 0, partial = 0;
     if (json_unpack((json_t *)saved, "{s:I, s:b, s:b, s:b}", "at", &at, "out", &out, "fresh",
                     &fresh, "partial", &partial) ||
         at < 0)
         return false;
-    lane->at = (uint64_t)at;
-    lane->out = out;
-    lane->fresh = fresh;
-    lane->partial = partial;
+    queue->at = (uint64_t)at;
+    queue->out = out;
+    queue->fresh = fresh;
+    queue->partial = partial;
     return true;
 }
 
-reef_status reef_turns_load(reef_turns *turns, const json_t *saved, reef_error *err) {
+reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_error *err) {
     json_int_t total = 0, decided = 0, given = 0;
     const char *current = json_string_value(json_object_get(saved, "current")); // or null
-    json_t *lanes = NULL;
+    json_t *queues = NULL;
     bool good = !json_unpack((json_t *)saved, "{s:I, s:I, s:I, s:o}", "total", &total, "decided",
-                             &decided, "given", &given, "lanes", &lanes) &&
-                json_is_array(lanes) && total >= 0 && decided >= 0 && given >= 0 &&
-                given < REEF_SLICE_BYTES_MAX + (json_int_t)turns->record_bytes;
-    for (size_t i = 0; i < turns->count; i++) turns->lanes[i].out = true; // until it is known
-    for (size_t i = 0; good && i < json_array_size(lanes); i++) {
-        const json_t *one = json_array_get(lanes, i);
+                             &decided, "given", &given, "lanes", &queues) &&
+                json_is_array(queues) && total >= 0 && decided >= 0 && given >= 0 &&
+                given < REEF_SLICE_BYTES_MAX + (json_int_t)stride->record_bytes;
+    for (size_t i = 0; i < stride->count; i++) stride->queues[i].out = true; // until it is known
+    for (size_t i = 0; good && i < json_array_size(queues); i++) {
+        const json_t *one = json_array_get(queues, i);
         const char *name = json_string_value(json_object_get(one, "name"));
-        reef_turn_lane *lane = name ? lane_named(turns, name) : NULL;
-        good = name && (!lane || load_lane(lane, one));
+        reef_turn_queue *queue = name ? queue_named(stride, name) : NULL;
+        good = name && (!queue || load_queue(queue, one));
     }
     if (!good)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the record of whose turn it is makes no sense: 'reef verify' checks the "
                          "pool");
-    turns->total = (uint64_t)total;
-    turns->decided = (uint64_t)decided;
-    reef_turn_lane *now = current ? lane_named(turns, current) : NULL;
+    stride->total = (uint64_t)total;
+    stride->decided = (uint64_t)decided;
+    reef_turn_queue *now = current ? queue_named(stride, current) : NULL;
     if (now) {
-        turns->current = (size_t)(now - turns->lanes);
-        turns->given = (uint64_t)given;
+        stride->current = (size_t)(now - stride->queues);
+        stride->given = (uint64_t)given;
     }
-    for (size_t i = 0; i < turns->count; i++) {
+    for (size_t i = 0; i < stride->count; i++) {
         bool known = false;
-        for (size_t k = 0; k < json_array_size(lanes) && !known; k++)
-            known = !strcmp(turns->lanes[i].name,
-                            json_string_value(json_object_get(json_array_get(lanes, k), "name")));
+        for (size_t k = 0; k < json_array_size(queues) && !known; k++)
+            known = !strcmp(stride->queues[i].name,
+                            json_string_value(json_object_get(json_array_get(queues, k), "name")));
         if (known) continue;
-        join(turns, &turns->lanes[i]);
-        turns->lanes[i].out = false;
+        join(stride, &stride->queues[i]);
+        stride->queues[i].out = false;
     }
     return REEF_OK;
 }

@@ -21,7 +21,7 @@
 #define REEF_SLICE_BYTES_MAX (64u << 10) // a line that is longer is cut here
 #define REEF_TURN_NONE SIZE_MAX
 
-typedef struct reef_turn_lane {
+typedef struct reef_turn_queue {
     const char *name;
     uint32_t weight;
     uint64_t at;  // where it stands, in thousandths of bytes per weight
@@ -29,43 +29,46 @@ typedef struct reef_turn_lane {
     bool fresh;   // came back and has not given a slice yet: it may sit out at once
     bool partial; // its last byte was inside a record
     bool done;    // has ended: never its turn again
-} reef_turn_lane;
+} reef_turn_queue;
 
-typedef struct reef_turns {
-    reef_turn_lane *lanes; // the caller's
+typedef struct reef_stride {
+    reef_turn_queue *queues; // the caller's
     size_t count;
     size_t record_bytes; // of a vector's record; 0: records are lines
     size_t current;      // whose turn it is, or REEF_TURN_NONE: to be found
     uint64_t given;      // in this turn
     uint64_t total;      // in all turns
     uint64_t decided;    // number of the last decision that took effect
-} reef_turns;
+} reef_stride;
 
 /** Begin; where lanes have `count` 1 there is nothing to decide. */
-void reef_turns_init(reef_turns *turns, reef_turn_lane *lanes, size_t count, size_t record_bytes);
+void reef_stride_init(reef_stride *stride,
+                      reef_turn_queue *queues,
+                      size_t count,
+                      size_t record_bytes);
 /** The lane whose turn it is; REEF_TURN_NONE when all have ended or sit out. */
-size_t reef_turns_lane(reef_turns *turns);
+size_t reef_turns_queue(reef_stride *stride);
 /** How many of the next `count` waiting bytes of that lane belong to its turn; 1 or more. */
-size_t reef_turns_share(const reef_turns *turns, const uint8_t *bytes, size_t count);
+size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t count);
 /** These were trained, at most its share. */
-void reef_turns_took(reef_turns *turns, const uint8_t *bytes, size_t count);
+void reef_stride_took(reef_stride *stride, const uint8_t *bytes, size_t count);
 /** The lane goes on out of turn: at the end, when only what cannot be read again is trained. */
-void reef_turns_give_to(reef_turns *turns, size_t lane);
+void reef_stride_give_to(reef_stride *stride, size_t queue);
 /** The lane has ended. */
-void reef_turns_done(reef_turns *turns, size_t lane);
+void reef_stride_done(reef_stride *stride, size_t queue);
 /** A decision takes effect: the lane sits out, or is back. */
-void reef_turns_sit_out(reef_turns *turns, size_t lane, bool out);
+void reef_stride_set_idle(reef_stride *stride, size_t queue, bool out);
 
 /** Everything but weights and lanes that have ended, as JSON. */
-json_t *reef_turns_save(const reef_turns *turns);
+json_t *reef_stride_save(const reef_stride *stride);
 /**
  * Go on from what was saved. Lanes that it does not know begin where the lowest of the others stands, of those that sit
  * out the highest where all do; those that are gone are forgotten.
  *
- * Errors: CORRUPT it is nothing that reef_turns_save made.
+ * Errors: CORRUPT it is nothing that reef_stride_save made.
  */
-REEF_MUST_CHECK reef_status reef_turns_load(reef_turns *turns,
-                                            const json_t *saved,
-                                            reef_error *err);
+REEF_MUST_CHECK reef_status reef_stride_load(reef_stride *stride,
+                                             const json_t *saved,
+                                             reef_error *err);
 
 #endif

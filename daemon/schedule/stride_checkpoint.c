@@ -35,7 +35,7 @@ static reef_status view_json(reef_txn *txn, const reef_key *key, json_t **out, r
 // ---- whose turn it is ----------------------------------------------------------------------------
 
 void reef_decisions_release(reef_decisions *decisions) {
-    for (size_t i = 0; i < decisions->count; i++) free(decisions->items[i].lane);
+    for (size_t i = 0; i < decisions->count; i++) free(decisions->items[i].queue);
     free(decisions->items);
     *decisions = (reef_decisions){0};
 }
@@ -46,8 +46,8 @@ static reef_status add_decision(reef_decisions *after,
                                 reef_error *err) {
     json_int_t at = 0;
     int out = 0;
-    const char *lane = NULL;
-    if (json_unpack((json_t *)saved, "{s:I, s:s, s:b}", "at", &at, "lane", &lane, "out", &out) ||
+    const char *queue = NULL;
+    if (json_unpack((json_t *)saved, "{s:I, s:s, s:b}", "at", &at, "lane", &queue, "out", &out) ||
         at < 0)
         return reef_fail(err, REEF_ERR_CORRUPT, "decision %llu about turns makes no sense",
                          (unsigned long long)number);
@@ -55,24 +55,24 @@ static reef_status add_decision(reef_decisions *after,
     if (!items) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a decision");
     after->items = items;
     items[after->count++] =
-        (reef_decision){.number = number, .at = (uint64_t)at, .out = out, .lane = strdup(lane)};
-    return items[after->count - 1].lane
+        (reef_decision){.number = number, .at = (uint64_t)at, .out = out, .queue = strdup(queue)};
+    return items[after->count - 1].queue
                ? REEF_OK
                : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a name");
 }
 
 static reef_status read_turns(reef_txn *txn,
-                              reef_turns *turns,
+                              reef_stride *stride,
                               reef_decisions *after,
                               reef_error *err) {
     reef_key key = journal_key(REEF_TURNS_NAME, 0);
     json_t *json = NULL;
     reef_status status = view_json(txn, &key, &json, err);
-    if (status == REEF_OK) status = reef_turns_load(turns, json, err);
+    if (status == REEF_OK) status = reef_stride_load(stride, json, err);
     if (status == REEF_ERR_NOT_FOUND)
         status = REEF_OK; // the first commit with several lanes is to come
     json_decref(json);
-    for (uint64_t number = turns->decided + 1; status == REEF_OK; number++) {
+    for (uint64_t number = stride->decided + 1; status == REEF_OK; number++) {
         key = journal_key(REEF_TURNS_NAME, number);
         status = view_json(txn, &key, &json, err);
         if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
@@ -82,23 +82,23 @@ static reef_status read_turns(reef_txn *txn,
     return status;
 }
 
-reef_status reef_turns_read(reef_store *store,
-                            reef_turns *turns,
-                            reef_decisions *after,
-                            reef_error *err) {
+reef_status reef_stride_read(reef_store *store,
+                             reef_stride *stride,
+                             reef_decisions *after,
+                             reef_error *err) {
     reef_txn *txn = NULL;
     *after = (reef_decisions){0};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = read_turns(txn, turns, after, err);
+    if (status == REEF_OK) status = read_turns(txn, stride, after, err);
     reef_txn_abort(txn);
     return status;
 }
 
-reef_status reef_turns_write(reef_txn *txn, const reef_turns *turns, reef_error *err) {
+reef_status reef_stride_write(reef_txn *txn, const reef_stride *stride, reef_error *err) {
     reef_key key = journal_key(REEF_TURNS_NAME, 0);
-    reef_status status = put_json(txn, &key, reef_turns_save(turns), err);
+    reef_status status = put_json(txn, &key, reef_stride_save(stride), err);
     // The ones before the last commit's are gone already.
-    for (uint64_t number = turns->decided; status == REEF_OK && number > 0; number--) {
+    for (uint64_t number = stride->decided; status == REEF_OK && number > 0; number--) {
         reef_view view;
         key.sequence = number;
         if (reef_record_view(txn, &key, &view, NULL) == REEF_ERR_NOT_FOUND) break;
@@ -111,7 +111,7 @@ reef_status reef_decision_write(reef_txn *txn, const reef_decision *decision, re
     reef_key key = journal_key(REEF_TURNS_NAME, decision->number);
     return put_json(txn, &key,
                     json_pack("{s:I, s:s, s:b}", "at", (json_int_t)decision->at, "lane",
-                              decision->lane, "out", decision->out),
+                              decision->queue, "out", decision->out),
                     err);
 }
 

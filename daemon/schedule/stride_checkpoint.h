@@ -15,7 +15,7 @@ typedef struct reef_decision {
     uint64_t number; // one more than the one before
     uint64_t at;     // `total` of the turns when it was made
     bool out;
-    char *lane; // its name, on the heap
+    char *queue; // its name, on the heap
 } reef_decision;
 
 typedef struct reef_decisions {
@@ -29,14 +29,14 @@ void reef_decisions_release(reef_decisions *decisions);
  * Load what the last commit left, and the decisions that were made after it.
  * Errors: CORRUPT records that make no sense; those of reading.
  */
-REEF_MUST_CHECK reef_status reef_turns_read(reef_store *store,
-                                            reef_turns *turns,
-                                            reef_decisions *after,
-                                            reef_error *err);
-/** In a commit: the turns as they stand; decisions that took effect before are not needed any more. */
-REEF_MUST_CHECK reef_status reef_turns_write(reef_txn *txn,
-                                             const reef_turns *turns,
+REEF_MUST_CHECK reef_status reef_stride_read(reef_store *store,
+                                             reef_stride *stride,
+                                             reef_decisions *after,
                                              reef_error *err);
+/** In a commit: the turns as they stand; decisions that took effect before are not needed any more. */
+REEF_MUST_CHECK reef_status reef_stride_write(reef_txn *txn,
+                                              const reef_stride *stride,
+                                              reef_error *err);
 REEF_MUST_CHECK reef_status reef_decision_write(reef_txn *txn,
                                                 const reef_decision *decision,
                                                 reef_error *err);

@@ -74,7 +74,7 @@ static char *next_line(char *line, int room, void *stream) {
 }
 
 static void refuse_section(reading *now, const char *section) {
-    bool near = reef_word_distance(section, now->section) <= strlen(section) / 2;
+    bool near = reef_edit_distance(section, now->section) <= strlen(section) / 2;
     if (*section == '\0')
         (void)reef_fail(mistake(now), REEF_ERR_INVALID,
                         "%.120s:%u: a key before any section: begin with [%s]", now->path,

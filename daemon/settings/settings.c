@@ -39,7 +39,7 @@ static reef_status refuse_key(const reef_options *options,
     const char *guess = NULL;
     size_t nearest = strlen(key) / 2 + 1; // what shares less than half of the letters is no help
     for (size_t i = 0; i < reef_setting_count(); i++) {
-        size_t distance = reef_word_distance(key, reef_settings[i].name);
+        size_t distance = reef_edit_distance(key, reef_settings[i].name);
         if (distance >= nearest) continue;
         nearest = distance;
         guess = reef_settings[i].name;
@@ -118,7 +118,7 @@ static reef_status take_environment(reef_options *options, reef_error *err) {
 static const char *nearly_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]) {
     for (size_t i = 0; i < reef_setting_count(); i++) {
         size_t letters = strlen(reef_settings[i].name);
-        size_t distance = reef_word_distance(name, option_variable(reef_settings[i].name, out));
+        size_t distance = reef_edit_distance(name, option_variable(reef_settings[i].name, out));
         if (distance > 0 && distance <= (letters < 6 ? 1 : 2)) return out;
     }
     return NULL;

@@ -46,7 +46,7 @@ static const char *guess_flag(const option_flags *table, const char *given) {
     name[strcspn(name, "=")] = '\0';
     size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
     for (const struct option *flag = table->flags; flag->name; flag++) {
-        size_t distance = reef_word_distance(name, flag->name);
+        size_t distance = reef_edit_distance(name, flag->name);
         if (distance >= nearest) continue;
         nearest = distance;
         guess = flag->name;

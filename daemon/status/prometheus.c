@@ -51,7 +51,7 @@ static void labelled(FILE *out, const char *name, const char *label, const char 
     fputs("\"} ", out);
 }
 
-static void write_sources(FILE *out, const reef_monitor *monitor) {
+static void write_sources(FILE *out, const reef_status_view *monitor) {
     static const char *const READ = "reef_source_read_bytes_total";
     static const char *const LAG = "reef_source_lag_bytes";
     head(out, READ, "counter", "Bytes of a source that are in a commit, since ever.");
@@ -69,7 +69,7 @@ static void write_sources(FILE *out, const reef_monitor *monitor) {
 }
 
 // What clients pushed, by source; where nothing can be pushed there is nothing of it.
-static void write_pushes(FILE *out, const reef_monitor *monitor) {
+static void write_pushes(FILE *out, const reef_status_view *monitor) {
     static const struct {
         const char *name, *kind, *help;
         size_t at;
@@ -109,7 +109,7 @@ static void write_pushes(FILE *out, const reef_monitor *monitor) {
 }
 
 // The loss before training, by source: sums for rates, and a recent mean. Those without any are left out.
-static void write_losses(FILE *out, const reef_monitor *monitor) {
+static void write_losses(FILE *out, const reef_status_view *monitor) {
     bool vectors = monitor->record_bytes > 0;
     const char *recent = vectors ? "reef_source_error_ratio" : "reef_source_loss";
     const char *scored = vectors ? "reef_source_examples_total" : "reef_source_scored_bytes_total";
@@ -196,9 +196,9 @@ static void write_by_generation(
     }
 }
 
-static void write_facts(FILE *out, const json_t *facts) {
-    if (!facts) return; // before the first look
-    const json_t *list = json_object_get(facts, "generations");
+static void write_stats(FILE *out, const json_t *stats) {
+    if (!stats) return; // before the first look
+    const json_t *list = json_object_get(stats, "generations");
     write_by_generation(out, "reef_expert_usage_ratio",
                         "Share of a generation's experts that were ever chosen, all layers.", list,
                         "used_share");
@@ -221,7 +221,7 @@ static void write_facts(FILE *out, const json_t *facts) {
     };
     for (size_t i = 0; i < sizeof(gauges) / sizeof(*gauges); i++)
         gauge(out, gauges[i].name, gauges[i].help,
-              json_number_value(json_object_get(facts, gauges[i].field)));
+              json_number_value(json_object_get(stats, gauges[i].field)));
 }
 
 static void write_http(FILE *out, size_t connections, const uint64_t answers[6]) {
@@ -236,7 +236,9 @@ static void write_http(FILE *out, size_t connections, const uint64_t answers[6])
     gauge(out, "reef_http_connections", "HTTP connections that are open.", (double)connections);
 }
 
-static void write_training(FILE *out, const reef_monitor *monitor, const reef_training_view *view) {
+static void write_training(FILE *out,
+                           const reef_status_view *monitor,
+                           const reef_training_view *view) {
     const reef_trainer_status *status = &view->trainer;
     bool vectors = monitor->record_bytes > 0;
     const reef_trainer_status *committed = &view->committed;
@@ -248,11 +250,11 @@ static void write_training(FILE *out, const reef_monitor *monitor, const reef_tr
             "Bytes recognised as an older domain and not trained, likewise.",
             committed->skipped_bytes);
     gauge(out, "reef_carried_bytes", "Bytes accepted and not trained yet.",
-          (double)status->carried_bytes);
+          (double)status->pending_bytes);
     gauge(out, "reef_queue_bytes", "Bytes read and not accepted yet.", (double)view->queue_bytes);
     gauge(out, "reef_generation", "The open generation.", status->generation);
     gauge(out, "reef_suspicious_batches", "Batches held back because drift explains them better.",
-          status->suspicious);
+          status->anomalous);
     if (vectors)
         gauge(out, "reef_error_ratio",
               "Share classed wrongly before it was learned, recent median.", status->bits_per_byte);
@@ -269,10 +271,10 @@ static void write_training(FILE *out, const reef_monitor *monitor, const reef_tr
     gauge(out, "reef_learning_rate", "Learning rate of dense parameters.", status->learning_rate);
 }
 
-char *reef_metrics_text(reef_monitor *monitor,
-                        size_t connections,
-                        const uint64_t answers[6],
-                        const json_t *facts) {
+char *reef_prometheus_text(reef_status_view *monitor,
+                           size_t connections,
+                           const uint64_t answers[6],
+                           const json_t *stats) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
@@ -292,10 +294,10 @@ char *reef_metrics_text(reef_monitor *monitor,
     write_experts(out, &view.trainer);
     write_commits(out, &view);
     gauge(out, "reef_pool_file_bytes", "Size of the pool's data file.",
-          reef_monitor_file_bytes(monitor));
+          reef_status_view_file_bytes(monitor));
     gauge(out, "reef_resident_memory_bytes", "Memory of the process that is resident.",
-          reef_monitor_resident_bytes());
-    write_facts(out, facts);
+          reef_status_view_resident_bytes());
+    write_stats(out, stats);
     write_http(out, connections, answers);
     if (fclose(out) == 0) return text;
     free(text);

@@ -13,9 +13,9 @@
  * answers  (6) HTTP answers by hundreds of their code
  * facts    of reef_job_facts, or NULL while there are none
  */
-char *reef_metrics_text(reef_monitor *monitor,
-                        size_t connections,
-                        const uint64_t answers[6],
-                        const json_t *facts);
+char *reef_prometheus_text(reef_status_view *monitor,
+                           size_t connections,
+                           const uint64_t answers[6],
+                           const json_t *stats);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct totals {
     bool unknown_left;    // a source whose end nobody knows has not ended
 } totals;
 
-static totals sum_up(const reef_monitor *monitor) {
+static totals sum_up(const reef_status_view *monitor) {
     totals sum = {0};
     for (size_t i = 0; i < monitor->source_count; i++) {
         uint64_t cursor = monitor->progress[i].cursor;
@@ -35,7 +35,7 @@ static totals sum_up(const reef_monitor *monitor) {
     return sum;
 }
 
-void reef_monitor_sample(reef_monitor *monitor) {
+void reef_status_view_sample(reef_status_view *monitor) {
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, monitor->progress);
     size_t slot = monitor->sample_count++ % REEF_RATE_SAMPLES;
@@ -47,7 +47,7 @@ void reef_monitor_sample(reef_monitor *monitor) {
 
 #define ALL_SOURCES SIZE_MAX
 
-static double bytes_per_second(const reef_monitor *monitor, size_t source) {
+static double bytes_per_second(const reef_status_view *monitor, size_t source) {
     if (monitor->sample_count < 2) return 0;
     size_t newest = (monitor->sample_count - 1) % REEF_RATE_SAMPLES;
     size_t oldest =
@@ -67,7 +67,7 @@ static double seconds_left(const totals *sum, double rate) {
 }
 
 // Members that a kind of source has to say of itself come last and replace nothing.
-static json_t *source_json(const reef_monitor *monitor, size_t i) {
+static json_t *source_json(const reef_status_view *monitor, size_t i) {
     const reef_input *source = &monitor->sources[i];
     const reef_progress *progress = &monitor->progress[i];
     bool known = source->bytes != REEF_BYTES_UNKNOWN;
@@ -81,7 +81,7 @@ static json_t *source_json(const reef_monitor *monitor, size_t i) {
     json_object_set_new(one, "lag_bytes", known ? json_integer((json_int_t)lag) : json_null());
     json_object_set_new(one, "bytes_per_s", reef_json_number(bytes_per_second(monitor, i)));
     json_object_set_new(one, "weight", json_integer(source->weight));
-    json_object_set_new(one, "sits_out", json_boolean(progress->sits_out));
+    json_object_set_new(one, "sits_out", json_boolean(progress->idle));
     json_object_set_new(one, "ended", json_boolean(progress->ended));
     bool vectors = monitor->record_bytes > 0, scored = progress->loss.scored > 0;
     json_object_set_new(one, vectors ? "error_share" : "bits_per_byte",
@@ -92,7 +92,7 @@ static json_t *source_json(const reef_monitor *monitor, size_t i) {
     return one;
 }
 
-static json_t *sources_json(const reef_monitor *monitor) {
+static json_t *sources_json(const reef_status_view *monitor) {
     json_t *list = json_array();
     for (size_t i = 0; i < monitor->source_count; i++)
         json_array_append_new(list, source_json(monitor, i));
@@ -115,7 +115,7 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
 #define SET_NUMBER(field) json_object_set_new(object, #field, reef_json_number(status->field))
     SET_COUNT(step);
     SET_COUNT(stream_bytes);
-    SET_COUNT(carried_bytes);
+    json_object_set_new(object, "carried_bytes", json_integer((json_int_t)status->pending_bytes));
     SET_COUNT(skipped_bytes);
     SET_COUNT(recycled_experts);
     SET_COUNT(generation);
@@ -123,7 +123,7 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
     SET_COUNT(opened_at);
     json_object_set_new(object, "strategy", json_string(status->strategy));
     SET_COUNT(task);
-    SET_COUNT(suspicious);
+    json_object_set_new(object, "suspicious", json_integer((json_int_t)status->anomalous));
     SET_NUMBER(drift);
     SET_NUMBER(drift_limit);
     SET_NUMBER(learning_rate);
@@ -140,7 +140,7 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
 #undef SET_COUNT
 }
 
-static json_t *scrub_json(const reef_monitor *monitor) {
+static json_t *scrub_json(const reef_status_view *monitor) {
     reef_scrubber_view view;
     reef_scrubber_view_read(monitor->scrubber, &view);
     const reef_scrub *scrub = &view.scrub;
@@ -167,7 +167,7 @@ static json_t *scrub_json(const reef_monitor *monitor) {
 }
 
 // A number for JSON and for metrics, where it may not be known.
-double reef_monitor_file_bytes(const reef_monitor *monitor) {
+double reef_status_view_file_bytes(const reef_status_view *monitor) {
     char path[4096];
     struct stat info;
     int bytes = snprintf(path, sizeof(path), "%s/data.mdb", monitor->pool);
@@ -175,7 +175,7 @@ double reef_monitor_file_bytes(const reef_monitor *monitor) {
     return (double)info.st_size;
 }
 
-double reef_monitor_resident_bytes(void) {
+double reef_status_view_resident_bytes(void) {
     unsigned long pages = 0, resident = 0;
     FILE *file = fopen("/proc/self/statm", "r");
     int fields = file ? fscanf(file, "%lu %lu", &pages, &resident) : 0;
@@ -187,7 +187,7 @@ static json_t *bytes_json(double bytes) {
     return isnan(bytes) ? json_null() : json_integer((json_int_t)bytes);
 }
 
-json_t *reef_monitor_status(reef_monitor *monitor) {
+json_t *reef_status_view_status(reef_status_view *monitor) {
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, monitor->progress);
     totals sum = sum_up(monitor);
@@ -214,8 +214,9 @@ json_t *reef_monitor_status(reef_monitor *monitor) {
     json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
     json_object_set_new(object, "commit_error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());
-    json_object_set_new(object, "pool_file_bytes", bytes_json(reef_monitor_file_bytes(monitor)));
-    json_object_set_new(object, "resident_bytes", bytes_json(reef_monitor_resident_bytes()));
+    json_object_set_new(object, "pool_file_bytes",
+                        bytes_json(reef_status_view_file_bytes(monitor)));
+    json_object_set_new(object, "resident_bytes", bytes_json(reef_status_view_resident_bytes()));
     json_object_set_new(object, "scrub", scrub_json(monitor));
     return object;
 }
@@ -255,7 +256,7 @@ static void format_share(char *out, size_t room, const totals *sum) {
 }
 
 // The state comes first and the least important last, because a narrow terminal cuts the end off.
-void reef_monitor_line(reef_monitor *monitor, char *out, size_t room) {
+void reef_status_view_line(reef_status_view *monitor, char *out, size_t room) {
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, monitor->progress);
     totals sum = sum_up(monitor);

@@ -2,8 +2,8 @@
 #ifndef REEF_MONITOR_H
 #define REEF_MONITOR_H
 
-#include "reef_source.h"
 #include "reef_settings.h"
+#include "reef_source.h"
 #include "training_thread.h"
 
 #include <jansson.h>
@@ -12,7 +12,7 @@
 
 #define REEF_RATE_SAMPLES 20 // the rate is a mean over so many ticks
 
-typedef struct reef_monitor {
+typedef struct reef_status_view {
     // set once
     const char *pool;
     size_t threads;
@@ -30,17 +30,17 @@ typedef struct reef_monitor {
         uint64_t cursors[REEF_INPUT_COUNT_MAX];
     } samples[REEF_RATE_SAMPLES];
     size_t sample_count; // taken so far; the last ones are kept
-} reef_monitor;
+} reef_status_view;
 
 /** Take a sample for the rate; call at a steady pace. */
-void reef_monitor_sample(reef_monitor *monitor);
+void reef_status_view_sample(reef_status_view *monitor);
 /** The result of `status`. */
-json_t *reef_monitor_status(reef_monitor *monitor);
+json_t *reef_status_view_status(reef_status_view *monitor);
 /** Of the pool's data file; NAN where that cannot be told. */
-double reef_monitor_file_bytes(const reef_monitor *monitor);
+double reef_status_view_file_bytes(const reef_status_view *monitor);
 /** Memory of this process that is resident; NAN as above. */
-double reef_monitor_resident_bytes(void);
+double reef_status_view_resident_bytes(void);
 /** One line for people. */
-void reef_monitor_line(reef_monitor *monitor, char *out, size_t room);
+void reef_status_view_line(reef_status_view *monitor, char *out, size_t room);
 
 #endif

@@ -21,8 +21,8 @@ reef_request *training_take_first(reef_request **list) {
 }
 
 bool training_is_drained(const reef_training *training, const reef_request *request) {
-    for (size_t i = 0; i < training->schedule.lanes.count; i++)
-        if (training->schedule.lanes.lanes[i].ring.head < request->until[i]) return false;
+    for (size_t i = 0; i < training->schedule.queues.count; i++)
+        if (training->schedule.queues.queues[i].ring.head < request->until[i]) return false;
     return true;
 }
 

@@ -25,7 +25,7 @@ const char *reef_training_state_text(reef_training_state state) {
 
 bool reef_training_space(reef_training *training, size_t source, uint8_t **at, size_t *count) {
     uv_mutex_lock(&training->lock);
-    bool room = reef_lanes_space(&training->schedule.lanes, source, at, count);
+    bool room = reef_queues_space(&training->schedule.queues, source, at, count);
     uv_mutex_unlock(&training->lock);
     return room;
 }
@@ -33,14 +33,14 @@ bool reef_training_space(reef_training *training, size_t source, uint8_t **at, s
 void reef_training_fill(
     reef_training *training, size_t source, size_t count, uint64_t begin, char *mark) {
     uv_mutex_lock(&training->lock);
-    reef_lanes_fill(&training->schedule.lanes, source, count, begin, mark);
+    reef_queues_fill(&training->schedule.queues, source, count, begin, mark);
     uv_cond_signal(&training->changed);
     uv_mutex_unlock(&training->lock);
 }
 
 void reef_training_source_end(reef_training *training, size_t source) {
     uv_mutex_lock(&training->lock);
-    reef_lanes_end(&training->schedule.lanes, source);
+    reef_queues_end(&training->schedule.queues, source);
     uv_cond_signal(&training->changed);
     uv_mutex_unlock(&training->lock);
 }
@@ -79,11 +79,11 @@ void reef_request_release(reef_request *request) {
 
 // A drain waits for what has been read by now, and what was promised to be.
 static void note_what_was_read(reef_training *training, reef_request *request) {
-    for (size_t i = 0; i < training->schedule.lanes.count; i++) {
-        const reef_lane *lane = &training->schedule.lanes.lanes[i];
-        const reef_input *input = &training->options.sources[lane->sources[0]];
-        bool promised = lane->live && input->kind->promised && input->bytes > input->offset;
-        request->until[i] = lane->ring.tail + (promised ? input->bytes - input->offset : 0);
+    for (size_t i = 0; i < training->schedule.queues.count; i++) {
+        const reef_queue *queue = &training->schedule.queues.queues[i];
+        const reef_input *input = &training->options.sources[queue->sources[0]];
+        bool promised = queue->live && input->kind->promised && input->bytes > input->offset;
+        request->until[i] = queue->ring.tail + (promised ? input->bytes - input->offset : 0);
     }
 }
 
@@ -95,7 +95,7 @@ static bool is_full(const reef_request *drains) {
 
 reef_status reef_training_request(reef_training *training, reef_request *request, reef_error *err) {
     if (request->kind == REEF_REQUEST_DRAIN) {
-        request->until = calloc(training->schedule.lanes.count + 1, sizeof(*request->until));
+        request->until = calloc(training->schedule.queues.count + 1, sizeof(*request->until));
         if (!request->until) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
     }
     uv_mutex_lock(&training->lock);
@@ -148,15 +148,15 @@ void reef_training_view_read(reef_training *training,
                              reef_progress *progress) {
     uv_mutex_lock(&training->lock);
     *view = training->view;
-    view->queue_bytes = reef_lanes_waiting(&training->schedule.lanes);
+    view->queue_bytes = reef_queues_waiting(&training->schedule.queues);
     const reef_schedule *schedule = &training->schedule;
     for (size_t i = 0; progress && i < training->options.source_count; i++)
         progress[i] =
             (reef_progress){.cursor = training->cursors[i],
                             .committed = training->committed[i],
                             .loss = training->losses[i],
-                            .ended = reef_lanes_has_ended(&schedule->lanes, i),
-                            .sits_out = schedule->turn_lanes[schedule->lanes.lane_of[i]].out};
+                            .ended = reef_queues_has_ended(&schedule->queues, i),
+                            .idle = schedule->turn_queue[schedule->queues.queue_of[i]].out};
     uv_mutex_unlock(&training->lock);
 }
 

@@ -11,10 +11,10 @@
 #ifndef REEF_TRAINING_H
 #define REEF_TRAINING_H
 
-#include "reef_source.h"
 #include "reef_error.h"
-#include "reef_trainer.h"
 #include "reef_log.h"
+#include "reef_source.h"
+#include "reef_trainer.h"
 #include "scrubber.h"
 
 #include <stdbool.h>
@@ -167,7 +167,7 @@ typedef struct reef_progress {
     uint64_t cursor;    // bytes accepted
     uint64_t committed; // of these, bytes that are in a commit
     bool ended;         // all of it was accepted
-    bool sits_out;      // it had nothing for too long; others go on
+    bool idle;          // it had nothing for too long; others go on
     reef_source_loss loss;
 } reef_progress;
 

@@ -104,8 +104,8 @@ static void took(reef_training *training, size_t source, const work *piece, size
         reef_trainer_cursor(training->options.trainer, training->options.sources[source].name);
     uv_mutex_lock(&training->lock);
     training->cursors[source] = cursor;
-    (void)reef_lane_mark(&training->schedule.lanes.lanes[piece->next.lane],
-                         cursor); // frees old ones
+    (void)reef_queue_mark(&training->schedule.queues.queues[piece->next.queue],
+                          cursor); // frees old ones
     bool room = reef_schedule_took(&training->schedule, &piece->next, taken);
     uv_mutex_unlock(&training->lock);
     if (room) (void)uv_async_send(training->options.wake);
@@ -114,7 +114,7 @@ static void took(reef_training *training, size_t source, const work *piece, size
 reef_status training_feed(reef_training *training, const work *piece, reef_error *err) {
     size_t taken = 0, steps = 0;
     // Only this thread moves a lane on to its next source.
-    size_t source = reef_lane_source(&training->schedule.lanes.lanes[piece->next.lane]);
+    size_t source = reef_queue_source(&training->schedule.queues.queues[piece->next.queue]);
     reef_status status =
         reef_trainer_feed(training->options.trainer, training->options.sources[source].name,
                           piece->next.bytes, piece->next.count, &taken, &steps, err);
@@ -187,15 +187,15 @@ reef_status training_write_places(void *context, reef_txn *txn, reef_error *err)
     reef_training *training = context;
     reef_schedule *schedule = &training->schedule;
     reef_status status =
-        schedule->lanes.count > 1 ? reef_turns_write(txn, &schedule->turns, err) : REEF_OK;
-    for (size_t i = 0; i < schedule->lanes.count && status == REEF_OK; i++) {
-        reef_lane *lane = &schedule->lanes.lanes[i];
-        if (!lane->live) continue;
-        reef_input *input = &training->options.sources[lane->sources[0]];
+        schedule->queues.count > 1 ? reef_stride_write(txn, &schedule->stride, err) : REEF_OK;
+    for (size_t i = 0; i < schedule->queues.count && status == REEF_OK; i++) {
+        reef_queue *queue = &schedule->queues.queues[i];
+        if (!queue->live) continue;
+        reef_input *input = &training->options.sources[queue->sources[0]];
         uint64_t cursor = reef_trainer_cursor(training->options.trainer, input->name);
         if (input->kind->committed) status = input->kind->committed(input, txn, cursor, err);
         uv_mutex_lock(&training->lock);
-        const reef_place_mark *mark = reef_lane_mark(lane, cursor);
+        const reef_place_mark *mark = reef_queue_mark(queue, cursor);
         uv_mutex_unlock(&training->lock);
         // Only this thread frees marks, so it stays.
         if (status == REEF_OK && mark)

@@ -13,13 +13,13 @@
  * of it, the system is asked for huge pages (where it has none they are ordinary ones), and nothing is
  * resident before it is touched. NULL when there is no memory.
  */
-void *reef_huge_new(size_t count, size_t each);
+void *reef_huge_page_new(size_t count, size_t each);
 /**
  * Make `bytes` bytes from `block` on resident, by all workers together: the first touch of a page that the system
  * has to find takes longer than what is written to it later. Its values stay. NULL workers: one thread.
  */
-void reef_huge_touch(reef_workers *workers, void *block, size_t bytes);
-/** Give back what reef_huge_new made with the same numbers. Accepts NULL. */
-void reef_huge_free(void *block, size_t count, size_t each);
+void reef_huge_page_touch(reef_thread_pool *workers, void *block, size_t bytes);
+/** Give back what reef_huge_page_new made with the same numbers. Accepts NULL. */
+void reef_huge_page_free(void *block, size_t count, size_t each);
 
 #endif

@@ -147,14 +147,14 @@ REEF_API void reef_average_update(
 
 // ---- workers -------------------------------------------------------------------------------------
 
-typedef struct reef_workers reef_workers;
+typedef struct reef_thread_pool reef_thread_pool;
 
 /** `thread_count` threads including the caller's; 0 means one per core that we may run on. */
-REEF_API REEF_MUST_CHECK reef_status reef_workers_new(reef_workers **out,
-                                                      size_t thread_count,
-                                                      reef_error *err);
-REEF_API void reef_workers_free(reef_workers *workers);
-REEF_API size_t reef_workers_count(const reef_workers *workers);
+REEF_API REEF_MUST_CHECK reef_status reef_thread_pool_new(reef_thread_pool **out,
+                                                          size_t thread_count,
+                                                          reef_error *err);
+REEF_API void reef_thread_pool_free(reef_thread_pool *workers);
+REEF_API size_t reef_thread_pool_count(const reef_thread_pool *workers);
 
 /**
  * Call `work(context, piece)` for every piece in 0 .. piece_count - 1, on any thread in any order, and
@@ -162,9 +162,9 @@ REEF_API size_t reef_workers_count(const reef_workers *workers);
  * time per workers; `work` must not call back. `workers` NULL runs everything on the caller's thread.
  * Waiting threads spin for some microseconds, then sleep.
  */
-REEF_API void reef_workers_run(reef_workers *workers,
-                               size_t piece_count,
-                               void (*work)(void *context, size_t piece),
-                               void *context);
+REEF_API void reef_thread_pool_run(reef_thread_pool *workers,
+                                   size_t piece_count,
+                                   void (*work)(void *context, size_t piece),
+                                   void *context);
 
 #endif

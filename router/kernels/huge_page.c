@@ -27,7 +27,7 @@ static void *small_new(size_t bytes) {
     return block;
 }
 
-void *reef_huge_new(size_t count, size_t each) {
+void *reef_huge_page_new(size_t count, size_t each) {
     if (each > 0 && count > (SIZE_MAX - 2 * REEF_HUGE_PAGE_BYTES) / each) return NULL;
     size_t bytes = mapped_bytes(count, each);
     if (bytes == 0) return small_new(count * each);
@@ -57,12 +57,12 @@ static void touch_piece(void *context, size_t piece) {
     for (size_t at = first; at < end; at += t->page_bytes) t->block[at] = t->block[at];
 }
 
-void reef_huge_touch(reef_workers *workers, void *block, size_t bytes) {
+void reef_huge_page_touch(reef_thread_pool *workers, void *block, size_t bytes) {
     touch t = {block, bytes, (size_t)sysconf(_SC_PAGESIZE)};
-    reef_workers_run(workers, (bytes + TOUCH_BYTES - 1) / TOUCH_BYTES, touch_piece, &t);
+    reef_thread_pool_run(workers, (bytes + TOUCH_BYTES - 1) / TOUCH_BYTES, touch_piece, &t);
 }
 
-void reef_huge_free(void *block, size_t count, size_t each) {
+void reef_huge_page_free(void *block, size_t count, size_t each) {
     size_t bytes = mapped_bytes(count, each);
     if (block == NULL) return;
     if (bytes == 0)

@@ -28,7 +28,7 @@ enum { SPIN_ROUNDS = 2000 };
 // A bound against nonsense; memory for the stacks runs out first.
 enum { THREADS_MAX = 4096 };
 
-struct reef_workers {
+struct reef_thread_pool {
     size_t thread_count;
     size_t thread_started; // of thread_count - 1
     int spin_rounds; // 0 where threads outnumber cores: a spinning thread keeps a working one out
@@ -65,7 +65,7 @@ static size_t usable_cores(void) {
     return online > 0 ? (size_t)online : 1;
 }
 
-static void claim_pieces(reef_workers *workers,
+static void claim_pieces(reef_thread_pool *workers,
                          size_t piece_count,
                          void (*work)(void *context, size_t piece),
                          void *context) {
@@ -77,7 +77,7 @@ static void claim_pieces(reef_workers *workers,
 }
 
 // Wait for a job newer than `seen`, and enter it. Returns false when the workers end.
-static bool enter_job(reef_workers *workers, unsigned *seen) {
+static bool enter_job(reef_thread_pool *workers, unsigned *seen) {
     for (int i = 0; i < workers->spin_rounds; i++) {
         if (atomic_load_explicit(&workers->job, memory_order_relaxed) != *seen) break;
         pause_briefly();
@@ -96,7 +96,7 @@ static bool enter_job(reef_workers *workers, unsigned *seen) {
     return !stop;
 }
 
-static void leave_job(reef_workers *workers) {
+static void leave_job(reef_thread_pool *workers) {
     // Release: what this worker wrote is visible to the caller, who reads `inside` with acquire.
     if (atomic_fetch_sub_explicit(&workers->inside, 1, memory_order_release) > 1) return;
     // Taking the mutex makes sure that the caller is not between its check and its sleep.
@@ -106,7 +106,7 @@ static void leave_job(reef_workers *workers) {
 }
 
 static void *run_worker(void *argument) {
-    reef_workers *workers = argument;
+    reef_thread_pool *workers = argument;
     unsigned seen = 0;
 
     while (enter_job(workers, &seen)) {
@@ -119,7 +119,7 @@ static void *run_worker(void *argument) {
 
 // Threads start with signals blocked: they belong to the program's own threads. Not those that a thread raises itself,
 // reading rows in place that the disk does not give: blocked, they end the process whatever handler it has.
-static int start_threads(reef_workers *workers) {
+static int start_threads(reef_thread_pool *workers) {
     static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
     sigset_t all, before;
     sigfillset(&all);
@@ -136,7 +136,7 @@ static int start_threads(reef_workers *workers) {
     return error;
 }
 
-reef_status reef_workers_new(reef_workers **out, size_t thread_count, reef_error *err) {
+reef_status reef_thread_pool_new(reef_thread_pool **out, size_t thread_count, reef_error *err) {
     *out = NULL;
     size_t cores = usable_cores();
     if (thread_count == 0) thread_count = cores;
@@ -144,7 +144,7 @@ reef_status reef_workers_new(reef_workers **out, size_t thread_count, reef_error
         return reef_fail(err, REEF_ERR_INVALID, "%zu threads are more than %d", thread_count,
                          THREADS_MAX);
 
-    reef_workers *workers = calloc(1, sizeof *workers);
+    reef_thread_pool *workers = calloc(1, sizeof *workers);
     pthread_t *threads = calloc(thread_count, sizeof *threads);
     if (workers == NULL || threads == NULL) {
         free(workers);
@@ -161,7 +161,7 @@ reef_status reef_workers_new(reef_workers **out, size_t thread_count, reef_error
     int error = start_threads(workers);
     if (error != 0) {
         size_t started = workers->thread_started;
-        reef_workers_free(workers);
+        reef_thread_pool_free(workers);
         return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory for worker thread %zu of %zu: error %d", started + 1,
                          thread_count - 1, error);
@@ -170,7 +170,7 @@ reef_status reef_workers_new(reef_workers **out, size_t thread_count, reef_error
     return REEF_OK;
 }
 
-void reef_workers_free(reef_workers *workers) {
+void reef_thread_pool_free(reef_thread_pool *workers) {
     if (workers == NULL) return;
     pthread_mutex_lock(&workers->mutex);
     workers->stop = true;
@@ -184,11 +184,11 @@ void reef_workers_free(reef_workers *workers) {
     free(workers);
 }
 
-size_t reef_workers_count(const reef_workers *workers) {
+size_t reef_thread_pool_count(const reef_thread_pool *workers) {
     return workers == NULL ? 1 : workers->thread_count;
 }
 
-static void wait_until_all_left(reef_workers *workers) {
+static void wait_until_all_left(reef_thread_pool *workers) {
     for (int i = 0; i < workers->spin_rounds; i++) {
         if (atomic_load_explicit(&workers->inside, memory_order_acquire) == 0) return;
         pause_briefly();
@@ -199,10 +199,10 @@ static void wait_until_all_left(reef_workers *workers) {
     pthread_mutex_unlock(&workers->mutex);
 }
 
-void reef_workers_run(reef_workers *workers,
-                      size_t piece_count,
-                      void (*work)(void *context, size_t piece),
-                      void *context) {
+void reef_thread_pool_run(reef_thread_pool *workers,
+                          size_t piece_count,
+                          void (*work)(void *context, size_t piece),
+                          void *context) {
     // One piece is not worth waking anybody for.
     if (workers == NULL || workers->thread_count == 1 || piece_count <= 1) {
         for (size_t piece = 0; piece < piece_count; piece++) work(context, piece);

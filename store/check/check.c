@@ -175,7 +175,7 @@ static void check_root(reef_check *c) {
     }
 }
 
-static void check_generation_root(reef_check *c, const reef_generation *generation) {
+static void check_generation_root(reef_check *c, const reef_generation_record *generation) {
     reef_error reason;
     uint8_t root[REEF_HASH_BYTES];
     const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation->generation};
@@ -191,7 +191,7 @@ static void check_generation_root(reef_check *c, const reef_generation *generati
 static void check_generations(reef_check *c) {
     bool turned;
     for (uint32_t i = 0; reef_check_turn(c, &turned) && i < c->txn->generation_count; i++) {
-        reef_generation generation;
+        reef_generation_record generation;
         reef_error reason;
         if (reef_generation_read(c->txn, i, &generation, &reason) != REEF_OK)
             reef_check_unreadable_generation(c, i, &reason);
@@ -203,7 +203,7 @@ static void check_generations(reef_check *c) {
 }
 
 static void check_copy(reef_check *c, const reef_snapshot *snapshot, uint32_t number) {
-    reef_generation copy;
+    reef_generation_record copy;
     reef_error reason;
     char text[sizeof("snapshot ") + REEF_NAME_BYTES_MAX];
     const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = number};

@@ -264,7 +264,7 @@ static void tell_whole(const plan *p) {
     const reef_check *c = p->check;
     if (c->options->on_whole == NULL || c->report->damaged == 0 || !all_is_known(p)) return;
     for (uint32_t g = 0; g < c->txn->sealed_count; g++) {
-        reef_generation generation;
+        reef_generation_record generation;
         if (is_damaged(p, g) || meta_is_damaged(p) ||
             reef_generation_read(c->txn, g, &generation, NULL) != REEF_OK ||
             reef_generation_is_empty(&generation))

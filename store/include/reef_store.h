@@ -311,7 +311,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_scan(reef_txn *txn,
 /** Rows of a block: the largest power of two whose payload is at most REEF_BLOCK_BYTES_MAX. */
 REEF_API uint32_t reef_block_rows(size_t row_bytes);
 
-typedef struct reef_generation {
+typedef struct reef_generation_record {
     uint32_t generation; // 0 is the first
     uint32_t parent;     // the generation it was opened after (itself for the first)
     uint32_t side;       // sub-keys per side; side * side experts in every PEER layer
@@ -321,18 +321,18 @@ typedef struct reef_generation {
     uint64_t opened_step, sealed_step;
     uint64_t opened_at, sealed_at; // stream positions in bytes
     uint8_t root[REEF_HASH_BYTES]; // of its tensors, experts and flags; zero while open
-} reef_generation;
+} reef_generation_record;
 
 /**
  * Write the record of the open generation, or open the next one. INVALID when that would change a sealed
  * generation, leave two open, or say `sealed` (reef_generation_seal does that, with the root).
  */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_put(reef_txn *txn,
-                                                         const reef_generation *generation,
+                                                         const reef_generation_record *generation,
                                                          reef_error *err);
 REEF_API REEF_MUST_CHECK reef_status reef_generation_read(reef_txn *txn,
                                                           uint32_t generation,
-                                                          reef_generation *out,
+                                                          reef_generation_record *out,
                                                           reef_error *err);
 /** Number of generations; they are 0 .. count - 1, and only the last may be open. */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_count(reef_txn *txn,
@@ -340,7 +340,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_generation_count(reef_txn *txn,
                                                            reef_error *err);
 /**
  * Seal: drop the generation's moments, compute its root, mark it sealed. From then on reef_record_put
- * refuses its records. `step` and `at` as in reef_generation.
+ * refuses its records. `step` and `at` as in reef_generation_record.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_seal(
     reef_txn *txn, uint32_t generation, uint64_t step, uint64_t at, reef_error *err);
@@ -370,7 +370,7 @@ REEF_API void reef_generation_hash_root(const reef_generation_hash *hash,
                                         uint8_t out[REEF_HASH_BYTES]);
 
 /** Was it given up for a later one? It is a number and its place in the stream, and computes nothing. */
-static inline bool reef_generation_is_empty(const reef_generation *generation) {
+static inline bool reef_generation_is_empty(const reef_generation_record *generation) {
     return generation->side == 0;
 }
 
@@ -876,7 +876,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_scrub_read(reef_txn *txn,
                                                      reef_error *err);
 
 /** Did LMDB end this process (SIGABRT) because a page of a pool made no sense? For signal handlers. */
-REEF_API bool reef_store_gave_up(void);
+REEF_API bool reef_store_lmdb_aborted(void);
 
 /** 32 hexadecimal digits and a final zero. */
 REEF_API void reef_hash_format(const uint8_t hash[REEF_HASH_BYTES],

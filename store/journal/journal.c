@@ -205,7 +205,7 @@ static reef_status bisect(reef_txn *txn,
     return status;
 }
 
-reef_status reef_journal_look(reef_txn *txn,
+reef_status reef_journal_find(reef_txn *txn,
                               const char *source,
                               reef_journal_span *out,
                               reef_error *err) {
@@ -288,7 +288,7 @@ reef_status reef_journal_read(reef_store *store,
     reef_journal_span all;
     *count = 0;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_journal_look(txn, source, &all, err);
+    if (status == REEF_OK) status = reef_journal_find(txn, source, &all, err);
     if (status == REEF_OK && !reef_journal_is_empty(&all)) {
         status = reef_journal_peek(txn, source, all.last, &last, err);
         if (status == REEF_OK && position + all.shift > reef_journal_end(&last))
@@ -308,7 +308,7 @@ reef_status reef_journal_survey(reef_txn *txn,
     reef_journal_span all;
     reef_journal_entry last, whole;
     *out = (reef_journal_stat){0};
-    reef_status status = reef_journal_look(txn, source, &all, err);
+    reef_status status = reef_journal_find(txn, source, &all, err);
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
     status = reef_journal_peek(txn, source, all.last, &last, err);
     if (status != REEF_OK) return status;
@@ -338,7 +338,7 @@ static reef_status shorten(reef_txn *txn, const char *source, uint64_t sequence,
 reef_status reef_journal_trim(reef_txn *txn, const char *source, uint64_t cursor, reef_error *err) {
     reef_journal_span all;
     uint64_t trained; // the first entry that ends after the cursor
-    reef_status status = reef_journal_look(txn, source, &all, err);
+    reef_status status = reef_journal_find(txn, source, &all, err);
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
     status =
         bisect(txn, source, all.whole, all.last + 1, ends_after, cursor + all.shift, &trained, err);

@@ -41,7 +41,7 @@ static inline bool reef_journal_is_empty(const reef_journal_span *all) {
     return all->last < all->first;
 }
 
-REEF_MUST_CHECK reef_status reef_journal_look(reef_txn *txn,
+REEF_MUST_CHECK reef_status reef_journal_find(reef_txn *txn,
                                               const char *source,
                                               reef_journal_span *out,
                                               reef_error *err);

@@ -55,7 +55,7 @@ static reef_status tail_look(
     t->ids = calloc(t->room, sizeof(*t->ids));
     if (t->ids == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for ids of the journal");
-    reef_status status = reef_journal_look(txn, t->source, &t->all, err);
+    reef_status status = reef_journal_find(txn, t->source, &t->all, err);
     if (status != REEF_OK) return status;
     t->begin = t->end = batch->cursor + t->all.shift;
     if (reef_journal_is_empty(&t->all)) return REEF_OK;

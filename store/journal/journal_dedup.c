@@ -100,7 +100,7 @@ reef_status reef_journal_ids_keep(reef_txn *txn,
     known ids = {0};
     char name[REEF_NAME_BYTES_MAX + 1];
     const reef_key key = ids_key(source, copy, name);
-    reef_status status = reef_journal_look(txn, source, &all, err);
+    reef_status status = reef_journal_find(txn, source, &all, err);
     if (status == REEF_ERR_CORRUPT) return REEF_OK; // the snapshot does without
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
     status = gather(txn, source, &all, &ids, err);
@@ -248,7 +248,7 @@ reef_status reef_journal_move(reef_txn *txn,
                               reef_error *err) {
     reef_journal_span all;
     known ids = {0};
-    reef_status status = reef_journal_look(txn, source, &all, err);
+    reef_status status = reef_journal_find(txn, source, &all, err);
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
     status = load(txn, source, snapshot, &ids, err);
     if (status == REEF_OK && !ids.kept) status = gather(txn, source, &all, &ids, err);

@@ -133,7 +133,7 @@ reef_status reef_generation_copy(reef_txn *txn,
     destination to = {.move = move_generation, .generation = copy};
     destination usage = {.move = move_usage, .generation = copy};
     destination reservoir = {.move = move_reservoir, .generation = copy};
-    reef_generation record;
+    reef_generation_record record;
     reef_status status = reef_generation_read(txn, generation, &record, err);
     for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
         status = copy_generation(txn, parts[i], generation, &to, err);
@@ -184,7 +184,7 @@ reef_status reef_generation_copy_back(reef_txn *txn,
     static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
                                     REEF_DB_MOMENTS};
     destination to = {.move = move_back, .generation = generation};
-    reef_generation record;
+    reef_generation_record record;
     reef_status status = reef_generation_read(txn, copy, &record, err);
     for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
         status = copy_generation(txn, parts[i], copy, &to, err);

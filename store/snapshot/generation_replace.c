@@ -25,7 +25,7 @@ reef_status reef_generation_clear(reef_txn *txn, uint32_t generation, reef_error
 
 // Leave the number, and what it says of the stream: when the generation was opened and sealed.
 static reef_status empty(reef_txn *txn, uint32_t generation, reef_error *err) {
-    reef_generation record;
+    reef_generation_record record;
     reef_status status = reef_generation_read(txn, generation, &record, err);
     if (status == REEF_OK) status = reef_generation_drop(txn, generation, err);
     if (status == REEF_OK)

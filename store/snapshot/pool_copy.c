@@ -93,9 +93,9 @@ static reef_status data_write(reef_store *store, const char *to, int fd, reef_er
 
 static reef_status data_copy(reef_store *store,
                              const char *to,
-                             const char *nursery,
+                             const char *staging,
                              reef_error *err) {
-    char *file = reef_pool_file_path(nursery, "data.mdb");
+    char *file = reef_pool_file_path(staging, "data.mdb");
     if (file == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory while copying pool %s",
                          store->path);
@@ -124,14 +124,14 @@ static reef_status last_commit(reef_store *store, reef_commit *out, reef_error *
 }
 
 // The last commit of the copy, whose root hash must follow from its records.
-static reef_status copied_commit(const char *nursery,
+static reef_status copied_commit(const char *staging,
                                  bool changes,
                                  reef_commit *out,
                                  reef_error *err) {
     reef_store *copy = NULL;
     reef_txn *txn = NULL;
     uint8_t root[REEF_HASH_BYTES];
-    reef_status status = reef_store_open(&copy, nursery, &(reef_store_options){0}, err);
+    reef_status status = reef_store_open(&copy, staging, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
     status = last_commit(copy, out, err);
     if (status == REEF_OK && out->number > 0) {
@@ -154,13 +154,13 @@ static reef_status copied_commit(const char *nursery,
 
 // A writer may have committed meanwhile: the copy is of the last commit before or of a later one.
 static reef_status compare(reef_store *store,
-                           const char *nursery,
+                           const char *staging,
                            bool changes,
                            const reef_commit *before,
                            reef_commit *copied,
                            reef_error *err) {
     reef_commit after;
-    reef_status status = copied_commit(nursery, changes, copied, err);
+    reef_status status = copied_commit(staging, changes, copied, err);
     if (status == REEF_OK) status = last_commit(store, &after, err);
     if (status != REEF_OK) return status;
     bool same = copied->number >= before->number && copied->number <= after.number;
@@ -184,21 +184,21 @@ typedef struct copying {
 } copying;
 
 // A reef_pool_fill.
-static reef_status copy_into(void *context, const char *nursery, reef_error *err) {
+static reef_status copy_into(void *context, const char *staging, reef_error *err) {
     copying *c = context;
     reef_commit before = {0};
     reef_txn *txn = NULL;
     reef_status status = last_commit(c->store, &before, err);
     // As long as it runs, nobody in this process takes the environment away to map it anew.
     if (status == REEF_OK) status = reef_txn_begin(&txn, c->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = data_copy(c->store, c->to, nursery, err);
+    if (status == REEF_OK) status = data_copy(c->store, c->to, staging, err);
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(COPY_WRITTEN);
-    status = compare(c->store, nursery, c->change != NULL, &before, &c->copied, err);
+    status = compare(c->store, staging, c->change != NULL, &before, &c->copied, err);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(COPY_COMPARED);
-    return c->change == NULL ? REEF_OK : reef_pool_change(nursery, c->change, c->context, err);
+    return c->change == NULL ? REEF_OK : reef_pool_change(staging, c->change, c->context, err);
 }
 
 static reef_status copy_to(copying *c, reef_error *err) {

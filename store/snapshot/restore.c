@@ -161,7 +161,7 @@ reef_status reef_snapshot_restore(reef_txn *txn,
         REEF_FAIL_POINT(RESTORE_REMOVED);
         status = copy_back(txn, &plan->snapshot, err);
     }
-    if (status == REEF_OK) status = reef_places_restore(txn, plan->snapshot.copy, err);
+    if (status == REEF_OK) status = reef_offsets_restore(txn, plan->snapshot.copy, err);
     REEF_FAIL_POINT(RESTORE_COPIED);
     if (status == REEF_OK) status = prove(txn, &plan->snapshot, err);
     if (status == REEF_OK) return REEF_OK;

@@ -303,7 +303,7 @@ reef_status reef_snapshot_make(
     REEF_FAIL_POINT(SNAPSHOT_BEGUN);
     bool changed = txn->hashed_changed; // copies are not in the root hash, so they are no change
     status = make_copies(txn, &snapshot, err);
-    if (status == REEF_OK) status = reef_places_keep(txn, snapshot.copy, err);
+    if (status == REEF_OK) status = reef_offsets_keep(txn, snapshot.copy, err);
     REEF_FAIL_POINT(SNAPSHOT_COPIED);
     if (status == REEF_OK) status = snapshot_store(txn, &snapshot, err);
     REEF_FAIL_POINT(SNAPSHOT_STORED);
@@ -334,7 +334,7 @@ static reef_status remove_copies(reef_txn *txn, const reef_snapshot *snapshot, r
     for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < snapshot->sealed_count; g++)
         status = remove_copy(txn, reef_snapshot_records(snapshot, g), err);
     if (status == REEF_OK && snapshot->copy != 0) status = remove_copy(txn, snapshot->copy, err);
-    return status == REEF_OK ? reef_places_drop(txn, snapshot->copy, err) : status;
+    return status == REEF_OK ? reef_offsets_drop(txn, snapshot->copy, err) : status;
 }
 
 // The first number from *number on under which anything of a copy lies.
@@ -383,7 +383,7 @@ static reef_status remove_unclaimed(reef_txn *txn, reef_error *err) {
         claim c = {.number = number};
         status = reef_snapshot_scan(txn, on_claimer, &c, err);
         if (status == REEF_OK && !c.claimed) status = remove_copy(txn, number, err);
-        if (status == REEF_OK && !c.claimed) status = reef_places_drop(txn, number, err);
+        if (status == REEF_OK && !c.claimed) status = reef_offsets_drop(txn, number, err);
         if (number++ == UINT32_MAX) break;
         if (status == REEF_OK) status = next_number(txn, &number, &found, err);
     }

@@ -158,14 +158,14 @@ uint32_t reef_places_copy(const reef_key *key) {
     return key->sequence >= kept ? (uint32_t)(key->sequence - kept) : 0;
 }
 
-reef_status reef_places_keep(reef_txn *txn, uint32_t copy, reef_error *err) {
+reef_status reef_offsets_keep(reef_txn *txn, uint32_t copy, reef_error *err) {
     return of_all(txn, copy, keep, err);
 }
 
-reef_status reef_places_drop(reef_txn *txn, uint32_t copy, reef_error *err) {
+reef_status reef_offsets_drop(reef_txn *txn, uint32_t copy, reef_error *err) {
     return of_all(txn, copy, drop, err);
 }
 
-reef_status reef_places_restore(reef_txn *txn, uint32_t copy, reef_error *err) {
+reef_status reef_offsets_restore(reef_txn *txn, uint32_t copy, reef_error *err) {
     return of_all(txn, copy, go_back, err);
 }

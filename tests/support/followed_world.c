@@ -34,7 +34,7 @@ int world_new(void **state) {
 
 int world_remove(void **state) {
     world *w = *state;
-    reef_followed_close(w->set);
+    reef_tail_close(w->set);
     temp_dir_remove(w->folder);
     for (size_t i = 0; i < w->mark_count; i++) free(w->marks[i].json);
     free(w->given.bytes);
@@ -48,15 +48,15 @@ int world_remove(void **state) {
 void open_at(world *w, const char *path, bool folder, uint64_t cursor) {
     reef_error err = {0};
     reef_input_place place = {.cursor = cursor};
-    reef_followed_close(w->set);
+    reef_tail_close(w->set);
     while (w->mark_count && w->marks[w->mark_count - 1].begin > cursor)
         free(w->marks[--w->mark_count].json);
     if (w->mark_count) {
         place.begin = w->marks[w->mark_count - 1].begin;
         place.mark = w->marks[w->mark_count - 1].json;
     }
-    if (reef_followed_open(&w->set, path, folder, &err) != REEF_OK) fail_msg("%s", err.message);
-    if (reef_followed_seek(w->set, &place, &err) != REEF_OK) fail_msg("%s", err.message);
+    if (reef_tail_open(&w->set, path, folder, &err) != REEF_OK) fail_msg("%s", err.message);
+    if (reef_tail_seek(w->set, &place, &err) != REEF_OK) fail_msg("%s", err.message);
     w->given.count = cursor;
     w->given.bytes[cursor] = 0;
 }
@@ -70,22 +70,22 @@ void follow_folder(world *w) {
 }
 
 void stop(world *w) {
-    reef_followed_close(w->set);
+    reef_tail_close(w->set);
     w->set = NULL;
 }
 
 size_t pull_once(world *w) {
     static uint8_t bytes[1 << 20];
     size_t count = 0;
-    char *mark = NULL;
+    char *checkpoint = NULL;
     reef_error err = {0};
-    if (reef_followed_read(w->set, bytes, w->room, &count, &mark, &err) != REEF_OK)
+    if (reef_tail_read(w->set, bytes, w->room, &count, &checkpoint, &err) != REEF_OK)
         fail_msg("%s", err.message);
-    if (mark) {
+    if (checkpoint) {
         assert_true(count > 0);
         assert_true(w->mark_count < MARKS_MAX);
         w->marks[w->mark_count].begin = w->given.count;
-        w->marks[w->mark_count++].json = mark;
+        w->marks[w->mark_count++].json = checkpoint;
     }
     add(&w->given, (char *)bytes, count);
     return count;
@@ -95,8 +95,8 @@ size_t pull(world *w) {
     size_t before = w->given.count;
     while (pull_once(w)) continue;
     assert_true(w->mark_count > 0 || w->given.count == 0);
-    reef_followed_word word;
-    while (reef_followed_word_take(w->set, &word)) {
+    reef_tail_word word;
+    while (reef_tail_word_take(w->set, &word)) {
         print_message("  %s: %s\n", word.event, word.text);
         assert_true(strlen(w->words) + strlen(word.event) + 2 < sizeof(w->words));
         strcat(strcat(w->words, word.event), " ");

@@ -25,7 +25,7 @@ typedef struct kept_mark {
 
 typedef struct world {
     char folder[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES]; // path: app.log in the folder
-    reef_followed *set;
+    reef_tail *set;
     text given, expected;
     kept_mark marks[MARKS_MAX];
     size_t mark_count;

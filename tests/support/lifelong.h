@@ -168,9 +168,9 @@ static inline void assert_sound(const lifelong *f) {
     assert_int_equal(report.damaged, 0);
 }
 
-static inline reef_generation generation_of(const lifelong *f, uint32_t number) {
+static inline reef_generation_record generation_of(const lifelong *f, uint32_t number) {
     reef_error err;
-    reef_generation out;
+    reef_generation_record out;
     reef_txn *txn = NULL;
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_generation_read(txn, number, &out, &err), &err);

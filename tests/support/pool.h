@@ -77,12 +77,12 @@ static inline reef_check_report pool_check(reef_store *store) {
 
 static inline void pool_open_generation(reef_txn *txn, uint32_t number) {
     reef_error err;
-    const reef_generation generation = {.generation = number,
-                                        .parent = number == 0 ? 0 : number - 1,
-                                        .side = 4,
-                                        .first_id = 16 * (uint64_t)number,
-                                        .dtype = REEF_F32,
-                                        .opened_step = 10 * (uint64_t)number};
+    const reef_generation_record generation = {.generation = number,
+                                               .parent = number == 0 ? 0 : number - 1,
+                                               .side = 4,
+                                               .first_id = 16 * (uint64_t)number,
+                                               .dtype = REEF_F32,
+                                               .opened_step = 10 * (uint64_t)number};
     must(reef_generation_put(txn, &generation, &err), &err);
 }
 

@@ -20,8 +20,8 @@ enum { WINDOWS = 3, RETAIN = 1 };
 
 typedef struct model_fixture {
     reef_config config;
-    reef_net net;
-    reef_pass pass;
+    reef_network network;
+    reef_activations acts;
     reef_batch batch;
     uint8_t *tokens, *targets, *fire;
     float *weight;
@@ -53,24 +53,27 @@ static inline reef_config small_config(void) {
 // The one before is sealed with rows of `dtype`.
 static inline void add_generation(model_fixture *f, reef_dtype dtype) {
     reef_error err;
-    reef_gen *gen = NULL;
-    bool first = f->net.gen_count == 0;
-    reef_generation info = {
-        .generation = (uint32_t)f->net.gen_count, .side = first ? 5 : 4, .dtype = REEF_F32};
-    assert_int_equal(reef_gen_new(&gen, &f->config, &info, &err), REEF_OK);
-    const reef_gen *before = first ? NULL : f->net.gens[f->net.gen_count - 1];
-    reef_gen_initialise(gen, &f->config, before);
+    reef_generation *gen = NULL;
+    bool first = f->network.generation_count == 0;
+    reef_generation_record info = {.generation = (uint32_t)f->network.generation_count,
+                                   .side = first ? 5 : 4,
+                                   .dtype = REEF_F32};
+    assert_int_equal(reef_generation_new(&gen, &f->config, &info, &err), REEF_OK);
+    const reef_generation *before =
+        first ? NULL : f->network.generations[f->network.generation_count - 1];
+    reef_generation_initialise(gen, &f->config, before);
     if (!first) {
-        reef_gen *sealed = NULL;
-        assert_int_equal(
-            reef_gen_seal(&sealed, f->net.gens[f->net.gen_count - 1], &f->config, dtype, &err),
-            REEF_OK);
-        reef_gen_free(f->net.gens[f->net.gen_count - 1]);
-        f->net.gens[f->net.gen_count - 1] = sealed;
+        reef_generation *sealed = NULL;
+        assert_int_equal(reef_generation_make_sealed(
+                             &sealed, f->network.generations[f->network.generation_count - 1],
+                             &f->config, dtype, &err),
+                         REEF_OK);
+        reef_generation_free(f->network.generations[f->network.generation_count - 1]);
+        f->network.generations[f->network.generation_count - 1] = sealed;
     }
-    assert_int_equal(reef_net_append(&f->net, gen, &err), REEF_OK);
-    reef_pass_forget_generation(&f->pass, f->net.gen_count - 1);
-    if (!first) reef_pass_forget_generation(&f->pass, f->net.gen_count - 2);
+    assert_int_equal(reef_network_append(&f->network, gen, &err), REEF_OK);
+    reef_activations_forget_generation(&f->acts, f->network.generation_count - 1);
+    if (!first) reef_activations_forget_generation(&f->acts, f->network.generation_count - 2);
 }
 
 static inline void add_open_generation(model_fixture *f) {
@@ -78,7 +81,7 @@ static inline void add_open_generation(model_fixture *f) {
 }
 
 // Every value away from its initial zero or one, so that no term of the gradient can hide.
-static inline void stir(reef_gen *gen, const reef_config *config) {
+static inline void stir(reef_generation *gen, const reef_config *config) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
         reef_tensor *tensor = &gen->tensors[i];
         float *noise = malloc(tensor->count * sizeof *noise);
@@ -90,8 +93,8 @@ static inline void stir(reef_gen *gen, const reef_config *config) {
         free(noise);
     }
     for (uint32_t l = 0; l < config->layers; l++)
-        reef_random_normal(gen->peers[l].expert_count * gen->peers[l].row_values,
-                           gen->peers[l].experts, 0.5f, 78, l);
+        reef_random_normal(gen->expert_tables[l].expert_count * gen->expert_tables[l].row_values,
+                           gen->expert_tables[l].experts, 0.5f, 78, l);
 }
 
 // One of six bytes, or of six ids, the last of which is the vocabulary's last.
@@ -114,9 +117,10 @@ static inline model_fixture *small_model(const char *const *settings) {
     for (; settings != NULL && settings[0] != NULL; settings += 2)
         assert_int_equal(reef_config_set(&f->config, settings[0], settings[1], &err), REEF_OK);
     assert_int_equal(reef_config_check(&f->config, &err), REEF_OK);
-    f->net.config = f->config;
+    f->network.config = f->config;
     f->rows = (size_t)WINDOWS * f->config.context;
-    assert_int_equal(reef_pass_init(&f->pass, &f->net.config, WINDOWS, true, &err), REEF_OK);
+    assert_int_equal(reef_activations_init(&f->acts, &f->network.config, WINDOWS, true, &err),
+                     REEF_OK);
     size_t each = reef_token_bytes(&f->config);
     f->tokens = calloc(f->rows, each);
     f->targets = calloc(f->rows, each);
@@ -136,7 +140,7 @@ static inline model_fixture *small_model(const char *const *settings) {
         .fire_stride = f->rows,
     };
     add_open_generation(f);
-    stir(f->net.gens[0], &f->config);
+    stir(f->network.generations[0], &f->config);
     return f;
 }
 
@@ -147,8 +151,8 @@ static inline int setup_with(void **state, const char *expert, const char *score
 
 static inline int teardown(void **state) {
     model_fixture *f = *state;
-    reef_pass_release(&f->pass);
-    reef_net_release(&f->net);
+    reef_activations_release(&f->acts);
+    reef_network_release(&f->network);
     free(f->tokens);
     free(f->targets);
     free(f->fire);
@@ -158,15 +162,16 @@ static inline int teardown(void **state) {
     return 0;
 }
 
-static inline void forward(model_fixture *f, reef_pass_mode mode) {
+static inline void forward(model_fixture *f, reef_activations_mode mode) {
     reef_error err;
-    assert_int_equal(reef_pass_forward(&f->pass, &f->net, NULL, &f->batch, mode, &err), REEF_OK);
+    assert_int_equal(reef_network_forward(&f->acts, &f->network, NULL, &f->batch, mode, &err),
+                     REEF_OK);
 }
 
 static inline double loss(model_fixture *f) {
     forward(f, REEF_PASS_TRAIN);
     double sum = 0.0;
-    for (size_t i = 0; i < f->rows; i++) sum += (double)f->weight[i] * f->pass.loss[i];
+    for (size_t i = 0; i < f->rows; i++) sum += (double)f->weight[i] * f->acts.loss[i];
     return sum;
 }
 
@@ -192,17 +197,18 @@ static inline size_t gather_choices(const model_fixture *f, uint32_t *out) {
     size_t count = 0;
     for (uint32_t l = 0; l < f->config.layers; l++)
         if (reef_layer_ffw(&f->config, l) == REEF_FFW_MOE)
-            count += gather_taken(f, &f->pass.layers[l].moe, out + count);
-    for (size_t g = 0; g < f->net.gen_count; g++)
+            count += gather_taken(f, &f->acts.layers[l].moe, out + count);
+    for (size_t g = 0; g < f->network.generation_count; g++)
         for (uint32_t l = 0; l < f->config.layers; l++) {
             if (!reef_layer_retrieves(&f->config, l)) continue;
-            reef_expert_shape shape = reef_gen_expert_shape(&f->config, l);
+            reef_expert_shape shape = reef_generation_expert_shape(&f->config, l);
             size_t each = f->rows * shape.P;
-            const reef_pass_peer *peer = &f->pass.peers[g][l];
+            const reef_activations_table *table = &f->acts.expert_tables[g][l];
             assert_true(count + each <= CHOICES_MAX);
             for (size_t i = 0; i < each; i++) {
-                bool active = shape.kind == REEF_EXPERT_RELU && peer->hidden[i] > 0.0f;
-                out[count++] = peer->tape.indices[i] * 4 + 2 * (peer->tape.gate[i] > 0.0f) + active;
+                bool active = shape.kind == REEF_EXPERT_RELU && table->hidden[i] > 0.0f;
+                out[count++] =
+                    table->tape.indices[i] * 4 + 2 * (table->tape.gate[i] > 0.0f) + active;
             }
         }
     return count;
@@ -247,7 +253,7 @@ static inline double worst_error(model_fixture *f,
 }
 
 static inline void check_all_gradients(model_fixture *f) {
-    reef_gen *open = f->net.gens[f->net.gen_count - 1];
+    reef_generation *open = f->network.generations[f->network.generation_count - 1];
     size_t kept = 0, tried = 0;
     f->choices = calloc(CHOICES_MAX, sizeof *f->choices);
     assert_non_null(f->choices);
@@ -256,26 +262,27 @@ static inline void check_all_gradients(model_fixture *f) {
     // Adam without memory and with an enormous epsilon is plain descent by the gradient itself.
     float *before[8] = {0};
     for (uint32_t l = 0; l < f->config.layers; l++) {
-        size_t bytes = open->peers[l].expert_count * open->peers[l].row_values * sizeof(float);
+        size_t bytes =
+            open->expert_tables[l].expert_count * open->expert_tables[l].row_values * sizeof(float);
         before[l] = malloc(bytes + 1);
-        if (bytes > 0) memcpy(before[l], open->peers[l].experts, bytes);
+        if (bytes > 0) memcpy(before[l], open->expert_tables[l].experts, bytes);
     }
-    reef_pass_update update = {
+    reef_network_update update = {
         .adam = {.learning_rate = 1e6f, .beta1 = 0.0f, .beta2 = 0.0f, .epsilon = 1e6f}};
-    reef_pass_backward(&f->pass, &f->net, NULL, &f->batch, &update);
+    reef_network_backward(&f->acts, &f->network, NULL, &f->batch, &update);
     float *gradients[8] = {0};
     for (uint32_t l = 0; l < f->config.layers;
          l++) { // all rows back in place before any is measured
-        size_t count = open->peers[l].expert_count * open->peers[l].row_values;
+        size_t count = open->expert_tables[l].expert_count * open->expert_tables[l].row_values;
         gradients[l] = malloc((count + 1) * sizeof(float));
         for (size_t i = 0; i < count; i++)
-            gradients[l][i] = before[l][i] - open->peers[l].experts[i];
-        if (count > 0) memcpy(open->peers[l].experts, before[l], count * sizeof(float));
+            gradients[l][i] = before[l][i] - open->expert_tables[l].experts[i];
+        if (count > 0) memcpy(open->expert_tables[l].experts, before[l], count * sizeof(float));
     }
     for (uint32_t l = 0; l < f->config.layers; l++) {
-        size_t count = open->peers[l].expert_count * open->peers[l].row_values;
+        size_t count = open->expert_tables[l].expert_count * open->expert_tables[l].row_values;
         double error =
-            worst_error(f, count, open->peers[l].experts, gradients[l], 7, &kept, &tried);
+            worst_error(f, count, open->expert_tables[l].experts, gradients[l], 7, &kept, &tried);
         if (error > ERROR_MAX) print_message("experts of layer %u: %g\n", l, error);
         assert_true(error < ERROR_MAX);
         free(gradients[l]);
@@ -297,10 +304,10 @@ static inline void check_all_gradients(model_fixture *f) {
 
 static inline void check_later_generation(model_fixture *f, reef_dtype dtype) {
     add_generation(f, dtype);
-    stir(f->net.gens[1], &f->config);
+    stir(f->network.generations[1], &f->config);
     for (size_t i = 0; i < f->rows; i++) f->fire[f->rows + i] = 1;
     add_generation(f, dtype);
-    stir(f->net.gens[2], &f->config);
+    stir(f->network.generations[2], &f->config);
     // The last window is old data: gates decide, and no more than some tokens fire.
     size_t T = f->config.context;
     for (size_t i = 0; i < f->rows; i++) f->fire[2 * f->rows + i] = i < 2 * T || i % 3 == 1;

@@ -147,12 +147,12 @@ static json_t *row_json(const cli_pool *pool, const expert_row *row) {
     json_object_set_new(object, "share", cli_real(row->share));
     json_object_set_new(object, "weight", cli_real(row->weight));
     json_object_set_new(object, "last_ms", count_or_null(row->last_ms > 0, row->last_ms));
-    json_object_set_new(object, "norm_down", cli_real(row->facts.down));
-    json_object_set_new(object, "norm_up", cli_real(row->facts.up));
-    json_object_set_new(object, "norm_gate", cli_real(row->facts.gate));
-    json_object_set_new(object, "bias", cli_real(row->facts.bias));
+    json_object_set_new(object, "norm_down", cli_real(row->stats.down));
+    json_object_set_new(object, "norm_up", cli_real(row->stats.up));
+    json_object_set_new(object, "norm_gate", cli_real(row->stats.gate));
+    json_object_set_new(object, "bias", cli_real(row->stats.bias));
     json_object_set_new(object, "class",
-                        row->facts.label >= 0 ? json_integer(row->facts.label) : json_null());
+                        row->stats.label >= 0 ? json_integer(row->stats.label) : json_null());
     return object;
 }
 
@@ -187,11 +187,11 @@ static void print_rows(const cli_pool *pool, const experts_list *list) {
         cli_table_cell(table, "%" PRIu32, row->id);
         cli_table_cell(table, "%s", expert_row_state(row));
         if (!vectors) add_uses(table, row);
-        norm_cell(table, row->facts.down);
-        norm_cell(table, row->facts.up);
+        norm_cell(table, row->stats.down);
+        norm_cell(table, row->stats.up);
         if (!vectors) continue;
-        norm_cell(table, row->facts.bias);
-        cli_table_cell(table, row->facts.label >= 0 ? "%" PRId32 : "", row->facts.label);
+        norm_cell(table, row->stats.bias);
+        cli_table_cell(table, row->stats.label >= 0 ? "%" PRId32 : "", row->stats.label);
     }
     cli_table_print(table, stdout);
     cli_table_free(table);
@@ -295,12 +295,12 @@ static void print_expert(const cli_pool *pool, const expert_row *row, size_t ran
         print_uses(row, rank, total);
     }
     printf("norms        ");
-    if (!isnan(row->facts.down)) printf("w_down %.3f, ", row->facts.down);
-    if (!isnan(row->facts.gate)) printf("w_gate %.3f, ", row->facts.gate);
-    printf("w_up %.3f\n", row->facts.up);
-    if (!isnan(row->facts.bias)) printf("bias         %.3f\n", row->facts.bias);
-    if (row->facts.label >= 0)
-        printf("class        %" PRId32 ", which it speaks for most\n", row->facts.label);
+    if (!isnan(row->stats.down)) printf("w_down %.3f, ", row->stats.down);
+    if (!isnan(row->stats.gate)) printf("w_gate %.3f, ", row->stats.gate);
+    printf("w_up %.3f\n", row->stats.up);
+    if (!isnan(row->stats.bias)) printf("bias         %.3f\n", row->stats.bias);
+    if (row->stats.label >= 0)
+        printf("class        %" PRId32 ", which it speaks for most\n", row->stats.label);
 }
 
 // The text and the model that reads it come first: of which state it is says which generation is the last one.

@@ -15,7 +15,7 @@ const cli_manual generations_manual = {
 
 static void add_row(cli_table *table,
                     const cli_pool *pool,
-                    const reef_generation *g,
+                    const reef_generation_record *g,
                     const reef_usage_summary *usage) {
     char words[CLI_WORD_BYTES];
     cli_table_cell(table, "%" PRIu32, g->generation);
@@ -23,7 +23,7 @@ static void add_row(cli_table *table,
     cli_table_cell(table, "%s", cli_count(cli_generation_experts(pool, g), words));
     cli_table_cell(table, "%s", reef_rows_dtype_text(g->dtype));
     if (reef_generation_is_empty(g))
-        cli_table_cell(table, "in %" PRIu32, cli_generation_heir(pool, g));
+        cli_table_cell(table, "in %" PRIu32, cli_generation_merged_into(pool, g));
     else
         cli_table_cell(table, "%s", g->sealed ? "sealed" : "open");
     const reef_config *config = &pool->config;
@@ -36,7 +36,7 @@ static void add_row(cli_table *table,
 }
 
 static json_t *row_json(const cli_pool *pool,
-                        const reef_generation *g,
+                        const reef_generation_record *g,
                         const reef_usage_summary *usage) {
     json_t *object = cli_generation_json(pool, g);
     bool counted = !reef_config_is_vector(&pool->config);

@@ -37,7 +37,7 @@ static reef_status check(reef_trainer *trainer,
 
 static reef_status answer(
     cli_call *cli, const cli_pool *pool, uint32_t before, uint32_t side, reef_error *err) {
-    const reef_generation *open = &pool->generations[pool->generation_count - 1];
+    const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
     uint64_t layers = cli_peer_layers(&pool->config);
     uint64_t added = ((uint64_t)side * side - (uint64_t)before * before) * layers;
     if (cli->json)

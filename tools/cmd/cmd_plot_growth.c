@@ -61,7 +61,7 @@ static uint64_t member(const json_t *object, const char *name) {
 static uint64_t add_grown(growth *g,
                           const cli_pool *pool,
                           const json_t *events,
-                          const reef_generation *generation) {
+                          const reef_generation_record *generation) {
     uint64_t layers = cli_peer_layers(&pool->config), sum = 0;
     size_t i;
     json_t *event;
@@ -89,7 +89,7 @@ static int by_position(const void *a, const void *b) {
 static void collect(growth *g, const cli_pool *pool, const json_t *events) {
     g->steps = cli_alloc(pool->generation_count + json_array_size(events), sizeof(*g->steps));
     for (uint32_t i = 0; i < pool->generation_count; i++) {
-        const reef_generation *one = &pool->generations[i];
+        const reef_generation_record *one = &pool->generations[i];
         uint64_t experts = cli_generation_experts(pool, one);
         if (reef_generation_is_empty(one)) continue; // consolidated
         uint64_t grown = add_grown(g, pool, events, one);

@@ -65,7 +65,7 @@ static void fill_curve(usage_curve *curve, uint64_t *counts, size_t count) {
 }
 
 static reef_status read_curve(cli_pool *pool, uint32_t g, usage_curve *curve, reef_error *err) {
-    const reef_generation *generation = &pool->generations[g];
+    const reef_generation_record *generation = &pool->generations[g];
     size_t each = (size_t)generation->side * generation->side, count = 0;
     curve->generation = g;
     curve->sealed = generation->sealed;

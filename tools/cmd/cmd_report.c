@@ -278,12 +278,12 @@ static reef_status assign_generations(report *r, const cli_pool *pool, reef_erro
             return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "--sealed-bits names generation %zu, but the pool has 0 to %" PRIu32,
                              sealed->generation, pool->generation_count - 1);
-        const reef_generation *one = &pool->generations[sealed->generation];
+        const reef_generation_record *one = &pool->generations[sealed->generation];
         if (reef_generation_is_empty(one))
             return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "--sealed-bits names generation %zu, which was consolidated into "
                              "generation %" PRIu32 ": there is no such state to compare with",
-                             sealed->generation, cli_generation_heir(pool, one));
+                             sealed->generation, cli_generation_merged_into(pool, one));
     }
     return REEF_OK;
 }

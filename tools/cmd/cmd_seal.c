@@ -87,7 +87,7 @@ static void print_answer(const cli_call *cli,
                          uint32_t sealed,
                          const char *dtype,
                          const json_t *result) {
-    const reef_generation *old = &pool->generations[sealed];
+    const reef_generation_record *old = &pool->generations[sealed];
     char words[CLI_WORD_BYTES];
     const reef_config *config = &pool->config;
     const char *would = cli->dry_run ? "would seal" : "sealed";

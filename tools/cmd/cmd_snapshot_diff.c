@@ -29,7 +29,7 @@ static const char *generation_state(const reef_state_change *change) {
 static json_t *sealed_json(const reef_state_change *change) {
     json_t *array = json_array();
     for (size_t i = 0; i < change->sealed_count; i++) {
-        const reef_generation *one = &change->sealed[i];
+        const reef_generation_record *one = &change->sealed[i];
         json_array_append_new(array,
                               json_pack("{s:I, s:I, s:I, s:I}", "generation",
                                         (json_int_t)one->generation, "side", (json_int_t)one->side,
@@ -103,7 +103,7 @@ static void print_sealed(const reef_state_change *change) {
     if (change->sealed_count == 0) return;
     cli_table *table = cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < change->sealed_count; i++) {
-        const reef_generation *one = &change->sealed[i];
+        const reef_generation_record *one = &change->sealed[i];
         char words[CLI_WORD_BYTES];
         cli_table_cell(table, "%" PRIu32, one->generation);
         cli_table_cell(table, "%s", cli_count((uint64_t)one->side * one->side, words));

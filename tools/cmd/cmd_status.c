@@ -16,11 +16,11 @@ const cli_manual status_manual = {
 static json_t *last_loss_json(const cli_pool *pool, const cli_points *points) {
     const reef_point *last = points->count ? &points->points[points->count - 1] : NULL;
     reef_txn *txn = NULL;
-    reef_descent descent = {0};
+    reef_lineage lineage = {0};
     bool known = last && reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
-                 reef_descent_read(&descent, txn, NULL) == REEF_OK &&
-                 reef_descent_knows_losses(&descent, last->stream_bytes - 1, UINT64_MAX);
-    reef_descent_release(&descent);
+                 reef_lineage_read(&lineage, txn, NULL) == REEF_OK &&
+                 reef_lineage_knows_losses(&lineage, last->stream_bytes - 1, UINT64_MAX);
+    reef_lineage_release(&lineage);
     reef_txn_abort(txn);
     return known ? cli_real((double)last->bits_per_byte) : json_null();
 }
@@ -42,7 +42,7 @@ static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_po
         experts += count;
         if (!pool->generations[g].sealed) experts_open += count;
     }
-    const reef_generation *open = &pool->generations[pool->generation_count - 1];
+    const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
     bool vectors = reef_config_is_vector(&pool->config);
     json_t *object =
         json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",

@@ -49,7 +49,7 @@ const cli_manual usage_manual = {
 
 // What was asked for.
 typedef struct request {
-    const reef_generation *generation;
+    const reef_generation_record *generation;
     uint32_t first, end; // layers
     bool ranged;
     uint64_t since_ms, until_ms;
@@ -133,7 +133,7 @@ static void print_layer(uint32_t index, const reef_usage_layer *layer, bool rang
 
 static reef_status choose(const cli_call *cli,
                           const cli_pool *pool,
-                          const reef_generation **out,
+                          const reef_generation_record **out,
                           reef_error *err) {
     uint64_t generation = pool->generation_count - 1;
     reef_status status = cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
@@ -147,7 +147,7 @@ static reef_status choose(const cli_call *cli,
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "generation %" PRIu64 " was consolidated into generation %" PRIu32
                          " and has no experts; ask for that one",
-                         generation, cli_generation_heir(pool, *out));
+                         generation, cli_generation_merged_into(pool, *out));
     return REEF_OK;
 }
 

@@ -39,9 +39,9 @@ static double key_of(const expert_row *row, experts_sort sort) {
     case EXPERTS_SORT_LAST:
         return (double)row->last_ms;
     case EXPERTS_SORT_DOWN:
-        return row->facts.down;
+        return row->stats.down;
     case EXPERTS_SORT_UP:
-        return row->facts.up;
+        return row->stats.up;
     default:
         return 0.0; // places decide
     }
@@ -64,20 +64,20 @@ static int compare_backwards(const void *left, const void *right) {
 // ---- one layer of one generation -----------------------------------------------------------------
 
 typedef struct layer_data {
-    reef_generation generation;
+    reef_generation_record generation;
     uint32_t layer;
     size_t expert_count;
     reef_usage *usage;
     uint64_t *last_ms, selections;
     uint8_t *flags;
-    reef_expert_facts *facts; // of all, or NULL
+    reef_expert_stats *stats; // of all, or NULL
 } layer_data;
 
 static void layer_release(layer_data *data) {
     free(data->usage);
     free(data->last_ms);
     free(data->flags);
-    free(data->facts);
+    free(data->stats);
     *data = (layer_data){0};
 }
 
@@ -105,7 +105,7 @@ static reef_status read_usage(reef_txn *txn,
     return status;
 }
 
-static bool wants_all_facts(const experts_request *asked, bool vectors) {
+static bool wants_all_stats(const experts_request *asked, bool vectors) {
     return vectors || asked->sort == EXPERTS_SORT_DOWN || asked->sort == EXPERTS_SORT_UP ||
            asked->top == 0 || asked->top > FACTS_FEW;
 }
@@ -125,13 +125,13 @@ static reef_status layer_read(reef_txn *txn,
     if (!vectors) status = read_usage(txn, asked, data, err);
     if (status == REEF_OK && !vectors && !data->generation.sealed)
         status = reef_flags_read(txn, g, data->layer, data->expert_count, data->flags, err);
-    if (status != REEF_OK || !wants_all_facts(asked, vectors)) return status;
-    data->facts = cli_alloc(data->expert_count, sizeof(*data->facts));
-    return reef_expert_facts_read(txn, g, data->layer, data->expert_count, NULL, data->facts, err);
+    if (status != REEF_OK || !wants_all_stats(asked, vectors)) return status;
+    data->stats = cli_alloc(data->expert_count, sizeof(*data->stats));
+    return reef_expert_stats_read(txn, g, data->layer, data->expert_count, NULL, data->stats, err);
 }
 
 static expert_row row_of(const layer_data *data, uint32_t id) {
-    const reef_generation *g = &data->generation;
+    const reef_generation_record *g = &data->generation;
     expert_row row = {.generation = g->generation,
                       .layer = data->layer,
                       .id = id,
@@ -141,7 +141,7 @@ static expert_row row_of(const layer_data *data, uint32_t id) {
                       .frozen = data->flags[id] != 0,
                       .weight = (double)NAN,
                       .share = (double)NAN};
-    if (data->facts) row.facts = data->facts[id];
+    if (data->stats) row.stats = data->stats[id];
     if (!data->usage) return row;
     const reef_usage *usage = &data->usage[id];
     row.uses = usage->count;
@@ -186,16 +186,16 @@ static void add_layer(const experts_request *asked, const layer_data *data, expe
 }
 
 // Those of this layer that are among the rows so far, while its transaction lasts.
-static reef_status add_facts(reef_txn *txn,
+static reef_status add_stats(reef_txn *txn,
                              const layer_data *data,
                              experts_list *out,
                              reef_error *err) {
     reef_status status = REEF_OK;
-    for (size_t i = 0; status == REEF_OK && !data->facts && i < out->count; i++) {
+    for (size_t i = 0; status == REEF_OK && !data->stats && i < out->count; i++) {
         expert_row *row = &out->rows[i];
         if (row->generation != data->generation.generation || row->layer != data->layer) continue;
         status =
-            reef_expert_facts_read(txn, row->generation, row->layer, 1, &row->id, &row->facts, err);
+            reef_expert_stats_read(txn, row->generation, row->layer, 1, &row->id, &row->stats, err);
     }
     return status;
 }
@@ -213,7 +213,7 @@ static reef_status list_layer(cli_pool *pool,
     status = layer_read(txn, &pool->config, asked, &data, err);
     if (status == REEF_OK && data.expert_count > 0) {
         add_layer(asked, &data, out);
-        status = add_facts(txn, &data, out, err);
+        status = add_stats(txn, &data, out, err);
     }
     reef_txn_abort(txn);
     layer_release(&data);
@@ -230,13 +230,13 @@ static reef_status check(const cli_pool *pool, const experts_request *asked, ree
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no generation %" PRIu32 ": the pool has 0 to %" PRIu32,
                          asked->generation, pool->generation_count - 1);
-    const reef_generation *one =
+    const reef_generation_record *one =
         asked->one_generation ? &pool->generations[asked->generation] : NULL;
     if (one && reef_generation_is_empty(one))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "generation %" PRIu32 " was consolidated into generation %" PRIu32
                          " and has no experts; ask for that one",
-                         asked->generation, cli_generation_heir(pool, one));
+                         asked->generation, cli_generation_merged_into(pool, one));
     if (!asked->one_layer) return REEF_OK;
     if (asked->layer >= pool->config.layers)
         return reef_fail(err, REEF_ERR_NOT_FOUND,

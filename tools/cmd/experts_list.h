@@ -50,7 +50,7 @@ typedef struct expert_row {
     uint64_t uses, last_ms;
     double weight; // mean router score of its uses; NaN without any
     double share;  // of all uses in its layer of its generation; NaN without any
-    reef_expert_facts facts;
+    reef_expert_stats stats;
     double key; // of the order
 } expert_row;
 

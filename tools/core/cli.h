@@ -251,7 +251,7 @@ typedef struct cli_pool {
     reef_config config;
     reef_commit commit;
     reef_tasks tasks;
-    reef_generation *generations;
+    reef_generation_record *generations;
     uint32_t generation_count;
     uint64_t file_bytes;
 } cli_pool;
@@ -277,10 +277,10 @@ bool cli_layer_is_peer(const reef_config *config, uint32_t layer);
 /** Number of such layers of a configuration. */
 uint32_t cli_peer_layers(const reef_config *config);
 /** Experts of one generation in all layers together. */
-uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation *generation);
+uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation_record *generation);
 /** The generation that has its content: itself, or that into which it was consolidated. */
-uint32_t cli_generation_heir(const cli_pool *pool, const reef_generation *generation);
-json_t *cli_generation_json(const cli_pool *pool, const reef_generation *generation);
+uint32_t cli_generation_merged_into(const cli_pool *pool, const reef_generation_record *generation);
+json_t *cli_generation_json(const cli_pool *pool, const reef_generation_record *generation);
 json_t *cli_commit_json(const reef_commit *commit);
 
 #define CLI_FILE_BYTES_MAX ((size_t)1 << 30) // a text is held in memory as a whole
@@ -386,13 +386,13 @@ uint64_t cli_point_batches(const reef_point *point);
 
 /** Usage of the experts of one PEER layer of a generation; *usage is the caller's. */
 REEF_MUST_CHECK reef_status cli_usage_read(cli_pool *pool,
-                                           const reef_generation *generation,
+                                           const reef_generation_record *generation,
                                            uint32_t layer,
                                            reef_usage **usage,
                                            reef_error *err);
 /** All layers of a generation together: counts are summed, unevenness is averaged. */
 REEF_MUST_CHECK reef_status cli_usage_summary(cli_pool *pool,
-                                              const reef_generation *generation,
+                                              const reef_generation_record *generation,
                                               reef_usage_summary *out,
                                               reef_error *err);
 

@@ -31,7 +31,7 @@ static reef_status unknown_option(const cli_options *list, const char *argument,
     const char *guess = NULL;
     size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
     for (size_t i = 0; i < list->count; i++) {
-        size_t distance = reef_word_distance(name, list->options[i].name);
+        size_t distance = reef_edit_distance(name, list->options[i].name);
         if (distance >= nearest) continue;
         nearest = distance;
         guess = list->options[i].name;

@@ -99,15 +99,17 @@ uint32_t cli_peer_layers(const reef_config *config) {
     return reef_config_peer_layers(config);
 }
 
-uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation *generation) {
+uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation_record *generation) {
     return reef_generation_experts(generation, cli_peer_layers(&pool->config));
 }
 
-uint32_t cli_generation_heir(const cli_pool *pool, const reef_generation *generation) {
-    return reef_generation_heir(pool->generations, pool->generation_count, generation->generation);
+uint32_t cli_generation_merged_into(const cli_pool *pool,
+                                    const reef_generation_record *generation) {
+    return reef_generation_merged_into(pool->generations, pool->generation_count,
+                                       generation->generation);
 }
 
-json_t *cli_generation_json(const cli_pool *pool, const reef_generation *generation) {
+json_t *cli_generation_json(const cli_pool *pool, const reef_generation_record *generation) {
     return reef_generation_json(pool->generations, pool->generation_count, generation->generation,
                                 cli_peer_layers(&pool->config));
 }
@@ -229,7 +231,7 @@ void cli_points_release(cli_points *points) {
 }
 
 reef_status cli_usage_read(cli_pool *pool,
-                           const reef_generation *generation,
+                           const reef_generation_record *generation,
                            uint32_t layer,
                            reef_usage **usage,
                            reef_error *err) {
@@ -247,7 +249,7 @@ reef_status cli_usage_read(cli_pool *pool,
 }
 
 reef_status cli_usage_summary(cli_pool *pool,
-                              const reef_generation *generation,
+                              const reef_generation_record *generation,
                               reef_usage_summary *out,
                               reef_error *err) {
     uint32_t layers = cli_peer_layers(&pool->config);

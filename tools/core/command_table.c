@@ -27,7 +27,7 @@ const cli_command *cli_command_find(const char *name) {
 
 // What was typed is near to a name, or begins one: the nearer one stays in *guess.
 static void consider(const char *typed, const char *name, size_t *nearest, char **guess) {
-    size_t distance = reef_word_distance(typed, name);
+    size_t distance = reef_edit_distance(typed, name);
     if (distance >= *nearest) return;
     *nearest = distance;
     free(*guess);

@@ -108,6 +108,6 @@ double metrics_stability_gap(bool rising, double before, size_t count, const dou
     return worst;
 }
 
-double metrics_learned_share(double before, double own, double rival) {
-    return (own - before) / (rival - before);
+double metrics_learned_share(double before, double own, double baseline) {
+    return (own - before) / (baseline - before);
 }

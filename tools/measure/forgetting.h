@@ -54,6 +54,6 @@ metrics_summary metrics_summarise(const metrics_matrix *matrix);
  */
 double metrics_stability_gap(bool rising, double before, size_t count, const double *after);
 /** How much of what a rival gained on a domain was gained: (own - before) / (rival - before). */
-double metrics_learned_share(double before, double own, double rival);
+double metrics_learned_share(double before, double own, double baseline);
 
 #endif

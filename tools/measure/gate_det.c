@@ -118,7 +118,7 @@ static reef_status measure_gate(gate_curve *curve,
                                 reef_model *model,
                                 const gate_texts *texts,
                                 sorted *each,
-                                uint16_t *firing,
+                                uint16_t *gating,
                                 reef_error *err) {
     curve->fired = cli_alloc(texts->count, sizeof(double));
     curve->first = cli_alloc(texts->count, sizeof(size_t));
@@ -127,30 +127,30 @@ static reef_status measure_gate(gate_curve *curve,
         size_t count = tokens_of(texts, j);
         reef_status status =
             reef_model_gate_margins(model, curve->generation, file->bytes, file->count,
-                                    &curve->facts, each[j].margins, err);
+                                    &curve->stats, each[j].margins, err);
         if (status != REEF_OK) return status;
         measure_text(curve, j, each[j].margins, count);
-        curve->passes += curve->facts.passes * (double)count / (double)texts->tokens;
+        curve->passes += curve->stats.passes * (double)count / (double)texts->tokens;
         for (size_t t = 0; t < count; t++)
-            firing[at + t] = (uint16_t)(firing[at + t] + (each[j].margins[t] > 0));
+            gating[at + t] = (uint16_t)(gating[at + t] + (each[j].margins[t] > 0));
         qsort(each[j].margins, count, sizeof(float), upwards);
     }
     sorted older = pool(texts, each, curve->generation, true);
     sorted own = pool(texts, each, curve->generation, false);
-    curve->known = older.count > 0 && own.count > 0 && isfinite(curve->facts.threshold);
+    curve->known = older.count > 0 && own.count > 0 && isfinite(curve->stats.threshold);
     if (curve->known) measure_levels(curve, texts, each, &older, &own);
     free(older.margins);
     free(own.margins);
     return REEF_OK;
 }
 
-static void count_together(gate_texts *texts, const uint16_t *firing, uint32_t fire_max) {
+static void count_together(gate_texts *texts, const uint16_t *gating, uint32_t fire_max) {
     for (size_t j = 0, at = 0; j < texts->count; at += tokens_of(texts, j++)) {
         uint64_t sum = 0, more = 0;
         size_t count = tokens_of(texts, j);
         for (size_t t = 0; t < count; t++) {
-            sum += firing[at + t];
-            more += firing[at + t] > fire_max;
+            sum += gating[at + t];
+            more += gating[at + t] > fire_max;
         }
         texts->at_once[j] = (double)sum / (double)count;
         texts->too_many[j] = (double)more / (double)count;
@@ -160,14 +160,14 @@ static void count_together(gate_texts *texts, const uint16_t *firing, uint32_t f
 reef_status gate_curves_measure(gate_curve *curves,
                                 size_t *curve_count,
                                 reef_model *model,
-                                const reef_generation *all,
+                                const reef_generation_record *all,
                                 gate_texts *texts,
                                 reef_error *err) {
     uint32_t generations = reef_model_generation_count(model);
     reef_status status = REEF_OK;
     *curve_count = 0;
     sorted *each = cli_alloc(texts->count, sizeof(*each));
-    uint16_t *firing = cli_alloc(texts->tokens, sizeof(*firing));
+    uint16_t *gating = cli_alloc(texts->tokens, sizeof(*gating));
     for (size_t j = 0; j < texts->count; j++)
         each[j] = (sorted){tokens_of(texts, j), cli_alloc(tokens_of(texts, j), sizeof(float))};
     cli_progress progress;
@@ -177,12 +177,12 @@ reef_status gate_curves_measure(gate_curve *curves,
         if (reef_generation_is_empty(&all[g])) continue; // consolidated: no gate
         gate_curve *curve = &curves[(*curve_count)++];
         curve->generation = g;
-        status = measure_gate(curve, model, texts, each, firing, err);
+        status = measure_gate(curve, model, texts, each, gating, err);
     }
     cli_progress_end(&progress);
-    if (status == REEF_OK) count_together(texts, firing, reef_model_config(model)->fire_max);
+    if (status == REEF_OK) count_together(texts, gating, reef_model_config(model)->fire_max);
     for (size_t j = 0; j < texts->count; j++) free(each[j].margins);
     free(each);
-    free(firing);
+    free(gating);
     return status;
 }

@@ -35,7 +35,7 @@ typedef struct gate_level {
 /** What one gate does on all texts. */
 typedef struct gate_curve {
     uint32_t generation;
-    reef_gate_facts facts;
+    reef_gate_stats stats;
     double *fired; // (texts) owned; share of the tokens on which it fires
     size_t *first; // (texts) owned; tokens before the first on which it fires, or GATE_NEVER
     double passes; // forward passes a window for losses that it and older gates read
@@ -51,7 +51,7 @@ typedef struct gate_curve {
 REEF_MUST_CHECK reef_status gate_curves_measure(gate_curve *curves,  // (generations - 1) zeroed
                                                 size_t *curve_count, // of those that have a gate
                                                 reef_model *model,
-                                                const reef_generation *all, // (generations)
+                                                const reef_generation_record *all, // (generations)
                                                 gate_texts *texts,
                                                 reef_error *err);
 void gate_curve_release(gate_curve *curve); // accepts the zeroed one

@@ -10,15 +10,16 @@ reef_status reef_commit_put_generations(reef_trainer *trainer,
                                         uint64_t unix_ms,
                                         reef_error *err) {
     if (trainer->vector != NULL) return reef_vector_put(trainer, txn, err);
-    const reef_net *net = &trainer->net;
-    for (size_t g = 0; g + 1 < net->gen_count; g++) {
-        if (net->gens[g]->stored) continue;
-        reef_status status = reef_state_delete(txn, net->gens[g]->info.generation, err);
+    const reef_network *network = &trainer->network;
+    for (size_t g = 0; g + 1 < network->generation_count; g++) {
+        if (network->generations[g]->stored) continue;
+        reef_status status = reef_state_delete(txn, network->generations[g]->info.generation, err);
         if (status == REEF_OK)
-            status = reef_persist_sealed(txn, &net->config, net->gens[g], unix_ms, err);
+            status = reef_checkpoint_sealed(txn, &network->config, network->generations[g], unix_ms,
+                                            err);
         if (status != REEF_OK) return status;
     }
-    return reef_persist_open(txn, &net->config, reef_open_generation(trainer), unix_ms, err);
+    return reef_checkpoint_open(txn, &network->config, reef_open_generation(trainer), unix_ms, err);
 }
 
 // The model, and what a language model's training needs beside it.
@@ -28,7 +29,7 @@ static reef_status write_model(reef_trainer *trainer,
                                reef_error *err) {
     reef_status status = reef_commit_put_generations(trainer, txn, unix_ms, err);
     if (trainer->vector != NULL || trainer->layer != NULL) return status;
-    if (status == REEF_OK) status = reef_persist_reservoir(txn, &trainer->reservoir, err);
+    if (status == REEF_OK) status = reef_checkpoint_reservoir(txn, &trainer->reservoir, err);
     if (status == REEF_OK) status = reef_strategy_put(trainer, txn, err);
     return status;
 }
@@ -53,8 +54,9 @@ static void settle(reef_trainer *trainer, const reef_commit *commit) {
     if (trainer->vector != NULL) {
         reef_vector_settle(trainer);
     } else {
-        for (size_t g = 0; g < trainer->net.gen_count; g++)
-            if (!trainer->net.gens[g]->stored) reef_persist_clean(trainer->net.gens[g]);
+        for (size_t g = 0; g < trainer->network.generation_count; g++)
+            if (!trainer->network.generations[g]->stored)
+                reef_checkpoint_clean(trainer->network.generations[g]);
         if (trainer->reservoir.slots > 0)
             memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
     }
@@ -103,10 +105,10 @@ reef_status reef_trainer_commit_with(reef_trainer *trainer,
                                      reef_snapshot *snapshot,
                                      reef_commit *out,
                                      reef_error *err) {
-    reef_residency_let_go(&trainer->residency);
+    reef_residency_unpin(&trainer->residency);
     reef_status status = write_commit(trainer, NULL, NULL, snapshot_name, snapshot, out, err);
     // What was committed is, whatever becomes of the rows: who needs them next looks for them again, and says so.
-    if (status == REEF_OK) (void)!reef_trainer_hold_anew(trainer, NULL);
+    if (status == REEF_OK) (void)!reef_trainer_repin(trainer, NULL);
     return status;
 }
 
@@ -114,7 +116,7 @@ reef_status reef_trainer_commit_after(reef_trainer *trainer,
                                       reef_commit_prelude prelude,
                                       void *context,
                                       reef_error *err) {
-    reef_residency_let_go(&trainer->residency);
+    reef_residency_unpin(&trainer->residency);
     return write_commit(trainer, prelude, context, NULL, NULL, NULL, err);
 }
 

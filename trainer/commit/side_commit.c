@@ -36,9 +36,9 @@ reef_status reef_trainer_write(reef_trainer *trainer,
                                reef_trainer_writer writer,
                                void *context,
                                reef_error *err) {
-    reef_residency_let_go(&trainer->residency);
+    reef_residency_unpin(&trainer->residency);
     reef_status status = write_and_commit(trainer, writer, context, err);
-    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
+    if (status == REEF_OK) (void)!reef_trainer_pin(trainer, NULL); // as in commit.c
     return status;
 }
 
@@ -57,9 +57,9 @@ reef_status reef_trainer_compact(reef_trainer *trainer,
     *out = (reef_usage_compaction){0};
     reef_status status = reef_store_compact_due(trainer->store, now, &due, err);
     if (status != REEF_OK || !due) return status;
-    reef_residency_let_go(&trainer->residency);
+    reef_residency_unpin(&trainer->residency);
     status = reef_store_compact(trainer->store, now, out, &trainer->last_commit, err);
-    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
+    if (status == REEF_OK) (void)!reef_trainer_pin(trainer, NULL); // as in commit.c
     return status;
 }
 

@@ -45,8 +45,8 @@ static json_t *drift_json(const reef_trainer *trainer) {
 
 static json_t *gates_json(const reef_trainer *trainer) {
     json_t *list = json_array();
-    for (size_t g = 0; g < trainer->firing.gen_count; g++) {
-        const reef_gate_state *state = &trainer->firing.states[g];
+    for (size_t g = 0; g < trainer->gating.generation_count; g++) {
+        const reef_gate_state *state = &trainer->gating.states[g];
         json_t *context = json_array();
         for (uint8_t i = 0; i < state->context_tokens; i++)
             reef_json_append(&context, json_integer(state->context[i]));
@@ -61,7 +61,7 @@ static json_t *gates_json(const reef_trainer *trainer) {
 
 // Pools of generations have no tasks, and their state is what it was before there were any.
 static void set_tasks(json_t **state, const reef_strategy *strategy) {
-    if (!reef_strategy_is_rival(strategy)) return;
+    if (!reef_strategy_is_baseline(strategy)) return;
     reef_json_set(state, "task", json_integer(strategy->task));
     reef_json_set(state, "task_at", json_integer((json_int_t)strategy->task_at));
     reef_json_set(state, "task_from", json_integer((json_int_t)strategy->task_from));
@@ -71,7 +71,7 @@ static void set_tasks(json_t **state, const reef_strategy *strategy) {
 
 // Only where they say something: the state of other pools is what it was before there were any.
 static void set_policy(json_t **state, const reef_trainer *trainer) {
-    const reef_mark *mark = &trainer->mark;
+    const reef_marker_line *mark = &trainer->mark;
     if (trainer->boundary_step > 0) {
         reef_json_set(state, "boundary_at", json_integer((json_int_t)trainer->boundary_at));
         reef_json_set(state, "boundary_step", json_integer((json_int_t)trainer->boundary_step));
@@ -81,9 +81,9 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
     if (trainer->recycled_experts > 0)
         reef_json_set(state, "recycled_experts",
                       json_integer((json_int_t)trainer->recycled_experts));
-    if (trainer->firing.unexplained > 0.0)
-        reef_json_set(state, "unexplained", json_real(trainer->firing.unexplained));
-    if (trainer->net.config.boundary_mark[0] != '\0')
+    if (trainer->gating.cusum > 0.0)
+        reef_json_set(state, "unexplained", json_real(trainer->gating.cusum));
+    if (trainer->network.config.boundary_mark[0] != '\0')
         reef_json_set(state, "line",
                       json_pack("[I, I, b, I]", (json_int_t)mark->source, (json_int_t)mark->matched,
                                 mark->other, (json_int_t)mark->line_bytes));
@@ -114,7 +114,7 @@ reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
     free(text);
     if (status != REEF_OK) return status;
     key = reef_state_key(generation, "carry");
-    return reef_record_put(txn, &key, REEF_BYTES, trainer->carry, trainer->carry_bytes, err);
+    return reef_record_put(txn, &key, REEF_BYTES, trainer->pending, trainer->pending_bytes, err);
 }
 
 // ---- reading -------------------------------------------------------------------------------------
@@ -141,9 +141,9 @@ static void load_drift(reef_trainer *trainer, const json_t *list) {
 }
 
 static void load_gates(reef_trainer *trainer, const json_t *list) {
-    for (size_t g = 0; g < trainer->firing.gen_count; g++) {
+    for (size_t g = 0; g < trainer->gating.generation_count; g++) {
         const json_t *item = json_array_get(list, g), *context = json_object_get(item, "context");
-        reef_gate_state *state = &trainer->firing.states[g];
+        reef_gate_state *state = &trainer->gating.states[g];
         if (item == NULL) continue;
         state->mean = (float)json_real_value(json_object_get(item, "mean"));
         state->count = (uint32_t)json_integer_value(json_object_get(item, "count"));
@@ -175,8 +175,8 @@ static void load_policy(reef_trainer *trainer, const json_t *state) {
     trainer->branched = json_is_true(json_object_get(state, "branched"));
     trainer->recycled_experts =
         (uint64_t)json_integer_value(json_object_get(state, "recycled_experts"));
-    trainer->firing.unexplained = json_real_value(json_object_get(state, "unexplained"));
-    trainer->mark = (reef_mark){
+    trainer->gating.cusum = json_real_value(json_object_get(state, "unexplained"));
+    trainer->mark = (reef_marker_line){
         .source = (size_t)json_integer_value(json_array_get(line, 0)),
         .matched = (size_t)json_integer_value(json_array_get(line, 1)),
         .other = json_is_true(json_array_get(line, 2)),
@@ -184,22 +184,22 @@ static void load_policy(reef_trainer *trainer, const json_t *state) {
     };
 }
 
-static reef_status load_carry(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+static reef_status load_pending(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_key key = reef_state_key(reef_open_generation(trainer)->info.generation, "carry");
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
-    trainer->carry = malloc(view.bytes + 1);
-    if (trainer->carry == NULL)
+    trainer->pending = malloc(view.bytes + 1);
+    if (trainer->pending == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes of the stream",
                          view.bytes);
-    memcpy(trainer->carry, view.data, view.bytes);
-    trainer->carry_bytes = view.bytes;
-    trainer->carry_capacity = view.bytes + 1;
+    memcpy(trainer->pending, view.data, view.bytes);
+    trainer->pending_bytes = view.bytes;
+    trainer->pending_capacity = view.bytes + 1;
     reef_error found;
-    size_t whole = view.bytes - view.bytes % reef_token_bytes(&trainer->net.config);
-    if (reef_tokens_check(&trainer->net.config, "the stream's part that waits", 0, trainer->carry,
-                          whole, &found) != REEF_OK)
+    size_t whole = view.bytes - view.bytes % reef_token_bytes(&trainer->network.config);
+    if (reef_tokens_check(&trainer->network.config, "the stream's part that waits", 0,
+                          trainer->pending, whole, &found) != REEF_OK)
         return reef_fail(err, REEF_ERR_CORRUPT, "%s", found.message);
     return REEF_OK;
 }
@@ -236,7 +236,7 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     load_gates(trainer, gates);
     status = load_sources(trainer, sources, err);
     json_decref(state);
-    return status == REEF_OK ? load_carry(trainer, txn, err) : status;
+    return status == REEF_OK ? load_pending(trainer, txn, err) : status;
 }
 
 reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {

@@ -25,8 +25,8 @@ typedef struct consolidation {
     const reef_consolidation_options *options;
     reef_consolidation *report;
     bool first_damaged; // the record of the first of its snapshots
-    reef_lesson *lessons;
-    size_t lesson_count, taught_count, silent_count; // the latter two of those that are used
+    reef_sample *samples;
+    size_t sample_count, taught_count, silent_count; // the latter two of those that are used
     uint64_t *fired;    // (generations) tokens on which each fired, of the last measurement
     uint64_t fired_any; // on which any of the consolidated ones did
     uint64_t tokens;
@@ -40,31 +40,31 @@ void reef_consolidation_release(reef_consolidation *report) {
 
 // ---- plan ----------------------------------------------------------------------------------------
 
-static uint64_t gen_experts(const reef_gen *gen) {
+static uint64_t generation_experts(const reef_generation *gen) {
     uint64_t count = 0;
-    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) count += gen->peers[l].expert_count;
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) count += gen->expert_tables[l].expert_count;
     return count;
 }
 
-static uint64_t gen_bytes(const reef_gen *gen) {
+static uint64_t generation_bytes(const reef_generation *gen) {
     uint64_t bytes = (gen->value_count + REEF_GATE_WEIGHTS) * sizeof(float);
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
-        bytes += (uint64_t)gen->peers[l].expert_count * gen->peers[l].row_values *
-                 reef_rows_value_bytes(gen->peers[l].rows.dtype);
+        bytes += (uint64_t)gen->expert_tables[l].expert_count * gen->expert_tables[l].row_values *
+                 reef_rows_value_bytes(gen->expert_tables[l].rows.dtype);
     return bytes;
 }
 
 static reef_status check_range(const consolidation *c, reef_error *err) {
-    const reef_net *net = &c->trainer->net;
+    const reef_network *network = &c->trainer->network;
     uint32_t first = c->options->first, last = c->options->last;
-    uint32_t open = (uint32_t)net->gen_count - 1, content = 0;
-    if (reef_config_is_vector(&net->config))
+    uint32_t open = (uint32_t)network->generation_count - 1, content = 0;
+    if (reef_config_is_vector(&network->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "generations of a model of vectors are not consolidated");
-    if (strcmp(net->config.strategy, "generations") != 0)
+    if (strcmp(network->config.strategy, "generations") != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "a pool with strategy %s has no generations to consolidate",
-                         net->config.strategy);
+                         network->config.strategy);
     if (first == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation 0 holds the backbone that all others stand on; it cannot be "
@@ -83,12 +83,12 @@ static reef_status check_range(const consolidation *c, reef_error *err) {
             "generation %u is open; only sealed ones can be consolidated: end at %u or "
             "seal it first",
             open, open - 1);
-    if (reef_generation_is_empty(&net->gens[last]->info))
+    if (reef_generation_is_empty(&network->generations[last]->info))
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation %u was consolidated into generation %u already; name that one",
-                         last, reef_distil_owner(net, last));
+                         last, reef_distil_owner(network, last));
     for (uint32_t g = first; g <= last; g++)
-        content += !reef_generation_is_empty(&net->gens[g]->info);
+        content += !reef_generation_is_empty(&network->generations[g]->info);
     if (content < 2)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generations %u to %u are %u with content; it takes two to consolidate",
@@ -102,12 +102,13 @@ static uint64_t square(uint64_t side) {
 
 // The new generation has the ids of those it replaces, so it cannot have more experts than they had.
 static reef_status choose_side(consolidation *c, reef_error *err) {
-    const reef_net *net = &c->trainer->net;
+    const reef_network *network = &c->trainer->network;
     uint32_t first = c->options->first, last = c->options->last, side = 0;
-    uint64_t begin = net->gens[reef_distil_owner(net, first)]->info.first_id;
-    uint64_t room = net->gens[last]->info.first_id + square(net->gens[last]->info.side) - begin;
+    uint64_t begin = network->generations[reef_distil_owner(network, first)]->info.first_id;
+    uint64_t room = network->generations[last]->info.first_id +
+                    square(network->generations[last]->info.side) - begin;
     for (uint32_t g = first; g <= last; g++)
-        if (net->gens[g]->info.side > side) side = net->gens[g]->info.side;
+        if (network->generations[g]->info.side > side) side = network->generations[g]->info.side;
     if (c->options->side > 0) side = c->options->side;
     if (square(side) > room)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -115,10 +116,10 @@ static reef_status choose_side(consolidation *c, reef_error *err) {
                          "ids for %llu: side %u at most",
                          side, (unsigned long long)square(side), first, last,
                          (unsigned long long)room, (unsigned)sqrt((double)room));
-    if (side < net->config.topk)
+    if (side < network->config.topk)
         return reef_fail(err, REEF_ERR_INVALID,
                          "side %u is less than the %u experts that a head chooses (topk)", side,
-                         net->config.topk);
+                         network->config.topk);
     c->report->side = side;
     return REEF_OK;
 }
@@ -153,7 +154,7 @@ static reef_status fires_on_most(
     bool answered;
     size_t fired = 0;
     reef_status status =
-        reef_step_read(trainer, &trainer->net, bytes, size, &batch, &answered, err);
+        reef_step_read(trainer, &trainer->network, bytes, size, &batch, &answered, err);
     if (status != REEF_OK) return status;
     for (size_t t = 0; t < size; t++) {
         bool any = false;
@@ -165,39 +166,39 @@ static reef_status fires_on_most(
     return REEF_OK;
 }
 
-static reef_status plan_lessons(consolidation *c, reef_error *err) {
+static reef_status plan_samples(consolidation *c, reef_error *err) {
     const reef_reservoir *reservoir = &c->trainer->reservoir;
-    const reef_net *net = &c->trainer->net;
-    c->lessons = calloc(reservoir->old_slots, sizeof *c->lessons);
-    uint32_t *seen = calloc(net->gen_count, sizeof *seen);
+    const reef_network *network = &c->trainer->network;
+    c->samples = calloc(reservoir->old_slots, sizeof *c->samples);
+    uint32_t *seen = calloc(network->generation_count, sizeof *seen);
     reef_status status = REEF_OK;
-    if (c->lessons == NULL || seen == NULL)
+    if (c->samples == NULL || seen == NULL)
         status =
             reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu windows", reservoir->old_slots);
     for (size_t slot = 0; status == REEF_OK && slot < reservoir->old_slots; slot++) {
         if (reservoir->sizes[slot] < 2 * reservoir->token_bytes) continue;
-        reef_lesson *lesson = &c->lessons[c->lesson_count++];
-        lesson->slot = slot;
-        lesson->generation = reef_distil_owner(net, reservoir->generations[slot]);
-        lesson->held_out = seen[lesson->generation]++ % HOLD_OUT == 1;
-        lesson->taught =
-            lesson->generation >= c->options->first && lesson->generation <= c->options->last;
-        if (!lesson->taught)
+        reef_sample *sample = &c->samples[c->sample_count++];
+        sample->slot = slot;
+        sample->generation = reef_distil_owner(network, reservoir->generations[slot]);
+        sample->held_out = seen[sample->generation]++ % HOLD_OUT == 1;
+        sample->taught =
+            sample->generation >= c->options->first && sample->generation <= c->options->last;
+        if (!sample->taught)
             status = fires_on_most(c, reservoir->bytes + slot * reservoir->window_bytes,
-                                   reservoir->sizes[slot] / reservoir->token_bytes, &lesson->taught,
+                                   reservoir->sizes[slot] / reservoir->token_bytes, &sample->taught,
                                    err);
-        if (!reef_lesson_is_used(lesson, c->trainer)) continue;
-        c->taught_count += lesson->taught;
-        c->silent_count += !lesson->taught;
-        if (lesson->taught) c->report->taught_bytes += reservoir->sizes[slot];
+        if (!reef_sample_is_used(sample, c->trainer)) continue;
+        c->taught_count += sample->taught;
+        c->silent_count += !sample->taught;
+        if (sample->taught) c->report->taught_bytes += reservoir->sizes[slot];
     }
     free(seen);
     return status;
 }
 
 // Is there text to teach from, and to fit a gate on?
-static reef_status check_lessons(const consolidation *c, reef_error *err) {
-    const reef_config *config = &c->trainer->net.config;
+static reef_status check_samples(const consolidation *c, reef_error *err) {
+    const reef_config *config = &c->trainer->network.config;
     const reef_reservoir *reservoir = &c->trainer->reservoir;
     bool off = strcmp(config->gate, "off") == 0; // then all text is theirs
     bool few =
@@ -217,7 +218,7 @@ static reef_status check_lessons(const consolidation *c, reef_error *err) {
 }
 
 static uint64_t default_steps(const consolidation *c) {
-    const reef_config *config = &c->trainer->net.config;
+    const reef_config *config = &c->trainer->network.config;
     uint64_t step_bytes =
         ((uint64_t)config->batch + config->rehearse) * config->context * reef_token_bytes(config);
     uint64_t steps = EPOCHS * c->report->taught_bytes / step_bytes;
@@ -226,30 +227,30 @@ static uint64_t default_steps(const consolidation *c) {
 }
 
 static reef_status plan(consolidation *c, reef_error *err) {
-    const reef_net *net = &c->trainer->net;
+    const reef_network *network = &c->trainer->network;
     reef_consolidation *report = c->report;
     reef_status status = check_range(c, err);
     if (status != REEF_OK) return status;
     report->first = c->options->first;
     report->last = c->options->last;
-    report->token_bytes = (uint32_t)reef_token_bytes(&net->config);
+    report->token_bytes = (uint32_t)reef_token_bytes(&network->config);
     report->gate_leak = report->gate_detect = NAN;
     for (uint32_t g = report->first; g <= report->last; g++) {
-        report->merged += !reef_generation_is_empty(&net->gens[g]->info);
-        report->experts_before += gen_experts(net->gens[g]);
-        if (!reef_generation_is_empty(&net->gens[g]->info))
-            report->bytes_before += gen_bytes(net->gens[g]);
+        report->merged += !reef_generation_is_empty(&network->generations[g]->info);
+        report->experts_before += generation_experts(network->generations[g]);
+        if (!reef_generation_is_empty(&network->generations[g]->info))
+            report->bytes_before += generation_bytes(network->generations[g]);
     }
-    for (size_t g = (size_t)report->last + 1; g + 1 < net->gen_count; g++)
-        report->later += !reef_generation_is_empty(&net->gens[g]->info);
+    for (size_t g = (size_t)report->last + 1; g + 1 < network->generation_count; g++)
+        report->later += !reef_generation_is_empty(&network->generations[g]->info);
     status = choose_side(c, err);
     if (status == REEF_OK) status = find_snapshots(c, err);
-    if (status == REEF_OK) status = plan_lessons(c, err);
-    if (status == REEF_OK) status = check_lessons(c, err);
+    if (status == REEF_OK) status = plan_samples(c, err);
+    if (status == REEF_OK) status = check_samples(c, err);
     if (status != REEF_OK) return status;
     uint32_t layers = 0;
-    for (uint32_t l = 0; l < net->config.layers; l++)
-        layers += reef_layer_retrieves(&net->config, l);
+    for (uint32_t l = 0; l < network->config.layers; l++)
+        layers += reef_layer_retrieves(&network->config, l);
     report->experts_after = layers * square(report->side);
     report->steps = c->options->steps > 0 ? c->options->steps : default_steps(c);
     return REEF_OK;
@@ -262,15 +263,15 @@ static reef_status plan(consolidation *c, reef_error *err) {
 static reef_status measure_window(
     consolidation *c, const uint8_t *bytes, size_t size, double *nats, reef_error *err) {
     reef_trainer *trainer = c->trainer;
-    size_t count = size - 1, gens = trainer->net.gen_count;
+    size_t count = size - 1, generations = trainer->network.generation_count;
     reef_batch batch;
     bool answered;
     reef_status status =
-        reef_step_read(trainer, &trainer->net, bytes, size, &batch, &answered, err);
+        reef_step_read(trainer, &trainer->network, bytes, size, &batch, &answered, err);
     if (status != REEF_OK) return status;
     for (size_t t = 0; t < count; t++) {
         bool any = false;
-        for (size_t g = 1; g < gens; g++) {
+        for (size_t g = 1; g < generations; g++) {
             uint8_t fired = reef_step_read_fire(trainer, g)[t];
             c->fired[g] += fired;
             any = any || (fired && g >= c->report->first && g <= c->report->last);
@@ -279,9 +280,9 @@ static reef_status measure_window(
     }
     c->tokens += count;
     if (!answered)
-        status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                                   REEF_PASS_EVALUATE, err);
-    for (size_t t = 0; t < count; t++) *nats += trainer->pass.loss[t];
+        status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
+                                      REEF_PASS_EVALUATE, err);
+    for (size_t t = 0; t < count; t++) *nats += trainer->acts.loss[t];
     return status;
 }
 
@@ -290,12 +291,12 @@ static reef_status measure_generation(
     const reef_reservoir *reservoir = &c->trainer->reservoir;
     double nats = 0.0;
     *bytes = 0;
-    for (size_t i = 0; i < c->lesson_count; i++) {
-        const reef_lesson *lesson = &c->lessons[i];
-        if (!lesson->held_out || lesson->generation != generation) continue;
-        size_t size = reservoir->sizes[lesson->slot] / reservoir->token_bytes;
+    for (size_t i = 0; i < c->sample_count; i++) {
+        const reef_sample *sample = &c->samples[i];
+        if (!sample->held_out || sample->generation != generation) continue;
+        size_t size = reservoir->sizes[sample->slot] / reservoir->token_bytes;
         reef_status status = measure_window(
-            c, reservoir->bytes + lesson->slot * reservoir->window_bytes, size, &nats, err);
+            c, reservoir->bytes + sample->slot * reservoir->window_bytes, size, &nats, err);
         if (status != REEF_OK) return status;
         *bytes += size - 1;
     }
@@ -307,9 +308,9 @@ static reef_status measure_generation(
 // their numbers in the list: it is their text.
 static reef_status measure(consolidation *c, bool after, reef_error *err) {
     reef_consolidation *report = c->report;
-    reef_gen *open = reef_open_generation(c->trainer);
-    reef_gen_exchange(open, &c->trainer->net.config); // as it is evaluated
-    memset(c->fired, 0, c->trainer->net.gen_count * sizeof *c->fired);
+    reef_generation *open = reef_open_generation(c->trainer);
+    reef_generation_exchange(open, &c->trainer->network.config); // as it is evaluated
+    memset(c->fired, 0, c->trainer->network.generation_count * sizeof *c->fired);
     c->fired_any = c->tokens = 0;
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < report->loss_count; i++) {
@@ -317,28 +318,28 @@ static reef_status measure(consolidation *c, bool after, reef_error *err) {
         status = measure_generation(c, loss->generation, &loss->bytes,
                                     after ? &loss->after : &loss->before, err);
     }
-    reef_gen_exchange(open, &c->trainer->net.config);
+    reef_generation_exchange(open, &c->trainer->network.config);
     return status;
 }
 
 // Generations after the first that fire per byte. With `merged`, all that were consolidated count once.
 static double fired_per_byte(const consolidation *c, bool merged) {
     uint64_t fired = merged ? c->fired_any : 0;
-    for (size_t g = 1; g < c->trainer->net.gen_count; g++)
+    for (size_t g = 1; g < c->trainer->network.generation_count; g++)
         if (!merged || g < c->report->first || g > c->report->last) fired += c->fired[g];
     return (double)fired / (double)c->tokens;
 }
 
 static reef_status measure_before(consolidation *c, reef_error *err) {
-    const reef_net *net = &c->trainer->net;
+    const reef_network *network = &c->trainer->network;
     reef_consolidation *report = c->report;
-    c->fired = calloc(net->gen_count, sizeof *c->fired);
-    report->losses = calloc(net->gen_count, sizeof *report->losses);
+    c->fired = calloc(network->generation_count, sizeof *c->fired);
+    report->losses = calloc(network->generation_count, sizeof *report->losses);
     if (c->fired == NULL || report->losses == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the losses of %zu generations",
-                         net->gen_count);
-    for (uint32_t g = report->first; g < net->gen_count; g++)
-        if (!reef_generation_is_empty(&net->gens[g]->info))
+                         network->generation_count);
+    for (uint32_t g = report->first; g < network->generation_count; g++)
+        if (!reef_generation_is_empty(&network->generations[g]->info))
             report->losses[report->loss_count++] =
                 (reef_consolidation_loss){.generation = g, .before = NAN, .after = NAN};
     reef_status status = measure(c, false, err);
@@ -351,14 +352,15 @@ static reef_status measure_before(consolidation *c, reef_error *err) {
 
 // What takes the places first .. last of the net, or what has left them. Swapping twice changes nothing.
 typedef struct places {
-    reef_gen **gens;         // (last - first + 1)
-    reef_gate_state *states; // the same
+    reef_generation **generations; // (last - first + 1)
+    reef_gate_state *states;       // the same
     uint32_t first, count;
 } places;
 
 static void places_release(places *p) {
-    for (uint32_t i = 0; p->gens != NULL && i < p->count; i++) reef_gen_free(p->gens[i]);
-    free(p->gens);
+    for (uint32_t i = 0; p->generations != NULL && i < p->count; i++)
+        reef_generation_free(p->generations[i]);
+    free(p->generations);
     free(p->states);
     *p = (places){0};
 }
@@ -366,39 +368,39 @@ static void places_release(places *p) {
 static void swap(reef_trainer *trainer, places *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         uint32_t g = p->first + i;
-        reef_gen *gen = trainer->net.gens[g];
-        reef_gate_state state = trainer->firing.states[g];
-        trainer->net.gens[g] = p->gens[i];
-        trainer->firing.states[g] = p->states[i];
-        p->gens[i] = gen;
+        reef_generation *gen = trainer->network.generations[g];
+        reef_gate_state state = trainer->gating.states[g];
+        trainer->network.generations[g] = p->generations[i];
+        trainer->gating.states[g] = p->states[i];
+        p->generations[i] = gen;
         p->states[i] = state;
-        reef_pass_forget_generation(&trainer->pass, g);
+        reef_activations_forget_generation(&trainer->acts, g);
     }
 }
 
 // Numbers without content, then the new generation, which is taken over.
 static reef_status places_init(places *p,
                                const consolidation *c,
-                               reef_gen *fresh,
+                               reef_generation *fresh,
                                reef_error *err) {
-    const reef_net *net = &c->trainer->net;
+    const reef_network *network = &c->trainer->network;
     uint32_t first = c->report->first, count = c->report->last - first + 1;
     *p = (places){.first = first, .count = count};
-    p->gens = calloc(count, sizeof *p->gens);
+    p->generations = calloc(count, sizeof *p->generations);
     p->states = calloc(count, sizeof *p->states);
-    if (p->gens == NULL || p->states == NULL) {
-        reef_gen_free(fresh);
+    if (p->generations == NULL || p->states == NULL) {
+        reef_generation_free(fresh);
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", count);
     }
-    p->gens[count - 1] = fresh;
+    p->generations[count - 1] = fresh;
     reef_gate_reset(&fresh->gate, &p->states[count - 1]); // it begins to read the stream here
     for (uint32_t i = 0; i + 1 < count; i++) {
-        reef_generation info = net->gens[first + i]->info;
+        reef_generation_record info = network->generations[first + i]->info;
         info.side = 0;
-        reef_status status = reef_gen_new(&p->gens[i], &net->config, &info, err);
+        reef_status status = reef_generation_new(&p->generations[i], &network->config, &info, err);
         if (status != REEF_OK) return status;
-        reef_gate_reset(&p->gens[i]->gate, &p->states[i]);
-        p->gens[i]->stored = true; // by reef_generations_replace
+        reef_gate_reset(&p->generations[i]->gate, &p->states[i]);
+        p->generations[i]->stored = true; // by reef_generations_replace
     }
     return REEF_OK;
 }
@@ -430,16 +432,16 @@ static reef_status add_event(const consolidation *c, reef_error *err) {
 static reef_status commit_swapped(consolidation *c, places *p, reef_error *err) {
     reef_trainer *trainer = c->trainer;
     // Held batches wait in the carry and are looked at again, with the new generation.
-    trainer->held_batches = 0;
-    trainer->suspicious = 0;
+    trainer->deferred_batches = 0;
+    trainer->anomalous = 0;
     swap(trainer, p);
     reef_status status = add_event(c, err);
     size_t told = status == REEF_OK;
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, replace, c, err);
-    if (status == REEF_OK) return reef_firing_copy(&trainer->ahead, &trainer->firing, err);
+    if (status == REEF_OK) return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
     if (told) free(trainer->events[--trainer->event_count]);
     swap(trainer, p);
-    reef_status copied = reef_firing_copy(&trainer->ahead, &trainer->firing, NULL);
+    reef_status copied = reef_gating_copy(&trainer->ahead, &trainer->gating, NULL);
     return copied == REEF_OK ? status : copied;
 }
 
@@ -457,32 +459,33 @@ static reef_status check_snapshots(const consolidation *c, reef_error *err) {
 
 static reef_status carry_out(consolidation *c, reef_error *err) {
     reef_consolidation *report = c->report;
-    reef_gen *fresh = NULL;
+    reef_generation *fresh = NULL;
     places p = {0};
     reef_distil distil = {
         .trainer = c->trainer,
         .first = report->first,
         .last = report->last,
         .side = report->side,
-        .dtype = reef_gen_seal_dtype(&c->trainer->net.config),
+        .dtype = reef_generation_seal_dtype(&c->trainer->network.config),
         .steps = report->steps,
-        .lessons = c->lessons,
-        .lesson_count = c->lesson_count,
+        .samples = c->samples,
+        .sample_count = c->sample_count,
         .progress = c->options->progress,
         .context = c->options->context,
     };
     reef_status status =
         reef_trainer_commit(c->trainer, NULL, err); // so that nothing depends on when
-    if (status == REEF_OK) status = reef_trainer_hold(c->trainer, err);
+    if (status == REEF_OK) status = reef_trainer_pin(c->trainer, err);
     if (status != REEF_OK) return status;
-    reef_gen *open = reef_open_generation(c->trainer);
-    reef_gen_exchange(open, &c->trainer->net.config); // the teacher is the model as it is evaluated
+    reef_generation *open = reef_open_generation(c->trainer);
+    reef_generation_exchange(
+        open, &c->trainer->network.config); // the teacher is the model as it is evaluated
     status = reef_distil_run(&distil, &fresh, err);
-    reef_gen_exchange(open, &c->trainer->net.config);
+    reef_generation_exchange(open, &c->trainer->network.config);
     if (status != REEF_OK) return status;
     report->gate_leak = (double)fresh->gate_leak;
     report->gate_detect = (double)fresh->gate_detect;
-    report->bytes_after = gen_bytes(fresh);
+    report->bytes_after = generation_bytes(fresh);
     status = places_init(&p, c, fresh, err);
     if (status == REEF_OK) status = commit_swapped(c, &p, err);
     places_release(&p); // the old ones, or after a failure the new one
@@ -504,19 +507,19 @@ reef_status reef_trainer_consolidate(reef_trainer *trainer,
                          "generations of a vector model cannot be consolidated: each is solved in "
                          "closed form from examples that are no longer there");
     consolidation c = {.trainer = trainer, .options = options, .report = report};
-    reef_status status = reef_trainer_hold(trainer, err);
+    reef_status status = reef_trainer_pin(trainer, err);
     if (status == REEF_OK) status = plan(&c, err);
     if (status == REEF_OK && !options->dry_run) status = check_snapshots(&c, err);
     if (status == REEF_OK) status = measure_before(&c, err);
     if (status != REEF_OK || options->dry_run) goto cleanup;
     status = carry_out(&c, err);
-    if (status == REEF_OK) status = reef_trainer_hold(trainer, err);
+    if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) goto cleanup;
     status = measure(&c, true, err);
     report->fired_after = fired_per_byte(&c, false);
 
 cleanup:
-    free(c.lessons);
+    free(c.samples);
     free(c.fired);
     return status;
 }

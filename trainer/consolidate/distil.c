@@ -17,44 +17,44 @@
 #define WARMUP_SHARE 0.05  // of the steps, over which the rate rises; then it falls to 0
 enum { STREAM_LESSON = 401, STREAM_SILENCE = 402 };
 
-typedef struct school {
+typedef struct distiller {
     const reef_distil *distil;
     reef_trainer
-        pupil; // a trainer of all other generations and, last, the new one; no stream, no store
-    reef_gen **gens; // of its net: the pool's, but the last two
-    reef_gen *open;  // sealed twin of the pool's open generation; the last but one
-    reef_gen *fresh; // the new one
-    const reef_net *teacher;
+        student; // a trainer of all other generations and, last, the new one; no stream, no store
+    reef_generation **generations; // of its net: the pool's, but the last two
+    reef_generation *open;         // sealed twin of the pool's open generation; the last but one
+    reef_generation *fresh;        // the new one
+    const reef_network *teacher;
     size_t *taught, *silent; // places in `lessons`
     size_t taught_count, silent_count;
     uint8_t *fire;  // (generations, rows) where the teacher's take part
     float *margins; // (T) scratch
     size_t stride;  // rows of a batch
-} school;
+} distiller;
 
-uint32_t reef_distil_owner(const reef_net *net, uint32_t generation) {
-    while (generation + 1 < net->gen_count &&
-           reef_generation_is_empty(&net->gens[generation]->info))
+uint32_t reef_distil_owner(const reef_network *network, uint32_t generation) {
+    while (generation + 1 < network->generation_count &&
+           reef_generation_is_empty(&network->generations[generation]->info))
         generation++;
     return generation;
 }
 
-bool reef_lesson_is_used(const reef_lesson *lesson, const reef_trainer *trainer) {
+bool reef_sample_is_used(const reef_sample *sample, const reef_trainer *trainer) {
     const reef_reservoir *reservoir = &trainer->reservoir;
-    size_t tokens = reservoir->sizes[lesson->slot] / reservoir->token_bytes;
-    return !lesson->held_out && tokens > trainer->net.config.context;
+    size_t tokens = reservoir->sizes[sample->slot] / reservoir->token_bytes;
+    return !sample->held_out && tokens > trainer->network.config.context;
 }
 
 // `size` in tokens.
-static const uint8_t *lesson_bytes(const school *s, const reef_lesson *lesson, size_t *size) {
+static const uint8_t *sample_bytes(const distiller *s, const reef_sample *sample, size_t *size) {
     const reef_reservoir *reservoir = &s->distil->trainer->reservoir;
-    *size = reservoir->sizes[lesson->slot] / reservoir->token_bytes;
-    return reservoir->bytes + lesson->slot * reservoir->window_bytes;
+    *size = reservoir->sizes[sample->slot] / reservoir->token_bytes;
+    return reservoir->bytes + sample->slot * reservoir->window_bytes;
 }
 
 // ---- the gate ------------------------------------------------------------------------------------
 
-static void list_windows(const school *s,
+static void list_windows(const distiller *s,
                          reef_gate_windows *out,
                          const uint8_t **bytes,
                          size_t *sizes,
@@ -64,14 +64,14 @@ static void list_windows(const school *s,
                          size_t step) {
     size_t n = 0;
     for (size_t i = from; i < count; i += step) {
-        const reef_lesson *lesson = &s->distil->lessons[places[i]];
-        bytes[n] = lesson_bytes(s, lesson, &sizes[n]);
+        const reef_sample *sample = &s->distil->samples[places[i]];
+        bytes[n] = sample_bytes(s, sample, &sizes[n]);
         n++;
     }
     *out = (reef_gate_windows){.count = n, .bytes = bytes, .sizes = sizes};
 }
 
-static reef_status fit_gate(const school *s, reef_gen *gen, reef_error *err) {
+static reef_status fit_gate(const distiller *s, reef_generation *gen, reef_error *err) {
     size_t most = s->taught_count + s->silent_count;
     const uint8_t **bytes = calloc(3 * most, sizeof *bytes);
     size_t *sizes = calloc(3 * most, sizeof *sizes);
@@ -85,8 +85,8 @@ static reef_status fit_gate(const school *s, reef_gen *gen, reef_error *err) {
     list_windows(s, &calibrate, bytes + most, sizes + most, s->silent, s->silent_count, 1, 2);
     list_windows(s, &young, bytes + 2 * most, sizes + 2 * most, s->taught, s->taught_count, 0, 1);
     // Generations first to last leave their places: what is older than the new one is older than them.
-    status = reef_gen_fit_gate(gen, s->distil->trainer, s->distil->first, &fit_on, &calibrate,
-                               &young, err);
+    status = reef_generation_fit_gate(gen, s->distil->trainer, s->distil->first, &fit_on,
+                                      &calibrate, &young, err);
 
 cleanup:
     free(bytes);
@@ -100,14 +100,14 @@ cleanup:
 // start. With `own`, it is the model as the text's own generation was trained: forced open, and those
 // after it silent.
 static reef_status teacher_fires(
-    school *s, size_t w, uint32_t own, const uint8_t *bytes, size_t at, reef_error *err) {
+    distiller *s, size_t w, uint32_t own, const uint8_t *bytes, size_t at, reef_error *err) {
     size_t T = s->teacher->config.context;
     reef_trainer *trainer = s->distil->trainer;
     reef_batch batch;
     bool answered;
     reef_status status = reef_step_read(trainer, s->teacher, bytes, at + T, &batch, &answered, err);
     if (status != REEF_OK) return status;
-    for (size_t g = 1; g < s->teacher->gen_count; g++) {
+    for (size_t g = 1; g < s->teacher->generation_count; g++) {
         uint8_t *fire = s->fire + g * s->stride + w * T;
         memcpy(fire, reef_step_read_fire(trainer, g) + at, T);
         if (g >= own) memset(fire, g == own, T);
@@ -119,45 +119,45 @@ static bool is_replaced(const reef_distil *d, size_t g) {
     return g >= d->first && g <= d->last;
 }
 
-static uint8_t *pupil_fire(const school *s, size_t g, size_t w) {
-    return s->pupil.fire + g * s->stride + w * s->teacher->config.context;
+static uint8_t *student_fire(const distiller *s, size_t g, size_t w) {
+    return s->student.fire + g * s->stride + w * s->teacher->config.context;
 }
 
 // The pupil's other generations fire as the teacher's.
-static void others_fire(school *s, size_t w) {
+static void others_fire(distiller *s, size_t w) {
     size_t T = s->teacher->config.context, mine = 1;
-    for (size_t g = 1; g < s->teacher->gen_count; g++)
+    for (size_t g = 1; g < s->teacher->generation_count; g++)
         if (!is_replaced(s->distil, g))
-            memcpy(pupil_fire(s, mine++, w), s->fire + g * s->stride + w * T, T);
+            memcpy(student_fire(s, mine++, w), s->fire + g * s->stride + w * T, T);
 }
 
 // The new one fires where one of those it replaces does.
-static void fresh_fires(school *s, size_t w) {
+static void fresh_fires(distiller *s, size_t w) {
     size_t T = s->teacher->config.context;
-    uint8_t *mine = pupil_fire(s, s->pupil.net.gen_count - 1, w);
+    uint8_t *mine = student_fire(s, s->student.network.generation_count - 1, w);
     memset(mine, 0, T);
     for (size_t g = s->distil->first; g <= s->distil->last; g++)
         for (size_t t = 0; t < T; t++) mine[t] |= s->fire[g * s->stride + w * T + t];
 }
 
-static void place(school *s, size_t w, const uint8_t *bytes) {
-    const reef_config *config = &s->distil->trainer->net.config;
+static void place(distiller *s, size_t w, const uint8_t *bytes) {
+    const reef_config *config = &s->distil->trainer->network.config;
     size_t each = reef_token_bytes(config), size = config->context * each;
-    memcpy(s->pupil.tokens + w * size, bytes, size);
-    memcpy(s->pupil.targets + w * size, bytes + each, size);
+    memcpy(s->student.tokens + w * size, bytes, size);
+    memcpy(s->student.targets + w * size, bytes + each, size);
 }
 
-static reef_status add_lesson(school *s, size_t w, uint64_t counter, reef_error *err) {
+static reef_status add_samples(distiller *s, size_t w, uint64_t counter, reef_error *err) {
     const reef_distil *d = s->distil;
-    const reef_config *config = &d->trainer->net.config;
+    const reef_config *config = &d->trainer->network.config;
     size_t size, T = config->context, each = reef_token_bytes(config);
     uint64_t drawn =
         reef_random_below(config->seed, STREAM_LESSON, 2 * counter, (uint64_t)s->taught_count);
-    const reef_lesson *lesson = &d->lessons[s->taught[drawn]];
-    const uint8_t *bytes = lesson_bytes(s, lesson, &size);
+    const reef_sample *sample = &d->samples[s->taught[drawn]];
+    const uint8_t *bytes = sample_bytes(s, sample, &size);
     size_t at = (size_t)reef_random_below(config->seed, STREAM_LESSON, 2 * counter + 1, size - T);
     place(s, w, bytes + at * each);
-    reef_status status = teacher_fires(s, w, lesson->generation, bytes, at, err);
+    reef_status status = teacher_fires(s, w, sample->generation, bytes, at, err);
     others_fire(s, w);
     fresh_fires(s, w);
     return status;
@@ -165,20 +165,21 @@ static reef_status add_lesson(school *s, size_t w, uint64_t counter, reef_error 
 
 // Other text on which the pupil's gate leaks becomes a window of the retain term, as in training: the loss
 // counts as that of old data.
-static reef_status add_silence(school *s, size_t w, uint64_t step, size_t *count, reef_error *err) {
+static reef_status add_silence(
+    distiller *s, size_t w, uint64_t step, size_t *count, reef_error *err) {
     const reef_distil *d = s->distil;
-    const reef_config *config = &d->trainer->net.config;
+    const reef_config *config = &d->trainer->network.config;
     size_t T = config->context, each = reef_token_bytes(config), size;
     const reef_gate *gate = &s->fresh->gate;
-    uint8_t *mine = pupil_fire(s, s->pupil.net.gen_count - 1, w);
+    uint8_t *mine = student_fire(s, s->student.network.generation_count - 1, w);
     uint64_t candidates = config->retain_weight > 0.0f ? REEF_RETAIN_CANDIDATES : 0;
     *count = 0;
     if (s->silent_count == 0) return REEF_OK;
     for (uint64_t i = 0; i < candidates; i++) {
         uint64_t counter = step * REEF_RETAIN_CANDIDATES + i;
-        const reef_lesson *lesson = &d->lessons[s->silent[reef_random_below(
+        const reef_sample *sample = &d->samples[s->silent[reef_random_below(
             config->seed, STREAM_SILENCE, counter, (uint64_t)s->silent_count)]];
-        const uint8_t *bytes = lesson_bytes(s, lesson, &size);
+        const uint8_t *bytes = sample_bytes(s, sample, &size);
         reef_gate_state state;
         reef_gate_reset(gate, &state);
         for (size_t at = 0; at + T < size; at += T) {
@@ -196,30 +197,30 @@ static reef_status add_silence(school *s, size_t w, uint64_t step, size_t *count
     return REEF_OK;
 }
 
-static reef_status teach(school *s, size_t windows, reef_error *err) {
+static reef_status teach(distiller *s, size_t windows, reef_error *err) {
     reef_batch batch = {
         .windows = windows,
-        .tokens = s->pupil.tokens,
+        .tokens = s->student.tokens,
         .fire = s->fire,
         .fire_stride = s->stride,
     };
-    return reef_pass_forward(&s->distil->trainer->pass, s->teacher, s->pupil.workers, &batch,
-                             REEF_PASS_EVALUATE, err);
+    return reef_network_forward(&s->distil->trainer->acts, s->teacher, s->student.workers, &batch,
+                                REEF_PASS_EVALUATE, err);
 }
 
 // The forward left w (p - onehot), the gradient of w times the cross-entropy with the true token. With
 // q = share of the teacher's distribution in the target: w (p - (1 - q) onehot - q teacher).
 static void blend_window(void *context, size_t w) {
-    school *s = context;
-    const reef_config *config = &s->distil->trainer->net.config;
+    distiller *s = context;
+    const reef_config *config = &s->distil->trainer->network.config;
     size_t T = config->context, V = config->vocab, each = reef_token_bytes(config);
     for (size_t t = w * T; t < (w + 1) * T; t++) {
-        float *teacher = s->distil->trainer->pass.logits + t * V;
-        float *gradient = s->pupil.pass.logits + t * V;
-        float weight = s->pupil.weight[t] * TEACHER_SHARE;
+        float *teacher = s->distil->trainer->acts.logits + t * V;
+        float *gradient = s->student.acts.logits + t * V;
+        float weight = s->student.weight[t] * TEACHER_SHARE;
         reef_softmax(V, teacher);
         reef_axpy(V, gradient, -weight, teacher);
-        gradient[reef_token_at(s->pupil.targets, each, t)] += weight;
+        gradient[reef_token_at(s->student.targets, each, t)] += weight;
     }
 }
 
@@ -227,138 +228,144 @@ static float rate_at(const reef_distil *d, uint64_t step) {
     double warmup = WARMUP_SHARE * (double)d->steps, done = (double)step;
     double rise = done < warmup ? (done + 1.0) / (warmup + 1.0) : 1.0;
     double fall = 1.0 - done / (double)d->steps;
-    return d->trainer->net.config.learning_rate * (float)(rise * fall);
+    return d->trainer->network.config.learning_rate * (float)(rise * fall);
 }
 
-static reef_status step(school *s, uint64_t number, double *bits, reef_error *err) {
+static reef_status step(distiller *s, uint64_t number, double *bits, reef_error *err) {
     const reef_distil *d = s->distil;
-    reef_config *config = &s->pupil.net.config;
+    reef_config *config = &s->student.network.config;
     size_t T = config->context, windows = (size_t)config->batch + config->rehearse;
     reef_status status = REEF_OK;
     for (size_t w = 0; status == REEF_OK && w < windows; w++)
-        status = add_lesson(s, w, number * windows + w, err);
+        status = add_samples(s, w, number * windows + w, err);
     if (status == REEF_OK) status = teach(s, windows, err);
     size_t retained = 0;
     if (status == REEF_OK) status = add_silence(s, windows, number, &retained, err);
     if (status != REEF_OK) return status;
-    for (size_t i = 0; i < windows * T; i++) s->pupil.weight[i] = 1.0f / (float)(windows * T);
-    memset(s->pupil.weight + windows * T, 0, retained * T * sizeof(float));
+    for (size_t i = 0; i < windows * T; i++) s->student.weight[i] = 1.0f / (float)(windows * T);
+    memset(s->student.weight + windows * T, 0, retained * T * sizeof(float));
     reef_batch batch = {
         .windows = windows + retained,
         .retain_windows = retained,
-        .tokens = s->pupil.tokens,
-        .targets = s->pupil.targets,
-        .weight = s->pupil.weight,
-        .fire = s->pupil.fire,
+        .tokens = s->student.tokens,
+        .targets = s->student.targets,
+        .weight = s->student.weight,
+        .fire = s->student.fire,
         .fire_stride = s->stride,
     };
-    status = reef_pass_forward(&s->pupil.pass, &s->pupil.net, s->pupil.workers, &batch,
-                               REEF_PASS_TRAIN, err);
+    status = reef_network_forward(&s->student.acts, &s->student.network, s->student.workers, &batch,
+                                  REEF_PASS_TRAIN, err);
     if (status != REEF_OK) return status;
-    reef_workers_run(s->pupil.workers, windows, blend_window, s);
-    s->pupil.rehearse_windows = config->rehearse;
-    s->pupil.retain_windows = retained;
+    reef_thread_pool_run(s->student.workers, windows, blend_window, s);
+    s->student.rehearse_windows = config->rehearse;
+    s->student.retain_windows = retained;
     config->learning_rate = rate_at(d, number);
-    reef_step_backward(&s->pupil);
-    s->pupil.generation_step++;
+    reef_step_backward(&s->student);
+    s->student.generation_step++;
     double nats = 0.0;
-    for (size_t i = 0; i < windows * T; i++) nats += s->pupil.pass.loss[i];
+    for (size_t i = 0; i < windows * T; i++) nats += s->student.acts.loss[i];
     *bits = nats / log(2.0) / (double)(windows * T);
     return REEF_OK;
 }
 
 // ---- the school ----------------------------------------------------------------------------------
 
-static void release(school *s) {
-    reef_pass_release(&s->pupil.pass);
-    reef_gen_free(s->open);
-    reef_gen_free(s->fresh);
-    free(s->gens);
-    free(s->pupil.tokens);
-    free(s->pupil.targets);
-    free(s->pupil.weight);
-    free(s->pupil.fire);
-    free(s->pupil.margins);
-    free(s->pupil.reading);
+static void release(distiller *s) {
+    reef_activations_release(&s->student.acts);
+    reef_generation_free(s->open);
+    reef_generation_free(s->fresh);
+    free(s->generations);
+    free(s->student.tokens);
+    free(s->student.targets);
+    free(s->student.weight);
+    free(s->student.fire);
+    free(s->student.margins);
+    free(s->student.reading);
     free(s->taught);
     free(s->silent);
     free(s->fire);
     free(s->margins);
 }
 
-static reef_status allocate(school *s, reef_error *err) {
+static reef_status allocate(distiller *s, reef_error *err) {
     const reef_distil *d = s->distil;
-    const reef_config *config = &s->pupil.net.config;
-    size_t windows = reef_step_windows(config), gens = s->teacher->gen_count;
-    size_t mine = gens - (d->last - d->first); // all but those that are replaced, and the new one
+    const reef_config *config = &s->student.network.config;
+    size_t windows = reef_step_windows(config), generations = s->teacher->generation_count;
+    size_t mine =
+        generations - (d->last - d->first); // all but those that are replaced, and the new one
     s->stride = windows * config->context;
-    s->gens = calloc(mine, sizeof *s->gens);
-    s->pupil.tokens = calloc(s->stride, reef_token_bytes(config));
-    s->pupil.targets = calloc(s->stride, reef_token_bytes(config));
-    s->pupil.weight = calloc(s->stride, sizeof *s->pupil.weight);
-    s->taught = calloc(d->lesson_count + 1, sizeof *s->taught);
-    s->silent = calloc(d->lesson_count + 1, sizeof *s->silent);
-    s->fire = calloc(gens, s->stride);
+    s->generations = calloc(mine, sizeof *s->generations);
+    s->student.tokens = calloc(s->stride, reef_token_bytes(config));
+    s->student.targets = calloc(s->stride, reef_token_bytes(config));
+    s->student.weight = calloc(s->stride, sizeof *s->student.weight);
+    s->taught = calloc(d->sample_count + 1, sizeof *s->taught);
+    s->silent = calloc(d->sample_count + 1, sizeof *s->silent);
+    s->fire = calloc(generations, s->stride);
     s->margins = calloc(config->context, sizeof *s->margins);
-    if (!s->gens || !s->pupil.tokens || !s->pupil.targets || !s->pupil.weight || !s->taught ||
-        !s->silent || !s->fire || !s->margins)
+    if (!s->generations || !s->student.tokens || !s->student.targets || !s->student.weight ||
+        !s->taught || !s->silent || !s->fire || !s->margins)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to distil generations %u to %u",
                          d->first, d->last);
-    reef_status status = reef_step_reserve(&s->pupil, mine, err);
-    if (status == REEF_OK) status = reef_pass_init(&s->pupil.pass, config, windows, true, err);
+    reef_status status = reef_step_reserve(&s->student, mine, err);
+    if (status == REEF_OK)
+        status = reef_activations_init(&s->student.acts, config, windows, true, err);
     return status;
 }
 
 // The new generation, open: in the place of the last one, with the ids of all.
-static reef_status enrol(school *s, reef_error *err) {
+static reef_status enrol(distiller *s, reef_error *err) {
     const reef_distil *d = s->distil;
-    const reef_net *net = &d->trainer->net;
-    const reef_gen *oldest = net->gens[reef_distil_owner(net, d->first)];
-    reef_generation info = net->gens[d->last]->info;
+    const reef_network *network = &d->trainer->network;
+    const reef_generation *oldest = network->generations[reef_distil_owner(network, d->first)];
+    reef_generation_record info = network->generations[d->last]->info;
     info.parent = oldest->info.parent;
     info.first_id = oldest->info.first_id;
     info.side = d->side;
     info.dtype = REEF_F32;
     info.sealed = false;
     memset(info.root, 0, sizeof info.root);
-    reef_status status = reef_gen_new(&s->fresh, &s->pupil.net.config, &info, err);
+    reef_status status = reef_generation_new(&s->fresh, &s->student.network.config, &info, err);
     if (status != REEF_OK) return status;
-    reef_gen_initialise(s->fresh, &s->pupil.net.config, reef_open_generation(d->trainer));
+    reef_generation_initialise(s->fresh, &s->student.network.config,
+                               reef_open_generation(d->trainer));
     return reef_distil_start(d, s->fresh, err);
 }
 
 // The pool's open generation as it was committed, sealed, so that a pass treats it as any other. Without
 // what training needs beside it: what is stored as its weights is what is evaluated.
-static reef_status copy_open(school *s, reef_error *err) {
-    const reef_net *net = &s->distil->trainer->net;
-    uint32_t number = (uint32_t)net->gen_count - 1;
+static reef_status copy_open(distiller *s, reef_error *err) {
+    const reef_network *network = &s->distil->trainer->network;
+    uint32_t number = (uint32_t)network->generation_count - 1;
     reef_txn *txn = NULL;
-    reef_gen *copy = NULL;
+    reef_generation *copy = NULL;
     reef_status status = reef_txn_begin(&txn, s->distil->trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
-    status = reef_persist_load(&copy, txn, &net->config, number, number, false, false, NULL, err);
+    status =
+        reef_checkpoint_load(&copy, txn, &network->config, number, number, false, false, NULL, err);
     reef_txn_abort(txn);
-    if (status == REEF_OK) status = reef_gen_seal(&s->open, copy, &net->config, REEF_F32, err);
-    reef_gen_free(copy);
+    if (status == REEF_OK)
+        status = reef_generation_make_sealed(&s->open, copy, &network->config, REEF_F32, err);
+    reef_generation_free(copy);
     return status;
 }
 
-static void gather(school *s) {
-    reef_net *net = &s->pupil.net;
-    net->gens = s->gens;
-    for (size_t g = 0; g + 1 < s->teacher->gen_count; g++)
-        if (!is_replaced(s->distil, g)) net->gens[net->gen_count++] = s->teacher->gens[g];
-    net->gens[net->gen_count++] = s->open;
-    net->gens[net->gen_count++] = s->fresh;
-    net->gen_capacity = net->gen_count;
+static void gather(distiller *s) {
+    reef_network *network = &s->student.network;
+    network->generations = s->generations;
+    for (size_t g = 0; g + 1 < s->teacher->generation_count; g++)
+        if (!is_replaced(s->distil, g))
+            network->generations[network->generation_count++] = s->teacher->generations[g];
+    network->generations[network->generation_count++] = s->open;
+    network->generations[network->generation_count++] = s->fresh;
+    network->generation_capacity = network->generation_count;
 }
 
-static void sort_lessons(school *s) {
+static void sort_samples(distiller *s) {
     const reef_distil *d = s->distil;
-    for (size_t i = 0; i < d->lesson_count; i++) {
-        const reef_lesson *lesson = &d->lessons[i];
-        if (!reef_lesson_is_used(lesson, d->trainer)) continue;
-        if (lesson->taught)
+    for (size_t i = 0; i < d->sample_count; i++) {
+        const reef_sample *sample = &d->samples[i];
+        if (!reef_sample_is_used(sample, d->trainer)) continue;
+        if (sample->taught)
             s->taught[s->taught_count++] = i;
         else
             s->silent[s->silent_count++] = i;
@@ -366,12 +373,13 @@ static void sort_lessons(school *s) {
 }
 
 // What counts as explained: the most that any of the old generations left unexplained.
-static void inherit_reference(const reef_distil *d, reef_gen *gen) {
-    const reef_net *net = &d->trainer->net;
+static void inherit_reference(const reef_distil *d, reef_generation *gen) {
+    const reef_network *network = &d->trainer->network;
     double most = -1.0;
     for (uint32_t g = d->first; g <= d->last; g++) {
-        const reef_gen *old = net->gens[g];
-        double limit = reef_drift_limit(old->reference_median, old->reference_spread, &net->config);
+        const reef_generation *old = network->generations[g];
+        double limit =
+            reef_drift_limit(old->reference_median, old->reference_spread, &network->config);
         if (reef_generation_is_empty(&old->info) || limit <= most) continue;
         most = limit;
         gen->reference_median = old->reference_median;
@@ -379,21 +387,22 @@ static void inherit_reference(const reef_distil *d, reef_gen *gen) {
     }
 }
 
-reef_status reef_distil_run(const reef_distil *distil, reef_gen **out, reef_error *err) {
+reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, reef_error *err) {
     *out = NULL;
-    school *s = calloc(1, sizeof *s);
+    distiller *s = calloc(1, sizeof *s);
     if (s == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to distil generations");
     s->distil = distil;
-    s->pupil.net.config = distil->trainer->net.config;
-    s->pupil.net.config.warmup = 0; // the rate of each step is set by rate_at
-    s->pupil.net.config.decay = UINT32_MAX;
-    s->pupil.net.config.average = 0.0f; // a rate that falls to 0 leaves nothing to average away
-    s->pupil.workers = distil->trainer->workers;
-    s->teacher = &distil->trainer->net;
+    s->student.network.config = distil->trainer->network.config;
+    s->student.network.config.warmup = 0; // the rate of each step is set by rate_at
+    s->student.network.config.decay = UINT32_MAX;
+    s->student.network.config.average =
+        0.0f; // a rate that falls to 0 leaves nothing to average away
+    s->student.workers = distil->trainer->workers;
+    s->teacher = &distil->trainer->network;
     reef_status status = allocate(s, err);
     if (status != REEF_OK) goto cleanup;
-    s->pupil.pass.pager = distil->trainer->pass.pager;
-    sort_lessons(s);
+    s->student.acts.prefetch = distil->trainer->acts.prefetch;
+    sort_samples(s);
     status = enrol(s, err);
     if (status == REEF_OK) status = fit_gate(s, s->fresh, err);
     if (status == REEF_OK) status = copy_open(s, err);
@@ -406,7 +415,8 @@ reef_status reef_distil_run(const reef_distil *distil, reef_gen **out, reef_erro
     }
     if (status != REEF_OK) goto cleanup;
     inherit_reference(distil, s->fresh);
-    status = reef_gen_seal(out, s->fresh, &s->pupil.net.config, distil->dtype, err);
+    status =
+        reef_generation_make_sealed(out, s->fresh, &s->student.network.config, distil->dtype, err);
 
 cleanup:
     release(s);

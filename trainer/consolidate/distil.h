@@ -9,15 +9,15 @@
 #include "trainer_internal.h"
 
 /** One window of the reservoir, as a consolidation sees it. */
-typedef struct reef_lesson {
+typedef struct reef_sample {
     size_t slot;
     uint32_t generation; // whose text it is
     bool taught;         // one of the consolidated generations fires on most of it, or it is theirs
     bool held_out;       // only ever measured on
-} reef_lesson;
+} reef_sample;
 
 /** Is anything taught from it? Not where it is held out, or no longer than the context. */
-bool reef_lesson_is_used(const reef_lesson *lesson, const reef_trainer *trainer);
+bool reef_sample_is_used(const reef_sample *sample, const reef_trainer *trainer);
 
 typedef struct reef_distil {
     reef_trainer
@@ -27,14 +27,14 @@ typedef struct reef_distil {
     uint32_t side;
     reef_dtype dtype;
     uint64_t steps;
-    const reef_lesson *lessons; // (lesson_count) enough to fit a gate on
-    size_t lesson_count;
+    const reef_sample *samples; // (sample_count) enough to fit a gate on
+    size_t sample_count;
     void (*progress)(void *context, uint64_t step, uint64_t steps, double bits); // may be NULL
     void *context;
 } reef_distil;
 
 /** Whose place a number is: itself, or the generation that it was consolidated into. */
-uint32_t reef_distil_owner(const reef_net *net, uint32_t generation);
+uint32_t reef_distil_owner(const reef_network *network, uint32_t generation);
 
 /**
  * Teach and seal a generation `last` of `side`. It has the gate that fires where one of the old ones did.
@@ -42,7 +42,7 @@ uint32_t reef_distil_owner(const reef_net *net, uint32_t generation);
  * Errors: INVALID the router's queries are not finite; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_distil_run(const reef_distil *distil,
-                                            reef_gen **out,
+                                            reef_generation **out,
                                             reef_error *err);
 
 // distil_start.c
@@ -52,7 +52,7 @@ REEF_MUST_CHECK reef_status reef_distil_run(const reef_distil *distil,
  * are already those of the generation it was initialised from.
  */
 REEF_MUST_CHECK reef_status reef_distil_start(const reef_distil *distil,
-                                              reef_gen *pupil,
+                                              reef_generation *student,
                                               reef_error *err);
 
 #endif

@@ -43,34 +43,35 @@ static void choose_keys(
 
 // Sub-keys and experts of one layer of one generation, to `at` of both tables and the square there.
 static void give_layer(const reef_config *config,
-                       reef_gen *pupil,
-                       const reef_gen *from,
+                       reef_generation *student,
+                       const reef_generation *from,
                        uint32_t layer,
                        uint32_t at,
                        uint32_t count,
                        const ranked *a,
                        const ranked *b) {
-    reef_router_shape shape = reef_gen_shape(config, pupil->info.side);
+    reef_router_shape shape = reef_generation_shape(config, student->info.side);
     size_t key = reef_router_key_row(&shape);
     const reef_router_params *old = &from->weights.routers[layer];
-    reef_router_params *router = &pupil->weights.routers[layer];
-    reef_peer *peer = &pupil->peers[layer];
+    reef_router_params *router = &student->weights.routers[layer];
+    reef_expert_table *table = &student->expert_tables[layer];
     for (uint32_t i = 0; i < count; i++) {
         memcpy(router->sub_keys_a + (at + i) * key, old->sub_keys_a + a[i].key * key,
                key * sizeof(float));
         memcpy(router->sub_keys_b + (at + i) * key, old->sub_keys_b + b[i].key * key,
                key * sizeof(float));
         for (uint32_t j = 0; j < count; j++) {
-            size_t to = (size_t)reef_expert_id_of(at + i, at + j) * peer->row_values;
-            reef_peer_row_read(&from->peers[layer], reef_expert_id_of(a[i].key, b[j].key), 0,
-                               peer->row_values, peer->experts + to);
+            size_t to = (size_t)reef_expert_id_of(at + i, at + j) * table->row_values;
+            reef_expert_table_row_read(&from->expert_tables[layer],
+                                       reef_expert_id_of(a[i].key, b[j].key), 0, table->row_values,
+                                       table->experts + to);
         }
     }
 }
 
 static reef_status give_experts(const reef_config *config,
-                                reef_gen *pupil,
-                                const reef_gen *from,
+                                reef_generation *student,
+                                const reef_generation *from,
                                 uint32_t at,
                                 uint32_t count,
                                 reef_txn *txn,
@@ -87,7 +88,7 @@ static reef_status give_experts(const reef_config *config,
         status = reef_usage_read(txn, from->info.generation, l, N, usage, err);
         if (status != REEF_OK) break;
         choose_keys(usage, side, count, keys, keys + side);
-        give_layer(config, pupil, from, l, at, count, keys, keys + side);
+        give_layer(config, student, from, l, at, count, keys, keys + side);
     }
     free(usage);
     free(keys);
@@ -95,15 +96,16 @@ static reef_status give_experts(const reef_config *config,
 }
 
 // The pupil's tensor becomes the mean of the old ones, such as deltas of the embedding.
-static void mean_tensor(const reef_distil *distil, reef_gen *pupil, const char *name) {
-    const reef_tensor *to = reef_gen_find(pupil, name);
-    const reef_net *net = &distil->trainer->net;
+static void mean_tensor(const reef_distil *distil, reef_generation *student, const char *name) {
+    const reef_tensor *to = reef_generation_find(student, name);
+    const reef_network *network = &distil->trainer->network;
     float share = 0.0f;
     for (uint32_t g = distil->first; g <= distil->last; g++)
-        share += reef_generation_is_empty(&net->gens[g]->info) ? 0.0f : 1.0f;
+        share += reef_generation_is_empty(&network->generations[g]->info) ? 0.0f : 1.0f;
     for (uint32_t g = distil->first; g <= distil->last; g++) {
-        if (reef_generation_is_empty(&net->gens[g]->info)) continue;
-        reef_axpy(to->count, to->data, 1.0f / share, reef_gen_find(net->gens[g], name)->data);
+        if (reef_generation_is_empty(&network->generations[g]->info)) continue;
+        reef_axpy(to->count, to->data, 1.0f / share,
+                  reef_generation_find(network->generations[g], name)->data);
     }
 }
 
@@ -114,44 +116,46 @@ static bool ends_with(const char *name, const char *end) {
 
 // Adapters have no common coordinates that a mean could be taken in: those of the last one, and with them
 // what it makes of older experts.
-static void give_adapters(reef_gen *pupil, const reef_gen *from) {
-    for (size_t i = 0; i < pupil->tensor_count; i++) {
-        const reef_tensor *to = &pupil->tensors[i];
+static void give_adapters(reef_generation *student, const reef_generation *from) {
+    for (size_t i = 0; i < student->tensor_count; i++) {
+        const reef_tensor *to = &student->tensors[i];
         if (!ends_with(to->name, "_down") && !ends_with(to->name, "_up") &&
             strstr(to->name, ".delta_") == NULL)
             continue;
-        memcpy(to->data, reef_gen_find(from, to->name)->data, to->count * sizeof *to->data);
+        memcpy(to->data, reef_generation_find(from, to->name)->data, to->count * sizeof *to->data);
     }
 }
 
 // Sub-keys that each old generation may give: equal shares of the side, and no more than it has.
 static uint32_t quota(
-    const reef_net *net, uint32_t first, uint32_t last, uint32_t g, uint32_t left) {
-    uint32_t heirs = 0, side = net->gens[g]->info.side;
+    const reef_network *network, uint32_t first, uint32_t last, uint32_t g, uint32_t left) {
+    uint32_t successors = 0, side = network->generations[g]->info.side;
     for (uint32_t i = g > first ? g : first; i <= last; i++)
-        heirs += !reef_generation_is_empty(&net->gens[i]->info);
-    uint32_t share = left / heirs;
+        successors += !reef_generation_is_empty(&network->generations[i]->info);
+    uint32_t share = left / successors;
     return share < side ? share : side;
 }
 
-reef_status reef_distil_start(const reef_distil *distil, reef_gen *pupil, reef_error *err) {
-    const reef_net *net = &distil->trainer->net;
-    const reef_config *config = &net->config;
+reef_status reef_distil_start(const reef_distil *distil,
+                              reef_generation *student,
+                              reef_error *err) {
+    const reef_network *network = &distil->trainer->network;
+    const reef_config *config = &network->config;
     reef_txn *txn = NULL;
     uint32_t at = 0;
     reef_status status = reef_txn_begin(&txn, distil->trainer->store, REEF_TXN_READ, err);
     for (uint32_t g = distil->first; status == REEF_OK && g <= distil->last; g++) {
-        const reef_gen *from = net->gens[g];
+        const reef_generation *from = network->generations[g];
         if (reef_generation_is_empty(&from->info)) continue;
-        uint32_t count = quota(net, distil->first, distil->last, g, distil->side - at);
-        status = give_experts(config, pupil, from, at, count, txn, err);
+        uint32_t count = quota(network, distil->first, distil->last, g, distil->side - at);
+        status = give_experts(config, student, from, at, count, txn, err);
         at += count;
     }
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
-    mean_tensor(distil, pupil, "delta_embedding");
-    mean_tensor(distil, pupil, "delta_head");
-    if (config->adapt_position) mean_tensor(distil, pupil, "delta_position");
-    give_adapters(pupil, net->gens[distil->last]);
+    mean_tensor(distil, student, "delta_embedding");
+    mean_tensor(distil, student, "delta_head");
+    if (config->adapt_position) mean_tensor(distil, student, "delta_position");
+    give_adapters(student, network->generations[distil->last]);
     return REEF_OK;
 }

@@ -17,55 +17,57 @@ size_t reef_step_windows(const reef_config *config) {
     return (size_t)config->batch + beside + REEF_RETAIN_WINDOWS;
 }
 
-reef_status reef_step_reserve(reef_trainer *trainer, size_t gens, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+reef_status reef_step_reserve(reef_trainer *trainer, size_t generations, reef_error *err) {
+    const reef_config *config = &trainer->network.config;
     size_t stride = reef_step_windows(config) * config->context;
-    if (gens <= trainer->fire_capacity) return REEF_OK;
-    uint8_t *fire = realloc(trainer->fire, gens * stride);
+    if (generations <= trainer->fire_capacity) return REEF_OK;
+    uint8_t *fire = realloc(trainer->fire, generations * stride);
     if (fire != NULL) trainer->fire = fire;
-    float *margins = realloc(trainer->margins, gens * stride * sizeof *margins);
+    float *margins = realloc(trainer->margins, generations * stride * sizeof *margins);
     if (margins != NULL) trainer->margins = margins;
-    uint8_t *reading = realloc(trainer->reading, (2 * reef_token_bytes(config) + gens) * stride);
+    uint8_t *reading =
+        realloc(trainer->reading, (2 * reef_token_bytes(config) + generations) * stride);
     if (reading != NULL) trainer->reading = reading;
     if (fire == NULL || margins == NULL || reading == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the firing of %zu generations",
-                         gens);
-    trainer->fire_capacity = gens;
+                         generations);
+    trainer->fire_capacity = generations;
     return REEF_OK;
 }
 
 void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes) {
-    size_t each = reef_token_bytes(&trainer->net.config), size = trainer->net.config.context * each;
+    size_t each = reef_token_bytes(&trainer->network.config),
+           size = trainer->network.config.context * each;
     memcpy(trainer->tokens + window * size, bytes, size);
     memcpy(trainer->targets + window * size, bytes + each, size);
 }
 
 size_t reef_batch_stride(const reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     return reef_step_windows(config) * config->context;
 }
 
-static reef_firing_means means_of(reef_trainer *trainer, const reef_net *net) {
-    return (reef_firing_means){net, &trainer->pass, trainer->workers};
+static reef_gating_means means_of(reef_trainer *trainer, const reef_network *network) {
+    return (reef_gating_means){network, &trainer->acts, trainer->workers};
 }
 
 uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g) {
     return trainer->reading +
-           (2 * reef_token_bytes(&trainer->net.config) + g) * reef_batch_stride(trainer);
+           (2 * reef_token_bytes(&trainer->network.config) + g) * reef_batch_stride(trainer);
 }
 
 reef_status reef_step_read(reef_trainer *trainer,
-                           const reef_net *net,
+                           const reef_network *network,
                            const uint8_t *bytes,
                            size_t size,
                            reef_batch *out,
                            bool *answered,
                            reef_error *err) {
-    size_t T = net->config.context, windows = (size + T - 1) / T,
+    size_t T = network->config.context, windows = (size + T - 1) / T,
            stride = reef_batch_stride(trainer);
-    size_t each = reef_token_bytes(&net->config);
+    size_t each = reef_token_bytes(&network->config);
     uint8_t *tokens = trainer->reading, *targets = tokens + stride * each;
-    assert(net->gen_count <= trainer->fire_capacity && windows * T <= stride);
+    assert(network->generation_count <= trainer->fire_capacity && windows * T <= stride);
     // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
     memset(tokens, 0, windows * T * each);
     memset(targets, 0, windows * T * each);
@@ -78,13 +80,13 @@ reef_status reef_step_read(reef_trainer *trainer,
         .fire = reef_step_read_fire(trainer, 0),
         .fire_stride = stride,
     };
-    reef_firing_means means = means_of(trainer, net);
-    reef_firing firing = {0};
-    reef_status status = reef_firing_init(&firing, net, err);
+    reef_gating_means means = means_of(trainer, network);
+    reef_gating gating = {0};
+    reef_status status = reef_gating_init(&gating, network, err);
     if (status == REEF_OK)
-        status = reef_firing_decide(&firing, &means, out, size, reef_step_read_fire(trainer, 0),
+        status = reef_gating_decide(&gating, &means, out, size, reef_step_read_fire(trainer, 0),
                                     trainer->margins, stride, answered, err);
-    reef_firing_release(&firing);
+    reef_gating_release(&gating);
     return status;
 }
 
@@ -92,7 +94,7 @@ reef_batch reef_batch_make(reef_trainer *trainer,
                            size_t windows,
                            size_t retain_windows,
                            bool gradient) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     return (reef_batch){
         .windows = windows + retain_windows,
         .retain_windows = retain_windows,
@@ -106,15 +108,15 @@ reef_batch reef_batch_make(reef_trainer *trainer,
 
 reef_status reef_step_decide(reef_trainer *trainer,
                              const uint8_t *bytes,
-                             reef_firing *firing,
+                             reef_gating *gating,
                              bool *answered,
                              reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     for (size_t w = 0; w < config->batch; w++)
         reef_step_place(trainer, w, bytes + w * config->context * reef_token_bytes(config));
     reef_batch batch = reef_batch_make(trainer, config->batch, 0, false);
-    reef_firing_means means = means_of(trainer, &trainer->net);
-    return reef_firing_decide(firing, &means, &batch, reef_batch_tokens(config), trainer->fire,
+    reef_gating_means means = means_of(trainer, &trainer->network);
+    return reef_gating_decide(gating, &means, &batch, reef_batch_tokens(config), trainer->fire,
                               trainer->margins, reef_batch_stride(trainer), answered, err);
 }
 
@@ -127,7 +129,7 @@ reef_status reef_strategy_sample(reef_trainer *trainer,
                                  reef_status (*visit)(reef_trainer *trainer, reef_error *err),
                                  size_t *count,
                                  reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     size_t T = config->context, each = reservoir->token_bytes;
     size_t filled =

@@ -61,7 +61,7 @@ double reef_drift_limit(double median, double spread, const reef_config *config)
     return median + fmax((double)config->drift_z * spread, (double)config->drift_bits);
 }
 
-double reef_drift_unexplained(
+double reef_drift_cusum(
     double sum, double bits, double median, double spread, const reef_config *config) {
     double reach = reef_drift_limit(median, spread, config) - median;
     double more = sum + bits - median - fmax(spread, (double)config->drift_bits);

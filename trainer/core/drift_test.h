@@ -35,7 +35,7 @@ double reef_drift_limit(double median, double spread, const reef_config *config)
  * at least drift_bits. It is too much when it is above the distance from the median to the limit; it
  * stays below twice that, so that a domain that does come back is soon taken for what it is.
  */
-double reef_drift_unexplained(
+double reef_drift_cusum(
     double sum, double bits, double median, double spread, const reef_config *config);
 
 #endif

@@ -11,7 +11,7 @@ reef_status reef_growth_enlarge(reef_trainer *trainer,
                                 uint32_t side,
                                 const reef_opening *opening,
                                 reef_error *err) {
-    reef_gen *open = reef_open_generation(trainer), *grown = NULL;
+    reef_generation *open = reef_open_generation(trainer), *grown = NULL;
     uint32_t before = open->info.side;
     reef_strategy_kind kind = trainer->strategy.kind;
     if (kind == REEF_STRATEGY_EWC || kind == REEF_STRATEGY_LWF ||
@@ -19,15 +19,15 @@ reef_status reef_growth_enlarge(reef_trainer *trainer,
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's strategy is %s, which keeps what the model was at its size; "
                          "only generations, finetune, replay, joint and grid can grow",
-                         trainer->net.config.strategy);
+                         trainer->network.config.strategy);
     if (side > REEF_SIDE_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "side %u is more than the %u sub-keys there can be",
                          side, REEF_SIDE_MAX);
-    reef_status status = reef_gen_grow(&grown, open, &trainer->net.config, side, err);
+    reef_status status = reef_generation_grow(&grown, open, &trainer->network.config, side, err);
     if (status != REEF_OK) return status;
-    reef_pass_forget_generation(&trainer->pass, trainer->net.gen_count - 1);
-    reef_gen_free(open);
-    trainer->net.gens[trainer->net.gen_count - 1] = grown;
+    reef_activations_forget_generation(&trainer->acts, trainer->network.generation_count - 1);
+    reef_generation_free(open);
+    trainer->network.generations[trainer->network.generation_count - 1] = grown;
     if (opening == NULL)
         return reef_state_event(trainer, err, "grow", "\"side_before\": %u, \"side\": %u", before,
                                 side);

@@ -6,16 +6,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-reef_status reef_trainer_hold_anew(reef_trainer *trainer, reef_error *err) {
+reef_status reef_trainer_repin(reef_trainer *trainer, reef_error *err) {
     if (trainer->vector != NULL) return REEF_OK; // all in memory
-    reef_status status = reef_residency_hold(&trainer->residency, &trainer->net, false, err);
-    trainer->pass.pager = trainer->residency.pager;
+    reef_status status = reef_residency_pin(&trainer->residency, &trainer->network, false, err);
+    trainer->acts.prefetch = trainer->residency.prefetch;
     return status;
 }
 
-reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err) {
-    return reef_residency_is_held(&trainer->residency) ? REEF_OK
-                                                       : reef_trainer_hold_anew(trainer, err);
+reef_status reef_trainer_pin(reef_trainer *trainer, reef_error *err) {
+    return reef_residency_is_pinned(&trainer->residency) ? REEF_OK
+                                                         : reef_trainer_repin(trainer, err);
 }
 
 void reef_trainer_break(reef_trainer *trainer, reef_status status) {

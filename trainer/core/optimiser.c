@@ -6,7 +6,7 @@
 #define CHUNK 8192 // floats of a tensor that one piece updates: they stay in cache
 
 typedef struct dense_update {
-    reef_gen *gen;
+    reef_generation *gen;
     reef_adam adam;
     float scale, average_rate;
     uint64_t count;
@@ -42,7 +42,7 @@ static void update_tensor(void *context, size_t piece) {
 }
 
 static void square_tensor(void *context, size_t piece) {
-    reef_gen *gen = context;
+    reef_generation *gen = context;
     reef_tensor *tensor = &gen->tensors[piece];
     tensor->grad_squares = 0.0;
     if (tensor->grad == NULL) return;
@@ -53,15 +53,15 @@ static void square_tensor(void *context, size_t piece) {
 }
 
 // Sums of squares in double, chunk after chunk of a tensor, then tensor after tensor: a fixed order.
-double reef_step_gradient_norm(reef_workers *workers, reef_gen *gen) {
+double reef_step_gradient_norm(reef_thread_pool *workers, reef_generation *gen) {
     double sum = 0.0;
-    reef_workers_run(workers, gen->tensor_count, square_tensor, gen);
+    reef_thread_pool_run(workers, gen->tensor_count, square_tensor, gen);
     for (size_t i = 0; i < gen->tensor_count; i++) sum += gen->tensors[i].grad_squares;
     return sqrt(sum);
 }
 
-void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen, double gradient_norm) {
-    const reef_config *config = &trainer->net.config;
+void reef_step_update_dense(reef_trainer *trainer, reef_generation *gen, double gradient_norm) {
+    const reef_config *config = &trainer->network.config;
     float norm = (float)gradient_norm;
     dense_update update = {
         .gen = gen,
@@ -70,5 +70,5 @@ void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen, double gradien
         .average_rate = config->average,
         .count = trainer->generation_step + 1,
     };
-    reef_workers_run(trainer->workers, gen->tensor_count, update_tensor, &update);
+    reef_thread_pool_run(trainer->workers, gen->tensor_count, update_tensor, &update);
 }

@@ -37,7 +37,7 @@ reef_status reef_prequential_source(reef_trainer *trainer, size_t source, reef_e
         p->capacity = capacity;
     }
     p->spans[p->count++] =
-        (reef_span){.begin = trainer->stream_bytes + trainer->carry_bytes, .source = source};
+        (reef_span){.begin = trainer->stream_bytes + trainer->pending_bytes, .source = source};
     return REEF_OK;
 }
 

@@ -60,9 +60,9 @@ struct reef_trainer {
     reef_trainer_options options;
     reef_trainer_writer on_commit; // NULL, or what writes along with every commit
     void *commit_context;
-    reef_workers *workers;
-    reef_net net;
-    reef_pass pass;
+    reef_thread_pool *workers;
+    reef_network network;
+    reef_activations acts;
     reef_residency residency; // of sealed rows; held but during a commit
     reef_reservoir reservoir;
     reef_drift drift;
@@ -71,16 +71,16 @@ struct reef_trainer {
     // the stream
     reef_source *sources;
     size_t source_count;
-    uint8_t *carry; // accepted bytes that were not trained yet, from stream_bytes on
-    size_t carry_bytes, carry_capacity;
-    size_t held_batches; // of the carry's first batches: looked at and held back
-    uint32_t suspicious; // how many of those the drift test does not explain
-    double *held_bits;   // (held_capacity) loss of each held batch
-    size_t held_capacity;
-    reef_firing firing; // gates at the carry's first byte
-    reef_firing ahead;  // gates after the batches that were looked at
-    reef_firing before; // gates before the batch that is looked at
-    reef_mark mark;     // of the line that the carry ends in
+    uint8_t *pending; // accepted bytes that were not trained yet, from stream_bytes on
+    size_t pending_bytes, pending_capacity;
+    size_t deferred_batches; // of the carry's first batches: looked at and held back
+    uint32_t anomalous;      // how many of those the drift test does not explain
+    double *deferred_bits;   // (deferred_capacity) loss of each held batch
+    size_t deferred_capacity;
+    reef_gating gating;    // gates at the carry's first byte
+    reef_gating ahead;     // gates after the batches that were looked at
+    reef_gating before;    // gates before the batch that is looked at
+    reef_marker_line mark; // of the line that the carry ends in
     reef_prequential prequential;
     uint64_t step, generation_step, stream_bytes, skipped_bytes;
     // Of the last boundary, which opened the generation or enlarged it: rivals of generations have their
@@ -125,13 +125,13 @@ static inline size_t reef_batch_bytes(const reef_config *config) {
     return reef_batch_tokens(config) * reef_token_bytes(config);
 }
 
-static inline reef_gen *reef_open_generation(const reef_trainer *trainer) {
-    return trainer->net.gens[trainer->net.gen_count - 1];
+static inline reef_generation *reef_open_generation(const reef_trainer *trainer) {
+    return trainer->network.generations[trainer->network.generation_count - 1];
 }
 
 /** Steps since the last boundary: of the open generation, or with a rival of generations of the task. */
 static inline uint64_t reef_task_step(const reef_trainer *trainer) {
-    return trainer->generation_step - (reef_strategy_is_rival(&trainer->strategy)
+    return trainer->generation_step - (reef_strategy_is_baseline(&trainer->strategy)
                                            ? trainer->strategy.task_from
                                            : trainer->boundary_step);
 }
@@ -146,7 +146,7 @@ static inline uint64_t reef_task_at(const reef_trainer *trainer) {
 /** Everything the trainer needs that the configuration decides, but for generations. */
 REEF_MUST_CHECK reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err);
 /** Once generations are there: their gates at the beginning of the stream. */
-REEF_MUST_CHECK reef_status reef_trainer_start_firing(reef_trainer *trainer, reef_error *err);
+REEF_MUST_CHECK reef_status reef_trainer_start_gating(reef_trainer *trainer, reef_error *err);
 /**
  * A step or a boundary ended half way: what is in memory must not be learned on, or kept. `status` is why, such as no
  * memory.
@@ -155,9 +155,9 @@ void reef_trainer_break(reef_trainer *trainer, reef_status status);
 /** Fails as the step or the boundary did that ended half way, if one did. */
 REEF_MUST_CHECK reef_status reef_trainer_check_whole(const reef_trainer *trainer, reef_error *err);
 /** Bring the rows of sealed generations into reach, where they are not. */
-REEF_MUST_CHECK reef_status reef_trainer_hold(reef_trainer *trainer, reef_error *err);
+REEF_MUST_CHECK reef_status reef_trainer_pin(reef_trainer *trainer, reef_error *err);
 /** The same after a commit, which may have made them too large for memory. */
-REEF_MUST_CHECK reef_status reef_trainer_hold_anew(reef_trainer *trainer, reef_error *err);
+REEF_MUST_CHECK reef_status reef_trainer_repin(reef_trainer *trainer, reef_error *err);
 
 // pool_init.c
 
@@ -194,7 +194,7 @@ REEF_MUST_CHECK reef_status reef_trainer_commit_with(reef_trainer *trainer,
                                                      reef_error *err);
 /** What a commit does in its transaction before it writes the trainer's state. */
 typedef reef_status (*reef_commit_prelude)(void *context, reef_txn *txn, reef_error *err);
-/** A commit with a prelude. Sealed rows are out of reach after it: see reef_trainer_hold. */
+/** A commit with a prelude. Sealed rows are out of reach after it: see reef_trainer_pin. */
 REEF_MUST_CHECK reef_status reef_trainer_commit_after(reef_trainer *trainer,
                                                       reef_commit_prelude prelude,
                                                       void *context,
@@ -228,27 +228,27 @@ void reef_step_count_losses(reef_trainer *trainer, uint64_t begin);
  */
 REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
                                               const uint8_t *bytes,
-                                              reef_firing *firing,
+                                              reef_gating *gating,
                                               double *bits,
                                               reef_error *err);
 /** Backward and optimiser for the batch that reef_step_forward has just seen. */
 void reef_step_backward(reef_trainer *trainer);
 /** Norm of the gradient of the open generation's dense tensors, all together. */
-double reef_step_gradient_norm(reef_workers *workers, reef_gen *gen);
+double reef_step_gradient_norm(reef_thread_pool *workers, reef_generation *gen);
 /** Adam on these tensors, whose gradients are zero afterwards; clipped by their norm. */
-void reef_step_update_dense(reef_trainer *trainer, reef_gen *gen, double gradient_norm);
+void reef_step_update_dense(reef_trainer *trainer, reef_generation *gen, double gradient_norm);
 /** Whether generation g >= 1 takes part in token t of the batch that was decided about last. */
 bool reef_step_fires(const reef_trainer *trainer, size_t g, size_t t);
 /** Bits per byte of the same batch with every gate deciding for itself. `firing` is not moved. */
 REEF_MUST_CHECK reef_status reef_step_task_free(reef_trainer *trainer,
                                                 const uint8_t *bytes,
-                                                const reef_firing *firing,
+                                                const reef_gating *gating,
                                                 double *bits,
                                                 reef_error *err);
 /** Place the batch at `bytes` and let every gate decide about it: `fire` and `margins`. `firing` moves on. */
 REEF_MUST_CHECK reef_status reef_step_decide(reef_trainer *trainer,
                                              const uint8_t *bytes,
-                                             reef_firing *firing,
+                                             reef_gating *gating,
                                              bool *answered,
                                              reef_error *err);
 /**
@@ -257,7 +257,7 @@ REEF_MUST_CHECK reef_status reef_step_decide(reef_trainer *trainer,
  * its losses where it is not `answered` (see reef_firing_decide); the last token has none, as nothing follows it.
  */
 REEF_MUST_CHECK reef_status reef_step_read(reef_trainer *trainer,
-                                           const reef_net *net,
+                                           const reef_network *network,
                                            const uint8_t *bytes,
                                            size_t size,
                                            reef_batch *out,
@@ -267,7 +267,7 @@ REEF_MUST_CHECK reef_status reef_step_read(reef_trainer *trainer,
 uint8_t *reef_step_read_fire(const reef_trainer *trainer, size_t g);
 /** Make room in `fire`, `margins` and `reading` for that many generations. */
 REEF_MUST_CHECK reef_status reef_step_reserve(reef_trainer *trainer,
-                                              size_t gen_count,
+                                              size_t generation_count,
                                               reef_error *err);
 
 // stream.c
@@ -305,15 +305,15 @@ REEF_MUST_CHECK reef_status reef_growth_boundary(reef_trainer *trainer,
                                                  reef_sealing *out,
                                                  reef_error *err);
 /** A new open generation after `last`, in memory; its queries begin as those of `open`, which are not folded. */
-REEF_MUST_CHECK reef_status reef_growth_next(reef_gen **out,
+REEF_MUST_CHECK reef_status reef_growth_next(reef_generation **out,
                                              const reef_trainer *trainer,
-                                             const reef_generation *last,
-                                             const reef_gen *open,
+                                             const reef_generation_record *last,
+                                             const reef_generation *open,
                                              uint32_t side,
                                              reef_error *err);
 /** Gates of generations that are new in the net start at their own beginning; the others go on. */
-REEF_MUST_CHECK reef_status reef_growth_extend_firing(reef_firing *firing,
-                                                      const reef_net *net,
+REEF_MUST_CHECK reef_status reef_growth_extend_gating(reef_gating *gating,
+                                                      const reef_network *network,
                                                       reef_error *err);
 /** Grow the open generation in place, in memory. `opening` is what the event tells; may be NULL. */
 REEF_MUST_CHECK reef_status reef_growth_enlarge(reef_trainer *trainer,
@@ -324,7 +324,7 @@ REEF_MUST_CHECK reef_status reef_growth_enlarge(reef_trainer *trainer,
 
 /** Fit the open generation's gate on reservoir and stream, where there is enough of both. */
 REEF_MUST_CHECK reef_status reef_growth_fit_gate(reef_trainer *trainer,
-                                                 reef_gen *gen,
+                                                 reef_generation *gen,
                                                  const uint8_t *fresh,
                                                  size_t fresh_bytes,
                                                  reef_error *err);
@@ -332,13 +332,13 @@ REEF_MUST_CHECK reef_status reef_growth_fit_gate(reef_trainer *trainer,
  * Fit a generation's gate as the configuration says; with too few windows it stays as it is. The model whose
  * loss it may read is that of the trainer's first `older_count` generations.
  */
-REEF_MUST_CHECK reef_status reef_gen_fit_gate(reef_gen *gen,
-                                              reef_trainer *trainer,
-                                              size_t older_count,
-                                              const reef_gate_windows *old_fit,
-                                              const reef_gate_windows *old_calibrate,
-                                              const reef_gate_windows *young,
-                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_generation_fit_gate(reef_generation *gen,
+                                                     reef_trainer *trainer,
+                                                     size_t older_count,
+                                                     const reef_gate_windows *old_fit,
+                                                     const reef_gate_windows *old_calibrate,
+                                                     const reef_gate_windows *young,
+                                                     reef_error *err);
 /** Is it time to fit the gate again? At 32, 128, 512, ... steps of the generation. */
 bool reef_growth_gate_due(const reef_trainer *trainer);
 
@@ -358,7 +358,7 @@ REEF_MUST_CHECK reef_status reef_strategy_sample(reef_trainer *trainer,
                                                  size_t *count, // written: how many there were
                                                  reef_error *err);
 /** Before backward: what is different about this step's update of experts. */
-void reef_strategy_update(reef_trainer *trainer, reef_pass_update *update);
+void reef_strategy_update(reef_trainer *trainer, reef_network_update *update);
 /** After backward: what is added to the gradients of dense tensors. */
 void reef_strategy_gradients(reef_trainer *trainer);
 /** Does a teacher's opinion join the loss? Then forward leaves logits for reef_lwf_gradient. */
@@ -383,7 +383,7 @@ size_t reef_replay_add(reef_trainer *trainer);
 // strategy_ewc.c, strategy_lwf.c, strategy_sparse.c, strategy_grid.c: the parts of the functions above
 
 REEF_MUST_CHECK reef_status reef_ewc_boundary(reef_trainer *trainer, reef_error *err);
-void reef_ewc_pull_rows(reef_trainer *trainer, reef_pass_update *update);
+void reef_ewc_pull_rows(reef_trainer *trainer, reef_network_update *update);
 void reef_ewc_pull_dense(reef_trainer *trainer);
 /** Memory for a teacher of the open generation's shape. */
 REEF_MUST_CHECK reef_status reef_lwf_prepare(reef_trainer *trainer, reef_error *err);

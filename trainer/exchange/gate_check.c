@@ -23,7 +23,9 @@ static size_t score_generation(const reef_reservoir *reservoir,
     return count;
 }
 
-static size_t score_all(const reef_reservoir *reservoir, const reef_gen *gen, float *margins) {
+static size_t score_all(const reef_reservoir *reservoir,
+                        const reef_generation *gen,
+                        float *margins) {
     size_t count = 0;
     for (uint32_t g = 0; g < gen->info.generation; g++)
         count += score_generation(reservoir, &gen->gate, g, margins + count);
@@ -42,7 +44,7 @@ static int descending(const void *a, const void *b) {
 }
 
 reef_status reef_import_gate(const reef_reservoir *reservoir,
-                             reef_gen *gen,
+                             reef_generation *gen,
                              double leak_max,
                              double *before,
                              double *after,

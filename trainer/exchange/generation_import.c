@@ -30,9 +30,9 @@ typedef struct importing {
     double leak, leak_now;
     reef_safetensors file;
     reef_origin origin;
-    reef_parts parts;
-    reef_gen *gen;                // the imported one; owned until the net has it
-    reef_gen *next;               // the new open one; the same
+    reef_tail_files parts;
+    reef_generation *gen;         // the imported one; owned until the net has it
+    reef_generation *next;        // the new open one; the same
     float gate[REEF_GATE_VALUES]; // as stored, of any length
     double reference[2];
 } importing;
@@ -40,15 +40,15 @@ typedef struct importing {
 // ---- may it be here? -----------------------------------------------------------------------------
 
 static reef_status check_trainer(const reef_trainer *trainer, double leak_max, reef_error *err) {
-    const reef_gen *open = reef_open_generation(trainer);
-    if (leak_max > 0.0 && strcmp(trainer->net.config.gate, "off") == 0)
+    const reef_generation *open = reef_open_generation(trainer);
+    if (leak_max > 0.0 && strcmp(trainer->network.config.gate, "off") == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool was made with gate off: there is no threshold to raise");
-    if (reef_strategy_is_rival(&trainer->strategy))
+    if (reef_strategy_is_baseline(&trainer->strategy))
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's strategy is %s, which keeps one generation: it cannot import "
                          "others",
-                         trainer->net.config.strategy);
+                         trainer->network.config.strategy);
     if (open->info.generation == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation 0 of the pool is still open: what is imported was trained on "
@@ -98,7 +98,7 @@ static reef_status differs(
 }
 
 static reef_status check_config(const importing *i, reef_error *err) {
-    json_t *ours = config_json(&i->trainer->net.config);
+    json_t *ours = config_json(&i->trainer->network.config);
     json_t *theirs = config_json(&i->origin.config);
     reef_status status = REEF_OK;
     if (ours == NULL || theirs == NULL)
@@ -118,7 +118,7 @@ static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err
     const reef_origin *origin = &i->origin;
     uint32_t number = reef_open_generation(i->trainer)->info.generation;
     for (uint32_t g = 0; g < origin->base_count; g++) {
-        reef_generation ours = {0};
+        reef_generation_record ours = {0};
         reef_status status = g < number ? reef_generation_read(txn, g, &ours, err) : REEF_OK;
         if (status != REEF_OK) return status;
         if (g < number && memcmp(ours.root, origin->base_roots[g], REEF_HASH_BYTES) == 0) continue;
@@ -141,8 +141,8 @@ static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err
 }
 
 static reef_status check_new(const importing *i, reef_txn *txn, reef_error *err) {
-    const reef_generation *info = &i->origin.info;
-    reef_generation ours;
+    const reef_generation_record *info = &i->origin.info;
+    reef_generation_record ours;
     if (info->generation >= reef_open_generation(i->trainer)->info.generation) return REEF_OK;
     reef_status status = reef_generation_read(txn, info->generation, &ours, err);
     if (status != REEF_OK || memcmp(ours.root, info->root, REEF_HASH_BYTES) != 0) return status;
@@ -151,7 +151,7 @@ static reef_status check_new(const importing *i, reef_txn *txn, reef_error *err)
 }
 
 static reef_status check_room(const importing *i, reef_error *err) {
-    const reef_config *config = &i->trainer->net.config;
+    const reef_config *config = &i->trainer->network.config;
     uint64_t more = reef_origin_experts(config, i->origin.info.side);
     uint64_t now = reef_policy_experts(i->trainer);
     if (config->experts_max == 0 || now + more <= config->experts_max) return REEF_OK;
@@ -162,7 +162,7 @@ static reef_status check_room(const importing *i, reef_error *err) {
 }
 
 static reef_status check_origin(const importing *i, reef_error *err) {
-    const reef_config *config = &i->trainer->net.config;
+    const reef_config *config = &i->trainer->network.config;
     uint32_t side = i->origin.info.side;
     reef_txn *txn = NULL;
     if (i->origin.info.generation == 0)
@@ -215,8 +215,8 @@ static reef_status match_parts(importing *i, reef_error *err) {
 
 static reef_status make_generation(importing *i, reef_error *err) {
     const reef_trainer *trainer = i->trainer;
-    const reef_generation *open = &reef_open_generation(trainer)->info;
-    const reef_generation info = {
+    const reef_generation_record *open = &reef_open_generation(trainer)->info;
+    const reef_generation_record info = {
         .generation = open->generation,
         .parent = open->parent,
         .side = i->origin.info.side,
@@ -232,31 +232,32 @@ static reef_status make_generation(importing *i, reef_error *err) {
     const reef_safetensor *gate = reef_safetensors_find(&i->file, "gate");
     uint64_t gate_bytes = gate == NULL ? 0 : gate->end - gate->begin;
     if (gate_bytes > sizeof i->gate) gate_bytes = sizeof i->gate;
-    reef_status status = reef_gen_new(&i->gen, &trainer->net.config, &info, err);
+    reef_status status = reef_generation_new(&i->gen, &trainer->network.config, &info, err);
     if (status == REEF_OK)
-        status = reef_parts_init(&i->parts, &trainer->net.config, i->gen,
+        status = reef_parts_init(&i->parts, &trainer->network.config, i->gen,
                                  gate_bytes / sizeof(float), err);
     return status == REEF_OK ? match_parts(i, err) : status;
 }
 
 // Where a part goes.
-static void *memory_of(importing *i, const reef_part *part) {
+static void *memory_of(importing *i, const reef_tail_file *part) {
     const char *name = part->tensor.name;
-    if (part->db == REEF_DB_EXPERTS) return i->gen->peers[part->layer].memory;
-    if (part->db == REEF_DB_FLAGS) return i->gen->peers[part->layer].flags;
+    if (part->db == REEF_DB_EXPERTS) return i->gen->expert_tables[part->layer].memory;
+    if (part->db == REEF_DB_FLAGS) return i->gen->expert_tables[part->layer].flags;
     if (strcmp(name, "gate") == 0) return i->gate;
     if (strcmp(name, "gate_weights") == 0) return i->gen->gate.weights;
     if (strcmp(name, "reference") == 0) return i->reference;
-    return reef_gen_find(i->gen, name)->data;
+    return reef_generation_find(i->gen, name)->data;
 }
 
 static reef_status read_part(importing *i,
-                             const reef_part *part,
+                             const reef_tail_file *part,
                              reef_generation_hash *hash,
                              reef_error *err) {
-    reef_part_record record;
+    reef_tail_file_record record;
     char *memory = memory_of(i, part);
-    for (uint32_t b = 0; reef_part_record_at(part, i->origin.info.generation, b, &record); b++) {
+    for (uint32_t b = 0; reef_tail_file_record_at(part, i->origin.info.generation, b, &record);
+         b++) {
         reef_status status = reef_safetensors_read(&i->file, part->tensor.begin + record.offset,
                                                    memory + record.offset, record.bytes, err);
         if (status == REEF_OK)
@@ -273,10 +274,10 @@ static reef_status read_parts(importing *i, reef_error *err) {
     float values[REEF_GATE_VALUES];
     reef_generation_hash *hash = NULL;
     size_t gate_bytes = 0;
-    reef_status status = reef_gen_hold_tables(i->gen, err);
+    reef_status status = reef_generation_hold_tables(i->gen, err);
     if (status == REEF_OK) status = reef_generation_hash_new(&hash, err);
     for (size_t k = 0; status == REEF_OK && k < i->parts.count; k++) {
-        const reef_part *part = &i->parts.parts[k];
+        const reef_tail_file *part = &i->parts.parts[k];
         if (strcmp(part->tensor.name, "gate") == 0)
             gate_bytes = part->tensor.end - part->tensor.begin;
         status = read_part(i, part, hash, err);
@@ -289,9 +290,9 @@ static reef_status read_parts(importing *i, reef_error *err) {
                                i->file.path);
     }
     reef_generation_hash_free(hash);
-    if (status == REEF_OK) status = reef_persist_parse_gate(i->gate, gate_bytes, values, err);
+    if (status == REEF_OK) status = reef_checkpoint_parse_gate(i->gate, gate_bytes, values, err);
     if (status != REEF_OK) return status;
-    reef_persist_set_gate(i->gen, values);
+    reef_checkpoint_set_gate(i->gen, values);
     i->gen->reference_median = i->reference[0];
     i->gen->reference_spread = i->reference[1];
     return REEF_OK;
@@ -307,7 +308,7 @@ static reef_status clear_open(void *context, reef_txn *txn, reef_error *err) {
 }
 
 static reef_status add_event(const importing *i, reef_error *err) {
-    const reef_generation *info = &i->origin.info;
+    const reef_generation_record *info = &i->origin.info;
     char root[2 * REEF_HASH_BYTES + 1], leaks[96] = "";
     reef_hash_format(info->root, root);
     if (!isnan(i->leak))
@@ -321,61 +322,61 @@ static reef_status add_event(const importing *i, reef_error *err) {
 }
 
 // The net with both new generations, and back to what it was when that cannot be committed.
-static reef_status commit_joined(importing *i, reef_gen *old, reef_error *err) {
+static reef_status commit_joined(importing *i, reef_generation *old, reef_error *err) {
     reef_trainer *trainer = i->trainer;
-    reef_net *net = &trainer->net;
-    size_t n = net->gen_count - 1;
-    reef_gate_state before = trainer->firing.states[n];
+    reef_network *network = &trainer->network;
+    size_t n = network->generation_count - 1;
+    reef_gate_state before = trainer->gating.states[n];
     uint32_t number = i->gen->info.generation;
-    net->gens[n] = i->gen;
-    net->gens[n + 1] = i->next;
-    net->gen_count++;
-    reef_pass_forget_generation(&trainer->pass, n);
-    reef_gate_reset(&i->gen->gate, &trainer->firing.states[n]); // it begins to read the stream here
-    reef_status status = reef_growth_extend_firing(&trainer->firing, net, err);
+    network->generations[n] = i->gen;
+    network->generations[n + 1] = i->next;
+    network->generation_count++;
+    reef_activations_forget_generation(&trainer->acts, n);
+    reef_gate_reset(&i->gen->gate, &trainer->gating.states[n]); // it begins to read the stream here
+    reef_status status = reef_growth_extend_gating(&trainer->gating, network, err);
     size_t events = trainer->event_count;
     if (status == REEF_OK) status = add_event(i, err);
     REEF_FAIL_POINT(IMPORT_JOINED);
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, clear_open, &number, err);
     if (status == REEF_OK) {
         i->gen = i->next = NULL; // the net owns them now
-        reef_gen_free(old);
+        reef_generation_free(old);
         return REEF_OK;
     }
     while (trainer->event_count > events) free(trainer->events[--trainer->event_count]);
-    net->gens[n] = old;
-    net->gen_count--;
-    reef_pass_forget_generation(&trainer->pass, n);
-    trainer->firing.states[n] = before;
-    trainer->firing.gen_count = net->gen_count;
+    network->generations[n] = old;
+    network->generation_count--;
+    reef_activations_forget_generation(&trainer->acts, n);
+    trainer->gating.states[n] = before;
+    trainer->gating.generation_count = network->generation_count;
     return status;
 }
 
 static reef_status join(importing *i, reef_error *err) {
     reef_trainer *trainer = i->trainer;
-    reef_gen *old = reef_open_generation(trainer);
-    size_t count = trainer->net.gen_count + 1;
+    reef_generation *old = reef_open_generation(trainer);
+    size_t count = trainer->network.generation_count + 1;
     reef_status status =
         reef_growth_next(&i->next, trainer, &i->gen->info, old, old->info.side, err);
     // Nothing to fit it on yet: only a gate that is off for good is opened by this.
     if (status == REEF_OK) status = reef_growth_fit_gate(trainer, i->next, NULL, 0, err);
-    if (status == REEF_OK) status = reef_net_reserve(&trainer->net, count, err);
+    if (status == REEF_OK) status = reef_network_reserve(&trainer->network, count, err);
     if (status == REEF_OK) status = reef_step_reserve(trainer, count, err);
     if (status != REEF_OK) return status;
     // Held batches wait in the carry and are looked at again, with the imported generation.
-    trainer->held_batches = 0;
-    trainer->suspicious = 0;
+    trainer->deferred_batches = 0;
+    trainer->anomalous = 0;
     status = commit_joined(i, old, err);
     if (status == REEF_OK) trainer->boundary_at = trainer->stream_bytes;
-    reef_status copied = reef_firing_copy(&trainer->ahead, &trainer->firing, NULL);
-    if (status == REEF_OK) (void)!reef_trainer_hold(trainer, NULL); // as in commit.c
+    reef_status copied = reef_gating_copy(&trainer->ahead, &trainer->gating, NULL);
+    if (status == REEF_OK) (void)!reef_trainer_pin(trainer, NULL); // as in commit.c
     return copied == REEF_OK ? status : copied;
 }
 
 // What was sealed since the last commit has no root before the next.
 static bool is_unstored(const reef_trainer *trainer) {
-    for (size_t g = 0; g + 1 < trainer->net.gen_count; g++)
-        if (!trainer->net.gens[g]->stored) return true;
+    for (size_t g = 0; g + 1 < trainer->network.generation_count; g++)
+        if (!trainer->network.generations[g]->stored) return true;
     return false;
 }
 
@@ -426,8 +427,8 @@ reef_status reef_trainer_import(reef_trainer *trainer,
             reef_import_gate(&trainer->reservoir, i.gen, i.leak_max, &i.leak, &i.leak_now, err);
     if (status == REEF_OK) describe(&i, out == NULL ? &unused : out);
     if (status == REEF_OK && !options->dry_run) status = join(&i, err);
-    reef_gen_free(i.gen);
-    reef_gen_free(i.next);
+    reef_generation_free(i.gen);
+    reef_generation_free(i.next);
     reef_parts_release(&i.parts);
     reef_origin_release(&i.origin);
     reef_safetensors_close(&i.file);

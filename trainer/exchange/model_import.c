@@ -27,7 +27,7 @@ typedef struct importing {
     reef_model_parts parts;
     size_t matched;        // tensors of the file that the parts have
     reef_trainer *trainer; // while its generations are made
-    reef_gen *gen;         // the one that is being made; owned
+    reef_generation *gen;  // the one that is being made; owned
     float gate[REEF_GATE_VALUES];
     uint64_t experts;
 } importing;
@@ -102,7 +102,9 @@ static size_t gate_values(const importing *i, uint32_t g) {
 }
 
 // Before memory is made for a generation of such a side: its rows are in the file.
-static reef_status check_room(const importing *i, const reef_generation *info, reef_error *err) {
+static reef_status check_room(const importing *i,
+                              const reef_generation_record *info,
+                              reef_error *err) {
     uint64_t experts = reef_origin_experts(&i->config, info->side);
     if (experts == 0 || (info->side >= i->config.topk && experts <= i->file.data_bytes))
         return REEF_OK;
@@ -161,13 +163,13 @@ static reef_status check_values(const importing *i,
 static void *dense_memory(importing *i, const reef_model_part *part) {
     if (strcmp(part->record, "gate") == 0) return i->gate;
     if (strcmp(part->record, "gate_weights") == 0) return i->gen->gate.weights;
-    return reef_gen_find(i->gen, part->record)->data;
+    return reef_generation_find(i->gen, part->record)->data;
 }
 
 static char *row_memory(importing *i, const reef_model_part *part) {
-    const reef_peer *peer = &i->gen->peers[part->layer];
-    if (part->db == REEF_DB_FLAGS) return (char *)peer->flags;
-    return part->db == REEF_DB_USAGE ? (char *)peer->usage : peer->memory;
+    const reef_expert_table *table = &i->gen->expert_tables[part->layer];
+    if (part->db == REEF_DB_FLAGS) return (char *)table->flags;
+    return part->db == REEF_DB_USAGE ? (char *)table->usage : table->memory;
 }
 
 static reef_status read_dense(importing *i, const reef_model_part *part, reef_error *err) {
@@ -212,27 +214,29 @@ static reef_status read_parts(importing *i, size_t first, reef_error *err) {
 
 // ---- a sealed generation's root ------------------------------------------------------------------
 
-static const char *record_memory(importing *i, const reef_part *part, const double reference[2]) {
-    const reef_peer *peer = &i->gen->peers[part->layer];
-    if (part->db == REEF_DB_EXPERTS) return peer->memory;
-    if (part->db == REEF_DB_FLAGS) return (const char *)peer->flags;
+static const char *record_memory(importing *i,
+                                 const reef_tail_file *part,
+                                 const double reference[2]) {
+    const reef_expert_table *table = &i->gen->expert_tables[part->layer];
+    if (part->db == REEF_DB_EXPERTS) return table->memory;
+    if (part->db == REEF_DB_FLAGS) return (const char *)table->flags;
     if (strcmp(part->tensor.name, "reference") == 0) return (const char *)reference;
     if (strcmp(part->tensor.name, "gate") == 0) return (const char *)i->gate;
     if (strcmp(part->tensor.name, "gate_weights") == 0) return (const char *)i->gen->gate.weights;
-    return (const char *)reef_gen_find(i->gen, part->tensor.name)->data;
+    return (const char *)reef_generation_find(i->gen, part->tensor.name)->data;
 }
 
 static reef_status hash_parts(importing *i,
                               const reef_file_generation *of,
-                              const reef_parts *parts,
+                              const reef_tail_files *parts,
                               reef_generation_hash *hash,
                               reef_error *err) {
     const double reference[2] = {of->reference_median, of->reference_spread};
-    reef_part_record record;
+    reef_tail_file_record record;
     for (size_t k = 0; k < parts->count; k++) {
-        const reef_part *part = &parts->parts[k];
+        const reef_tail_file *part = &parts->parts[k];
         const char *memory = record_memory(i, part, reference);
-        for (uint32_t b = 0; reef_part_record_at(part, of->number, b, &record); b++) {
+        for (uint32_t b = 0; reef_tail_file_record_at(part, of->number, b, &record); b++) {
             reef_status status = reef_generation_hash_add(
                 hash, &record.key, part->tensor.dtype, memory + record.offset, record.bytes, err);
             if (status != REEF_OK) return status;
@@ -243,7 +247,7 @@ static reef_status hash_parts(importing *i,
 
 static reef_status check_root(importing *i, const reef_file_generation *of, reef_error *err) {
     uint8_t root[REEF_HASH_BYTES];
-    reef_parts parts = {0};
+    reef_tail_files parts = {0};
     reef_generation_hash *hash = NULL;
     if (!of->has_root) return REEF_OK;
     reef_status status = reef_parts_init(&parts, &i->config, i->gen, of->gate_values, err);
@@ -272,39 +276,39 @@ static reef_status set_gate(importing *i, const reef_file_generation *of, reef_e
     i->gen->reference_spread = of->reference_spread;
     if (of->gate_values == 0) return REEF_OK;
     reef_status status =
-        reef_persist_parse_gate(i->gate, of->gate_values * sizeof *values, values, err);
-    if (status == REEF_OK) reef_persist_set_gate(i->gen, values);
+        reef_checkpoint_parse_gate(i->gate, of->gate_values * sizeof *values, values, err);
+    if (status == REEF_OK) reef_checkpoint_set_gate(i->gen, values);
     return status;
 }
 
 // Its moments begin at zero, its averages at the weights.
-static void begin_training(reef_gen *gen, const reef_config *config) {
+static void begin_training(reef_generation *gen, const reef_config *config) {
     for (uint32_t l = 0; l < config->layers; l++)
-        if (gen->peers[l].expert_count > 0)
-            memset(gen->peers[l].dirty, 1, gen->peers[l].expert_count);
-    reef_gen_average_reset(gen);
-    reef_gen_fold(gen, config);
+        if (gen->expert_tables[l].expert_count > 0)
+            memset(gen->expert_tables[l].dirty, 1, gen->expert_tables[l].expert_count);
+    reef_generation_average_reset(gen);
+    reef_generation_fold(gen, config);
 }
 
 static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
     reef_file_generation *of = &i->origin.generations[g];
-    reef_generation info = of->info;
+    reef_generation_record info = of->info;
     memset(info.root, 0, sizeof info.root); // of its new number: the store finds it
     size_t first = i->parts.count;
     of->gate_values = gate_values(i, g);
     reef_status status = check_room(i, &info, err);
-    if (status == REEF_OK) status = reef_gen_new(&i->gen, &i->config, &info, err);
+    if (status == REEF_OK) status = reef_generation_new(&i->gen, &i->config, &info, err);
     if (status == REEF_OK)
         status = reef_model_parts_add(&i->parts, &i->config, i->gen, g, of->gate_values, err);
     if (status == REEF_OK) status = match(i, first, err);
-    if (status == REEF_OK && info.sealed) status = reef_gen_hold_tables(i->gen, err);
+    if (status == REEF_OK && info.sealed) status = reef_generation_hold_tables(i->gen, err);
     if (status == REEF_OK) status = read_parts(i, first, err);
     if (status == REEF_OK) status = set_gate(i, of, err);
     if (status == REEF_OK) status = check_root(i, of, err);
     if (status != REEF_OK) return status;
     if (!info.sealed) begin_training(i->gen, &i->config);
     i->experts += reef_origin_experts(&i->config, info.side);
-    status = reef_net_append(&i->trainer->net, i->gen, err);
+    status = reef_network_append(&i->trainer->network, i->gen, err);
     if (status == REEF_OK) i->gen = NULL; // the net owns it now
     return status;
 }
@@ -312,12 +316,13 @@ static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
 // After sealed generations alone: the next one. Its query networks begin as the last one's, which are folded.
 static reef_status open_next(importing *i, reef_error *err) {
     reef_trainer *trainer = i->trainer;
-    const reef_gen *last = trainer->net.gens[trainer->net.gen_count - 1];
-    reef_generation info = last->info;
-    reef_gen *twin = NULL, *next = NULL; // the last one as if it were open
+    const reef_generation *last =
+        trainer->network.generations[trainer->network.generation_count - 1];
+    reef_generation_record info = last->info;
+    reef_generation *twin = NULL, *next = NULL; // the last one as if it were open
     info.sealed = false;
     info.dtype = REEF_F32;
-    reef_status status = reef_gen_new(&twin, &i->config, &info, err);
+    reef_status status = reef_generation_new(&twin, &i->config, &info, err);
     if (status != REEF_OK) return status;
     for (uint32_t l = 0; l < i->config.layers; l++) {
         const float *w_query = last->weights.routers[l].w_query;
@@ -327,10 +332,10 @@ static reef_status open_next(importing *i, reef_error *err) {
     }
     reef_branch_unfold(twin, last, &i->config);
     status = reef_growth_next(&next, trainer, &last->info, twin, i->config.side_new, err);
-    reef_gen_free(twin);
+    reef_generation_free(twin);
     // Nothing to fit it on: only a gate that is off for good is opened by this.
     if (status == REEF_OK) status = reef_growth_fit_gate(trainer, next, NULL, 0, err);
-    if (status == REEF_OK) status = reef_net_append(&trainer->net, next, err);
+    if (status == REEF_OK) status = reef_network_append(&trainer->network, next, err);
     return status;
 }
 
@@ -408,7 +413,7 @@ reef_status reef_pool_from_model(const char *pool,
     if (status == REEF_OK)
         status = reef_pool_init_with(dry_run ? NULL : pool, &i.config, fill, &i, err);
     if (status == REEF_OK && out != NULL) describe(&i, out);
-    reef_gen_free(i.gen);
+    reef_generation_free(i.gen);
     reef_model_parts_release(&i.parts);
     reef_model_origin_release(&i.origin);
     reef_safetensors_close(&i.file);

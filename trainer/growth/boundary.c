@@ -12,34 +12,37 @@
 // ---- loss of a sealing ---------------------------------------------------------------------------
 
 // Sum of the losses (nats) of what follows the first byte of one window of the reservoir, which fits the
-// pass: it is at most a batch. The last of the `gen_count` generations fires everywhere, as in training; the
+// pass: it is at most a batch. The last of the `generation_count` generations fires everywhere, as in training; the
 // older ones decide for themselves, from the window's beginning.
 static reef_status sample_window(reef_trainer *trainer,
-                                 size_t gen_count,
+                                 size_t generation_count,
                                  const uint8_t *bytes,
                                  size_t size,
                                  double *nats,
                                  reef_error *err) {
     size_t count = size - 1;
-    reef_net net = trainer->net; // a view of the first generations
-    net.gen_count = gen_count;
+    reef_network network = trainer->network; // a view of the first generations
+    network.generation_count = generation_count;
     reef_batch batch;
     bool answered; // not with the last one's gate forced open
-    reef_status status = reef_step_read(trainer, &net, bytes, size, &batch, &answered, err);
+    reef_status status = reef_step_read(trainer, &network, bytes, size, &batch, &answered, err);
     if (status != REEF_OK) return status;
-    if (gen_count > 1) memset(reef_step_read_fire(trainer, gen_count - 1), 1, count);
-    reef_firing_limit(gen_count, count, reef_step_read_fire(trainer, 0), batch.fire_stride,
-                      reef_fire_max(&net.config));
-    status =
-        reef_pass_forward(&trainer->pass, &net, trainer->workers, &batch, REEF_PASS_EVALUATE, err);
-    for (size_t t = 0; t < count; t++) *nats += trainer->pass.loss[t];
+    if (generation_count > 1) memset(reef_step_read_fire(trainer, generation_count - 1), 1, count);
+    reef_gating_limit(generation_count, count, reef_step_read_fire(trainer, 0), batch.fire_stride,
+                      reef_fire_max(&network.config));
+    status = reef_network_forward(&trainer->acts, &network, trainer->workers, &batch,
+                                  REEF_PASS_EVALUATE, err);
+    for (size_t t = 0; t < count; t++) *nats += trainer->acts.loss[t];
     return status;
 }
 
-// Loss of the first `gen_count` generations, as they are evaluated, on the newest one's own sample: the
+// Loss of the first `generation_count` generations, as they are evaluated, on the newest one's own sample: the
 // first windows of it, up to SAMPLE_TOKENS_MAX. `loss` is NaN and `scored` 0 when there is none.
-static reef_status measure_sample(
-    reef_trainer *trainer, size_t gen_count, double *loss, uint64_t *scored, reef_error *err) {
+static reef_status measure_sample(reef_trainer *trainer,
+                                  size_t generation_count,
+                                  double *loss,
+                                  uint64_t *scored,
+                                  reef_error *err) {
     const reef_reservoir *reservoir = &trainer->reservoir;
     size_t left = SAMPLE_TOKENS_MAX;
     double nats = 0.0;
@@ -50,7 +53,7 @@ static reef_status measure_sample(
         size_t size = tokens < left ? tokens : left;
         if (size < 2) continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
-        reef_status status = sample_window(trainer, gen_count, bytes, size, &nats, err);
+        reef_status status = sample_window(trainer, generation_count, bytes, size, &nats, err);
         if (status != REEF_OK) return status;
         left -= size;
         *scored += size - 1;
@@ -61,14 +64,14 @@ static reef_status measure_sample(
 
 // ---- a boundary ----------------------------------------------------------------------------------
 
-reef_status reef_growth_next(reef_gen **out,
+reef_status reef_growth_next(reef_generation **out,
                              const reef_trainer *trainer,
-                             const reef_generation *last,
-                             const reef_gen *open,
+                             const reef_generation_record *last,
+                             const reef_generation *open,
                              uint32_t side,
                              reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    reef_generation info = {
+    const reef_config *config = &trainer->network.config;
+    reef_generation_record info = {
         .generation = last->generation + 1,
         .parent = last->generation,
         .side = side,
@@ -81,20 +84,23 @@ reef_status reef_growth_next(reef_gen **out,
     if (info.generation >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_FULL, "the pool has %u generations, the most there can be",
                          info.generation);
-    reef_status status = reef_gen_new(out, config, &info, err);
-    if (status == REEF_OK) reef_gen_initialise(*out, config, open);
+    reef_status status = reef_generation_new(out, config, &info, err);
+    if (status == REEF_OK) reef_generation_initialise(*out, config, open);
     return status;
 }
 
-reef_status reef_growth_extend_firing(reef_firing *firing, const reef_net *net, reef_error *err) {
-    reef_gate_state *states = realloc(firing->states, net->gen_count * sizeof *states);
+reef_status reef_growth_extend_gating(reef_gating *gating,
+                                      const reef_network *network,
+                                      reef_error *err) {
+    reef_gate_state *states = realloc(gating->states, network->generation_count * sizeof *states);
     if (states == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates", net->gen_count);
-    firing->states = states;
-    for (size_t g = firing->gen_count; g < net->gen_count; g++)
-        reef_gate_reset(&net->gens[g]->gate, &states[g]);
-    firing->gen_count = net->gen_count;
-    firing->unexplained = 0.0;
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates",
+                         network->generation_count);
+    gating->states = states;
+    for (size_t g = gating->generation_count; g < network->generation_count; g++)
+        reef_gate_reset(&network->generations[g]->gate, &states[g]);
+    gating->generation_count = network->generation_count;
+    gating->cusum = 0.0;
     return REEF_OK;
 }
 
@@ -110,8 +116,9 @@ static reef_status report_boundary(reef_trainer *trainer,
                                    const reef_opening *opening,
                                    const reef_sealing *sealing,
                                    reef_error *err) {
-    const reef_gen *sealed = trainer->net.gens[trainer->net.gen_count - 2];
-    const reef_gen *open = reef_open_generation(trainer);
+    const reef_generation *sealed =
+        trainer->network.generations[trainer->network.generation_count - 2];
+    const reef_generation *open = reef_open_generation(trainer);
     char before[32], after[32], distance[REEF_DISTANCE_BYTES];
     reef_status status = reef_state_event(
         trainer, err, "seal",
@@ -133,23 +140,25 @@ static reef_status report_boundary(reef_trainer *trainer,
 static reef_status seal_open(reef_trainer *trainer,
                              const reef_opening *opening,
                              reef_sealing *out,
-                             reef_gen **sealed,
-                             reef_gen **next,
+                             reef_generation **sealed,
+                             reef_generation **next,
                              reef_error *err) {
-    reef_net *net = &trainer->net;
-    reef_gen *open = reef_open_generation(trainer);
+    reef_network *network = &trainer->network;
+    reef_generation *open = reef_open_generation(trainer);
     // Copies the unfolded query.
     reef_status status = reef_growth_next(next, trainer, &open->info, open, opening->side, err);
-    if (status == REEF_OK) status = reef_net_reserve(net, net->gen_count + 1, err);
-    if (status == REEF_OK) status = reef_step_reserve(trainer, net->gen_count + 1, err);
     if (status == REEF_OK)
-        status = measure_sample(trainer, net->gen_count, &out->loss_before, &out->loss_bytes, err);
+        status = reef_network_reserve(network, network->generation_count + 1, err);
+    if (status == REEF_OK) status = reef_step_reserve(trainer, network->generation_count + 1, err);
+    if (status == REEF_OK)
+        status = measure_sample(trainer, network->generation_count, &out->loss_before,
+                                &out->loss_bytes, err);
     if (status != REEF_OK) return status;
     // Of the batches as training met them: that is what later ones are compared with.
     reef_drift_level(&trainer->drift, &open->reference_median, &open->reference_spread);
     open->info.sealed_step = trainer->step;
     open->info.sealed_at = trainer->stream_bytes;
-    return reef_gen_seal(sealed, open, &net->config, out->dtype, err);
+    return reef_generation_make_sealed(sealed, open, &network->config, out->dtype, err);
 }
 
 // Memory only: the next commit writes the sealed generation and the new one in one transaction, so a
@@ -160,10 +169,10 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
                                  reef_dtype dtype,
                                  reef_sealing *out,
                                  reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    reef_net *net = &trainer->net;
-    reef_gen *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
-    if (reef_strategy_is_rival(&trainer->strategy)) {
+    const reef_config *config = &trainer->network.config;
+    reef_network *network = &trainer->network;
+    reef_generation *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
+    if (reef_strategy_is_baseline(&trainer->strategy)) {
         reef_status begun = reef_strategy_boundary(trainer, opening, err);
         *out = (reef_sealing){.generation = reef_open_generation(trainer)->info.generation,
                               .task = trainer->strategy.task,
@@ -174,30 +183,31 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     reef_status status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
     if (status != REEF_OK) return status;
     *out = (reef_sealing){.generation = open->info.generation, .dtype = dtype};
-    reef_gen_exchange(open, config); // as it is evaluated, and stays
+    reef_generation_exchange(open, config); // as it is evaluated, and stays
     status = seal_open(trainer, opening, out, &sealed, &next, err);
     if (status != REEF_OK) {
-        reef_gen_exchange(open, config); // it goes on training
+        reef_generation_exchange(open, config); // it goes on training
         goto cleanup;
     }
 
-    reef_pass_forget_generation(&trainer->pass, net->gen_count - 1);
-    reef_gen_free(open);
-    net->gens[net->gen_count - 1] = sealed;
-    net->gens[net->gen_count++] = next;
+    reef_activations_forget_generation(&trainer->acts, network->generation_count - 1);
+    reef_generation_free(open);
+    network->generations[network->generation_count - 1] = sealed;
+    network->generations[network->generation_count++] = next;
     sealed = NULL; // the net owns both now
     next = NULL;
-    status = measure_sample(trainer, net->gen_count - 1, &out->loss_after, &out->loss_bytes, err);
+    status = measure_sample(trainer, network->generation_count - 1, &out->loss_after,
+                            &out->loss_bytes, err);
     if (status != REEF_OK) goto broken;
-    reef_reservoir_rejuvenate(&trainer->reservoir);
+    reef_reservoir_clear_sample(&trainer->reservoir);
     reef_drift_reset(&trainer->drift);
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
     trainer->full = trainer->branched = false;
     status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
                                   opening->fresh_bytes, err);
-    if (status == REEF_OK) status = reef_growth_extend_firing(&trainer->firing, net, err);
-    if (status == REEF_OK) status = reef_growth_extend_firing(&trainer->ahead, net, err);
+    if (status == REEF_OK) status = reef_growth_extend_gating(&trainer->gating, network, err);
+    if (status == REEF_OK) status = reef_growth_extend_gating(&trainer->ahead, network, err);
     if (status == REEF_OK) status = report_boundary(trainer, opening, out, err);
     // Without data of its own yet, it starts at its first batch.
     if (status == REEF_OK && opening->fresh_bytes > 0 && reef_start_is_due(trainer))
@@ -206,8 +216,8 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
 broken:
     if (status != REEF_OK) reef_trainer_break(trainer, status);
 cleanup:
-    reef_gen_free(sealed);
-    reef_gen_free(next);
+    reef_generation_free(sealed);
+    reef_generation_free(next);
     return status;
 }
 

@@ -24,7 +24,7 @@ bool reef_branch_is_whole(const reef_config *config, uint32_t from) {
 // ---- may it be? ----------------------------------------------------------------------------------
 
 static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef_error *err) {
-    const reef_gen *open = reef_open_generation(trainer);
+    const reef_generation *open = reef_open_generation(trainer);
     uint32_t number = open->info.generation;
     if (from > number)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
@@ -36,7 +36,7 @@ static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef
                          ": it is open; only a sealed one can be copied, so seal it first with "
                          "reef seal",
                          from);
-    if (reef_generation_is_empty(&trainer->net.gens[from]->info))
+    if (reef_generation_is_empty(&trainer->network.generations[from]->info))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "cannot branch generation %" PRIu32
                          ": it was consolidated into a later one; reef generations says into which",
@@ -58,14 +58,14 @@ reef_status reef_branch_check(const reef_trainer *trainer, uint32_t from, reef_e
             err, REEF_ERR_INVALID,
             "a vector model cannot branch: its experts are drawn once and learn nothing "
             "that could be copied");
-    if (reef_strategy_is_rival(&trainer->strategy))
+    if (reef_strategy_is_baseline(&trainer->strategy))
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's strategy is %s, which keeps one generation: there is no "
                          "sealed one to branch",
-                         trainer->net.config.strategy);
+                         trainer->network.config.strategy);
     reef_status status = check_origin(trainer, from, err);
     if (status != REEF_OK) return status;
-    return reef_policy_check_side(trainer, trainer->net.gens[from]->info.side, err);
+    return reef_policy_check_side(trainer, trainer->network.generations[from]->info.side, err);
 }
 
 // ---- the copy ------------------------------------------------------------------------------------
@@ -77,29 +77,31 @@ static bool speaks_alone(const char *name) {
 }
 
 // The folded query network lies under the name of the open one's.
-static void copy_tensors(reef_gen *to, const reef_gen *from, bool whole) {
+static void copy_tensors(reef_generation *to, const reef_generation *from, bool whole) {
     for (size_t i = 0; i < to->tensor_count; i++) {
         reef_tensor *tensor = &to->tensors[i];
-        const reef_tensor *old = reef_gen_find(from, tensor->name);
+        const reef_tensor *old = reef_generation_find(from, tensor->name);
         if (old == NULL || (!whole && speaks_alone(tensor->name))) continue;
         memcpy(tensor->data, old->data, tensor->count * sizeof *tensor->data);
     }
 }
 
-static void copy_experts(reef_peer *to,
-                         const reef_peer *from,
+static void copy_experts(reef_expert_table *to,
+                         const reef_expert_table *from,
                          const reef_expert_shape *shape,
                          bool whole) {
     size_t D = shape->D, w_up = reef_expert_up(shape) * D;
     for (size_t n = 0; n < to->expert_count; n++) {
         float *row = to->experts + n * to->row_values;
-        reef_peer_row_read(from, n, 0, to->row_values, row);
+        reef_expert_table_row_read(from, n, 0, to->row_values, row);
         if (!whole) memset(row + w_up, 0, D * sizeof *row);
     }
 }
 
 // Until it is measured, as if raw queries had mean 0 and variance 1.
-void reef_branch_unfold(reef_gen *gen, const reef_gen *from, const reef_config *config) {
+void reef_branch_unfold(reef_generation *gen,
+                        const reef_generation *from,
+                        const reef_config *config) {
     size_t width = (size_t)config->heads * config->d_key;
     for (uint32_t l = 0; config->batch_norm && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
@@ -113,24 +115,24 @@ void reef_branch_unfold(reef_gen *gen, const reef_gen *from, const reef_config *
     }
 }
 
-reef_status reef_branch_make(reef_gen **out,
+reef_status reef_branch_make(reef_generation **out,
                              const reef_trainer *trainer,
-                             const reef_gen *from,
+                             const reef_generation *from,
                              bool whole,
                              reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    const reef_gen *open = reef_open_generation(trainer);
-    reef_generation info = open->info;
+    const reef_config *config = &trainer->network.config;
+    const reef_generation *open = reef_open_generation(trainer);
+    reef_generation_record info = open->info;
     info.parent = from->info.generation;
     info.side = from->info.side;
-    reef_status status = reef_gen_new(out, config, &info, err);
+    reef_status status = reef_generation_new(out, config, &info, err);
     if (status != REEF_OK) return status;
-    reef_gen_initialise(*out, config, open);
+    reef_generation_initialise(*out, config, open);
     copy_tensors(*out, from, whole);
     for (uint32_t l = 0; l < config->layers; l++) {
-        reef_expert_shape shape = reef_gen_expert_shape(config, l);
+        reef_expert_shape shape = reef_generation_expert_shape(config, l);
         if (reef_layer_retrieves(config, l))
-            copy_experts(&(*out)->peers[l], &from->peers[l], &shape, whole);
+            copy_experts(&(*out)->expert_tables[l], &from->expert_tables[l], &shape, whole);
     }
     reef_branch_unfold(*out, from, config);
     return REEF_OK;
@@ -140,7 +142,7 @@ reef_status reef_branch_make(reef_gen **out,
 
 // Place windows of the reservoir into the batch: those of generation `from`, or with `any` all. Returns how many.
 static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     size_t count = 0;
     for (size_t slot = 0; slot < reservoir->slots; slot++) {
@@ -155,9 +157,10 @@ static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
     return count;
 }
 
-static void settle_layer(const reef_trainer *trainer, const reef_gen *from, uint32_t l) {
-    const reef_config *config = &trainer->net.config;
-    const reef_router_tape *tape = &trainer->pass.peers[trainer->net.gen_count - 1][l].tape;
+static void settle_layer(const reef_trainer *trainer, const reef_generation *from, uint32_t l) {
+    const reef_config *config = &trainer->network.config;
+    const reef_router_tape *tape =
+        &trainer->acts.expert_tables[trainer->network.generation_count - 1][l].tape;
     reef_router_params *router = &reef_open_generation(trainer)->weights.routers[l];
     for (size_t i = 0; i < (size_t)config->heads * config->d_key; i++) {
         router->bn_mean[i] = tape->batch_mean[i];
@@ -170,15 +173,16 @@ static void settle_layer(const reef_trainer *trainer, const reef_gen *from, uint
 // The branch is in the net by now. It reads what its origin read: alone beside generation 0 where it is whole,
 // beside its origin where it is silent.
 static reef_status settle_queries(reef_trainer *trainer,
-                                  const reef_gen *from,
+                                  const reef_generation *from,
                                   bool whole,
                                   reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     size_t windows = place_windows(trainer, from->info.generation, false);
     if (windows == 0) windows = place_windows(trainer, from->info.generation, true);
     if (!config->batch_norm || windows == 0) return REEF_OK;
-    size_t stride = reef_step_windows(config) * config->context, open = trainer->net.gen_count - 1;
-    memset(trainer->fire, 0, trainer->net.gen_count * stride);
+    size_t stride = reef_step_windows(config) * config->context,
+           open = trainer->network.generation_count - 1;
+    memset(trainer->fire, 0, trainer->network.generation_count * stride);
     memset(trainer->fire + open * stride, 1, stride);
     if (!whole && from->info.generation > 0)
         memset(trainer->fire + from->info.generation * stride, 1, stride);
@@ -190,22 +194,22 @@ static reef_status settle_queries(reef_trainer *trainer,
     reef_status status = REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
-        status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                                   REEF_PASS_TRAIN, err);
+        status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
+                                      REEF_PASS_TRAIN, err);
         if (status == REEF_OK) settle_layer(trainer, from, l);
     }
     return status;
 }
 
 reef_status reef_branch_settle(reef_trainer *trainer,
-                               const reef_gen *from,
+                               const reef_generation *from,
                                bool whole,
                                reef_error *err) {
-    reef_gen *open = reef_open_generation(trainer);
+    reef_generation *open = reef_open_generation(trainer);
     reef_status status = settle_queries(trainer, from, whole, err);
     if (status != REEF_OK) return status;
-    reef_gen_fold(open, &trainer->net.config);
-    reef_gen_average_reset(open);
+    reef_generation_fold(open, &trainer->network.config);
+    reef_generation_average_reset(open);
     return REEF_OK;
 }
 

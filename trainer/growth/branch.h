@@ -16,18 +16,23 @@
 #include "trainer_internal.h"
 
 /** A generation for the open one's place that is a copy of `from`, whole or silent; the caller's. */
-REEF_MUST_CHECK reef_status reef_branch_make(
-    reef_gen **out, const reef_trainer *trainer, const reef_gen *from, bool whole, reef_error *err);
+REEF_MUST_CHECK reef_status reef_branch_make(reef_generation **out,
+                                             const reef_trainer *trainer,
+                                             const reef_generation *from,
+                                             bool whole,
+                                             reef_error *err);
 /** Of such a copy, once it is the open generation: measure its queries, and it can be trained. */
 REEF_MUST_CHECK reef_status reef_branch_settle(reef_trainer *trainer,
-                                               const reef_gen *from,
+                                               const reef_generation *from,
                                                bool whole,
                                                reef_error *err);
 /** Is a branch of generation `from` a whole copy? */
 bool reef_branch_is_whole(const reef_config *config, uint32_t from);
 
 /** Query networks of an open generation from folded ones, as if raw queries had mean 0 and variance 1. */
-void reef_branch_unfold(reef_gen *gen, const reef_gen *from, const reef_config *config);
+void reef_branch_unfold(reef_generation *gen,
+                        const reef_generation *from,
+                        const reef_config *config);
 
 /** May the open generation become a copy of sealed generation `from` now? Errors: INVALID says why not. */
 REEF_MUST_CHECK reef_status reef_branch_check(const reef_trainer *trainer,

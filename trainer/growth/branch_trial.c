@@ -10,49 +10,49 @@
 
 typedef struct trial {
     reef_trainer *trainer;
-    reef_gen *open; // as it stands; the caller's
+    reef_generation *open; // as it stands; the caller's
     const uint8_t *fresh;
     size_t batches;
 } trial;
 
-static void put_in_place(reef_trainer *trainer, reef_gen *gen) {
-    size_t last = trainer->net.gen_count - 1;
-    trainer->net.gens[last] = gen;
-    reef_pass_forget_generation(&trainer->pass, last);
+static void put_in_place(reef_trainer *trainer, reef_generation *gen) {
+    size_t last = trainer->network.generation_count - 1;
+    trainer->network.generations[last] = gen;
+    reef_activations_forget_generation(&trainer->acts, last);
 }
 
 // The open generation once more: nothing of it has been trained.
-static reef_status copy_open(reef_gen **out, const trial *t, reef_error *err) {
-    const reef_config *config = &t->trainer->net.config;
-    reef_status status = reef_gen_new(out, config, &t->open->info, err);
+static reef_status copy_open(reef_generation **out, const trial *t, reef_error *err) {
+    const reef_config *config = &t->trainer->network.config;
+    reef_status status = reef_generation_new(out, config, &t->open->info, err);
     if (status != REEF_OK) return status;
     for (size_t i = 0; i < (*out)->tensor_count; i++)
         memcpy((*out)->tensors[i].data, t->open->tensors[i].data,
                t->open->tensors[i].count * sizeof(float));
     for (uint32_t l = 0; l < config->layers; l++) {
-        const reef_peer *peer = &t->open->peers[l];
+        const reef_expert_table *table = &t->open->expert_tables[l];
         if (reef_layer_retrieves(config, l))
-            memcpy((*out)->peers[l].experts, peer->experts,
-                   peer->expert_count * peer->row_values * sizeof(float));
+            memcpy((*out)->expert_tables[l].experts, table->experts,
+                   table->expert_count * table->row_values * sizeof(float));
     }
-    reef_gen_gate_copy(*out, t->open);
-    reef_gen_average_reset(*out);
+    reef_generation_gate_copy(*out, t->open);
+    reef_generation_average_reset(*out);
     return REEF_OK;
 }
 
 // A copy of generation `from`, in the open one's place. After a failure the place is as it was.
 static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
     reef_trainer *trainer = t->trainer;
-    const reef_gen *origin = trainer->net.gens[from];
-    reef_gen *made = NULL;
+    const reef_generation *origin = trainer->network.generations[from];
+    reef_generation *made = NULL;
     reef_status status = reef_branch_make(&made, trainer, origin, true, err);
     if (status != REEF_OK) return status;
-    reef_gen_gate_copy(made, t->open);
+    reef_generation_gate_copy(made, t->open);
     put_in_place(trainer, made);
     status = reef_branch_settle(trainer, origin, true, err);
     if (status == REEF_OK) return REEF_OK;
     put_in_place(trainer, t->open);
-    reef_gen_free(made);
+    reef_generation_free(made);
     return status;
 }
 
@@ -60,11 +60,11 @@ static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
 static reef_status train(const trial *t, double *bits, reef_error *err) {
     reef_trainer *trainer = t->trainer;
     uint64_t step = trainer->step;
-    reef_firing moving = {0};
-    reef_status status = reef_firing_copy(&moving, &trainer->firing, err);
+    reef_gating moving = {0};
+    reef_status status = reef_gating_copy(&moving, &trainer->gating, err);
     *bits = 0.0;
     for (size_t b = 0; status == REEF_OK && b < t->batches; b++) {
-        const uint8_t *bytes = t->fresh + b * reef_batch_bytes(&trainer->net.config);
+        const uint8_t *bytes = t->fresh + b * reef_batch_bytes(&trainer->network.config);
         double one;
         status = reef_step_forward(trainer, bytes, &moving, &one, err);
         if (status != REEF_OK) break;
@@ -73,45 +73,45 @@ static reef_status train(const trial *t, double *bits, reef_error *err) {
         trainer->step++; // which windows are drawn follows from it
         trainer->generation_step++;
     }
-    reef_firing_release(&moving);
+    reef_gating_release(&moving);
     trainer->step = step;
     trainer->generation_step = 0;
     return status;
 }
 
 static reef_status try_open(const trial *t, double *bits, reef_error *err) {
-    reef_gen *copy = NULL;
+    reef_generation *copy = NULL;
     reef_status status = copy_open(&copy, t, err);
     if (status != REEF_OK) return status;
     put_in_place(t->trainer, copy);
     status = train(t, bits, err);
     put_in_place(t->trainer, t->open);
-    reef_gen_free(copy);
+    reef_generation_free(copy);
     return status;
 }
 
 static reef_status try_branch(const trial *t, uint32_t from, double *bits, reef_error *err) {
     reef_status status = begin_as(t, from, err);
     if (status != REEF_OK) return status;
-    reef_gen *copy = reef_open_generation(t->trainer);
+    reef_generation *copy = reef_open_generation(t->trainer);
     status = train(t, bits, err);
     put_in_place(t->trainer, t->open);
-    reef_gen_free(copy);
+    reef_generation_free(copy);
     return status;
 }
 
 static bool can_branch(const reef_trainer *trainer, uint32_t from) {
-    const reef_gen *origin = trainer->net.gens[from];
-    return reef_branch_is_whole(&trainer->net.config, from) &&
+    const reef_generation *origin = trainer->network.generations[from];
+    return reef_branch_is_whole(&trainer->network.config, from) &&
            !reef_generation_is_empty(&origin->info) &&
            origin->info.side == reef_open_generation(trainer)->info.side;
 }
 
-reef_status reef_trial_choose(reef_trainer *trainer,
-                              const uint8_t *fresh,
-                              size_t batches,
-                              uint32_t *origin,
-                              reef_error *err) {
+reef_status reef_branch_trial_choose(reef_trainer *trainer,
+                                     const uint8_t *fresh,
+                                     size_t batches,
+                                     uint32_t *origin,
+                                     reef_error *err) {
     const trial t = {
         .trainer = trainer,
         .open = reef_open_generation(trainer),
@@ -140,6 +140,6 @@ reef_status reef_trial_choose(reef_trainer *trainer,
     status = begin_as(&t, *origin, err);
     if (status != REEF_OK) return status;
     trainer->branched = true;
-    reef_gen_free(t.open);
+    reef_generation_free(t.open);
     return REEF_OK;
 }

@@ -24,7 +24,7 @@
  * `fresh` best: in the stream from the carry's first byte on, with one byte more behind them. `origin` is the
  * generation that it is a copy of now, or REEF_TRIAL_NONE.
  */
-REEF_MUST_CHECK reef_status reef_trial_choose(
+REEF_MUST_CHECK reef_status reef_branch_trial_choose(
     reef_trainer *trainer, const uint8_t *fresh, size_t batches, uint32_t *origin, reef_error *err);
 
 #endif

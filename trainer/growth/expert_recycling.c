@@ -14,7 +14,7 @@ enum { STREAM_RECYCLE = 401, STREAM_ROW, STREAM_QUERY };
 // One layer of the open generation while it is looked at.
 typedef struct looking {
     reef_trainer *trainer;
-    reef_gen *gen;
+    reef_generation *gen;
     uint32_t layer;
     uint64_t seed; // of this look
     reef_expert_shape shape;
@@ -23,21 +23,21 @@ typedef struct looking {
 } looking;
 
 bool reef_recycle_is_due(const reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     uint64_t bytes = reef_batch_bytes(config);
     if (config->recycle_after == 0 || trainer->generation_step == 0) return false;
     uint64_t steps = (config->recycle_after - 1) / bytes + 1;
     return trainer->generation_step % steps == 0;
 }
 
-static bool stays(const reef_peer *peer, size_t n) {
-    return peer->usage[n].count != peer->used_before[n] || peer->flags[n] != 0;
+static bool stays(const reef_expert_table *table, size_t n) {
+    return table->usage[n].count != table->used_before[n] || table->flags[n] != 0;
 }
 
 static void mark_needed(const looking *at) {
-    const reef_peer *peer = &at->gen->peers[at->layer];
-    for (size_t n = 0; n < peer->expert_count; n++) {
-        if (!stays(peer, n)) continue;
+    const reef_expert_table *table = &at->gen->expert_tables[at->layer];
+    for (size_t n = 0; n < table->expert_count; n++) {
+        if (!stays(table, n)) continue;
         uint32_t i, j;
         reef_expert_pair_of((reef_expert_id)n, &i, &j);
         at->needed[0][i] = at->needed[1][j] = 1;
@@ -47,37 +47,37 @@ static void mark_needed(const looking *at) {
 // ---- rows ----------------------------------------------------------------------------------------
 
 // Untrained, and silent: there is nothing to forget.
-static bool is_new(const reef_peer *peer, size_t n, const reef_expert_shape *shape) {
+static bool is_new(const reef_expert_table *table, size_t n, const reef_expert_shape *shape) {
     size_t D = shape->D;
-    const float *w_up = peer->experts + n * peer->row_values + reef_expert_up(shape) * D;
+    const float *w_up = table->experts + n * table->row_values + reef_expert_up(shape) * D;
     for (size_t d = 0; d < D; d++)
         if (w_up[d] != 0.0f) return false;
-    return peer->moments.counts[n] == 0;
+    return table->moments.counts[n] == 0;
 }
 
 static void renew_row(const looking *at, size_t n) {
     size_t D = at->shape.D, w_up = reef_expert_up(&at->shape) * D;
-    reef_peer *peer = &at->gen->peers[at->layer];
-    const reef_expert_moments *moments = &peer->moments;
-    size_t first = n * peer->row_values, bytes = peer->row_values * sizeof(float);
-    float *row = peer->experts + first;
+    reef_expert_table *table = &at->gen->expert_tables[at->layer];
+    const reef_expert_moments *moments = &table->moments;
+    size_t first = n * table->row_values, bytes = table->row_values * sizeof(float);
+    float *row = table->experts + first;
     uint64_t seed = reef_random_bits(at->seed, STREAM_ROW, at->layer);
     float deviation = 1.0f / sqrtf((float)D);
     if (w_up > 0) reef_random_normal(D, row, deviation, seed, 2 * (uint64_t)n);
     memset(row + w_up, 0, D * sizeof *row);
-    if (peer->row_values > 2 * D)
+    if (table->row_values > 2 * D)
         reef_random_normal(D, row + 2 * D, deviation, seed, 2 * (uint64_t)n + 1);
     memset(moments->adam_m + first, 0, bytes);
     memset(moments->adam_v + first, 0, bytes);
     if (moments->average != NULL) memcpy(moments->average + first, row, bytes);
     moments->counts[n] = 0;
-    peer->dirty[n] = 1;
+    table->dirty[n] = 1;
 }
 
 static void renew_rows(looking *at) {
-    const reef_peer *peer = &at->gen->peers[at->layer];
-    for (size_t n = 0; n < peer->expert_count; n++) {
-        if (stays(peer, n) || is_new(peer, n, &at->shape)) continue;
+    const reef_expert_table *table = &at->gen->expert_tables[at->layer];
+    for (size_t n = 0; n < table->expert_count; n++) {
+        if (stays(table, n) || is_new(table, n, &at->shape)) continue;
         renew_row(at, n);
         at->experts++;
     }
@@ -87,14 +87,15 @@ static void renew_rows(looking *at) {
 
 // Tables of its own for each head, or one for all: rows of a table have a sub-key of each.
 static size_t tables_of(const looking *at) {
-    reef_router_shape shape = reef_gen_shape(&at->trainer->net.config, at->gen->info.side);
+    reef_router_shape shape =
+        reef_generation_shape(&at->trainer->network.config, at->gen->info.side);
     return reef_router_tables(&shape);
 }
 
 // Mean length of the sub-keys that are needed: a score is an inner product, so a shorter one would lose
 // against them. Without any, that of random ones.
 static float key_length(const looking *at, size_t table, const float *keys) {
-    const reef_config *config = &at->trainer->net.config;
+    const reef_config *config = &at->trainer->network.config;
     size_t half = config->d_key / 2, tables = tables_of(at), count = 0;
     double sum = 0.0;
     for (size_t i = 0; i < at->gen->info.side * tables; i++) {
@@ -109,10 +110,11 @@ static float key_length(const looking *at, size_t table, const float *keys) {
 // A half of a query of the last batch that met the table, scaled to `length`; `i` counts all its sub-keys.
 static void draw_key(const looking *at, size_t table, size_t i, float length, float *key) {
     const reef_trainer *trainer = at->trainer;
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     size_t half = config->d_key / 2, tables = tables_of(at);
     size_t queries = reef_batch_tokens(config) * config->heads / tables;
-    const reef_router_tape *tape = &trainer->pass.peers[trainer->net.gen_count - 1][at->layer].tape;
+    const reef_router_tape *tape =
+        &trainer->acts.expert_tables[trainer->network.generation_count - 1][at->layer].tape;
     uint64_t seed = reef_random_bits(at->seed, STREAM_QUERY, at->layer);
     size_t query = (size_t)reef_random_below(seed, table, i, queries) * tables + i % tables;
     const float *from = tape->query + query * config->d_key + table * half;
@@ -123,8 +125,8 @@ static void draw_key(const looking *at, size_t table, size_t i, float length, fl
 static void move_sub_keys(looking *at, size_t table) {
     char name[REEF_NAME_BYTES_MAX + 1];
     snprintf(name, sizeof name, "block%u.sub_keys_%c", at->layer, table == 0 ? 'a' : 'b');
-    const reef_tensor *keys = reef_gen_find(at->gen, name);
-    size_t half = at->trainer->net.config.d_key / 2, bytes = half * sizeof(float);
+    const reef_tensor *keys = reef_generation_find(at->gen, name);
+    size_t half = at->trainer->network.config.d_key / 2, bytes = half * sizeof(float);
     size_t tables = tables_of(at);
     float length = key_length(at, table, keys->data);
     for (size_t i = 0; i < at->gen->info.side * tables; i++) {
@@ -143,7 +145,7 @@ static void move_sub_keys(looking *at, size_t table) {
 
 static reef_status look_at_layer(looking *at, reef_error *err) {
     size_t side = at->gen->info.side;
-    reef_peer *peer = &at->gen->peers[at->layer];
+    reef_expert_table *table = &at->gen->expert_tables[at->layer];
     uint8_t *needed = calloc(2 * side, 1);
     if (needed == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to look for idle experts");
@@ -154,13 +156,13 @@ static reef_status look_at_layer(looking *at, reef_error *err) {
     move_sub_keys(at, 0);
     move_sub_keys(at, 1);
     free(needed);
-    for (size_t n = 0; n < peer->expert_count; n++) peer->used_before[n] = peer->usage[n].count;
+    for (size_t n = 0; n < table->expert_count; n++) table->used_before[n] = table->usage[n].count;
     return REEF_OK;
 }
 
 reef_status reef_recycle(reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    reef_gen *gen = reef_open_generation(trainer);
+    const reef_config *config = &trainer->network.config;
+    reef_generation *gen = reef_open_generation(trainer);
     uint64_t seed = reef_random_bits(config->seed, STREAM_RECYCLE, gen->info.generation);
     looking at = {.trainer = trainer,
                   .gen = gen,
@@ -168,12 +170,12 @@ reef_status reef_recycle(reef_trainer *trainer, reef_error *err) {
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         at.layer = l;
-        at.shape = reef_gen_expert_shape(config, l);
+        at.shape = reef_generation_expert_shape(config, l);
         reef_status status = look_at_layer(&at, err);
         if (status != REEF_OK) return status;
     }
     if (at.experts == 0 && at.sub_keys == 0) return REEF_OK;
-    reef_gen_fold(gen, config);
+    reef_generation_fold(gen, config);
     trainer->recycled_experts += at.experts;
     return reef_state_event(trainer, err, "recycle",
                             "\"experts\": %" PRIu64 ", \"sub_keys\": %" PRIu64

@@ -24,7 +24,7 @@ static bool is_off(const reef_config *config) {
 
 // A generation without a gate: what it stores is a gate that fires on every byte, so nothing that reads
 // gates needs to know of it.
-static void open_for_good(reef_gen *gen) {
+static void open_for_good(reef_generation *gen) {
     reef_gate *gate = &gen->gate;
     memset(gate->weights, 0, REEF_GATE_WEIGHTS * sizeof *gate->weights);
     gate->bias = 0.0f;
@@ -35,16 +35,16 @@ static void open_for_good(reef_gen *gen) {
     gen->gate_detect = 1.0f;
 }
 
-// The loss of the model of the first `gen_count` generations on each token of the windows, every one read from
+// The loss of the model of the first `generation_count` generations on each token of the windows, every one read from
 // its start. `out` is written; the caller's to free.
 static reef_status read_surprises(reef_trainer *trainer,
-                                  size_t gen_count,
+                                  size_t generation_count,
                                   const reef_gate_windows *windows,
                                   float **out,
                                   reef_error *err) {
     size_t tokens = 0;
-    reef_net net = trainer->net; // a view
-    net.gen_count = gen_count;
+    reef_network network = trainer->network; // a view
+    network.generation_count = generation_count;
     for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
     float *at = *out = calloc(tokens, sizeof **out);
     if (at == NULL)
@@ -56,26 +56,26 @@ static reef_status read_surprises(reef_trainer *trainer,
         at[0] = NAN; // nothing came before
         if (size < 2) continue;
         reef_status status =
-            reef_step_read(trainer, &net, windows->bytes[i], size, &batch, &answered, err);
+            reef_step_read(trainer, &network, windows->bytes[i], size, &batch, &answered, err);
         if (status == REEF_OK && !answered)
-            status = reef_pass_forward(&trainer->pass, &net, trainer->workers, &batch,
-                                       REEF_PASS_EVALUATE, err);
+            status = reef_network_forward(&trainer->acts, &network, trainer->workers, &batch,
+                                          REEF_PASS_EVALUATE, err);
         if (status != REEF_OK) return status;
-        for (size_t t = 1; t < size; t++) at[t] = (float)trainer->pass.loss[t - 1];
+        for (size_t t = 1; t < size; t++) at[t] = (float)trainer->acts.loss[t - 1];
     }
     return REEF_OK;
 }
 
 // What the reservoir holds, the older model was trained on, and it foresees other text of the same kind a little
 // worse. By how much, shows in its loss before training on the last batches of each generation: so much is added.
-static void add_unseen(const reef_net *net,
-                       size_t gen_count,
+static void add_unseen(const reef_network *network,
+                       size_t generation_count,
                        const reef_gate_windows *windows,
                        float *surprise) {
     double bits = 0.0, weight = 0.0, nats = 0.0, known = 0.0;
     size_t tokens = 0;
-    for (size_t g = 0; g < gen_count; g++) {
-        const reef_gen *gen = net->gens[g];
+    for (size_t g = 0; g < generation_count; g++) {
+        const reef_generation *gen = network->generations[g];
         if (reef_generation_is_empty(&gen->info)) continue;
         double share = (double)(gen->info.sealed_at - gen->info.opened_at);
         bits += share * gen->reference_median;
@@ -92,14 +92,14 @@ static void add_unseen(const reef_net *net,
     for (size_t t = 0; gap > 0.0 && t < tokens; t++) surprise[t] += (float)gap;
 }
 
-reef_status reef_gen_fit_gate(reef_gen *gen,
-                              reef_trainer *trainer,
-                              size_t older_count,
-                              const reef_gate_windows *old_fit,
-                              const reef_gate_windows *old_calibrate,
-                              const reef_gate_windows *young,
-                              reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+reef_status reef_generation_fit_gate(reef_generation *gen,
+                                     reef_trainer *trainer,
+                                     size_t older_count,
+                                     const reef_gate_windows *old_fit,
+                                     const reef_gate_windows *old_calibrate,
+                                     const reef_gate_windows *young,
+                                     reef_error *err) {
+    const reef_config *config = &trainer->network.config;
     if (is_off(config)) {
         open_for_good(gen);
         return REEF_OK;
@@ -117,7 +117,7 @@ reef_status reef_gen_fit_gate(reef_gen *gen,
     status = read_surprises(trainer, older_count, old_calibrate, &old_surprise, err);
     if (status == REEF_OK) status = read_surprises(trainer, older_count, young, &new_surprise, err);
     if (status != REEF_OK) goto cleanup;
-    add_unseen(&trainer->net, older_count, old_calibrate, old_surprise);
+    add_unseen(&trainer->network, older_count, old_calibrate, old_surprise);
     fit.old_surprise = old_surprise;
     fit.new_surprise = new_surprise;
     status = reef_gate_train(&gen->gate, old_fit, old_calibrate, young, &fit, err);
@@ -149,7 +149,7 @@ static void add_fresh(const reef_reservoir *reservoir,
 }
 
 reef_status reef_growth_fit_gate(reef_trainer *trainer,
-                                 reef_gen *gen,
+                                 reef_generation *gen,
                                  const uint8_t *fresh,
                                  size_t fresh_bytes,
                                  reef_error *err) {
@@ -167,8 +167,8 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
     }
     reef_gate_windows young = lists.young;
     add_fresh(reservoir, &young, bytes, sizes, fresh, fresh_bytes);
-    status = reef_gen_fit_gate(gen, trainer, gen->info.generation, &lists.old_fit,
-                               &lists.old_calibrate, &young, err);
+    status = reef_generation_fit_gate(gen, trainer, gen->info.generation, &lists.old_fit,
+                                      &lists.old_calibrate, &young, err);
 
 cleanup:
     free(bytes);

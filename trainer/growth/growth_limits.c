@@ -11,9 +11,9 @@ static uint64_t peer_layers(const reef_config *config) {
 }
 
 uint64_t reef_policy_experts(const reef_trainer *trainer) {
-    uint64_t layers = peer_layers(&trainer->net.config), count = 0;
-    for (size_t g = 0; g < trainer->net.gen_count; g++) {
-        uint64_t side = trainer->net.gens[g]->info.side;
+    uint64_t layers = peer_layers(&trainer->network.config), count = 0;
+    for (size_t g = 0; g < trainer->network.generation_count; g++) {
+        uint64_t side = trainer->network.generations[g]->info.side;
         count += layers * side * side;
     }
     return count;
@@ -24,8 +24,8 @@ uint64_t reef_policy_experts(const reef_trainer *trainer) {
 uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_new) {
     uint64_t side = reef_open_generation(trainer)->info.side;
     bool grid = trainer->strategy.kind == REEF_STRATEGY_GRID;
-    if (reef_strategy_is_rival(&trainer->strategy) && !grid) return 0;
-    if (!grid && strcmp(trainer->net.config.growth, "in_place") != 0)
+    if (reef_strategy_is_baseline(&trainer->strategy) && !grid) return 0;
+    if (!grid && strcmp(trainer->network.config.growth, "in_place") != 0)
         return (uint64_t)side_new * side_new;
     uint64_t enlarged = reef_grid_side((uint32_t)side, side_new);
     if (enlarged > REEF_SIDE_MAX && !grid) return UINT64_MAX;
@@ -33,7 +33,7 @@ uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_ne
 }
 
 bool reef_growth_has_room(const reef_trainer *trainer, uint64_t experts) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     if (experts == UINT64_MAX) return false;
     return config->experts_max == 0 ||
            reef_policy_experts(trainer) + peer_layers(config) * experts <= config->experts_max;
@@ -48,11 +48,11 @@ bool reef_policy_is_full(const reef_trainer *trainer) {
     if (!trainer->full) return false;
     return !reef_growth_has_room(
         trainer,
-        reef_growth_added_experts(trainer, reef_growth_smallest_side(&trainer->net.config)));
+        reef_growth_added_experts(trainer, reef_growth_smallest_side(&trainer->network.config)));
 }
 
 reef_status reef_policy_check_side(const reef_trainer *trainer, uint32_t side, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     uint64_t before = reef_open_generation(trainer)->info.side, after = side;
     if (after <= before || reef_growth_has_room(trainer, after * after - before * before))
         return REEF_OK;

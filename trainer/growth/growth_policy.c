@@ -8,21 +8,21 @@
 // ---- when ----------------------------------------------------------------------------------------
 
 static bool is_saturated(const reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
-    const reef_gen *open = reef_open_generation(trainer);
+    const reef_config *config = &trainer->network.config;
+    const reef_generation *open = reef_open_generation(trainer);
     uint64_t steps = reef_task_step(trainer), full = 0, count = 0;
     if (steps == 0 || steps % REEF_POLICY_STEPS != 0) return false;
     for (uint32_t l = 0; l < config->layers; l++) {
-        const reef_peer *peer = &open->peers[l];
-        count += peer->expert_count;
-        for (size_t n = 0; n < peer->expert_count; n++)
-            full += peer->usage[n].count >= config->capacity_uses;
+        const reef_expert_table *table = &open->expert_tables[l];
+        count += table->expert_count;
+        for (size_t n = 0; n < table->expert_count; n++)
+            full += table->usage[n].count >= config->capacity_uses;
     }
     return count > 0 && (double)full >= (double)config->capacity_share * (double)count;
 }
 
 static const char *due(const reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     if (!reef_strategy_has_boundaries(&trainer->strategy)) return NULL;
     if (strcmp(config->boundaries, "budget") == 0 &&
         trainer->stream_bytes - reef_task_at(trainer) >= config->boundary_bytes)
@@ -61,15 +61,15 @@ static reef_status measure_distance(reef_trainer *trainer,
                                     size_t fresh_bytes,
                                     reef_opening *out,
                                     reef_error *err) {
-    size_t batches = fresh_bytes / reef_batch_bytes(&trainer->net.config);
+    size_t batches = fresh_bytes / reef_batch_bytes(&trainer->network.config);
     double bits = 0.0, reference, spread;
     if (batches == 0) return REEF_OK;
     reef_status status =
-        reef_policy_walk(trainer, fresh, batches, add_bits, &bits, &out->unclaimed, err);
+        reef_probe_walk(trainer, fresh, batches, add_bits, &bits, &out->unclaimed, err);
     reef_drift_level(&trainer->drift, &reference, &spread);
-    out->gap = bits / (double)reef_policy_look_count(batches) - reference;
+    out->gap = bits / (double)reef_probe_count(batches) - reference;
     double ignorance =
-        log2(trainer->net.config.vocab); // bits per token of a model that knows nothing
+        log2(trainer->network.config.vocab); // bits per token of a model that knows nothing
     double novelty = within(out->gap / fmax(ignorance - reference, 1e-6), 0.0, 1.0);
     out->distance = novelty * (0.5 + 0.5 * out->unclaimed);
     return status;
@@ -81,7 +81,7 @@ reef_status reef_policy_size(reef_trainer *trainer,
                              size_t fresh_bytes,
                              reef_opening *out,
                              reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     *out = (reef_opening){
         .reason = reason,
         .side = config->side_new,
@@ -92,7 +92,7 @@ reef_status reef_policy_size(reef_trainer *trainer,
         .distance = NAN,
     };
     reef_status status = REEF_OK;
-    if (strcmp(config->size_new, "auto") == 0 && !reef_strategy_is_rival(&trainer->strategy)) {
+    if (strcmp(config->size_new, "auto") == 0 && !reef_strategy_is_baseline(&trainer->strategy)) {
         status = measure_distance(trainer, fresh, fresh_bytes, out, err);
         if (status == REEF_OK && !isnan(out->distance)) out->side = side_for(config, out->distance);
     }
@@ -108,10 +108,10 @@ reef_status reef_policy_size(reef_trainer *trainer,
 // From here on no boundary is looked for, unless something makes room again.
 static reef_status refuse(reef_trainer *trainer, const char *reason, reef_error *err) {
     trainer->full = true;
-    return reef_state_event(trainer, err, "full",
-                            "\"reason\": \"%s\", \"experts\": %" PRIu64
-                            ", \"experts_max\": %" PRIu64,
-                            reason, reef_policy_experts(trainer), trainer->net.config.experts_max);
+    return reef_state_event(
+        trainer, err, "full",
+        "\"reason\": \"%s\", \"experts\": %" PRIu64 ", \"experts_max\": %" PRIu64, reason,
+        reef_policy_experts(trainer), trainer->network.config.experts_max);
 }
 
 reef_status reef_policy_boundary(reef_trainer *trainer,
@@ -119,14 +119,15 @@ reef_status reef_policy_boundary(reef_trainer *trainer,
                                  const uint8_t *fresh,
                                  size_t fresh_bytes,
                                  reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     reef_opening opening;
     reef_sealing sealing;
     reef_status status = reef_policy_size(trainer, reason, fresh, fresh_bytes, &opening, err);
     if (status != REEF_OK) return status;
     if (opening.side == 0) return refuse(trainer, reason, err);
-    if (reef_strategy_is_rival(&trainer->strategy) || strcmp(config->growth, "in_place") != 0)
-        return reef_growth_boundary(trainer, &opening, reef_gen_seal_dtype(config), &sealing, err);
+    if (reef_strategy_is_baseline(&trainer->strategy) || strcmp(config->growth, "in_place") != 0)
+        return reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(config), &sealing,
+                                    err);
     uint32_t side = reef_grid_side(reef_open_generation(trainer)->info.side, opening.side);
     status = reef_growth_enlarge(trainer, side, &opening, err);
     if (status != REEF_OK) return status;

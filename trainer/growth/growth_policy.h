@@ -16,7 +16,7 @@
 #include "trainer_internal.h"
 
 #define REEF_POLICY_STEPS 32 // steps of training from one look at the usage to the next
-#define REEF_POLICY_LOOKS 8  // held batches that a measurement passes through the model, at most
+#define REEF_PROBE_BATCHES 8 // held batches that a measurement passes through the model, at most
 
 /** Why the batch that was just trained ends at a boundary, or NULL. */
 const char *reef_policy_due(const reef_trainer *trainer);
@@ -52,22 +52,22 @@ REEF_MUST_CHECK reef_status reef_policy_check_side(const reef_trainer *trainer,
 uint64_t reef_policy_experts(const reef_trainer *trainer);
 
 /** Called after a batch's forward pass in training mode. `number`: how many were before it. */
-typedef void (*reef_policy_look)(void *context, size_t number, double bits);
+typedef void (*reef_probe_visit)(void *context, size_t number, double bits);
 
 /** How many of that many fresh batches a walk looks at. */
-size_t reef_policy_look_count(size_t batches);
+size_t reef_probe_count(size_t batches);
 
 /**
  * Walk over whole fresh batches, as reef_policy_size has them, evenly looking at some.
  * unclaimed  written: share of their bytes on which no gate fires; may be NULL
  */
-REEF_MUST_CHECK reef_status reef_policy_walk(reef_trainer *trainer,
-                                             const uint8_t *fresh,
-                                             size_t batches,
-                                             reef_policy_look look,
-                                             void *context,
-                                             double *unclaimed,
-                                             reef_error *err);
+REEF_MUST_CHECK reef_status reef_probe_walk(reef_trainer *trainer,
+                                            const uint8_t *fresh,
+                                            size_t batches,
+                                            reef_probe_visit look,
+                                            void *context,
+                                            double *unclaimed,
+                                            reef_error *err);
 
 /** Experts that a boundary with `side_new` adds to each layer; UINT64_MAX: it cannot be. */
 uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_new);

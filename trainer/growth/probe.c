@@ -5,37 +5,38 @@
 #include <math.h>
 #include <string.h>
 
-size_t reef_policy_look_count(size_t batches) {
-    return batches < REEF_POLICY_LOOKS ? batches : REEF_POLICY_LOOKS;
+size_t reef_probe_count(size_t batches) {
+    return batches < REEF_PROBE_BATCHES ? batches : REEF_PROBE_BATCHES;
 }
 
 // Tokens of the batch just scored on which no gate fires.
 static size_t count_unclaimed(const reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     size_t stride = reef_step_windows(config) * config->context, count = 0;
     for (size_t t = 0; t < reef_batch_tokens(config); t++) {
         size_t fired = 0;
-        for (size_t g = 1; g < trainer->net.gen_count; g++) fired += trainer->fire[g * stride + t];
+        for (size_t g = 1; g < trainer->network.generation_count; g++)
+            fired += trainer->fire[g * stride + t];
         count += fired == 0;
     }
     return count;
 }
 
-reef_status reef_policy_walk(reef_trainer *trainer,
-                             const uint8_t *fresh,
-                             size_t batches,
-                             reef_policy_look look,
-                             void *context,
-                             double *unclaimed,
-                             reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    size_t size = reef_batch_bytes(config), looks = reef_policy_look_count(batches), looked = 0;
+reef_status reef_probe_walk(reef_trainer *trainer,
+                            const uint8_t *fresh,
+                            size_t batches,
+                            reef_probe_visit look,
+                            void *context,
+                            double *unclaimed,
+                            reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    size_t size = reef_batch_bytes(config), looks = reef_probe_count(batches), looked = 0;
     size_t silent = 0;
-    reef_firing moving = {0}, before = {0};
-    reef_status status = reef_firing_copy(&moving, &trainer->firing, err);
+    reef_gating moving = {0}, before = {0};
+    reef_status status = reef_gating_copy(&moving, &trainer->gating, err);
     for (size_t b = 0; status == REEF_OK && b < batches; b++) {
         const uint8_t *bytes = fresh + b * size;
-        status = reef_firing_copy(&before, &moving, err);
+        status = reef_gating_copy(&before, &moving, err);
         bool answered;
         if (status == REEF_OK) status = reef_step_decide(trainer, bytes, &moving, &answered, err);
         if (status != REEF_OK) break;
@@ -45,8 +46,8 @@ reef_status reef_policy_walk(reef_trainer *trainer,
         status = reef_step_forward(trainer, bytes, &before, &bits, err);
         if (status == REEF_OK) look(context, looked++, bits);
     }
-    reef_firing_release(&moving);
-    reef_firing_release(&before);
+    reef_gating_release(&moving);
+    reef_gating_release(&before);
     if (unclaimed != NULL && batches > 0)
         *unclaimed = (double)silent / (double)(batches * reef_batch_tokens(config));
     return status;

@@ -28,7 +28,7 @@ typedef struct start {
 } start;
 
 bool reef_start_is_due(const reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     return trainer->generation_step == 0 && !trainer->branched &&
            reef_open_generation(trainer)->info.generation > 0 &&
            (strcmp(config->subkeys_new, "random") != 0 || config->copy_experts > 0 ||
@@ -39,10 +39,11 @@ bool reef_start_is_due(const reef_trainer *trainer) {
 // ---- memory --------------------------------------------------------------------------------------
 
 static void release(start *s) {
-    const reef_net *net = &s->trainer->net;
+    const reef_network *network = &s->trainer->network;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
         for (size_t table = 0; table < 2; table++) free(s->halves[l][table]);
-    for (size_t i = 0; s->uses != NULL && i < net->gen_count * net->config.layers; i++)
+    for (size_t i = 0; s->uses != NULL && i < network->generation_count * network->config.layers;
+         i++)
         free(s->uses[i]);
     free(s->uses);
 }
@@ -56,16 +57,17 @@ static size_t candidate_count(size_t side, size_t looks) {
 }
 
 static reef_status allocate(start *s, reef_error *err) {
-    const reef_net *net = &s->trainer->net;
-    const reef_config *config = &net->config;
-    bool ok = (s->uses = calloc(net->gen_count * config->layers, sizeof *s->uses)) != NULL;
+    const reef_network *network = &s->trainer->network;
+    const reef_config *config = &network->config;
+    bool ok =
+        (s->uses = calloc(network->generation_count * config->layers, sizeof *s->uses)) != NULL;
     for (uint32_t l = 0; ok && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         size_t floats = s->tables * s->candidates * (config->d_key / 2);
         for (size_t half = 0; half < 2; half++)
             ok = ok && (s->halves[l][half] = calloc(floats, sizeof(float))) != NULL;
-        for (size_t g = 0; config->copy_experts > 0 && g < net->gen_count; g++) {
-            size_t N = net->gens[g]->peers[l].expert_count;
+        for (size_t g = 0; config->copy_experts > 0 && g < network->generation_count; g++) {
+            size_t N = network->generations[g]->expert_tables[l].expert_count;
             ok = ok && (s->uses[g * config->layers + l] = calloc(N, sizeof(uint32_t))) != NULL;
         }
     }
@@ -87,15 +89,17 @@ static uint64_t stream_of(const table_of *table, uint64_t stream) {
 
 // Halves of queries as they meet the sub-keys in training, each scaled to length 1: only directions count.
 static void gather_table(start *s, const table_of *table, size_t number) {
-    const reef_config *config = &s->trainer->net.config;
+    const reef_config *config = &s->trainer->network.config;
     size_t half = config->d_key / 2, each = s->candidates / s->looks;
-    const reef_pass_peer *peer = &s->trainer->pass.peers[s->trainer->net.gen_count - 1][table->l];
+    const reef_activations_table *routed =
+        &s->trainer->acts.expert_tables[s->trainer->network.generation_count - 1][table->l];
     size_t queries = reef_batch_tokens(config) * config->heads / s->tables;
     float *halves = s->halves[table->l][table->half] + table->number * s->candidates * half;
     for (size_t i = number * each; i < (number + 1) * each; i++) {
         size_t query =
             (size_t)reef_random_below(s->seed, stream_of(table, STREAM_CANDIDATE), i, queries);
-        const float *from = peer->tape.query + (query * s->tables + table->number) * config->d_key +
+        const float *from = routed->tape.query +
+                            (query * s->tables + table->number) * config->d_key +
                             table->half * half;
         float length = sqrtf(reef_dot(half, from, from));
         for (size_t d = 0; d < half; d++)
@@ -121,7 +125,7 @@ static size_t pick(const float *weights, size_t count, double at) {
 // k-means++ seeding (Arthur & Vassilvitskii 2007): each further key is a candidate drawn by its squared
 // distance to the nearest key so far. All get the length that random sub-keys have.
 static reef_status spread_keys(start *s, const table_of *table, float *keys, reef_error *err) {
-    const reef_config *config = &s->trainer->net.config;
+    const reef_config *config = &s->trainer->network.config;
     size_t S = reef_open_generation(s->trainer)->info.side, half = config->d_key / 2;
     const float *halves = s->halves[table->l][table->half] + table->number * s->candidates * half;
     uint64_t stream = stream_of(table, STREAM_CHOICE);
@@ -148,7 +152,7 @@ static reef_status spread_keys(start *s, const table_of *table, float *keys, ree
 }
 
 static reef_status place_sub_keys(start *s, reef_error *err) {
-    const reef_config *config = &s->trainer->net.config;
+    const reef_config *config = &s->trainer->network.config;
     reef_status status = REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
@@ -165,15 +169,15 @@ static reef_status place_sub_keys(start *s, reef_error *err) {
 // ---- copies --------------------------------------------------------------------------------------
 
 static void count_uses(start *s, uint32_t l) {
-    const reef_net *net = &s->trainer->net;
-    const reef_config *config = &net->config;
+    const reef_network *network = &s->trainer->network;
+    const reef_config *config = &network->config;
     size_t P = (size_t)config->heads * config->topk, rows = reef_batch_tokens(config);
     size_t stride = reef_step_windows(config) * config->context;
-    for (size_t g = 0; g < net->gen_count; g++) {
+    for (size_t g = 0; g < network->generation_count; g++) {
         const uint8_t *fire = s->trainer->fire + g * stride;
         uint32_t *uses = s->uses[g * config->layers + l];
         if (g > 0 && memchr(fire, 1, rows) == NULL) continue;
-        const reef_expert_id *indices = s->trainer->pass.peers[g][l].tape.indices;
+        const reef_expert_id *indices = s->trainer->acts.expert_tables[g][l].tape.indices;
         for (size_t t = 0; t < rows; t++)
             for (size_t p = 0; (g == 0 || fire[t]) && p < P; p++) uses[indices[t * P + p]]++;
     }
@@ -193,15 +197,16 @@ static int most_used_first(const void *a, const void *b) {
 
 // The experts of generations [first, end) in layer l that were used at all, most used first.
 static used *rank(const start *s, uint32_t l, size_t first, size_t end, size_t *count) {
-    const reef_net *net = &s->trainer->net;
+    const reef_network *network = &s->trainer->network;
     size_t most = 1;
-    for (size_t g = first; g < end; g++) most += net->gens[g]->peers[l].expert_count;
+    for (size_t g = first; g < end; g++)
+        most += network->generations[g]->expert_tables[l].expert_count;
     used *list = malloc(most * sizeof *list);
     *count = 0;
     if (list == NULL) return NULL;
     for (size_t g = first; g < end; g++) {
-        const uint32_t *uses = s->uses[g * net->config.layers + l];
-        for (size_t n = 0; n < net->gens[g]->peers[l].expert_count; n++)
+        const uint32_t *uses = s->uses[g * network->config.layers + l];
+        for (size_t n = 0; n < network->generations[g]->expert_tables[l].expert_count; n++)
             if (uses[n] > 0) list[(*count)++] = (used){uses[n], (uint32_t)g, n};
     }
     qsort(list, *count, sizeof *list, most_used_first);
@@ -210,22 +215,23 @@ static used *rank(const start *s, uint32_t l, size_t first, size_t end, size_t *
 
 // The most used expert before goes where the new router looks most, the second where it looks second most.
 static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *err) {
-    const reef_net *net = &s->trainer->net;
-    size_t last = net->gen_count - 1, old_count, new_count, D = net->config.d_model;
-    reef_peer *peer = &net->gens[last]->peers[l];
+    const reef_network *network = &s->trainer->network;
+    size_t last = network->generation_count - 1, old_count, new_count, D = network->config.d_model;
+    reef_expert_table *table = &network->generations[last]->expert_tables[l];
     used *old = rank(s, l, 0, last, &old_count), *new = rank(s, l, last, last + 1, &new_count);
     reef_status status = REEF_OK;
     if (old == NULL || new == NULL) {
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to rank experts");
         goto cleanup;
     }
-    for (size_t i = 0; i < net->config.copy_experts && i < old_count && i < new_count; i++) {
-        const reef_peer *from = &net->gens[old[i].generation]->peers[l];
-        float *row = peer->experts + new[i].expert * peer->row_values;
-        reef_peer_row_read(from, old[i].expert, 0, D, row);
-        if (peer->row_values > 2 * D)
-            reef_peer_row_read(from, old[i].expert, 2 * D, peer->row_values - 2 * D, row + 2 * D);
-        peer->dirty[new[i].expert] = 1;
+    for (size_t i = 0; i < network->config.copy_experts && i < old_count && i < new_count; i++) {
+        const reef_expert_table *from = &network->generations[old[i].generation]->expert_tables[l];
+        float *row = table->experts + new[i].expert * table->row_values;
+        reef_expert_table_row_read(from, old[i].expert, 0, D, row);
+        if (table->row_values > 2 * D)
+            reef_expert_table_row_read(from, old[i].expert, 2 * D, table->row_values - 2 * D,
+                                       row + 2 * D);
+        table->dirty[new[i].expert] = 1;
         ++*copied;
     }
 
@@ -238,8 +244,8 @@ cleanup:
 // ---- older experts -------------------------------------------------------------------------------
 
 static void weigh_older(const start *s, float factor) {
-    const reef_config *config = &s->trainer->net.config;
-    const reef_gen *open = reef_open_generation(s->trainer);
+    const reef_config *config = &s->trainer->network.config;
+    const reef_generation *open = reef_open_generation(s->trainer);
     for (uint32_t l = 0; l < config->layers; l++)
         for (size_t d = 0; open->weights.delta_older[l] != NULL && d < config->d_model; d++)
             open->weights.delta_older[l][d] = factor - 1.0f;
@@ -256,10 +262,10 @@ static void add_bits(void *context, size_t number, double bits) {
 static reef_status choose_older(
     const start *s, const uint8_t *fresh, size_t batches, bool *without, reef_error *err) {
     double all = 0.0, none = 0.0;
-    reef_status status = reef_policy_walk(s->trainer, fresh, batches, add_bits, &all, NULL, err);
+    reef_status status = reef_probe_walk(s->trainer, fresh, batches, add_bits, &all, NULL, err);
     weigh_older(s, 0.0f);
     if (status == REEF_OK)
-        status = reef_policy_walk(s->trainer, fresh, batches, add_bits, &none, NULL, err);
+        status = reef_probe_walk(s->trainer, fresh, batches, add_bits, &none, NULL, err);
     *without = status == REEF_OK && none < all;
     if (!*without) weigh_older(s, 1.0f);
     return status;
@@ -270,42 +276,42 @@ static reef_status choose_older(
 static void look_at_queries(void *context, size_t number, double bits) {
     start *s = context;
     (void)bits;
-    for (uint32_t l = 0; l < s->trainer->net.config.layers; l++)
-        if (reef_layer_retrieves(&s->trainer->net.config, l)) gather_halves(s, l, number);
+    for (uint32_t l = 0; l < s->trainer->network.config.layers; l++)
+        if (reef_layer_retrieves(&s->trainer->network.config, l)) gather_halves(s, l, number);
 }
 
 static void look_at_uses(void *context, size_t number, double bits) {
     start *s = context;
     (void)number;
     (void)bits;
-    for (uint32_t l = 0; l < s->trainer->net.config.layers; l++)
-        if (reef_layer_retrieves(&s->trainer->net.config, l)) count_uses(s, l);
+    for (uint32_t l = 0; l < s->trainer->network.config.layers; l++)
+        if (reef_layer_retrieves(&s->trainer->network.config, l)) count_uses(s, l);
 }
 
 reef_status reef_start_generation(reef_trainer *trainer,
                                   const uint8_t *fresh,
                                   size_t fresh_bytes,
                                   reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    const reef_gen *open = reef_open_generation(trainer);
+    const reef_config *config = &trainer->network.config;
+    const reef_generation *open = reef_open_generation(trainer);
     size_t batches = fresh_bytes / reef_batch_bytes(config), copied = 0;
     bool queries = strcmp(config->subkeys_new, "queries") == 0, without = false;
     start s = {
         .trainer = trainer,
         .seed = reef_random_bits(config->seed, 1, open->info.generation),
-        .looks = reef_policy_look_count(batches),
+        .looks = reef_probe_count(batches),
     };
-    reef_router_shape shape = reef_gen_shape(config, open->info.side);
+    reef_router_shape shape = reef_generation_shape(config, open->info.side);
     s.tables = reef_router_tables(&shape);
     s.candidates = candidate_count(open->info.side, s.looks);
     reef_status status = allocate(&s, err);
     if (status == REEF_OK && queries) {
-        status = reef_policy_walk(trainer, fresh, batches, look_at_queries, &s, NULL, err);
+        status = reef_probe_walk(trainer, fresh, batches, look_at_queries, &s, NULL, err);
         if (status == REEF_OK) status = place_sub_keys(&s, err);
     }
     // Another walk: which of the new experts are used depends on the sub-keys.
     if (status == REEF_OK && config->copy_experts > 0)
-        status = reef_policy_walk(trainer, fresh, batches, look_at_uses, &s, NULL, err);
+        status = reef_probe_walk(trainer, fresh, batches, look_at_uses, &s, NULL, err);
     for (uint32_t l = 0; status == REEF_OK && config->copy_experts > 0 && l < config->layers; l++)
         if (reef_layer_ffw(config, l) == REEF_FFW_PEER) // a value has nothing but its w_up
             status = copy_layer(&s, l, &copied, err);
@@ -313,10 +319,10 @@ reef_status reef_start_generation(reef_trainer *trainer,
         status = choose_older(&s, fresh, batches, &without, err);
     release(&s);
     if (status != REEF_OK) return status;
-    reef_gen_average_reset(reef_open_generation(trainer)); // it has not trained yet
+    reef_generation_average_reset(reef_open_generation(trainer)); // it has not trained yet
     uint32_t origin = REEF_TRIAL_NONE;
     if (strcmp(config->branch_new, "trial") == 0)
-        status = reef_trial_choose(trainer, fresh, batches, &origin, err);
+        status = reef_branch_trial_choose(trainer, fresh, batches, &origin, err);
     if (status != REEF_OK) return status;
     char branch[32] = "null";
     if (origin != REEF_TRIAL_NONE) snprintf(branch, sizeof branch, "%" PRIu32, origin);

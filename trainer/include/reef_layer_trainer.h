@@ -68,7 +68,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_gradient(
 
 /** Generations in memory: of the state, or of what is being trained. */
 REEF_API size_t reef_trainer_generation_count(const reef_trainer *trainer);
-REEF_API const reef_generation *reef_trainer_generation(const reef_trainer *trainer, size_t g);
+REEF_API const reef_generation_record *reef_trainer_generation(const reef_trainer *trainer,
+                                                               size_t g);
 REEF_API const reef_config *reef_trainer_config(const reef_trainer *trainer);
 
 #endif

@@ -392,15 +392,15 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
 
 typedef struct reef_trainer_status {
     uint64_t step, stream_bytes; // trained
-    uint64_t carried_bytes;      // accepted, not yet trained (part of a batch, or held back)
+    uint64_t pending_bytes;      // accepted, not yet trained (part of a batch, or held back)
     uint64_t skipped_bytes;      // recognised as an older domain: not trained
     uint64_t recycled_experts;   // that began anew, in all generations; with recycle_after
     uint32_t generation;         // the open one
     uint64_t generation_step;
-    char strategy[16];   // of the configuration
-    uint32_t task;       // boundaries so far of a strategy that keeps one generation; else 0
-    uint64_t opened_at;  // stream position where it was opened
-    uint32_t suspicious; // of the batches held back now: not explained by the drift test
+    char strategy[16];  // of the configuration
+    uint32_t task;      // boundaries so far of a strategy that keeps one generation; else 0
+    uint64_t opened_at; // stream position where it was opened
+    uint32_t anomalous; // of the batches held back now: not explained by the drift test
     // Prequential loss: median over the drift window, and of the last batch since the start. With vectors both are
     // shares of labelled examples that were classed wrongly before they were learned; the first of known labels
     // only. NaN while there was none.

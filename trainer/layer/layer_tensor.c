@@ -12,7 +12,7 @@
 
 static reef_status refuse(const reef_trainer *trainer, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "%.120s is no pool of a layer: its model is %s",
-                     reef_store_path(trainer->store), trainer->net.config.model);
+                     reef_store_path(trainer->store), trainer->network.config.model);
 }
 
 reef_status reef_trainer_layer_read(reef_trainer *trainer,
@@ -22,9 +22,9 @@ reef_status reef_trainer_layer_read(reef_trainer *trainer,
                                     size_t count,
                                     reef_error *err) {
     if (trainer->layer == NULL) return refuse(trainer, err);
-    reef_status status = reef_trainer_hold(trainer, err);
+    reef_status status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) return status;
-    return reef_layer_tensor_read(&trainer->net, generation, name, out, count, err);
+    return reef_layer_tensor_read(&trainer->network, generation, name, out, count, err);
 }
 
 // ---- writing -------------------------------------------------------------------------------------
@@ -45,27 +45,27 @@ static reef_status check_values(const char *name,
 }
 
 // The vector of all experts; what Adam knows of them begins anew.
-static void write_vector(reef_peer *peer, size_t v, size_t D, const float *values) {
-    for (size_t n = 0; n < peer->expert_count; n++) {
-        size_t at = n * peer->row_values + v * D;
-        memcpy(peer->experts + at, values + n * D, D * sizeof *values);
-        memset(peer->moments.adam_m + at, 0, D * sizeof *values);
-        memset(peer->moments.adam_v + at, 0, D * sizeof *values);
-        peer->moments.counts[n] = 0;
+static void write_vector(reef_expert_table *table, size_t v, size_t D, const float *values) {
+    for (size_t n = 0; n < table->expert_count; n++) {
+        size_t at = n * table->row_values + v * D;
+        memcpy(table->experts + at, values + n * D, D * sizeof *values);
+        memset(table->moments.adam_m + at, 0, D * sizeof *values);
+        memset(table->moments.adam_v + at, 0, D * sizeof *values);
+        table->moments.counts[n] = 0;
     }
-    memset(peer->dirty, 1, peer->expert_count);
+    memset(table->dirty, 1, table->expert_count);
 }
 
 reef_status reef_trainer_layer_write(
     reef_trainer *trainer, const char *name, const float *values, size_t count, reef_error *err) {
     if (trainer->layer == NULL) return refuse(trainer, err);
-    reef_gen *gen = reef_open_generation(trainer);
-    reef_peer *peer = &gen->peers[0];
-    size_t D = trainer->net.config.d_model, vectors = peer->row_values / D;
+    reef_generation *gen = reef_open_generation(trainer);
+    reef_expert_table *table = &gen->expert_tables[0];
+    size_t D = trainer->network.config.d_model, vectors = table->row_values / D;
     size_t v = reef_layer_vector_index(name, vectors);
     const reef_tensor *tensor = reef_layer_tensor_find(gen, name);
     if (v == vectors && tensor == NULL) return reef_layer_tensor_missing(gen, name, err);
-    size_t has = v < vectors ? peer->expert_count * D : tensor->count;
+    size_t has = v < vectors ? table->expert_count * D : tensor->count;
     reef_status status = reef_layer_tensor_check_count(name, has, count, err);
     if (status == REEF_OK) status = check_values(name, values, count, err);
     if (status == REEF_OK && trainer->layer->collected.rows > 0)
@@ -75,7 +75,7 @@ reef_status reef_trainer_layer_write(
                            trainer->layer->collected.rows, name);
     if (status != REEF_OK) return status;
     if (v < vectors) {
-        write_vector(peer, v, D, values);
+        write_vector(table, v, D, values);
     } else {
         memcpy(tensor->data, values, count * sizeof *values);
         if (tensor->adam_m != NULL) {
@@ -93,7 +93,7 @@ reef_status reef_trainer_layer_write(
 // What the update would sum up row by row, for all experts at once.
 static void sum_vector(const reef_trainer *trainer, size_t vectors, size_t v, float *out) {
     const reef_layer_collected *c = &trainer->layer->collected;
-    reef_expert_shape shape = reef_gen_expert_shape(&trainer->net.config, 0);
+    reef_expert_shape shape = reef_generation_expert_shape(&trainer->network.config, 0);
     for (size_t t = 0; t < c->rows; t++) {
         // d_w_down and d_w_gate are multiples of x, d_w_up of d_y.
         const float *direction = (v == 1 ? c->d_y : c->x) + t * shape.D;
@@ -106,14 +106,14 @@ static void sum_vector(const reef_trainer *trainer, size_t vectors, size_t v, fl
 reef_status reef_trainer_layer_gradient(
     reef_trainer *trainer, const char *name, float *out, size_t count, reef_error *err) {
     if (trainer->layer == NULL) return refuse(trainer, err);
-    const reef_gen *gen = reef_open_generation(trainer);
-    const reef_peer *peer = &gen->peers[0];
-    size_t D = trainer->net.config.d_model, vectors = peer->row_values / D;
+    const reef_generation *gen = reef_open_generation(trainer);
+    const reef_expert_table *table = &gen->expert_tables[0];
+    size_t D = trainer->network.config.d_model, vectors = table->row_values / D;
     size_t v = reef_layer_vector_index(name, vectors);
     const reef_tensor *tensor = reef_layer_tensor_find(gen, name);
     if (v == vectors && (tensor == NULL || tensor->grad == NULL))
         return reef_layer_tensor_missing(gen, name, err);
-    size_t has = v < vectors ? peer->expert_count * D : tensor->count;
+    size_t has = v < vectors ? table->expert_count * D : tensor->count;
     reef_status status = reef_layer_tensor_check_count(name, has, count, err);
     if (status != REEF_OK) return status;
     if (v == vectors) {
@@ -128,13 +128,13 @@ reef_status reef_trainer_layer_gradient(
 // ---- what there is -------------------------------------------------------------------------------
 
 size_t reef_trainer_generation_count(const reef_trainer *trainer) {
-    return trainer->net.gen_count;
+    return trainer->network.generation_count;
 }
 
-const reef_generation *reef_trainer_generation(const reef_trainer *trainer, size_t g) {
-    return g < trainer->net.gen_count ? &trainer->net.gens[g]->info : NULL;
+const reef_generation_record *reef_trainer_generation(const reef_trainer *trainer, size_t g) {
+    return g < trainer->network.generation_count ? &trainer->network.generations[g]->info : NULL;
 }
 
 const reef_config *reef_trainer_config(const reef_trainer *trainer) {
-    return &trainer->net.config;
+    return &trainer->network.config;
 }

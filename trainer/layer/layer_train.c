@@ -14,19 +14,20 @@
 
 static reef_status refuse(const reef_trainer *trainer, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "%.120s is no pool of a layer: its model is %s",
-                     reef_store_path(trainer->store), trainer->net.config.model);
+                     reef_store_path(trainer->store), trainer->network.config.model);
 }
 
 static reef_status reserve_pairs(reef_layer *layer,
-                                 const reef_gen *gen,
+                                 const reef_generation *gen,
                                  size_t P,
                                  reef_error *err) {
-    const reef_peer *peer = &gen->peers[0];
+    const reef_expert_table *table = &gen->expert_tables[0];
     size_t needed = layer->collected.rows_max * P;
-    if (layer->pairs.pair_count_max >= needed && layer->pairs.expert_count == peer->expert_count)
+    if (layer->pairs.pair_count_max >= needed && layer->pairs.expert_count == table->expert_count)
         return REEF_OK;
     reef_expert_pairs_release(&layer->pairs);
-    return reef_expert_pairs_init(&layer->pairs, needed, peer->expert_count, peer->row_values, err);
+    return reef_expert_pairs_init(&layer->pairs, needed, table->expert_count, table->row_values,
+                                  err);
 }
 
 // Beyond it squares of gradients, which the moments are made of, would be no floats. NaN is no bound either.
@@ -57,7 +58,7 @@ static reef_status check_gradients(const reef_trainer *trainer,
                                    double dense_norm,
                                    reef_error *err) {
     const reef_layer_collected *c = &trainer->layer->collected;
-    reef_expert_shape shape = reef_gen_expert_shape(&trainer->net.config, 0);
+    reef_expert_shape shape = reef_generation_expert_shape(&trainer->network.config, 0);
     if (dense_norm < GRADIENT_MAX && bound_experts(c, &shape) < GRADIENT_MAX) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "the gradient of the %zu rows that are collected is not finite, or too large "
@@ -65,31 +66,31 @@ static reef_status check_gradients(const reef_trainer *trainer,
                      c->rows);
 }
 
-static void update_experts(reef_trainer *trainer, reef_gen *gen) {
-    const reef_config *config = &trainer->net.config;
+static void update_experts(reef_trainer *trainer, reef_generation *gen) {
+    const reef_config *config = &trainer->network.config;
     reef_layer *layer = trainer->layer;
     const reef_layer_collected *c = &layer->collected;
-    reef_expert_shape shape = reef_gen_expert_shape(config, 0);
-    reef_peer *peer = &gen->peers[0];
+    reef_expert_shape shape = reef_generation_expert_shape(config, 0);
+    reef_expert_table *table = &gen->expert_tables[0];
     const reef_expert_update update = {
         .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
                  config->epsilon},
         .clip = config->clip,
-        .flags = peer->flags,
-        .dirty = peer->dirty,
-        .usage = peer->usage,
+        .flags = table->flags,
+        .dirty = table->dirty,
+        .usage = table->usage,
     };
     reef_expert_pairs_sort(&layer->pairs, trainer->workers, c->rows, shape.P, c->indices,
                            c->active);
-    reef_experts_update(trainer->workers, &shape, peer->experts, &peer->moments, &layer->pairs,
+    reef_experts_update(trainer->workers, &shape, table->experts, &table->moments, &layer->pairs,
                         c->x, c->d_y, c->gate, c->factors, &update);
 }
 
 // The running statistics move by those of every batch, in the order of the backwards.
-static void update_statistics(reef_trainer *trainer, reef_gen *gen) {
-    const reef_config *config = &trainer->net.config;
+static void update_statistics(reef_trainer *trainer, reef_generation *gen) {
+    const reef_config *config = &trainer->network.config;
     reef_layer_collected *c = &trainer->layer->collected;
-    reef_router_shape router = reef_gen_shape(config, gen->info.side);
+    reef_router_shape router = reef_generation_shape(config, gen->info.side);
     size_t width = reef_layer_statistics_width(config) / 2;
     for (size_t i = 0; i < c->batches; i++) {
         float *statistics = c->statistics + 2 * width * i;
@@ -105,8 +106,8 @@ static void forget_collected(reef_layer *layer) {
 reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, reef_error *err) {
     if (trainer->layer == NULL) return refuse(trainer, err);
     reef_layer *layer = trainer->layer;
-    reef_gen *gen = reef_open_generation(trainer);
-    const reef_config *config = &trainer->net.config;
+    reef_generation *gen = reef_open_generation(trainer);
+    const reef_config *config = &trainer->network.config;
     size_t P = (size_t)config->heads * config->topk;
     if (!(learning_rate >= 0.0f && learning_rate <= REEF_LEARNING_RATE_MAX))
         return reef_fail(err, REEF_ERR_INVALID, "a learning rate of %g is none; choose 0 to %g",
@@ -131,7 +132,7 @@ reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, 
 
 void reef_trainer_layer_discard(reef_trainer *trainer) {
     if (trainer->layer == NULL) return;
-    reef_gen *gen = reef_open_generation(trainer);
+    reef_generation *gen = reef_open_generation(trainer);
     for (size_t i = 0; i < gen->tensor_count; i++)
         if (gen->tensors[i].grad != NULL)
             memset(gen->tensors[i].grad, 0, gen->tensors[i].count * sizeof(float));
@@ -145,7 +146,7 @@ size_t reef_trainer_layer_collected(const reef_trainer *trainer) {
 // ---- the boundary --------------------------------------------------------------------------------
 
 reef_status reef_layer_check_room(const reef_trainer *trainer, uint64_t side, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     if (side < config->topk || side > REEF_SIDE_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "side %" PRIu64 " of the next generation is not %u (topk) to %u", side,
@@ -164,20 +165,22 @@ static reef_status boundary(reef_trainer *trainer,
                             uint32_t side,
                             reef_dtype dtype,
                             reef_error *err) {
-    reef_net *net = &trainer->net;
-    reef_gen *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
+    reef_network *network = &trainer->network;
+    reef_generation *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
     reef_status status = reef_growth_next(&next, trainer, &open->info, open, side, err);
-    if (status == REEF_OK) status = reef_net_reserve(net, net->gen_count + 1, err);
+    if (status == REEF_OK)
+        status = reef_network_reserve(network, network->generation_count + 1, err);
     open->info.sealed_step = trainer->step;
     open->info.sealed_at = trainer->stream_bytes;
-    if (status == REEF_OK) status = reef_gen_seal(&sealed, open, &net->config, dtype, err);
+    if (status == REEF_OK)
+        status = reef_generation_make_sealed(&sealed, open, &network->config, dtype, err);
     if (status != REEF_OK) {
-        reef_gen_free(next);
+        reef_generation_free(next);
         return status;
     }
-    reef_gen_free(open);
-    net->gens[net->gen_count - 1] = sealed;
-    net->gens[net->gen_count++] = next;
+    reef_generation_free(open);
+    network->generations[network->generation_count - 1] = sealed;
+    network->generations[network->generation_count++] = next;
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
     trainer->layer->fold_is_stale = true;
@@ -195,7 +198,7 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
                                     reef_sealing *out,
                                     reef_error *err) {
     if (trainer->layer == NULL) return refuse(trainer, err);
-    reef_config config = trainer->net.config; // the pool's own stays as it is
+    reef_config config = trainer->network.config; // the pool's own stays as it is
     uint32_t generation = reef_open_generation(trainer)->info.generation;
     if (side == 0) side = config.side_new;
     if (trainer->layer->collected.rows > 0)
@@ -204,15 +207,16 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
             "gradients of %zu rows are collected; take the step or discard them before "
             "the generation is sealed",
             trainer->layer->collected.rows);
-    reef_status status = reef_trainer_hold(trainer, err);
+    reef_status status = reef_trainer_pin(trainer, err);
     if (status == REEF_OK && seal_dtype != NULL)
         status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
     if (status == REEF_OK) status = reef_layer_check_room(trainer, side, err);
-    if (status == REEF_OK) status = boundary(trainer, side, reef_gen_seal_dtype(&config), err);
+    if (status == REEF_OK)
+        status = boundary(trainer, side, reef_generation_seal_dtype(&config), err);
     if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK && out != NULL)
         *out = (reef_sealing){.generation = generation,
-                              .dtype = reef_gen_seal_dtype(&config),
+                              .dtype = reef_generation_seal_dtype(&config),
                               .loss_before = (double)NAN,
                               .loss_after = (double)NAN};
     return status;
@@ -221,7 +225,7 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
 // ---- the public passes ---------------------------------------------------------------------------
 
 static reef_layer_view view_of(reef_trainer *trainer) {
-    return (reef_layer_view){&trainer->net, trainer->workers, trainer->residency.pager,
+    return (reef_layer_view){&trainer->network, trainer->workers, trainer->residency.prefetch,
                              trainer->layer};
 }
 
@@ -233,7 +237,7 @@ reef_status reef_trainer_layer_forward(reef_trainer *trainer,
                                        reef_layer_tape *tape,
                                        reef_error *err) {
     if (trainer->layer == NULL) return refuse(trainer, err);
-    reef_status status = reef_trainer_hold(trainer, err);
+    reef_status status = reef_trainer_pin(trainer, err);
     reef_layer_view view = view_of(trainer);
     return status == REEF_OK ? reef_layer_run(&view, choice, rows, x, y, tape, err) : status;
 }
@@ -245,7 +249,7 @@ reef_status reef_trainer_layer_backward(reef_trainer *trainer,
                                         float *d_x,
                                         reef_error *err) {
     if (trainer->layer == NULL) return refuse(trainer, err);
-    reef_status status = reef_trainer_hold(trainer, err);
+    reef_status status = reef_trainer_pin(trainer, err);
     reef_layer_view view = view_of(trainer);
     return status == REEF_OK ? reef_layer_back(&view, tape, x, d_y, d_x, err) : status;
 }

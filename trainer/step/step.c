@@ -10,22 +10,22 @@
 
 enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 }; // of random numbers
 
-// Let the gates of the first `gen_count` generations decide about the T-window from token `at` of a longer stretch,
+// Let the gates of the first `generation_count` generations decide about the T-window from token `at` of a longer stretch,
 // read from its start, which is window `slot` of the batch.
 static reef_status fire_in_window(reef_trainer *trainer,
-                                  size_t gen_count,
+                                  size_t generation_count,
                                   size_t slot,
                                   const uint8_t *bytes,
                                   size_t at,
                                   reef_error *err) {
-    size_t T = trainer->net.config.context, stride = reef_batch_stride(trainer);
-    reef_net net = trainer->net; // a view of the first generations
+    size_t T = trainer->network.config.context, stride = reef_batch_stride(trainer);
+    reef_network network = trainer->network; // a view of the first generations
     reef_batch batch;
     bool answered;
-    net.gen_count = gen_count;
-    if (gen_count < 2) return REEF_OK;
-    reef_status status = reef_step_read(trainer, &net, bytes, at + T, &batch, &answered, err);
-    for (size_t g = 1; status == REEF_OK && g < gen_count; g++)
+    network.generation_count = generation_count;
+    if (generation_count < 2) return REEF_OK;
+    reef_status status = reef_step_read(trainer, &network, bytes, at + T, &batch, &answered, err);
+    for (size_t g = 1; status == REEF_OK && g < generation_count; g++)
         memcpy(trainer->fire + g * stride + slot * T, reef_step_read_fire(trainer, g) + at, T);
     return status;
 }
@@ -39,12 +39,12 @@ static reef_status take_leaking_window(reef_trainer *trainer,
                                        size_t size, // in tokens
                                        bool *taken,
                                        reef_error *err) {
-    size_t each = reef_token_bytes(&trainer->net.config);
-    size_t T = trainer->net.config.context, open = trainer->net.gen_count - 1;
+    size_t each = reef_token_bytes(&trainer->network.config);
+    size_t T = trainer->network.config.context, open = trainer->network.generation_count - 1;
     size_t stride = reef_batch_stride(trainer);
     uint8_t *fire = trainer->fire + open * stride + slot * T;
     reef_gate_state state;
-    const reef_gate *gate = &trainer->net.gens[open]->gate;
+    const reef_gate *gate = &trainer->network.generations[open]->gate;
     reef_gate_reset(gate, &state);
     *taken = false;
     for (size_t at = 0; at + T < size; at += T) {
@@ -55,8 +55,8 @@ static reef_status take_leaking_window(reef_trainer *trainer,
         *taken = true;
         reef_step_place(trainer, slot, bytes + at * each);
         reef_status status = fire_in_window(trainer, open, slot, bytes, at, err);
-        reef_firing_limit(open + 1, T, trainer->fire + slot * T, stride,
-                          reef_fire_max(&trainer->net.config));
+        reef_gating_limit(open + 1, T, trainer->fire + slot * T, stride,
+                          reef_fire_max(&trainer->network.config));
         return status;
     }
     return REEF_OK;
@@ -65,7 +65,7 @@ static reef_status take_leaking_window(reef_trainer *trainer,
 // The retain term needs old data on which the open generation's gate fires. Candidates are drawn by
 // step number, so which window is taken depends on nothing but the stream.
 static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     uint32_t generation = reef_open_generation(trainer)->info.generation;
     trainer->retain_windows = 0;
@@ -107,7 +107,7 @@ static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
 // stream passes only once, and neighbouring windows alone make a one-sided batch. rehearse_windows of them
 // are taken already.
 static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     size_t T = config->context, each = reef_token_bytes(config), first;
     size_t young = rehearsal_slots(trainer, &first), rehearsed = reef_config_rehearsed(config);
@@ -120,7 +120,7 @@ static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
         size_t at = (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter + 1, starts);
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         reef_step_place(trainer, config->batch + count, bytes + at * each);
-        reef_status status = fire_in_window(trainer, trainer->net.gen_count - 1,
+        reef_status status = fire_in_window(trainer, trainer->network.generation_count - 1,
                                             config->batch + count, bytes, at, err);
         if (status != REEF_OK) return status;
         trainer->rehearse_windows = count + 1;
@@ -130,28 +130,29 @@ static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
 
 // Every trained window weighs the same; those of old data only feed the retain term.
 static void weigh_windows(reef_trainer *trainer, size_t trained, size_t retained) {
-    size_t T = trainer->net.config.context, rows = trained * T;
+    size_t T = trainer->network.config.context, rows = trained * T;
     for (size_t i = 0; i < rows; i++) trainer->weight[i] = 1.0f / (float)rows;
     memset(trainer->weight + rows, 0, retained * T * sizeof *trainer->weight);
 }
 
 static double mean_bits(const reef_trainer *trainer) {
     double nats = 0.0;
-    size_t count = reef_batch_tokens(&trainer->net.config);
-    for (size_t i = 0; i < count; i++) nats += trainer->pass.loss[i];
+    size_t count = reef_batch_tokens(&trainer->network.config);
+    for (size_t i = 0; i < count; i++) nats += trainer->acts.loss[i];
     return nats / REEF_LN2 / (double)count;
 }
 
 void reef_step_count_losses(reef_trainer *trainer, uint64_t begin) {
     // A row's loss is about the token after it.
-    size_t each = reef_token_bytes(&trainer->net.config);
-    reef_prequential_count(trainer, begin + each, each, trainer->pass.loss, 1.0 / REEF_LN2,
-                           reef_batch_tokens(&trainer->net.config));
+    size_t each = reef_token_bytes(&trainer->network.config);
+    reef_prequential_count(trainer, begin + each, each, trainer->acts.loss, 1.0 / REEF_LN2,
+                           reef_batch_tokens(&trainer->network.config));
 }
 
 // Of the new tokens of the batch that was decided about last.
 static size_t claims_of_open(const reef_trainer *trainer) {
-    size_t open = trainer->net.gen_count - 1, count = reef_batch_tokens(&trainer->net.config);
+    size_t open = trainer->network.generation_count - 1,
+           count = reef_batch_tokens(&trainer->network.config);
     size_t claims = 0;
     if (open == 0) return count;
     for (size_t t = 0; t < count; t++) claims += reef_step_fires(trainer, open, t);
@@ -160,12 +161,12 @@ static size_t claims_of_open(const reef_trainer *trainer) {
 
 // The open generation trains with its gate forced open, and counts as one of those that fire.
 static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
-    const reef_config *config = &trainer->net.config;
-    size_t T = config->context, open = trainer->net.gen_count - 1;
+    const reef_config *config = &trainer->network.config;
+    size_t T = config->context, open = trainer->network.generation_count - 1;
     size_t stride = reef_step_windows(config) * T;
     if (open == 0) return;
     memset(trainer->fire + open * stride + first * T, 1, windows * T);
-    reef_firing_limit(open + 1, windows * T, trainer->fire + first * T, stride,
+    reef_gating_limit(open + 1, windows * T, trainer->fire + first * T, stride,
                       reef_fire_max(config));
 }
 
@@ -182,14 +183,14 @@ static reef_status diverged(reef_trainer *trainer, const reef_error *how, reef_e
 
 reef_status reef_step_forward(reef_trainer *trainer,
                               const uint8_t *bytes,
-                              reef_firing *firing,
+                              reef_gating *gating,
                               double *bits,
                               reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     double start = reef_seconds();
     bool answered; // not with the open generation's gate forced open
     reef_error found;
-    reef_status status = reef_step_decide(trainer, bytes, firing, &answered, err);
+    reef_status status = reef_step_decide(trainer, bytes, gating, &answered, err);
     if (status != REEF_OK) return status;
     trainer->open_claims = claims_of_open(trainer);
     force_open(trainer, 0, config->batch);
@@ -203,8 +204,8 @@ reef_status reef_step_forward(reef_trainer *trainer,
     weigh_windows(trainer, windows, trainer->retain_windows);
     bool distills = reef_strategy_distills(trainer);
     reef_batch batch = reef_batch_make(trainer, windows, trainer->retain_windows, !distills);
-    status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                               REEF_PASS_TRAIN, &found);
+    status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
+                                  REEF_PASS_TRAIN, &found);
     if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, &found);
     *bits = mean_bits(trainer);
     if (status == REEF_OK && !isfinite(*bits))
@@ -216,22 +217,22 @@ reef_status reef_step_forward(reef_trainer *trainer,
 
 reef_status reef_step_task_free(reef_trainer *trainer,
                                 const uint8_t *bytes,
-                                const reef_firing *firing,
+                                const reef_gating *gating,
                                 double *bits,
                                 reef_error *err) {
-    reef_firing moving = {0};
-    reef_status status = reef_firing_copy(&moving, firing, err);
+    reef_gating moving = {0};
+    reef_status status = reef_gating_copy(&moving, gating, err);
     if (status != REEF_OK) return status;
     bool answered;
     status = reef_step_decide(trainer, bytes, &moving, &answered, err);
-    reef_firing_release(&moving);
+    reef_gating_release(&moving);
     if (status != REEF_OK) return status;
     // With the weights that training moves, as the losses that it is compared with; not their averages.
-    reef_gen_fold(reef_open_generation(trainer), &trainer->net.config);
-    reef_batch batch = reef_batch_make(trainer, trainer->net.config.batch, 0, false);
+    reef_generation_fold(reef_open_generation(trainer), &trainer->network.config);
+    reef_batch batch = reef_batch_make(trainer, trainer->network.config.batch, 0, false);
     if (!answered)
-        status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                                   REEF_PASS_EVALUATE, err);
+        status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
+                                      REEF_PASS_EVALUATE, err);
     *bits = mean_bits(trainer);
     return status;
 }
@@ -239,31 +240,32 @@ reef_status reef_step_task_free(reef_trainer *trainer,
 // ---- optimiser -----------------------------------------------------------------------------------
 
 // What a layer is evaluated by, measured on the batch: statistics of queries, thresholds of mixtures.
-static void update_statistics(reef_trainer *trainer, reef_gen *gen) {
-    const reef_config *config = &trainer->net.config;
-    const reef_pass *pass = &trainer->pass;
-    reef_router_shape shape = reef_gen_shape(config, gen->info.side);
-    reef_moe_shape moe = reef_gen_moe_shape(config);
+static void update_statistics(reef_trainer *trainer, reef_generation *gen) {
+    const reef_config *config = &trainer->network.config;
+    const reef_activations *acts = &trainer->acts;
+    reef_router_shape shape = reef_generation_shape(config, gen->info.side);
+    reef_moe_shape moe = reef_generation_moe_shape(config);
     if (gen->queries_frozen) return;
     for (uint32_t l = 0; l < config->layers; l++) {
         if (reef_layer_retrieves(config, l) && config->batch_norm)
-            reef_router_update_stats(&shape, &gen->weights.routers[l],
-                                     &pass->peers[trainer->net.gen_count - 1][l].tape,
-                                     config->bn_momentum);
+            reef_router_update_stats(
+                &shape, &gen->weights.routers[l],
+                &acts->expert_tables[trainer->network.generation_count - 1][l].tape,
+                config->bn_momentum);
         if (reef_layer_ffw(config, l) == REEF_FFW_MOE && gen->info.generation == 0)
-            reef_moe_update_thresholds(&moe, &gen->weights.blocks[l].moe, &pass->layers[l].moe,
+            reef_moe_update_thresholds(&moe, &gen->weights.blocks[l].moe, &acts->layers[l].moe,
                                        config->bn_momentum);
     }
 }
 
 void reef_step_backward(reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
-    reef_gen *gen = reef_open_generation(trainer);
+    const reef_config *config = &trainer->network.config;
+    reef_generation *gen = reef_open_generation(trainer);
     double start = reef_seconds();
     trainer->learning_rate = reef_learning_rate(config, reef_task_step(trainer));
     reef_batch batch = reef_batch_make(trainer, config->batch + trainer->rehearse_windows,
                                        trainer->retain_windows, true);
-    reef_pass_update update = {
+    reef_network_update update = {
         .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
                  config->epsilon},
         .average_rate = config->average,
@@ -271,7 +273,7 @@ void reef_step_backward(reef_trainer *trainer) {
     };
     reef_strategy_update(trainer, &update);
     update_statistics(trainer, gen);
-    reef_pass_backward(&trainer->pass, &trainer->net, trainer->workers, &batch, &update);
+    reef_network_backward(&trainer->acts, &trainer->network, trainer->workers, &batch, &update);
     reef_strategy_gradients(trainer);
     double backward = reef_seconds();
     reef_step_update_dense(trainer, gen, reef_step_gradient_norm(trainer->workers, gen));

@@ -13,13 +13,13 @@
 #define FISHER_WINDOWS_MAX                                                                         \
     256 // squared gradients of fewer are too few, of more cost more than they tell
 
-reef_status reef_shadow_init(reef_shadow *shadow, const reef_gen *gen, reef_error *err) {
+reef_status reef_shadow_init(reef_shadow *shadow, const reef_generation *gen, reef_error *err) {
     *shadow = (reef_shadow){.values = calloc(gen->value_count, sizeof(float))};
     bool ok = shadow->values != NULL;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        if (peer->expert_count == 0) continue;
-        shadow->rows[l] = calloc(peer->expert_count * peer->row_values, sizeof(float));
+        const reef_expert_table *table = &gen->expert_tables[l];
+        if (table->expert_count == 0) continue;
+        shadow->rows[l] = calloc(table->expert_count * table->row_values, sizeof(float));
         ok = ok && shadow->rows[l] != NULL;
     }
     if (ok) return REEF_OK;
@@ -36,22 +36,25 @@ void reef_shadow_release(reef_shadow *shadow) {
 
 // ---- at a boundary -------------------------------------------------------------------------------
 
-static void copy_parameters(reef_shadow *to, const reef_gen *gen) {
+static void copy_parameters(reef_shadow *to, const reef_generation *gen) {
     memcpy(to->values, gen->values, gen->value_count * sizeof(float));
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        if (peer->expert_count == 0) continue;
-        memcpy(to->rows[l], peer->experts, peer->expert_count * peer->row_values * sizeof(float));
+        const reef_expert_table *table = &gen->expert_tables[l];
+        if (table->expert_count == 0) continue;
+        memcpy(to->rows[l], table->experts,
+               table->expert_count * table->row_values * sizeof(float));
     }
 }
 
-static float *shadow_of(const reef_shadow *shadow, const reef_gen *gen, const reef_tensor *tensor) {
+static float *shadow_of(const reef_shadow *shadow,
+                        const reef_generation *gen,
+                        const reef_tensor *tensor) {
     return shadow->values + (tensor->data - gen->values);
 }
 
 typedef struct dense_job {
     const reef_shadow *anchor, *fisher;
-    const reef_gen *gen;
+    const reef_generation *gen;
     float weight;
 } dense_job;
 
@@ -66,8 +69,8 @@ static void square_tensor(void *context, size_t piece) {
 
 // Squared gradients of window 0, which is in its place.
 static reef_status add_squares(reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    reef_gen *gen = reef_open_generation(trainer);
+    const reef_config *config = &trainer->network.config;
+    reef_generation *gen = reef_open_generation(trainer);
     for (size_t t = 0; t < config->context; t++) trainer->weight[t] = 1.0f / (float)config->context;
     reef_batch batch = {
         .windows = 1,
@@ -77,13 +80,13 @@ static reef_status add_squares(reef_trainer *trainer, reef_error *err) {
         .fire = trainer->fire,
         .fire_stride = reef_step_windows(config) * config->context,
     };
-    reef_status status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                                           REEF_PASS_TRAIN, err);
+    reef_status status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers,
+                                              &batch, REEF_PASS_TRAIN, err);
     if (status != REEF_OK) return status;
-    reef_pass_update update = {.squares = trainer->strategy.fisher.rows};
-    reef_pass_backward(&trainer->pass, &trainer->net, trainer->workers, &batch, &update);
+    reef_network_update update = {.squares = trainer->strategy.fisher.rows};
+    reef_network_backward(&trainer->acts, &trainer->network, trainer->workers, &batch, &update);
     dense_job job = {.fisher = &trainer->strategy.fisher, .gen = gen};
-    reef_workers_run(trainer->workers, gen->tensor_count, square_tensor, &job);
+    reef_thread_pool_run(trainer->workers, gen->tensor_count, square_tensor, &job);
     return REEF_OK;
 }
 
@@ -91,17 +94,17 @@ static void scale(float *values, size_t count, float factor) {
     for (size_t i = 0; i < count; i++) values[i] *= factor;
 }
 
-static void scale_shadow(reef_shadow *shadow, const reef_gen *gen, float factor) {
+static void scale_shadow(reef_shadow *shadow, const reef_generation *gen, float factor) {
     scale(shadow->values, gen->value_count, factor);
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        scale(shadow->rows[l], peer->expert_count * peer->row_values, factor);
+        const reef_expert_table *table = &gen->expert_tables[l];
+        scale(shadow->rows[l], table->expert_count * table->row_values, factor);
     }
 }
 
 reef_status reef_ewc_boundary(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
-    const reef_gen *gen = reef_open_generation(trainer);
+    const reef_generation *gen = reef_open_generation(trainer);
     size_t count;
     reef_shadow_release(&strategy->anchor);
     reef_shadow_release(&strategy->fisher);
@@ -129,19 +132,19 @@ static void pull_tensor(void *context, size_t piece) {
 
 void reef_ewc_pull_dense(reef_trainer *trainer) {
     const reef_strategy *strategy = &trainer->strategy;
-    const reef_gen *gen = reef_open_generation(trainer);
+    const reef_generation *gen = reef_open_generation(trainer);
     dense_job job = {.anchor = &strategy->anchor,
                      .fisher = &strategy->fisher,
                      .gen = gen,
-                     .weight = trainer->net.config.ewc_weight};
-    reef_workers_run(trainer->workers, gen->tensor_count, pull_tensor, &job);
+                     .weight = trainer->network.config.ewc_weight};
+    reef_thread_pool_run(trainer->workers, gen->tensor_count, pull_tensor, &job);
 }
 
-void reef_ewc_pull_rows(reef_trainer *trainer, reef_pass_update *update) {
+void reef_ewc_pull_rows(reef_trainer *trainer, reef_network_update *update) {
     reef_strategy *strategy = &trainer->strategy;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
         strategy->pulls[l] = (reef_expert_pull){.stiffness = strategy->fisher.rows[l],
                                                 .anchor = strategy->anchor.rows[l],
-                                                .weight = trainer->net.config.ewc_weight};
+                                                .weight = trainer->network.config.ewc_weight};
     update->pulls = strategy->pulls;
 }

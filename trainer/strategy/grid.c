@@ -14,15 +14,15 @@ uint32_t reef_grid_side(uint32_t side, uint32_t side_new) {
 }
 
 reef_status reef_grid_boundary(reef_trainer *trainer, uint32_t side_new, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     uint32_t before = reef_open_generation(trainer)->info.side;
     size_t old = (size_t)before * before;
     reef_status status = reef_growth_enlarge(trainer, reef_grid_side(before, side_new), NULL, err);
     if (status != REEF_OK) return status;
-    reef_gen *gen = reef_open_generation(trainer);
-    reef_gen_average_adopt(gen, config); // what stands still is what is evaluated
+    reef_generation *gen = reef_open_generation(trainer);
+    reef_generation_average_adopt(gen, config); // what stands still is what is evaluated
     for (uint32_t l = 0; l < config->layers; l++)
-        if (gen->peers[l].expert_count > 0) memset(gen->peers[l].flags, 1, old);
+        if (gen->expert_tables[l].expert_count > 0) memset(gen->expert_tables[l].flags, 1, old);
     trainer->strategy.grid_side = before;
     return REEF_OK;
 }

@@ -39,70 +39,72 @@ double reef_distill(size_t V,
 
 reef_status reef_lwf_prepare(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
-    const reef_config *config = &trainer->net.config;
-    reef_generation info = reef_open_generation(trainer)->info;
+    const reef_config *config = &trainer->network.config;
+    reef_generation_record info = reef_open_generation(trainer)->info;
     info.sealed = true;
     info.dtype = REEF_F32;
-    reef_gen_free(strategy->teacher);
+    reef_generation_free(strategy->teacher);
     strategy->teacher = NULL;
-    reef_status status = reef_gen_new(&strategy->teacher, config, &info, err);
-    if (status == REEF_OK) status = reef_gen_hold_rows(strategy->teacher, err);
+    reef_status status = reef_generation_new(&strategy->teacher, config, &info, err);
+    if (status == REEF_OK) status = reef_generation_hold_rows(strategy->teacher, err);
     if (status == REEF_OK && strategy->listened.config == NULL)
-        status = reef_pass_init(&strategy->listened, config, reef_step_windows(config), false, err);
+        status = reef_activations_init(&strategy->listened, config, reef_step_windows(config),
+                                       false, err);
     return status;
 }
 
-static void copy_dense(reef_gen *teacher, const reef_gen *open) {
+static void copy_dense(reef_generation *teacher, const reef_generation *open) {
     for (size_t i = 0; i < teacher->tensor_count; i++) {
         reef_tensor *tensor = &teacher->tensors[i];
-        const reef_tensor *from = reef_gen_find(open, tensor->name);
+        const reef_tensor *from = reef_generation_find(open, tensor->name);
         if (from != NULL) memcpy(tensor->data, from->data, tensor->count * sizeof(float));
     }
 }
 
 reef_status reef_lwf_boundary(reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    reef_gen *open = reef_open_generation(trainer);
+    const reef_config *config = &trainer->network.config;
+    reef_generation *open = reef_open_generation(trainer);
     reef_status status = reef_lwf_prepare(trainer, err);
     if (status != REEF_OK) return status;
-    reef_gen *teacher = trainer->strategy.teacher;
-    reef_gen_exchange(open, config); // the model as it is evaluated
+    reef_generation *teacher = trainer->strategy.teacher;
+    reef_generation_exchange(open, config); // the model as it is evaluated
     copy_dense(teacher, open);
     size_t width = (size_t)config->heads * config->d_key;
     for (uint32_t l = 0; l < config->layers; l++) {
-        const reef_peer *peer = &open->peers[l];
-        if (peer->expert_count == 0) continue;
+        const reef_expert_table *table = &open->expert_tables[l];
+        if (table->expert_count == 0) continue;
         reef_router_params *router = &teacher->weights.routers[l];
         memcpy(router->w_query, open->folded[l].w_query, config->d_model * width * sizeof(float));
         memcpy(router->query_bias, open->folded[l].query_bias, width * sizeof(float));
-        memcpy(teacher->peers[l].experts, peer->experts,
-               peer->expert_count * peer->row_values * sizeof(float));
+        memcpy(teacher->expert_tables[l].experts, table->experts,
+               table->expert_count * table->row_values * sizeof(float));
     }
-    reef_gen_exchange(open, config);
+    reef_generation_exchange(open, config);
     return REEF_OK;
 }
 
 // ---- in a step -----------------------------------------------------------------------------------
 
-typedef struct lesson {
+typedef struct sample {
     const reef_trainer *trainer;
     const reef_batch *batch;
-} lesson;
+} sample;
 
 // A window's logits become the gradient of its loss; its share of every token is the batch's weight.
 static void gradient_window(void *context, size_t w) {
-    const lesson *of = context;
-    const reef_config *config = &of->trainer->net.config;
+    const sample *of = context;
+    const reef_config *config = &of->trainer->network.config;
     size_t T = config->context, V = config->vocab, each = reef_token_bytes(config), row = w * T;
     const float *weight = of->trainer->weight + row;
-    float *logits = of->trainer->pass.logits + row * V;
-    float *distilled = of->trainer->pass.window_scratch + row * reef_pass_scratch_width(config);
+    float *logits = of->trainer->acts.logits + row * V;
+    float *distilled =
+        of->trainer->acts.window_scratch + row * reef_activations_scratch_width(config);
     const float *teacher = of->trainer->strategy.listened.logits + row * V;
     for (size_t t = 0; t < T; t++) {
         memset(distilled, 0, V * sizeof *distilled);
         reef_distill(V, distilled, logits + t * V, teacher + t * V, config->lwf_temperature,
                      config->lwf_weight * weight[t]);
-        reef_cross_entropy(1, V, of->trainer->pass.loss + row + t, logits + t * V,
+        reef_cross_entropy(1, V, of->trainer->acts.loss + row + t, logits + t * V,
                            of->batch->targets + (row + t) * each, each, weight + t, true);
         reef_axpy(V, logits + t * V, 1.0f, distilled);
     }
@@ -110,13 +112,15 @@ static void gradient_window(void *context, size_t w) {
 
 reef_status reef_lwf_gradient(reef_trainer *trainer, const reef_batch *batch, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
-    reef_net net = {.config = trainer->net.config, .gen_count = 1, .gens = &strategy->teacher};
+    reef_network network = {.config = trainer->network.config,
+                            .generation_count = 1,
+                            .generations = &strategy->teacher};
     reef_batch heard = *batch;
     heard.weight = NULL;
-    reef_status status = reef_pass_forward(&strategy->listened, &net, trainer->workers, &heard,
-                                           REEF_PASS_EVALUATE, err);
+    reef_status status = reef_network_forward(&strategy->listened, &network, trainer->workers,
+                                              &heard, REEF_PASS_EVALUATE, err);
     if (status != REEF_OK) return status;
-    lesson of = {trainer, batch};
-    reef_workers_run(trainer->workers, batch->windows, gradient_window, &of);
+    sample of = {trainer, batch};
+    reef_thread_pool_run(trainer->workers, batch->windows, gradient_window, &of);
     return REEF_OK;
 }

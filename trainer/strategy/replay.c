@@ -19,7 +19,7 @@ static size_t old_slot(const reef_trainer *trainer, size_t n) {
 }
 
 size_t reef_replay_add(reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     if (trainer->strategy.kind != REEF_STRATEGY_REPLAY) return 0;
     size_t windows = reef_replay_windows(config), old = 0;

@@ -13,11 +13,11 @@
 
 reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
-    const reef_gen *gen = reef_open_generation(trainer);
+    const reef_generation *gen = reef_open_generation(trainer);
     size_t most = 0;
     bool ok = true;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        size_t N = gen->peers[l].expert_count;
+        size_t N = gen->expert_tables[l].expert_count;
         if (N == 0) continue;
         free(strategy->background[l]);
         free(strategy->kept[l]);
@@ -35,11 +35,11 @@ reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err) {
 // One more window of background that uses its experts; `kept` remembers which were counted.
 static void count_layer(reef_trainer *trainer, uint32_t l) {
     reef_strategy *strategy = &trainer->strategy;
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     size_t pairs = (size_t)config->context * config->heads * config->topk;
-    const reef_expert_id *indices = trainer->pass.peers[0][l].tape.indices;
+    const reef_expert_id *indices = trainer->acts.expert_tables[0][l].tape.indices;
     uint8_t *counted = strategy->kept[l];
-    memset(counted, 0, reef_open_generation(trainer)->peers[l].expert_count);
+    memset(counted, 0, reef_open_generation(trainer)->expert_tables[l].expert_count);
     for (size_t i = 0; i < pairs; i++) {
         strategy->background[l][indices[i]] += !counted[indices[i]];
         counted[indices[i]] = 1;
@@ -47,15 +47,15 @@ static void count_layer(reef_trainer *trainer, uint32_t l) {
 }
 
 static reef_status count_window(reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     reef_batch batch = {
         .windows = 1,
         .tokens = trainer->tokens,
         .fire = trainer->fire,
         .fire_stride = reef_step_windows(config) * config->context,
     };
-    reef_status status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                                           REEF_PASS_EVALUATE, err);
+    reef_status status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers,
+                                              &batch, REEF_PASS_EVALUATE, err);
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++)
         if (reef_layer_retrieves(config, l)) count_layer(trainer, l);
     return status;
@@ -66,7 +66,7 @@ reef_status reef_sparse_boundary(reef_trainer *trainer, reef_error *err) {
     reef_status status = reef_sparse_prepare(trainer, err);
     if (status != REEF_OK) return status;
     // Routes as it will from now on; what stands still is what is evaluated.
-    reef_gen_average_adopt(reef_open_generation(trainer), &trainer->net.config);
+    reef_generation_average_adopt(reef_open_generation(trainer), &trainer->network.config);
     status = reef_strategy_sample(trainer, BACKGROUND_WINDOWS_MAX, count_window, &count, err);
     if (status == REEF_OK) trainer->strategy.background_windows = (uint32_t)count;
     return status;
@@ -106,9 +106,9 @@ size_t reef_sparse_choose(const reef_expert_pairs *pairs,
 const uint8_t *reef_sparse_freeze(void *context, uint32_t l, const reef_expert_pairs *pairs) {
     reef_trainer *trainer = context;
     reef_strategy *strategy = &trainer->strategy;
-    const reef_peer *peer = &reef_open_generation(trainer)->peers[l];
-    reef_sparse_choose(pairs, peer->expert_count, strategy->background[l],
-                       strategy->background_windows, trainer->net.config.sparse_slots, peer->flags,
-                       strategy->kept[l], strategy->slots);
+    const reef_expert_table *table = &reef_open_generation(trainer)->expert_tables[l];
+    reef_sparse_choose(pairs, table->expert_count, strategy->background[l],
+                       strategy->background_windows, trainer->network.config.sparse_slots,
+                       table->flags, strategy->kept[l], strategy->slots);
     return strategy->kept[l];
 }

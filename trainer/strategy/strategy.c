@@ -10,8 +10,8 @@
 void reef_strategy_release(reef_strategy *strategy) {
     reef_shadow_release(&strategy->anchor);
     reef_shadow_release(&strategy->fisher);
-    reef_gen_free(strategy->teacher);
-    reef_pass_release(&strategy->listened);
+    reef_generation_free(strategy->teacher);
+    reef_activations_release(&strategy->listened);
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
         free(strategy->background[l]);
         free(strategy->kept[l]);
@@ -27,7 +27,7 @@ static size_t trained_at(const reef_strategy *strategy,
                          const reef_config *config,
                          const reef_tensor *tensor) {
     bool sub_keys = strstr(tensor->name, ".sub_keys_") != NULL;
-    reef_router_shape shape = reef_gen_shape(config, strategy->grid_side);
+    reef_router_shape shape = reef_generation_shape(config, strategy->grid_side);
     if (strategy->kind == REEF_STRATEGY_GRID && sub_keys)
         return strategy->grid_side * reef_router_key_row(&shape);
     return tensor->count;
@@ -35,15 +35,15 @@ static size_t trained_at(const reef_strategy *strategy,
 
 void reef_strategy_freeze(reef_trainer *trainer) {
     const reef_strategy *strategy = &trainer->strategy;
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     bool freezes =
         strategy->kind == REEF_STRATEGY_SPARSE_MEMORY || strategy->kind == REEF_STRATEGY_GRID;
     if (!freezes || strategy->task == 0) return;
-    reef_gen *gen = reef_open_generation(trainer);
+    reef_generation *gen = reef_open_generation(trainer);
     for (size_t i = 0; i < gen->tensor_count; i++)
         gen->tensors[i].trained_at = trained_at(strategy, config, &gen->tensors[i]);
     gen->queries_frozen = true;
-    reef_gen_fold(gen, config);
+    reef_generation_fold(gen, config);
 }
 
 // ---- a boundary ----------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
     strategy->task_from = trainer->generation_step;
     strategy->dirty = true;
     reef_strategy_freeze(trainer);
-    reef_reservoir_rejuvenate(&trainer->reservoir);
+    reef_reservoir_clear_sample(&trainer->reservoir);
     reef_drift_reset(&trainer->drift);
     return reef_state_event(trainer, err, "boundary",
                             "\"reason\": \"%s\", \"task\": %u, \"bits_per_byte\": %.4f",
@@ -96,7 +96,7 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
 
 // ---- a step --------------------------------------------------------------------------------------
 
-void reef_strategy_update(reef_trainer *trainer, reef_pass_update *update) {
+void reef_strategy_update(reef_trainer *trainer, reef_network_update *update) {
     reef_strategy *strategy = &trainer->strategy;
     if (strategy->task == 0) return;
     if (strategy->kind == REEF_STRATEGY_EWC) reef_ewc_pull_rows(trainer, update);
@@ -112,5 +112,5 @@ void reef_strategy_gradients(reef_trainer *trainer) {
 }
 
 bool reef_strategy_distills(const reef_trainer *trainer) {
-    return trainer->strategy.teacher != NULL && trainer->net.config.lwf_weight > 0.0f;
+    return trainer->strategy.teacher != NULL && trainer->network.config.lwf_weight > 0.0f;
 }

@@ -33,8 +33,8 @@ typedef struct reef_strategy {
     reef_expert_pull
         pulls[REEF_LAYER_COUNT_MAX]; // ewc, scratch: both, as the update of rows wants them
 
-    reef_gen *teacher;  // lwf, from the first boundary on: the model of the last one, sealed
-    reef_pass listened; // lwf, scratch: what the teacher says about a batch
+    reef_generation *teacher;  // lwf, from the first boundary on: the model of the last one, sealed
+    reef_activations listened; // lwf, scratch: what the teacher says about a batch
 
     uint32_t
         *background[REEF_LAYER_COUNT_MAX]; // sparse-memory: windows of old data that used a row
@@ -46,7 +46,7 @@ typedef struct reef_strategy {
 } reef_strategy;
 
 /** Does the strategy keep one generation? Then boundaries count tasks. */
-static inline bool reef_strategy_is_rival(const reef_strategy *strategy) {
+static inline bool reef_strategy_is_baseline(const reef_strategy *strategy) {
     return strategy->kind != REEF_STRATEGY_GENERATIONS;
 }
 /** Joint training never looks for a boundary, by whatever policy. */
@@ -61,7 +61,7 @@ void reef_strategy_release(reef_strategy *strategy);
 
 /** Zero memory for one float per parameter. */
 REEF_MUST_CHECK reef_status reef_shadow_init(reef_shadow *shadow,
-                                             const reef_gen *gen,
+                                             const reef_generation *gen,
                                              reef_error *err);
 void reef_shadow_release(reef_shadow *shadow); // accepts the zeroed one
 

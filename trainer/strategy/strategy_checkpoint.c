@@ -40,24 +40,24 @@ static kept_array layer_array(
 }
 
 static reef_status visit_layers(reef_txn *txn,
-                                const reef_gen *gen,
+                                const reef_generation *gen,
                                 const char *format,
                                 float *const *rows,
                                 array_visit visit,
                                 reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        if (peer->expert_count == 0) continue;
+        const reef_expert_table *table = &gen->expert_tables[l];
+        if (table->expert_count == 0) continue;
         kept_array array =
-            layer_array(format, l, REEF_F32, rows[l], peer->expert_count * peer->row_values);
+            layer_array(format, l, REEF_F32, rows[l], table->expert_count * table->row_values);
         status = visit(txn, gen->info.generation, &array, err);
     }
     return status;
 }
 
 static reef_status visit_shadow(reef_txn *txn,
-                                const reef_gen *gen,
+                                const reef_generation *gen,
                                 const char *name,
                                 const char *layers,
                                 const reef_shadow *shadow,
@@ -70,11 +70,11 @@ static reef_status visit_shadow(reef_txn *txn,
 }
 
 static reef_status visit_teacher(reef_txn *txn,
-                                 const reef_gen *teacher,
+                                 const reef_generation *teacher,
                                  array_visit visit,
                                  reef_error *err) {
     float *rows[REEF_LAYER_COUNT_MAX];
-    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) rows[l] = teacher->peers[l].experts;
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) rows[l] = teacher->expert_tables[l].experts;
     for (size_t i = 0; i < teacher->tensor_count; i++) {
         const reef_tensor *tensor = &teacher->tensors[i];
         kept_array array = {.dtype = REEF_F32, .data = tensor->data, .count = tensor->count};
@@ -90,12 +90,13 @@ static reef_status visit_background(reef_txn *txn,
                                     const reef_trainer *trainer,
                                     array_visit visit,
                                     reef_error *err) {
-    const reef_gen *gen = reef_open_generation(trainer);
+    const reef_generation *gen = reef_open_generation(trainer);
     reef_status status = REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
-        if (gen->peers[l].expert_count == 0) continue;
-        kept_array array = layer_array("sparse.block*", l, REEF_U32,
-                                       trainer->strategy.background[l], gen->peers[l].expert_count);
+        if (gen->expert_tables[l].expert_count == 0) continue;
+        kept_array array =
+            layer_array("sparse.block*", l, REEF_U32, trainer->strategy.background[l],
+                        gen->expert_tables[l].expert_count);
         status = visit(txn, gen->info.generation, &array, err);
     }
     return status;
@@ -106,7 +107,7 @@ static reef_status visit_arrays(reef_txn *txn,
                                 array_visit visit,
                                 reef_error *err) {
     const reef_strategy *strategy = &trainer->strategy;
-    const reef_gen *gen = reef_open_generation(trainer);
+    const reef_generation *gen = reef_open_generation(trainer);
     reef_status status = REEF_OK;
     switch (strategy->kind) {
     case REEF_STRATEGY_EWC:
@@ -169,7 +170,7 @@ reef_status reef_strategy_put(reef_trainer *trainer, reef_txn *txn, reef_error *
 // Memory for what visit_arrays fills.
 static reef_status allocate_arrays(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
-    const reef_gen *gen = reef_open_generation(trainer);
+    const reef_generation *gen = reef_open_generation(trainer);
     reef_status status = REEF_OK;
     switch (strategy->kind) {
     case REEF_STRATEGY_EWC:

@@ -4,12 +4,12 @@
 #include <assert.h>
 #include <string.h>
 
-static void begin_line(reef_mark *mark) {
+static void begin_line(reef_marker_line *mark) {
     mark->matched = 0;
     mark->other = false;
 }
 
-void reef_mark_read(reef_mark *mark, const char *text, uint8_t byte) {
+void reef_marker_line_read(reef_marker_line *mark, const char *text, uint8_t byte) {
     assert(mark->line_bytes == 0 && text[0] != '\0');
     if (byte == '\n') {
         bool whole = !mark->other && text[mark->matched] == '\0';
@@ -23,7 +23,7 @@ void reef_mark_read(reef_mark *mark, const char *text, uint8_t byte) {
     }
 }
 
-void reef_mark_source(reef_mark *mark, const char *text, size_t source) {
+void reef_marker_line_source(reef_marker_line *mark, const char *text, size_t source) {
     if (text[0] == '\0' || mark->source == source + 1) return;
     mark->source = source + 1;
     if (!mark->other && mark->matched > 0 && text[mark->matched] == '\0')

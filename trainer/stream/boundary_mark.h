@@ -9,24 +9,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct reef_mark {
+typedef struct reef_marker_line {
     size_t source;  // of the trainer, that the last byte came from; its number + 1, 0 for none yet
     size_t matched; // bytes of the line so far, all of them as in the mark
     bool other;     // the line is another one: nothing matters until its end
     size_t line_bytes; // of a mark that has been read and not been dealt with yet; 0 for none
-} reef_mark;
+} reef_marker_line;
 
 /**
  * The next byte of the stream, which has no other mark to be dealt with. A line ends with a line feed,
  * which belongs to it.
  */
-void reef_mark_read(reef_mark *mark, const char *text, uint8_t byte);
+void reef_marker_line_read(reef_marker_line *mark, const char *text, uint8_t byte);
 
 /** The next byte comes from this source. A new one ends the line of the one before. */
-void reef_mark_source(reef_mark *mark, const char *text, size_t source);
+void reef_marker_line_source(reef_marker_line *mark, const char *text, size_t source);
 
 /** Bytes at the end of what was read that may be the beginning of a mark. */
-static inline size_t reef_mark_pending(const reef_mark *mark) {
+static inline size_t reef_marker_line_pending(const reef_marker_line *mark) {
     return mark->matched;
 }
 

@@ -83,12 +83,12 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
             "the pool holds a layer by itself, which has no stream; a program that uses "
             "it through libreef trains it");
     reef_status status = reef_trainer_check_whole(trainer, err);
-    if (status == REEF_OK) status = reef_trainer_hold(trainer, err);
+    if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     reef_source *from = find_source(trainer, source);
     if (status == REEF_OK && from == NULL) status = add_source(trainer, source, &from, err);
     if (status == REEF_OK && count > 0)
-        reef_mark_source(&trainer->mark, trainer->net.config.boundary_mark,
-                         (size_t)(from - trainer->sources));
+        reef_marker_line_source(&trainer->mark, trainer->network.config.boundary_mark,
+                                (size_t)(from - trainer->sources));
     if (status == REEF_OK && count > 0)
         status = reef_prequential_source(trainer, (size_t)(from - trainer->sources), err);
     while (status == REEF_OK) {

@@ -33,19 +33,19 @@
     8                  // most of so many in a row have to be of the new kind where a change begins
 #define NORMAL_SHARE 3 // a run of held batches ends when a third of a boundary's worth are normal
 
-static size_t held_bytes(const reef_trainer *trainer) {
-    return trainer->held_batches * reef_batch_bytes(&trainer->net.config);
+static size_t deferred_bytes(const reef_trainer *trainer) {
+    return trainer->deferred_batches * reef_batch_bytes(&trainer->network.config);
 }
 
 // Bytes of the carry that are known to be no part of a mark.
 static size_t usable_bytes(const reef_trainer *trainer) {
-    const reef_mark *mark = &trainer->mark;
-    return trainer->carry_bytes - reef_mark_pending(mark) - mark->line_bytes;
+    const reef_marker_line *mark = &trainer->mark;
+    return trainer->pending_bytes - reef_marker_line_pending(mark) - mark->line_bytes;
 }
 
 static size_t ready_bytes(const reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
-    return held_bytes(trainer) + reef_batch_bytes(config) + reef_token_bytes(config);
+    const reef_config *config = &trainer->network.config;
+    return deferred_bytes(trainer) + reef_batch_bytes(config) + reef_token_bytes(config);
 }
 
 static bool batch_is_ready(const reef_trainer *trainer) {
@@ -54,11 +54,11 @@ static bool batch_is_ready(const reef_trainer *trainer) {
 
 // The first batch of the carry has been dealt with.
 static reef_status consume(reef_trainer *trainer, reef_error *err) {
-    size_t count = reef_batch_bytes(&trainer->net.config);
-    trainer->carry_bytes -= count;
-    memmove(trainer->carry, trainer->carry + count, trainer->carry_bytes);
+    size_t count = reef_batch_bytes(&trainer->network.config);
+    trainer->pending_bytes -= count;
+    memmove(trainer->pending, trainer->pending + count, trainer->pending_bytes);
     trainer->stream_bytes += count;
-    return reef_firing_copy(&trainer->firing, &trainer->ahead, err);
+    return reef_gating_copy(&trainer->gating, &trainer->ahead, err);
 }
 
 // Train on the first batch of the carry; its forward pass has just been run.
@@ -66,8 +66,8 @@ static reef_status train(reef_trainer *trainer, double bits, reef_error *err) {
     reef_step_backward(trainer);
     // One of the two is always 0.
     uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
-    reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->carry,
-                         reef_batch_bytes(&trainer->net.config));
+    reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->pending,
+                         reef_batch_bytes(&trainer->network.config));
     reef_drift_push(&trainer->drift, bits);
     reef_status status = consume(trainer, err);
     if (status == REEF_OK) status = reef_series_add(trainer, bits, err);
@@ -80,16 +80,19 @@ static reef_status train(reef_trainer *trainer, double bits, reef_error *err) {
 }
 
 // Train on the first held batches without testing them again.
-static reef_status train_held(reef_trainer *trainer, size_t count, size_t *steps, reef_error *err) {
-    trainer->held_batches -= count;
-    if (trainer->held_batches > 0)
-        memmove(trainer->held_bits, trainer->held_bits + count,
-                trainer->held_batches * sizeof *trainer->held_bits);
-    reef_status status = reef_firing_copy(&trainer->ahead, &trainer->firing, err);
-    trainer->ahead.unexplained = 0.0; // they count as the open generation's
+static reef_status train_deferred(reef_trainer *trainer,
+                                  size_t count,
+                                  size_t *steps,
+                                  reef_error *err) {
+    trainer->deferred_batches -= count;
+    if (trainer->deferred_batches > 0)
+        memmove(trainer->deferred_bits, trainer->deferred_bits + count,
+                trainer->deferred_batches * sizeof *trainer->deferred_bits);
+    reef_status status = reef_gating_copy(&trainer->ahead, &trainer->gating, err);
+    trainer->ahead.cusum = 0.0; // they count as the open generation's
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         double bits;
-        status = reef_step_forward(trainer, trainer->carry, &trainer->ahead, &bits, err);
+        status = reef_step_forward(trainer, trainer->pending, &trainer->ahead, &bits, err);
         if (status == REEF_OK) status = train(trainer, bits, err);
         ++*steps;
     }
@@ -97,40 +100,40 @@ static reef_status train_held(reef_trainer *trainer, size_t count, size_t *steps
 }
 
 static reef_status release_held(reef_trainer *trainer, size_t *steps, reef_error *err) {
-    trainer->suspicious = 0;
-    return train_held(trainer, trainer->held_batches, steps, err);
+    trainer->anomalous = 0;
+    return train_deferred(trainer, trainer->deferred_batches, steps, err);
 }
 
-static reef_status hold(reef_trainer *trainer, double bits, bool suspicious, reef_error *err) {
-    if (trainer->held_batches == trainer->held_capacity) {
-        size_t capacity = 2 * trainer->held_capacity + 64;
-        double *held_bits = realloc(trainer->held_bits, capacity * sizeof *held_bits);
-        if (held_bits == NULL)
+static reef_status hold(reef_trainer *trainer, double bits, bool anomalous, reef_error *err) {
+    if (trainer->deferred_batches == trainer->deferred_capacity) {
+        size_t capacity = 2 * trainer->deferred_capacity + 64;
+        double *deferred_bits = realloc(trainer->deferred_bits, capacity * sizeof *deferred_bits);
+        if (deferred_bits == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu batches back",
                              capacity);
-        trainer->held_bits = held_bits;
-        trainer->held_capacity = capacity;
+        trainer->deferred_bits = deferred_bits;
+        trainer->deferred_capacity = capacity;
     }
-    trainer->held_bits[trainer->held_batches++] = bits;
-    trainer->suspicious += suspicious;
+    trainer->deferred_bits[trainer->deferred_batches++] = bits;
+    trainer->anomalous += anomalous;
     return REEF_OK;
 }
 
 // How many of the held batches still belong to what came before: an odd passage may lead up to the change.
 // The change is where the loss first stays nearer to that of the later held batches than to what was normal.
 static reef_status before_change(const reef_trainer *trainer, size_t *out, reef_error *err) {
-    size_t count = trainer->held_batches, half = count / 2;
+    size_t count = trainer->deferred_batches, half = count / 2;
     double normal, spread, *later = malloc((count - half) * sizeof *later);
     if (later == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to find a boundary");
     reef_drift_level(&trainer->drift, &normal, &spread);
-    memcpy(later, trainer->held_bits + half, (count - half) * sizeof *later);
+    memcpy(later, trainer->deferred_bits + half, (count - half) * sizeof *later);
     double middle = 0.5 * (normal + reef_median(later, (uint32_t)(count - half)));
     free(later);
     *out = 0;
     for (size_t first = 0; first < count; first++) {
         size_t above = 0, run = count - first < CHANGE_BATCHES ? count - first : CHANGE_BATCHES;
-        for (size_t i = 0; i < run; i++) above += trainer->held_bits[first + i] > middle;
-        if (trainer->held_bits[first] <= middle || 2 * above <= run) continue;
+        for (size_t i = 0; i < run; i++) above += trainer->deferred_bits[first + i] > middle;
+        if (trainer->deferred_bits[first] <= middle || 2 * above <= run) continue;
         *out = first > 0 ? first - 1 : 0; // the change may be within the batch before
         break;
     }
@@ -140,24 +143,25 @@ static reef_status before_change(const reef_trainer *trainer, size_t *out, reef_
 static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *err) {
     size_t before = 0;
     reef_status status = before_change(trainer, &before, err);
-    if (status == REEF_OK) status = train_held(trainer, before, steps, err);
+    if (status == REEF_OK) status = train_deferred(trainer, before, steps, err);
     if (status != REEF_OK) return status;
-    status = reef_policy_boundary(trainer, "drift", trainer->carry, held_bytes(trainer), err);
+    status = reef_policy_boundary(trainer, "drift", trainer->pending, deferred_bytes(trainer), err);
     return status == REEF_OK ? release_held(trainer, steps, err) : status;
 }
 
 // What the generations that answer a batch were like when they were sealed: the mean over its tokens. False
 // where the open one answers them all.
 static bool reference_of(const reef_trainer *trainer, double *median, double *spread) {
-    const reef_net *net = &trainer->net;
-    size_t count = reef_batch_tokens(&net->config), open = net->gen_count - 1, old = 0;
+    const reef_network *network = &trainer->network;
+    size_t count = reef_batch_tokens(&network->config), open = network->generation_count - 1,
+           old = 0;
     *median = *spread = 0.0;
     for (size_t t = 0; t < count; t++) {
         size_t g = open;
         while (g > 0 && !reef_step_fires(trainer, g, t)) g--;
         if (g == open) continue;
-        *median += net->gens[g]->reference_median;
-        *spread += net->gens[g]->reference_spread;
+        *median += network->generations[g]->reference_median;
+        *spread += network->generations[g]->reference_spread;
         old++;
     }
     if (old == 0) return false;
@@ -172,19 +176,19 @@ static bool reference_of(const reef_trainer *trainer, double *median, double *sp
 // pass, and their mean in `bits`.
 static reef_status explain(reef_trainer *trainer,
                            const uint8_t *bytes,
-                           const reef_firing *firing,
+                           const reef_gating *gating,
                            double forced_bits,
                            double *bits,
                            double *sum,
                            bool *out,
                            reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     double median, spread;
-    reef_status status = reef_step_task_free(trainer, bytes, firing, bits, err);
+    reef_status status = reef_step_task_free(trainer, bytes, gating, bits, err);
     *out = status == REEF_OK && reference_of(trainer, &median, &spread);
     if (!*out) return status;
     double limit = reef_drift_limit(median, spread, config);
-    *sum = reef_drift_unexplained(trainer->ahead.unexplained, *bits, median, spread, config);
+    *sum = reef_drift_cusum(trainer->ahead.cusum, *bits, median, spread, config);
     *out = *bits <= fmin(limit, forced_bits) && *sum <= limit - median;
     return REEF_OK;
 }
@@ -195,23 +199,23 @@ static reef_status explain(reef_trainer *trainer,
 // its loss, and becomes that of the reading by which it was recognised.
 static reef_status is_recognised(reef_trainer *trainer,
                                  const uint8_t *bytes,
-                                 bool suspicious,
+                                 bool anomalous,
                                  double *bits,
                                  bool *out,
                                  reef_error *err) {
     double forced_bits = *bits, read_bits = *bits;
-    double sum = trainer->ahead.unexplained, again = sum;
+    double sum = trainer->ahead.cusum, again = sum;
     reef_status status =
         explain(trainer, bytes, &trainer->before, forced_bits, &read_bits, &sum, out, err);
-    if (status == REEF_OK && !*out && suspicious) {
-        reef_firing fresh = {0};
-        status = reef_firing_init(&fresh, &trainer->net, err);
+    if (status == REEF_OK && !*out && anomalous) {
+        reef_gating fresh = {0};
+        status = reef_gating_init(&fresh, &trainer->network, err);
         if (status == REEF_OK)
             status = explain(trainer, bytes, &fresh, forced_bits, &read_bits, &again, out, err);
-        reef_firing_release(&fresh);
+        reef_gating_release(&fresh);
         if (again < sum) sum = again;
     }
-    trainer->ahead.unexplained = sum;
+    trainer->ahead.cusum = sum;
     if (*out) *bits = read_bits;
     return status;
 }
@@ -219,44 +223,44 @@ static reef_status is_recognised(reef_trainer *trainer,
 // The same, and the losses are counted of the reading that answers it: what is recognised is not the open generation's.
 static reef_status recognise(reef_trainer *trainer,
                              const uint8_t *bytes,
-                             bool suspicious,
+                             bool anomalous,
                              double *bits,
                              bool *out,
                              reef_error *err) {
-    uint64_t begin = trainer->stream_bytes + held_bytes(trainer);
-    size_t size = reef_batch_tokens(&trainer->net.config) * sizeof *trainer->pass.loss;
+    uint64_t begin = trainer->stream_bytes + deferred_bytes(trainer);
+    size_t size = reef_batch_tokens(&trainer->network.config) * sizeof *trainer->acts.loss;
     *out = false;
-    if (trainer->net.gen_count == 1) {
+    if (trainer->network.generation_count == 1) {
         reef_step_count_losses(trainer, begin);
         return REEF_OK;
     }
     double *forced = malloc(size); // another reading takes their place
     if (forced == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch's losses");
-    memcpy(forced, trainer->pass.loss, size);
-    reef_status status = is_recognised(trainer, bytes, suspicious, bits, out, err);
-    if (!*out) memcpy(trainer->pass.loss, forced, size);
+    memcpy(forced, trainer->acts.loss, size);
+    reef_status status = is_recognised(trainer, bytes, anomalous, bits, out, err);
+    if (!*out) memcpy(trainer->acts.loss, forced, size);
     free(forced);
     if (status == REEF_OK) reef_step_count_losses(trainer, begin);
     return status;
 }
 
 static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
-    trainer->skipped_bytes += reef_batch_bytes(&trainer->net.config);
+    trainer->skipped_bytes += reef_batch_bytes(&trainer->network.config);
     reef_status status = consume(trainer, err);
     return status == REEF_OK ? reef_series_add(trainer, bits, err) : status;
 }
 
 // A generation that came from a file has steps behind it, but no history to compare a batch with.
 static bool watches_drift(const reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     uint32_t window = trainer->drift.window, warmup = config->drift_warmup;
     return strcmp(config->boundaries, "drift") == 0 &&
            reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) >= warmup &&
            trainer->drift.count >= (warmup < window ? warmup : window);
 }
 
-static bool is_suspicious(const reef_trainer *trainer, double bits) {
-    const reef_config *config = &trainer->net.config;
+static bool is_anomalous(const reef_trainer *trainer, double bits) {
+    const reef_config *config = &trainer->network.config;
     if (!watches_drift(trainer)) return false;
     double median, spread;
     reef_drift_level(&trainer->drift, &median, &spread);
@@ -266,7 +270,7 @@ static bool is_suspicious(const reef_trainer *trainer, double bits) {
 // Would most of the batch, whose forward pass has just been run, be answered by older generations?
 static bool is_left_to_older(const reef_trainer *trainer) {
     return watches_drift(trainer) &&
-           2 * trainer->open_claims < reef_batch_tokens(&trainer->net.config);
+           2 * trainer->open_claims < reef_batch_tokens(&trainer->network.config);
 }
 
 // A batch that nothing speaks against; its forward pass has just been run.
@@ -282,7 +286,7 @@ static reef_status read_again(reef_trainer *trainer,
                               const uint8_t *bytes,
                               double *bits,
                               reef_error *err) {
-    reef_status status = reef_firing_copy(&trainer->ahead, &trainer->before, err);
+    reef_status status = reef_gating_copy(&trainer->ahead, &trainer->before, err);
     return status == REEF_OK ? reef_step_forward(trainer, bytes, &trainer->ahead, bits, err)
                              : status;
 }
@@ -290,7 +294,7 @@ static reef_status read_again(reef_trainer *trainer,
 // How many suspicious batches make a boundary. A foreign page in a long book is no new book: the change has
 // to last for a share of what the generation has seen.
 static uint32_t confirm_batches(const reef_trainer *trainer) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     double share = (double)config->drift_share * (double)reef_task_step(trainer);
     uint32_t asked = share < config->drift_hold ? (uint32_t)share : config->drift_hold;
     return asked > config->drift_confirm ? asked : config->drift_confirm;
@@ -298,60 +302,60 @@ static uint32_t confirm_batches(const reef_trainer *trainer) {
 
 // Look at the batch after the held ones and decide about it.
 static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
+    const reef_config *config = &trainer->network.config;
     uint32_t confirm = confirm_batches(trainer);
-    if (trainer->suspicious >= confirm) return boundary(trainer, steps, err); // failed before
-    const uint8_t *bytes = trainer->carry + held_bytes(trainer);
+    if (trainer->anomalous >= confirm) return boundary(trainer, steps, err); // failed before
+    const uint8_t *bytes = trainer->pending + deferred_bytes(trainer);
     double bits;
-    reef_status status = reef_firing_copy(&trainer->before, &trainer->ahead, err);
+    reef_status status = reef_gating_copy(&trainer->before, &trainer->ahead, err);
     if (status == REEF_OK && reef_start_is_due(trainer))
         status = reef_start_generation(trainer, bytes, reef_batch_bytes(config), err);
     if (status == REEF_OK) status = reef_step_forward(trainer, bytes, &trainer->ahead, &bits, err);
     if (status != REEF_OK) return status;
-    bool suspicious = is_suspicious(trainer, bits), recognised = false;
-    bool asks = suspicious || is_left_to_older(trainer);
+    bool anomalous = is_anomalous(trainer, bits), recognised = false;
+    bool asks = anomalous || is_left_to_older(trainer);
     if (asks)
-        status = recognise(trainer, bytes, suspicious, &bits, &recognised, err);
+        status = recognise(trainer, bytes, anomalous, &bits, &recognised, err);
     else
-        reef_step_count_losses(trainer, trainer->stream_bytes + held_bytes(trainer));
+        reef_step_count_losses(trainer, trainer->stream_bytes + deferred_bytes(trainer));
     if (status != REEF_OK) return status;
     trainer->last_bits = bits;
     // Batches held before it straddled the change; this one is looked at again after them.
     if (recognised)
-        return trainer->held_batches > 0 ? release_held(trainer, steps, err)
-                                         : skip(trainer, bits, err);
-    if (!suspicious) trainer->ahead.unexplained = 0.0;
-    if (!suspicious && trainer->held_batches == 0) {
+        return trainer->deferred_batches > 0 ? release_held(trainer, steps, err)
+                                             : skip(trainer, bits, err);
+    if (!anomalous) trainer->ahead.cusum = 0.0;
+    if (!anomalous && trainer->deferred_batches == 0) {
         if (asks) status = read_again(trainer, bytes, &bits, err);
         ++*steps;
         return status == REEF_OK ? train_on(trainer, bits, err) : status;
     }
-    status = hold(trainer, bits, suspicious, err);
+    status = hold(trainer, bits, anomalous, err);
     if (status != REEF_OK) return status;
     if (reef_policy_is_full(trainer))
         return release_held(trainer, steps, err); // there is nothing to wait for
-    if (trainer->suspicious >= confirm) return boundary(trainer, steps, err);
-    size_t normal = trainer->held_batches - trainer->suspicious;
+    if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
+    size_t normal = trainer->deferred_batches - trainer->anomalous;
     if (normal * NORMAL_SHARE > confirm) return release_held(trainer, steps, err);
     return REEF_OK;
 }
 
-static reef_status reserve_carry(reef_trainer *trainer, size_t bytes, reef_error *err) {
-    if (bytes <= trainer->carry_capacity) return REEF_OK;
-    uint8_t *carry = realloc(trainer->carry, bytes);
-    if (carry == NULL)
+static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_error *err) {
+    if (bytes <= trainer->pending_capacity) return REEF_OK;
+    uint8_t *pending = realloc(trainer->pending, bytes);
+    if (pending == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu bytes of the stream",
                          bytes);
-    trainer->carry = carry;
-    trainer->carry_capacity = bytes;
+    trainer->pending = pending;
+    trainer->pending_capacity = bytes;
     return REEF_OK;
 }
 
 // All gates at the beginning of a stream.
 static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
-    reef_firing_release(&trainer->firing);
-    reef_status status = reef_firing_init(&trainer->firing, &trainer->net, err);
-    return status == REEF_OK ? reef_firing_copy(&trainer->ahead, &trainer->firing, err) : status;
+    reef_gating_release(&trainer->gating);
+    reef_status status = reef_gating_init(&trainer->gating, &trainer->network, err);
+    return status == REEF_OK ? reef_gating_copy(&trainer->ahead, &trainer->gating, err) : status;
 }
 
 // The carry ends in a mark's line, and no batch before it is ready.
@@ -359,9 +363,9 @@ static reef_status mark_boundary(reef_trainer *trainer, size_t *steps, reef_erro
     reef_status status = release_held(trainer, steps, err);
     if (status != REEF_OK) return status;
     bool grows = reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) > 0;
-    size_t gone = grows ? trainer->carry_bytes : trainer->mark.line_bytes;
+    size_t gone = grows ? trainer->pending_bytes : trainer->mark.line_bytes;
     trainer->mark.line_bytes = 0;
-    trainer->carry_bytes -= gone;
+    trainer->pending_bytes -= gone;
     trainer->stream_bytes += gone;
     trainer->skipped_bytes += gone;
     if (!grows) return REEF_OK;
@@ -376,15 +380,15 @@ static reef_status check_ids(const reef_trainer *trainer,
                              const uint8_t *bytes,
                              size_t count,
                              reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    bool half = trainer->carry_bytes % 2 != 0; // the carry ends within a token
+    const reef_config *config = &trainer->network.config;
+    bool half = trainer->pending_bytes % 2 != 0; // the carry ends within a token
     if (reef_token_bytes(config) == 1 || count == 0) return REEF_OK;
     if (half && offset % 2 == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "source %.160s begins a token, but the one before it ended within one: "
                          "ids take two bytes each",
                          source->name);
-    uint8_t first[2] = {half ? trainer->carry[trainer->carry_bytes - 1] : 0, bytes[0]};
+    uint8_t first[2] = {half ? trainer->pending[trainer->pending_bytes - 1] : 0, bytes[0]};
     reef_status status = REEF_OK;
     if (half) status = reef_tokens_check(config, source->name, offset - 1, first, 2, err);
     size_t whole = (count - half) / 2 * 2;
@@ -400,22 +404,22 @@ static reef_status accept(reef_trainer *trainer,
                           size_t count,
                           size_t *taken,
                           reef_error *err) {
-    const char *text = trainer->net.config.boundary_mark;
+    const char *text = trainer->network.config.boundary_mark;
     size_t need = ready_bytes(trainer) - usable_bytes(trainer);
     if (count > need) count = need; // a line that turns out to be no mark may make it ready before
     reef_status status = check_ids(trainer, source, source->cursor + *taken, bytes, count, err);
-    if (status == REEF_OK) status = reserve_carry(trainer, trainer->carry_bytes + count, err);
+    if (status == REEF_OK) status = reserve_pending(trainer, trainer->pending_bytes + count, err);
     if (status != REEF_OK) return status;
-    memcpy(trainer->carry + trainer->carry_bytes, bytes, count);
+    memcpy(trainer->pending + trainer->pending_bytes, bytes, count);
     if (text[0] == '\0') {
-        trainer->carry_bytes += count;
+        trainer->pending_bytes += count;
         *taken += count;
         return REEF_OK;
     }
     for (size_t i = 0; i < count && !batch_is_ready(trainer) && trainer->mark.line_bytes == 0;
          i++) {
-        reef_mark_read(&trainer->mark, text, bytes[i]);
-        trainer->carry_bytes++;
+        reef_marker_line_read(&trainer->mark, text, bytes[i]);
+        trainer->pending_bytes++;
         ++*taken;
     }
     return REEF_OK;

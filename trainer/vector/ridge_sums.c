@@ -17,9 +17,9 @@ static reef_status zeros(float **out, size_t count, const char *what, reef_error
 
 reef_status reef_vector_sums_init(reef_vector *vector, reef_error *err) {
     reef_ridge_shape shape =
-        reef_ridge_shape_of((size_t)vector->net.config.side * vector->net.config.side);
+        reef_ridge_shape_of((size_t)vector->network.config.side * vector->network.config.side);
     reef_vector_gate_sums *gate = &vector->gate;
-    gate->shape = reef_vector_gate_shape(&vector->net.config);
+    gate->shape = reef_vector_gate_shape(&vector->network.config);
     reef_status status = zeros(&vector->gram, reef_ridge_floats(&shape), "gram matrix", err);
     if (status == REEF_OK)
         status = zeros(&gate->sealed, reef_ridge_floats(&gate->shape), "gate", err);
@@ -31,7 +31,7 @@ reef_status reef_vector_sums_init(reef_vector *vector, reef_error *err) {
 }
 
 reef_status reef_vector_sums_generation(reef_vector *vector, reef_error *err) {
-    size_t width = vector->gate.shape.padded, G = vector->net.gen_count;
+    size_t width = vector->gate.shape.padded, G = vector->network.generation_count;
     float *means = realloc(vector->gate.means, G * width * sizeof *means);
     if (means == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", G);
@@ -55,10 +55,10 @@ reef_status reef_vector_sums_widen(reef_vector *vector, size_t class_count, reef
 
 // ---- adding --------------------------------------------------------------------------------------
 
-void reef_vector_sums_add(reef_vector *vector, reef_workers *workers, size_t rows) {
-    const reef_vector_gen *open = reef_vector_open(vector);
+void reef_vector_sums_add(reef_vector *vector, reef_thread_pool *workers, size_t rows) {
+    const reef_vector_generation *open = reef_vector_open(vector);
     size_t width = open->shape.padded, gate_width = vector->gate.shape.padded;
-    size_t G = vector->net.gen_count;
+    size_t G = vector->network.generation_count;
     float *sum = vector->gate.means + (G - 1) * gate_width;
     const float *seen = G > 1 ? vector->gate_hidden : vector->hidden;
     size_t stride = G > 1 ? gate_width : width;
@@ -81,7 +81,7 @@ void reef_vector_sums_add(reef_vector *vector, reef_workers *workers, size_t row
 }
 
 void reef_vector_sums_seal(reef_vector *vector) {
-    size_t G = vector->net.gen_count, width = vector->gate.shape.padded;
+    size_t G = vector->network.generation_count, width = vector->gate.shape.padded;
     // Generation 0's own experts are those that the gate looks at: its first tiles are the gate's.
     const float *sums = G > 1 ? vector->gate.open : vector->gram;
     float share = (float)(1.0 / (double)vector->examples),
@@ -141,7 +141,7 @@ static void copy_rows(const equations *s, float *x) {
 }
 
 static reef_status solve(reef_vector *vector,
-                         reef_workers *workers,
+                         reef_thread_pool *workers,
                          const equations *s,
                          float *out, // (columns, padded)
                          reef_error *err) {
@@ -162,11 +162,11 @@ static reef_status solve(reef_vector *vector,
     return reef_fail(err, REEF_ERR_INVALID,
                      "the head cannot be solved for: with a ridge of %g the inputs are still "
                      "too much alike; make a pool with a larger ridge",
-                     (double)vector->net.config.ridge);
+                     (double)vector->network.config.ridge);
 }
 
 static reef_status solve_head(reef_vector *vector,
-                              reef_workers *workers,
+                              reef_thread_pool *workers,
                               reef_vector_head *out,
                               reef_error *err) {
     const reef_ridge_shape *shape = &reef_vector_open(vector)->shape;
@@ -174,7 +174,7 @@ static reef_status solve_head(reef_vector *vector,
     double norm = reef_ridge_trace(shape, vector->gram) / (double)vector->examples;
     equations s = {.shape = shape,
                    .gram = vector->gram,
-                   .penalty = (double)vector->net.config.ridge * fmax(norm, 1e-12),
+                   .penalty = (double)vector->network.config.ridge * fmax(norm, 1e-12),
                    .columns = out->class_count,
                    .rows = vector->moment,
                    .last_scale = 1.0f};
@@ -184,11 +184,11 @@ static reef_status solve_head(reef_vector *vector,
 // The gate's scores of what is remembered of each generation; returns how many examples those are.
 static reef_status sharpen(reef_vector *vector, reef_vector_head *out, reef_error *err) {
     const reef_vector_memory *memory = &vector->memory;
-    const reef_vector_gen *first = vector->net.gens[0];
+    const reef_vector_generation *first = vector->network.generations[0];
     size_t D = first->inputs, width = vector->gate.shape.padded, G = out->gate_count, count = 0;
     float *scores = calloc((memory->slots + REEF_VECTOR_PIECE) * G, sizeof *scores);
     uint32_t *truth = calloc(memory->slots + REEF_VECTOR_PIECE, sizeof *truth);
-    size_t record = reef_vector_record_bytes(&vector->net.config);
+    size_t record = reef_vector_record_bytes(&vector->network.config);
     if (scores == NULL || truth == NULL) {
         free(scores);
         free(truth);
@@ -218,15 +218,15 @@ static reef_status sharpen(reef_vector *vector, reef_vector_head *out, reef_erro
 }
 
 static reef_status solve_gate(reef_vector *vector,
-                              reef_workers *workers,
+                              reef_thread_pool *workers,
                               reef_vector_head *out,
                               reef_error *err) {
     const reef_vector_gate_sums *gate = &vector->gate;
-    double G = (double)vector->net.gen_count, share = 1.0 / (double)vector->examples;
+    double G = (double)vector->network.generation_count, share = 1.0 / (double)vector->examples;
     double trace = reef_ridge_trace(&gate->shape, gate->sealed) +
                    share * reef_ridge_trace(&gate->shape, gate->open);
     // As for a head, of generations of the harmonic mean of their numbers of examples.
-    double penalty = (double)vector->net.config.ridge * trace / G * (gate->shares + share) / G;
+    double penalty = (double)vector->network.config.ridge * trace / G * (gate->shares + share) / G;
     equations s = {.shape = &gate->shape,
                    .gram = gate->sealed,
                    .more = gate->open,
@@ -240,17 +240,17 @@ static reef_status solve_gate(reef_vector *vector,
 }
 
 reef_status reef_vector_solve(reef_vector *vector,
-                              reef_workers *workers,
+                              reef_thread_pool *workers,
                               reef_vector_head *out,
                               reef_error *err) {
-    size_t G = vector->net.gen_count;
-    bool gated = G > 1 && strcmp(vector->net.config.vector_gate, "off") != 0;
+    size_t G = vector->network.generation_count;
+    bool gated = G > 1 && strcmp(vector->network.config.vector_gate, "off") != 0;
     out->sharpness =
         out->sharpness > 0.0f ? out->sharpness : reef_vector_open(vector)->head.sharpness;
     // A class may have come with batches that are held back: it has a row, and nothing in it.
-    reef_status status = reef_vector_sums_widen(vector, vector->net.class_count, err);
+    reef_status status = reef_vector_sums_widen(vector, vector->network.class_count, err);
     if (status == REEF_OK)
-        status = reef_vector_head_size(out, vector->net.class_count,
+        status = reef_vector_head_size(out, vector->network.class_count,
                                        reef_vector_open(vector)->shape.padded, gated ? G : 0,
                                        vector->gate.shape.padded, err);
     if (status == REEF_OK) status = solve_head(vector, workers, out, err);

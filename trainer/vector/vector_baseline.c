@@ -14,8 +14,8 @@
 #define REPLAY_STREAM 411 // of random numbers
 
 // w_up and its moments get rows for new classes.
-reef_status reef_vector_rival_widen(reef_vector *vector, size_t class_count, reef_error *err) {
-    reef_vector_gen *gen = reef_vector_open(vector);
+reef_status reef_vector_baseline_widen(reef_vector *vector, size_t class_count, reef_error *err) {
+    reef_vector_generation *gen = reef_vector_open(vector);
     size_t width = gen->shape.padded, before = gen->head.class_count;
     float **moments[] = {&vector->adam.w_up_m, &vector->adam.w_up_v};
     if (class_count <= before && vector->adam.experts_m != NULL) return REEF_OK;
@@ -45,19 +45,20 @@ reef_status reef_vector_rival_widen(reef_vector *vector, size_t class_count, ree
 static size_t replay(reef_trainer *trainer, size_t rows) {
     reef_vector *vector = trainer->vector;
     const reef_vector_memory *memory = &vector->memory;
-    size_t D = vector->net.config.inputs, each = reef_vector_record_bytes(&vector->net.config);
+    size_t D = vector->network.config.inputs,
+           each = reef_vector_record_bytes(&vector->network.config);
     size_t filled = memory->seen < memory->slots ? memory->seen : memory->slots;
-    if (strcmp(vector->net.config.strategy, "replay") != 0 || filled == 0) return rows;
+    if (strcmp(vector->network.config.strategy, "replay") != 0 || filled == 0) return rows;
     for (size_t i = 0; i < rows; i++) {
-        size_t slot = reef_random_below(vector->net.config.seed, REPLAY_STREAM,
+        size_t slot = reef_random_below(vector->network.config.seed, REPLAY_STREAM,
                                         trainer->step * REEF_VECTOR_BATCH_MAX + i, filled);
         const uint8_t *record = memory->records + slot * each;
         int32_t label;
         memcpy(&label, record, sizeof label);
         memcpy(vector->vectors + (rows + i) * D, record + REEF_VECTOR_LABEL_BYTES,
                D * sizeof(float));
-        for (size_t c = 0; c < vector->net.class_count; c++)
-            if (vector->net.labels[c] == label) vector->classes[rows + i] = (int32_t)c;
+        for (size_t c = 0; c < vector->network.class_count; c++)
+            if (vector->network.labels[c] == label) vector->classes[rows + i] = (int32_t)c;
     }
     return 2 * rows;
 }
@@ -66,7 +67,7 @@ static size_t replay(reef_trainer *trainer, size_t rows) {
 
 typedef struct step {
     reef_vector *vector;
-    reef_vector_gen *gen;
+    reef_vector_generation *gen;
     size_t rows, C;
     reef_adam adam;
     uint64_t count;
@@ -74,7 +75,7 @@ typedef struct step {
 
 static void forward_piece(void *context, size_t piece) {
     const step *s = context;
-    const reef_vector_gen *gen = s->gen;
+    const reef_vector_generation *gen = s->gen;
     size_t from = piece * REEF_VECTOR_PIECE, D = gen->inputs, width = gen->shape.padded;
     float *z = s->vector->z + from * (D + 1), *hidden = s->vector->hidden + from * width;
     reef_vector_standardise(gen, REEF_VECTOR_PIECE, z, s->vector->vectors + from * D);
@@ -104,7 +105,7 @@ static void differentiate(const step *s) {
 static void update_tile(void *context, size_t piece) {
     const step *s = context;
     reef_vector *vector = s->vector;
-    reef_vector_gen *gen = s->gen;
+    reef_vector_generation *gen = s->gen;
     size_t width = gen->shape.padded, D1 = gen->inputs + 1, first = piece * gen->shape.tile;
     size_t N =
         gen->expert_count - first < gen->shape.tile ? gen->expert_count - first : gen->shape.tile;
@@ -135,23 +136,23 @@ static float rate(const reef_config *config, uint64_t count) {
     return (float)((double)config->learning_rate / sqrt(1.0 + after));
 }
 
-reef_status reef_vector_rival_step(reef_trainer *trainer, size_t rows, reef_error *err) {
+reef_status reef_vector_baseline_step(reef_trainer *trainer, size_t rows, reef_error *err) {
     reef_vector *vector = trainer->vector;
-    const reef_config *config = &vector->net.config;
-    reef_status status = reef_vector_rival_widen(vector, vector->net.class_count, err);
+    const reef_config *config = &vector->network.config;
+    reef_status status = reef_vector_baseline_widen(vector, vector->network.class_count, err);
     if (status != REEF_OK) return status;
     step s = {.vector = vector,
               .gen = reef_vector_open(vector),
               .rows = replay(trainer, rows),
-              .C = vector->net.class_count,
+              .C = vector->network.class_count,
               .count = trainer->step + 1};
     if (s.C == 0) return REEF_OK; // no label so far
     s.adam = (reef_adam){rate(config, s.count), config->beta1, config->beta2, config->epsilon};
     trainer->learning_rate = s.adam.learning_rate;
     size_t pieces = (s.rows + REEF_VECTOR_PIECE - 1) / REEF_VECTOR_PIECE;
-    reef_workers_run(trainer->workers, pieces, forward_piece, &s);
+    reef_thread_pool_run(trainer->workers, pieces, forward_piece, &s);
     differentiate(&s);
-    reef_workers_run(trainer->workers, s.gen->shape.tiles, update_tile, &s);
+    reef_thread_pool_run(trainer->workers, s.gen->shape.tiles, update_tile, &s);
     s.gen->experts_stored = false;
     return REEF_OK;
 }

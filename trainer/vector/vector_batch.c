@@ -49,31 +49,31 @@ static reef_status too_many_classes(int32_t label, reef_error *err) {
 
 // Labels that are no classes of the model yet.
 typedef struct fresh_labels {
-    const reef_vector_net *net;
+    const reef_vector_network *network;
     int32_t labels[REEF_CLASS_COUNT_MAX];
     size_t count;
 } fresh_labels;
 
 // False when there is no room for it.
 static bool note(fresh_labels *fresh, int32_t label) {
-    const reef_vector_net *net = fresh->net;
+    const reef_vector_network *network = fresh->network;
     size_t place;
-    if (label < 0 || is_among(net->labels, net->class_count, label, &place) ||
+    if (label < 0 || is_among(network->labels, network->class_count, label, &place) ||
         is_among(fresh->labels, fresh->count, label, &place))
         return true;
-    if (net->class_count + fresh->count == REEF_CLASS_COUNT_MAX) return false;
+    if (network->class_count + fresh->count == REEF_CLASS_COUNT_MAX) return false;
     fresh->labels[fresh->count++] = label;
     return true;
 }
 
 // Those are no more than the records before it, so most of the time nothing has to be looked for.
-reef_status reef_vector_label_check(const reef_vector_net *net,
+reef_status reef_vector_label_check(const reef_vector_network *network,
                                     const uint8_t *records,
                                     size_t at,
                                     reef_error *err) {
-    size_t each = reef_vector_record_bytes(&net->config);
-    if (net->class_count + at < REEF_CLASS_COUNT_MAX) return REEF_OK;
-    fresh_labels fresh = {.net = net};
+    size_t each = reef_vector_record_bytes(&network->config);
+    if (network->class_count + at < REEF_CLASS_COUNT_MAX) return REEF_OK;
+    fresh_labels fresh = {.network = network};
     for (size_t i = 0; i < at; i++) (void)note(&fresh, record_label(records + i * each));
     int32_t label = record_label(records + at * each);
     return note(&fresh, label) ? REEF_OK : too_many_classes(label, err);
@@ -83,25 +83,29 @@ reef_status reef_trainer_check_labels(const reef_trainer *trainer,
                                       size_t count,
                                       const int32_t *labels,
                                       reef_error *err) {
-    const reef_vector_net *net = &trainer->vector->net;
-    size_t each = reef_vector_record_bytes(&net->config), waiting = trainer->carry_bytes / each;
-    if (net->class_count + waiting + count <= REEF_CLASS_COUNT_MAX) return REEF_OK;
-    fresh_labels fresh = {.net = net};
+    const reef_vector_network *network = &trainer->vector->network;
+    size_t each = reef_vector_record_bytes(&network->config),
+           waiting = trainer->pending_bytes / each;
+    if (network->class_count + waiting + count <= REEF_CLASS_COUNT_MAX) return REEF_OK;
+    fresh_labels fresh = {.network = network};
     for (size_t i = 0; i < waiting; i++)
-        (void)note(&fresh, record_label(trainer->carry + i * each));
+        (void)note(&fresh, record_label(trainer->pending + i * each));
     for (size_t i = 0; i < count; i++)
         if (!note(&fresh, labels[i])) return too_many_classes(labels[i], err);
     return REEF_OK;
 }
 
 // Class of a label, the next new one when it was never seen.
-static reef_status class_of(reef_vector_net *net, int32_t label, int32_t *out, reef_error *err) {
+static reef_status class_of(reef_vector_network *network,
+                            int32_t label,
+                            int32_t *out,
+                            reef_error *err) {
     size_t place;
     *out = -1;
     if (label < 0) return REEF_OK;
-    if (!is_among(net->labels, net->class_count, label, &place)) {
-        if (net->class_count == REEF_CLASS_COUNT_MAX) return too_many_classes(label, err);
-        net->labels[net->class_count++] = label;
+    if (!is_among(network->labels, network->class_count, label, &place)) {
+        if (network->class_count == REEF_CLASS_COUNT_MAX) return too_many_classes(label, err);
+        network->labels[network->class_count++] = label;
     }
     *out = (int32_t)place;
     return REEF_OK;
@@ -111,11 +115,13 @@ reef_status reef_vector_batch_read(reef_vector *vector,
                                    const uint8_t *bytes,
                                    size_t rows,
                                    reef_error *err) {
-    size_t D = vector->net.config.inputs, each = reef_vector_record_bytes(&vector->net.config);
+    size_t D = vector->network.config.inputs,
+           each = reef_vector_record_bytes(&vector->network.config);
     memset(vector->vectors, 0, REEF_VECTOR_BATCH_MAX * D * sizeof(float));
     for (size_t i = 0; i < rows; i++) {
         const uint8_t *record = bytes + i * each;
-        reef_status status = class_of(&vector->net, record_label(record), &vector->classes[i], err);
+        reef_status status =
+            class_of(&vector->network, record_label(record), &vector->classes[i], err);
         if (status != REEF_OK) return status;
         memcpy(vector->vectors + i * D, record + REEF_VECTOR_LABEL_BYTES, D * sizeof(float));
     }
@@ -124,7 +130,7 @@ reef_status reef_vector_batch_read(reef_vector *vector,
 
 typedef struct scoring {
     const reef_vector *vector;
-    const reef_vector_gen *gen;
+    const reef_vector_generation *gen;
     float *hidden; // (rows, padded of `shape`)
     const reef_ridge_shape *shape;
     float *scores; // (rows, classes of the head); NULL for none
@@ -148,16 +154,18 @@ static size_t pieces_of(size_t rows) {
 
 void reef_vector_batch_score(reef_trainer *trainer, size_t rows) {
     reef_vector *vector = trainer->vector;
-    reef_vector_gen *open = reef_vector_open(vector);
+    reef_vector_generation *open = reef_vector_open(vector);
     if (!open->drawn)
-        reef_vector_gen_draw(open, &vector->net.config,
-                             reef_open_generation(trainer)->info.generation, rows, vector->vectors);
+        reef_vector_generation_draw(open, &vector->network.config,
+                                    reef_open_generation(trainer)->info.generation, rows,
+                                    vector->vectors);
     scoring s = {vector, open, vector->hidden, &open->shape, vector->scores};
-    reef_workers_run(trainer->workers, pieces_of(rows), score_piece, &s);
+    reef_thread_pool_run(trainer->workers, pieces_of(rows), score_piece, &s);
 }
 
 void reef_vector_batch_gate(reef_trainer *trainer, size_t rows) {
     reef_vector *vector = trainer->vector;
-    scoring s = {vector, vector->net.gens[0], vector->gate_hidden, &vector->gate.shape, NULL};
-    reef_workers_run(trainer->workers, pieces_of(rows), score_piece, &s);
+    scoring s = {vector, vector->network.generations[0], vector->gate_hidden, &vector->gate.shape,
+                 NULL};
+    reef_thread_pool_run(trainer->workers, pieces_of(rows), score_piece, &s);
 }

@@ -43,7 +43,7 @@ static reef_status put(reef_txn *txn,
 
 static reef_status put_experts(reef_txn *txn,
                                uint32_t generation,
-                               const reef_vector_gen *gen,
+                               const reef_vector_generation *gen,
                                reef_error *err) {
     for (reef_vector_block b = {0}; reef_vector_block_next(gen, &b);) {
         reef_key key = reef_vector_block_key(REEF_DB_EXPERTS, generation, &b);
@@ -56,14 +56,14 @@ static reef_status put_experts(reef_txn *txn,
 
 // ---- a generation --------------------------------------------------------------------------------
 
-static reef_status put_gen(reef_txn *txn,
-                           const reef_vector *vector,
-                           uint32_t g,
-                           const reef_vector_head *head,
-                           reef_error *err) {
-    const reef_vector_gen *gen = vector->net.gens[g];
+static reef_status put_generation(reef_txn *txn,
+                                  const reef_vector *vector,
+                                  uint32_t g,
+                                  const reef_vector_head *head,
+                                  reef_error *err) {
+    const reef_vector_generation *gen = vector->network.generations[g];
     size_t D = gen->inputs * sizeof(float), C = head->class_count;
-    size_t gate_width = reef_vector_gate_shape(&vector->net.config).padded;
+    size_t gate_width = reef_vector_gate_shape(&vector->network.config).padded;
     double values[3] = {gen->drawn ? 1.0 : 0.0, (double)head->sharpness, gen->reference};
     reef_status status = put(txn, REEF_DB_TENSORS, g, "mean", gen->mean, D, err);
     if (status == REEF_OK) status = put(txn, REEF_DB_TENSORS, g, "scale", gen->scale, D, err);
@@ -71,8 +71,8 @@ static reef_status put_gen(reef_txn *txn,
         status = put(txn, REEF_DB_TENSORS, g, "w_up", head->w_up,
                      C * gen->shape.padded * sizeof(float), err);
     if (status == REEF_OK)
-        status =
-            put(txn, REEF_DB_TENSORS, g, "labels", vector->net.labels, C * sizeof(int32_t), err);
+        status = put(txn, REEF_DB_TENSORS, g, "labels", vector->network.labels, C * sizeof(int32_t),
+                     err);
     if (status == REEF_OK)
         status = put(txn, REEF_DB_TENSORS, g, "gate_weights", head->gate,
                      head->gate_count * gate_width * sizeof(float), err);
@@ -165,8 +165,8 @@ static reef_status put_gram(reef_txn *txn,
 // One list of what there is, for both directions.
 static reef_status move_sums(
     reef_txn *txn, reef_vector *vector, move_matrix matrix, move_gram gram, reef_error *err) {
-    reef_vector_gen *open = reef_vector_open(vector);
-    uint32_t g = (uint32_t)(vector->net.gen_count - 1);
+    reef_vector_generation *open = reef_vector_open(vector);
+    uint32_t g = (uint32_t)(vector->network.generation_count - 1);
     size_t row = open->shape.padded * sizeof(float);
     size_t gate_row = vector->gate.shape.padded * sizeof(float);
     reef_status status = gram(txn, g, LAYER_GRAM, &open->shape, vector->gram, err);
@@ -177,7 +177,8 @@ static reef_status move_sums(
     if (status == REEF_OK)
         status = matrix(txn, g, "moment", vector->moment, vector->moment_classes * row, err);
     if (status == REEF_OK)
-        status = matrix(txn, g, "means", vector->gate.means, vector->net.gen_count * gate_row, err);
+        status = matrix(txn, g, "means", vector->gate.means,
+                        vector->network.generation_count * gate_row, err);
     if (status == REEF_OK)
         status = matrix(txn, g, "w_up", open->head.w_up, open->head.class_count * row, err);
     if (status == REEF_OK)
@@ -219,7 +220,7 @@ static reef_status get_pair(
 }
 
 static reef_status put_adam(reef_txn *txn, const reef_vector *vector, reef_error *err) {
-    const reef_vector_gen *gen = reef_vector_open(vector);
+    const reef_vector_generation *gen = reef_vector_open(vector);
     const reef_vector_adam *adam = &vector->adam;
     reef_key name = reef_vector_record_key(REEF_DB_MOMENTS, 0, "w_up");
     if (adam->experts_m == NULL || gen->experts_stored) return REEF_OK;
@@ -234,11 +235,11 @@ static reef_status put_adam(reef_txn *txn, const reef_vector *vector, reef_error
 }
 
 static reef_status get_adam(reef_txn *txn, reef_vector *vector, reef_error *err) {
-    const reef_vector_gen *gen = reef_vector_open(vector);
+    const reef_vector_generation *gen = reef_vector_open(vector);
     reef_vector_adam *adam = &vector->adam;
     reef_key name = reef_vector_record_key(REEF_DB_MOMENTS, 0, "w_up");
     if (gen->head.class_count == 0) return REEF_OK; // no step so far
-    reef_status status = reef_vector_rival_widen(vector, gen->head.class_count, err);
+    reef_status status = reef_vector_baseline_widen(vector, gen->head.class_count, err);
     if (status != REEF_OK) return status;
     for (reef_vector_block b = {0}; reef_vector_block_next(gen, &b);) {
         reef_key key = reef_vector_block_key(REEF_DB_MOMENTS, 0, &b);
@@ -252,37 +253,38 @@ static reef_status get_adam(reef_txn *txn, reef_vector *vector, reef_error *err)
 // ---- a commit ------------------------------------------------------------------------------------
 
 static reef_status put_sealed(reef_trainer *trainer, reef_txn *txn, size_t g, reef_error *err) {
-    reef_generation info = trainer->net.gens[g]->info;
+    reef_generation_record info = trainer->network.generations[g]->info;
     reef_key key = reef_vector_state_key(info.generation);
     info.sealed = false; // until everything is in place
     reef_status status = reef_generation_put(txn, &info, err);
     if (status == REEF_OK) status = reef_state_delete(txn, info.generation, err);
     if (status == REEF_OK) status = reef_record_delete(txn, &key, err);
     if (status == REEF_OK)
-        status =
-            put_gen(txn, trainer->vector, (uint32_t)g, &trainer->vector->net.gens[g]->head, err);
+        status = put_generation(txn, trainer->vector, (uint32_t)g,
+                                &trainer->vector->network.generations[g]->head, err);
     if (status != REEF_OK) return status;
     return reef_generation_seal(txn, info.generation, info.sealed_step, info.sealed_at, err);
 }
 
 static reef_status put_open(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_vector *vector = trainer->vector;
-    uint32_t g = (uint32_t)(vector->net.gen_count - 1);
-    const reef_vector_head *head =
-        vector->rival || vector->examples == 0 ? &reef_vector_open(vector)->head : &vector->served;
-    reef_status status = reef_generation_put(txn, &trainer->net.gens[g]->info, err);
-    if (status == REEF_OK) status = put_gen(txn, vector, g, head, err);
+    uint32_t g = (uint32_t)(vector->network.generation_count - 1);
+    const reef_vector_head *head = vector->baseline || vector->examples == 0
+                                       ? &reef_vector_open(vector)->head
+                                       : &vector->served;
+    reef_status status = reef_generation_put(txn, &trainer->network.generations[g]->info, err);
+    if (status == REEF_OK) status = put_generation(txn, vector, g, head, err);
     if (status == REEF_OK)
-        status = vector->rival ? put_adam(txn, vector, err)
-                               : move_sums(txn, vector, put_matrix, put_gram, err);
+        status = vector->baseline ? put_adam(txn, vector, err)
+                                  : move_sums(txn, vector, put_matrix, put_gram, err);
     if (status == REEF_OK) status = reef_vector_state_put(txn, vector, err);
     return status;
 }
 
 reef_status reef_vector_put(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_status status = reef_vector_refresh(trainer, err);
-    for (size_t g = 0; status == REEF_OK && g + 1 < trainer->net.gen_count; g++)
-        if (!trainer->net.gens[g]->stored) status = put_sealed(trainer, txn, g, err);
+    for (size_t g = 0; status == REEF_OK && g + 1 < trainer->network.generation_count; g++)
+        if (!trainer->network.generations[g]->stored) status = put_sealed(trainer, txn, g, err);
     if (status == REEF_OK) status = put_open(trainer, txn, err);
     if (status == REEF_OK) status = reef_vector_memory_put(txn, trainer->vector, err);
     return status;
@@ -290,10 +292,10 @@ reef_status reef_vector_put(reef_trainer *trainer, reef_txn *txn, reef_error *er
 
 void reef_vector_settle(reef_trainer *trainer) {
     reef_vector *vector = trainer->vector;
-    for (size_t g = 0; g < trainer->net.gen_count; g++) {
-        trainer->net.gens[g]->stored = !trainer->net.gens[g]->open;
+    for (size_t g = 0; g < trainer->network.generation_count; g++) {
+        trainer->network.generations[g]->stored = !trainer->network.generations[g]->open;
         // Experts that are not drawn yet are stored as zeros, and change once.
-        vector->net.gens[g]->experts_stored = vector->net.gens[g]->drawn;
+        vector->network.generations[g]->experts_stored = vector->network.generations[g]->drawn;
     }
     if (vector->memory.slots > 0)
         memset(vector->memory.dirty, 0, vector->memory.slots * sizeof *vector->memory.dirty);
@@ -305,16 +307,17 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
-        reef_gen *gen = calloc(1, sizeof *gen);
+        reef_generation *gen = calloc(1, sizeof *gen);
         if (gen == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
         status = reef_generation_read(txn, g, &gen->info, err);
         gen->open = !gen->info.sealed;
         gen->stored = gen->info.sealed;
         if (status == REEF_OK)
-            status = reef_net_append(&trainer->net, gen, err);
+            status = reef_network_append(&trainer->network, gen, err);
         else
-            reef_gen_free(gen);
-        if (status == REEF_OK) status = reef_vector_load_gen(&trainer->vector->net, txn, g, err);
+            reef_generation_free(gen);
+        if (status == REEF_OK)
+            status = reef_vector_load_generation(&trainer->vector->network, txn, g, err);
     }
     if (status != REEF_OK) return status;
     if (count > 0 && reef_open_generation(trainer)->open) return REEF_OK;
@@ -327,8 +330,8 @@ static reef_status load_sums(reef_vector *vector,
                              reef_txn *txn,
                              const reef_vector_head *sizes,
                              reef_error *err) {
-    reef_vector_gen *open = reef_vector_open(vector);
-    size_t G = vector->net.gen_count, gate_width = vector->gate.shape.padded;
+    reef_vector_generation *open = reef_vector_open(vector);
+    size_t G = vector->network.generation_count, gate_width = vector->gate.shape.padded;
     size_t moment_classes = vector->moment_classes;
     if (vector->examples > 0) {
         vector->served = open->head;
@@ -354,10 +357,11 @@ reef_status reef_vector_load(reef_trainer *trainer, reef_txn *txn, reef_error *e
     reef_status status = load_generations(trainer, txn, err);
     if (status == REEF_OK) status = reef_vector_state_get(txn, vector, &sizes, err);
     if (status == REEF_OK)
-        status = vector->rival ? get_adam(txn, vector, err) : load_sums(vector, txn, &sizes, err);
+        status =
+            vector->baseline ? get_adam(txn, vector, err) : load_sums(vector, txn, &sizes, err);
     if (status == REEF_OK) status = reef_vector_memory_get(txn, vector, err);
     if (status != REEF_OK) return status;
-    reef_vector_gen *open = reef_vector_open(vector);
+    reef_vector_generation *open = reef_vector_open(vector);
     open->experts_stored = open->drawn;
     return REEF_OK;
 }

@@ -18,7 +18,7 @@
 
 static bool is_mature(const reef_vector *vector, int32_t class) {
     if (class < 0) return false;
-    double even = (double)vector->solved_examples / (double)vector->net.class_count;
+    double even = (double)vector->solved_examples / (double)vector->network.class_count;
     double count = (double)vector->solved_class_examples[class];
     return count >= MATURE_EXAMPLES && count >= MATURE_SHARE * even;
 }
@@ -46,21 +46,23 @@ static reef_status count_together(reef_vector *vector,
                                   size_t rows,
                                   reef_vector_tally *out,
                                   reef_error *err) {
-    const reef_vector_net *net = &vector->net;
+    const reef_vector_network *network = &vector->network;
     if (vector->scratch == NULL)
-        vector->scratch = malloc(reef_vector_mix_floats(net) * sizeof *vector->scratch);
-    if (net->gen_count > vector->weights_capacity) {
+        vector->scratch = malloc(reef_vector_mix_floats(network) * sizeof *vector->scratch);
+    if (network->generation_count > vector->weights_capacity) {
         free(vector->weights);
         vector->weights_capacity = 0;
-        vector->weights = malloc(REEF_VECTOR_PIECE * net->gen_count * sizeof *vector->weights);
+        vector->weights =
+            malloc(REEF_VECTOR_PIECE * network->generation_count * sizeof *vector->weights);
     }
     if (!vector->scratch || !vector->weights)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", net->gen_count);
-    vector->weights_capacity = net->gen_count;
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations",
+                         network->generation_count);
+    vector->weights_capacity = network->generation_count;
     for (size_t from = 0; from < rows; from += REEF_VECTOR_PIECE)
-        reef_vector_mix(net, vector->scores + from * net->class_count, vector->weights,
-                        vector->vectors + from * net->config.inputs, vector->scratch);
-    *out = reef_vector_tally_count(vector, rows, net->class_count, vector->scores);
+        reef_vector_mix(network, vector->scores + from * network->class_count, vector->weights,
+                        vector->vectors + from * network->config.inputs, vector->scratch);
+    *out = reef_vector_tally_count(vector, rows, network->class_count, vector->scores);
     return REEF_OK;
 }
 
@@ -78,20 +80,20 @@ static double guessing(const reef_vector *vector) {
     return C == 0 ? 0.0 : 1.0 - 1.0 / (double)C;
 }
 
-double reef_vector_borne(const reef_vector *vector) {
+double reef_vector_errors_tolerated(const reef_vector *vector) {
     double expected = reef_vector_expected_errors(vector), guess = guessing(vector);
-    if (strcmp(vector->net.config.boundaries, "drift") != 0 || vector->rival) return 2.0;
+    if (strcmp(vector->network.config.boundaries, "drift") != 0 || vector->baseline) return 2.0;
     if (!(expected <= (1.0 - SKILL_MIN) * guess)) return 2.0; // NaN too
     return 0.5 * (expected + guess);
 }
 
-reef_status reef_vector_is_explained(reef_vector *vector, size_t rows, bool *out, reef_error *err) {
+reef_status reef_vector_is_in_range(reef_vector *vector, size_t rows, bool *out, reef_error *err) {
     *out = false;
-    if (vector->net.gen_count == 1) return REEF_OK;
+    if (vector->network.generation_count == 1) return REEF_OK;
     reef_vector_tally together;
     double expected = reef_vector_expected_errors(vector);
-    for (size_t g = 0; g + 1 < vector->net.gen_count; g++)
-        expected = fmax(expected, vector->net.gens[g]->reference);
+    for (size_t g = 0; g + 1 < vector->network.generation_count; g++)
+        expected = fmax(expected, vector->network.generations[g]->reference);
     reef_status status = count_together(vector, rows, &together, err);
     double limit = expected + EXPLAINED_SHARE * fmax(0.0, guessing(vector) - expected);
     *out = status == REEF_OK && (double)together.mature_wrong <= limit * (double)together.mature;

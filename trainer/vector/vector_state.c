@@ -39,16 +39,16 @@ static json_t *list_ring(const reef_vector *vector, const uint32_t *ring) {
     return list;
 }
 
-static json_t *list_labels(const reef_vector_net *net) {
+static json_t *list_labels(const reef_vector_network *network) {
     json_t *list = json_array();
-    for (size_t c = 0; c < net->class_count; c++)
-        reef_json_append(&list, json_integer(net->labels[c]));
+    for (size_t c = 0; c < network->class_count; c++)
+        reef_json_append(&list, json_integer(network->labels[c]));
     return list;
 }
 
 static char *state_text(const reef_vector *vector) {
     const reef_vector_head *head = &reef_vector_open(vector)->head;
-    size_t C = vector->net.class_count;
+    size_t C = vector->network.class_count;
     json_t *state = json_pack(
         "{s:I, s:o, s:I, s:o, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:f, s:I, s:I, s:I, s:I, s:o}",
         "examples", (json_int_t)vector->examples, "class_examples",
@@ -58,16 +58,16 @@ static char *state_text(const reef_vector *vector) {
         (json_int_t)vector->moment_classes, "sharpness", (double)head->sharpness, "shares",
         vector->gate.shares, "errors", list_ring(vector, vector->errors), "tested",
         list_ring(vector, vector->tested), "excess", vector->excess, "held",
-        (json_int_t)vector->held, "held_batches", (json_int_t)vector->held_batches, "untested",
+        (json_int_t)vector->held, "held_batches", (json_int_t)vector->deferred_batches, "untested",
         (json_int_t)vector->untested, "seen", (json_int_t)vector->memory.seen, "labels",
-        list_labels(&vector->net));
+        list_labels(&vector->network));
     char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(state);
     return text;
 }
 
 reef_status reef_vector_state_put(reef_txn *txn, const reef_vector *vector, reef_error *err) {
-    reef_key key = reef_vector_state_key((uint32_t)(vector->net.gen_count - 1));
+    reef_key key = reef_vector_state_key((uint32_t)(vector->network.generation_count - 1));
     char *text = state_text(vector);
     if (text == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's state");
@@ -92,7 +92,8 @@ static void read_ring(const json_t *list, uint32_t *ring) {
 
 // Members of `state` into the vector; false when one is missing or does not fit.
 static bool parse_state(reef_vector *vector, const json_t *state, reef_vector_head *head) {
-    json_int_t examples, solved, classes, gates, moment_classes, held, held_batches, untested, seen;
+    json_int_t examples, solved, classes, gates, moment_classes, held, deferred_batches, untested,
+        seen;
     json_t *class_examples, *solved_class, *errors, *tested, *labels;
     double sharpness;
     if (json_unpack((json_t *)state,
@@ -102,7 +103,7 @@ static bool parse_state(reef_vector *vector, const json_t *state, reef_vector_he
                     &solved, "solved_class_examples", &solved_class, "classes", &classes, "gates",
                     &gates, "moment_classes", &moment_classes, "sharpness", &sharpness, "shares",
                     &vector->gate.shares, "errors", &errors, "tested", &tested, "excess",
-                    &vector->excess, "held", &held, "held_batches", &held_batches, "untested",
+                    &vector->excess, "held", &held, "held_batches", &deferred_batches, "untested",
                     &untested, "seen", &seen, "labels", &labels) != 0)
         return false;
     size_t C = json_array_size(labels), history = json_array_size(errors);
@@ -110,11 +111,11 @@ static bool parse_state(reef_vector *vector, const json_t *state, reef_vector_he
         read_u64(solved_class, vector->solved_class_examples) != C ||
         history > REEF_VECTOR_DRIFT_WINDOW || json_array_size(tested) != history || classes < 0 ||
         (size_t)classes > C || moment_classes < 0 || (size_t)moment_classes > C || gates < 0 ||
-        (size_t)gates > vector->net.gen_count)
+        (size_t)gates > vector->network.generation_count)
         return false;
     for (size_t c = 0; c < C; c++)
-        vector->net.labels[c] = (int32_t)json_integer_value(json_array_get(labels, c));
-    vector->net.class_count = C;
+        vector->network.labels[c] = (int32_t)json_integer_value(json_array_get(labels, c));
+    vector->network.class_count = C;
     read_ring(errors, vector->errors);
     read_ring(tested, vector->tested);
     vector->history = (uint32_t)history;
@@ -122,7 +123,7 @@ static bool parse_state(reef_vector *vector, const json_t *state, reef_vector_he
     vector->examples = (uint64_t)examples;
     vector->solved_examples = (uint64_t)solved;
     vector->held = (size_t)held;
-    vector->held_batches = (uint32_t)held_batches;
+    vector->deferred_batches = (uint32_t)deferred_batches;
     vector->untested = (size_t)untested;
     vector->memory.seen = (uint64_t)seen;
     *head = (reef_vector_head){
@@ -135,7 +136,7 @@ reef_status reef_vector_state_get(reef_txn *txn,
                                   reef_vector *vector,
                                   reef_vector_head *head,
                                   reef_error *err) {
-    uint32_t g = (uint32_t)(vector->net.gen_count - 1);
+    uint32_t g = (uint32_t)(vector->network.generation_count - 1);
     reef_key key = reef_vector_state_key(g);
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
@@ -155,7 +156,7 @@ reef_status reef_vector_state_get(reef_txn *txn,
 
 reef_status reef_vector_memory_put(reef_txn *txn, const reef_vector *vector, reef_error *err) {
     const reef_vector_memory *memory = &vector->memory;
-    uint32_t size = (uint32_t)reef_vector_record_bytes(&vector->net.config);
+    uint32_t size = (uint32_t)reef_vector_record_bytes(&vector->network.config);
     reef_status status = REEF_OK;
     uint8_t *payload = calloc(1, SLOT_HEADER_BYTES + size);
     if (payload == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an example");
@@ -177,7 +178,7 @@ static reef_status get_slot(void *context,
                             reef_error *err) {
     reef_vector *vector = context;
     reef_vector_memory *memory = &vector->memory;
-    size_t size = reef_vector_record_bytes(&vector->net.config);
+    size_t size = reef_vector_record_bytes(&vector->network.config);
     if (key->block >= memory->slots || view->bytes != SLOT_HEADER_BYTES + size)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "reservoir slot %u holds %zu bytes, which is no example of this pool",

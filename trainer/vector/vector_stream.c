@@ -34,12 +34,12 @@
 static void offer_memory(reef_trainer *trainer, const uint8_t *bytes, size_t rows) {
     reef_vector *vector = trainer->vector;
     reef_vector_memory *memory = &vector->memory;
-    size_t each = reef_vector_record_bytes(&vector->net.config);
+    size_t each = reef_vector_record_bytes(&vector->network.config);
     for (size_t i = 0; i < rows && memory->slots > 0; i++) {
         if (vector->classes[i] < 0) continue;
         uint64_t slot = memory->seen < memory->slots
                             ? memory->seen
-                            : reef_random_below(vector->net.config.seed, MEMORY_STREAM,
+                            : reef_random_below(vector->network.config.seed, MEMORY_STREAM,
                                                 memory->seen, memory->seen + 1);
         memory->seen++;
         if (slot >= memory->slots) continue;
@@ -52,7 +52,7 @@ static void offer_memory(reef_trainer *trainer, const uint8_t *bytes, size_t row
 static bool solve_is_due(const reef_vector *vector) {
     if ((double)vector->examples >= SOLVE_GROWTH * (double)vector->solved_examples)
         return vector->examples > vector->solved_examples;
-    for (size_t c = 0; c < vector->net.class_count; c++)
+    for (size_t c = 0; c < vector->network.class_count; c++)
         if (vector->class_examples[c] >= CLASS_EXAMPLES_MIN &&
             vector->class_examples[c] >= CLASS_GROWTH * vector->solved_class_examples[c])
             return true;
@@ -64,9 +64,9 @@ static reef_status learn_sums(reef_trainer *trainer,
                               size_t rows,
                               reef_error *err) {
     reef_vector *vector = trainer->vector;
-    reef_status status = reef_vector_sums_widen(vector, vector->net.class_count, err);
+    reef_status status = reef_vector_sums_widen(vector, vector->network.class_count, err);
     if (status != REEF_OK) return status;
-    if (vector->net.gen_count > 1) reef_vector_batch_gate(trainer, rows);
+    if (vector->network.generation_count > 1) reef_vector_batch_gate(trainer, rows);
     reef_vector_sums_add(vector, trainer->workers, rows);
     offer_memory(trainer, bytes, rows);
     if (!solve_is_due(vector)) return REEF_OK;
@@ -81,7 +81,7 @@ static reef_status learn_steps(reef_trainer *trainer,
                                size_t rows,
                                reef_error *err) {
     reef_vector *vector = trainer->vector;
-    reef_status status = reef_vector_rival_step(trainer, rows, err);
+    reef_status status = reef_vector_baseline_step(trainer, rows, err);
     if (status != REEF_OK) return status;
     for (size_t i = 0; i < rows; i++) vector->examples += vector->classes[i] >= 0;
     // Afterwards: what is replayed is of the past. The step leaves the classes of the batch in place.
@@ -92,9 +92,9 @@ static reef_status learn_steps(reef_trainer *trainer,
 // The first `rows` examples of the carry have been dealt with.
 static void consume(reef_trainer *trainer, size_t rows) {
     reef_vector *vector = trainer->vector;
-    size_t bytes = rows * reef_vector_record_bytes(&trainer->net.config);
-    trainer->carry_bytes -= bytes;
-    memmove(trainer->carry, trainer->carry + bytes, trainer->carry_bytes);
+    size_t bytes = rows * reef_vector_record_bytes(&trainer->network.config);
+    trainer->pending_bytes -= bytes;
+    memmove(trainer->pending, trainer->pending + bytes, trainer->pending_bytes);
     trainer->stream_bytes += bytes;
     vector->untested = vector->untested > rows ? vector->untested - rows : 0;
 }
@@ -105,8 +105,8 @@ static reef_status learn(reef_trainer *trainer,
                          const reef_vector_tally *t,
                          reef_error *err) {
     reef_vector *vector = trainer->vector;
-    reef_status status = vector->rival ? learn_steps(trainer, trainer->carry, rows, err)
-                                       : learn_sums(trainer, trainer->carry, rows, err);
+    reef_status status = vector->baseline ? learn_steps(trainer, trainer->pending, rows, err)
+                                          : learn_sums(trainer, trainer->pending, rows, err);
     if (status != REEF_OK) return status;
     reef_vector_tally_remember(vector, t);
     consume(trainer, rows);
@@ -119,17 +119,17 @@ static reef_status learn(reef_trainer *trainer,
 
 static void let_go(reef_vector *vector) {
     vector->held = 0;
-    vector->held_batches = 0;
+    vector->deferred_batches = 0;
     vector->excess = 0.0;
 }
 
 reef_status reef_vector_check_boundary(const reef_trainer *trainer, reef_error *err) {
     const reef_vector *vector = trainer->vector;
-    if (vector->rival)
+    if (vector->baseline)
         return reef_fail(err, REEF_ERR_INVALID,
                          "strategy %s has one generation, which is never sealed; only pools of "
                          "strategy generations have boundaries",
-                         vector->net.config.strategy);
+                         vector->network.config.strategy);
     if (vector->examples == 0)
         return reef_fail(
             err, REEF_ERR_INVALID,
@@ -141,8 +141,8 @@ reef_status reef_vector_check_boundary(const reef_trainer *trainer, reef_error *
 
 reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef_error *err) {
     reef_vector *vector = trainer->vector;
-    reef_gen *info = reef_open_generation(trainer);
-    reef_vector_gen *open = reef_vector_open(vector);
+    reef_generation *info = reef_open_generation(trainer);
+    reef_vector_generation *open = reef_vector_open(vector);
     double expected = reef_vector_expected_errors(vector);
     reef_status status = reef_vector_check_boundary(trainer, err);
     if (status == REEF_OK) status = reef_vector_solve(vector, trainer->workers, &open->head, err);
@@ -169,15 +169,15 @@ reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef
                               info->info.generation, reason, open->reference);
     if (status != REEF_OK) return status;
     return reef_state_event(trainer, err, "open", "\"reason\": \"%s\", \"side\": %u", reason,
-                            trainer->net.config.side);
+                            trainer->network.config.side);
 }
 
 reef_status reef_vector_refresh(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = trainer->vector;
     // A label may be new although its example was not learned.
     bool is_same = vector->examples == vector->served_examples &&
-                   vector->served.class_count == vector->net.class_count;
-    if (vector->rival || vector->examples == 0 || is_same) return REEF_OK;
+                   vector->served.class_count == vector->network.class_count;
+    if (vector->baseline || vector->examples == 0 || is_same) return REEF_OK;
     reef_status status = reef_vector_solve(vector, trainer->workers, &vector->served, err);
     if (status != REEF_OK) return status;
     vector->served_examples = vector->examples;
@@ -189,7 +189,7 @@ reef_status reef_vector_refresh(reef_trainer *trainer, reef_error *err) {
 
 // Small at first, so that a short stream is learned too; from then on as large as keeps products fast.
 static size_t batch_rows(const reef_vector *vector) {
-    if (vector->rival) return RIVAL_BATCH;
+    if (vector->baseline) return RIVAL_BATCH;
     uint64_t rows = vector->examples;
     if (rows < REEF_VECTOR_BATCH_MIN) return REEF_VECTOR_BATCH_MIN;
     return rows > REEF_VECTOR_BATCH_MAX ? REEF_VECTOR_BATCH_MAX : (size_t)rows;
@@ -199,7 +199,7 @@ static reef_status skip(reef_trainer *trainer,
                         size_t rows,
                         const reef_vector_tally *t,
                         reef_error *err) {
-    trainer->skipped_bytes += rows * reef_vector_record_bytes(&trainer->net.config);
+    trainer->skipped_bytes += rows * reef_vector_record_bytes(&trainer->network.config);
     consume(trainer, rows);
     return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
 }
@@ -214,11 +214,11 @@ static void release(reef_vector *vector, size_t rows) {
 static reef_status hold(reef_trainer *trainer, size_t rows, double excess, reef_error *err) {
     reef_vector *vector = trainer->vector;
     vector->held += rows;
-    vector->held_batches++;
+    vector->deferred_batches++;
     vector->excess = excess;
-    if (excess >= BOUNDARY_EXCESS && vector->held_batches >= HELD_BATCHES_MIN)
+    if (excess >= BOUNDARY_EXCESS && vector->deferred_batches >= HELD_BATCHES_MIN)
         return reef_vector_boundary(trainer, "drift", err);
-    if (vector->held_batches == HELD_BATCHES_MAX) release(vector, vector->held);
+    if (vector->deferred_batches == HELD_BATCHES_MAX) release(vector, vector->held);
     return REEF_OK;
 }
 
@@ -228,7 +228,7 @@ static reef_status judge(reef_trainer *trainer,
                          const reef_vector_tally *t,
                          reef_error *err) {
     reef_vector *vector = trainer->vector;
-    double limit = reef_vector_borne(vector);
+    double limit = reef_vector_errors_tolerated(vector);
     size_t zero = rows, held = vector->held;
     double excess = 0.0;
     bool explained;
@@ -240,7 +240,7 @@ static reef_status judge(reef_trainer *trainer,
         release(vector, held + zero);
         return REEF_OK;
     }
-    reef_status status = reef_vector_is_explained(vector, rows, &explained, err);
+    reef_status status = reef_vector_is_in_range(vector, rows, &explained, err);
     if (status != REEF_OK) return status;
     if (!explained) return hold(trainer, rows, excess, err);
     if (held == 0) return skip(trainer, rows, t, err);
@@ -251,7 +251,7 @@ static reef_status judge(reef_trainer *trainer,
 // The answers to the batch after the held ones, by source.
 static void count_answers(reef_trainer *trainer, size_t rows) {
     reef_vector *vector = trainer->vector;
-    size_t each = reef_vector_record_bytes(&trainer->net.config);
+    size_t each = reef_vector_record_bytes(&trainer->network.config);
     size_t C = reef_vector_open(vector)->head.class_count;
     for (size_t i = 0; i < rows; i++) {
         int32_t class = vector->classes[i];
@@ -265,9 +265,9 @@ static void count_answers(reef_trainer *trainer, size_t rows) {
 
 static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps, reef_error *err) {
     reef_vector *vector = trainer->vector;
-    size_t each = reef_vector_record_bytes(&trainer->net.config);
+    size_t each = reef_vector_record_bytes(&trainer->network.config);
     reef_status status =
-        reef_vector_batch_read(vector, trainer->carry + vector->held * each, rows, err);
+        reef_vector_batch_read(vector, trainer->pending + vector->held * each, rows, err);
     if (status != REEF_OK) return status;
     reef_vector_batch_score(trainer, rows);
     reef_vector_tally t = reef_vector_tally_count(
@@ -278,14 +278,14 @@ static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps,
     return judge(trainer, rows, &t, err);
 }
 
-static reef_status reserve_carry(reef_trainer *trainer, size_t bytes, reef_error *err) {
-    if (bytes <= trainer->carry_capacity) return REEF_OK;
-    uint8_t *carry = realloc(trainer->carry, bytes);
-    if (carry == NULL)
+static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_error *err) {
+    if (bytes <= trainer->pending_capacity) return REEF_OK;
+    uint8_t *pending = realloc(trainer->pending, bytes);
+    if (pending == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu bytes of the stream",
                          bytes);
-    trainer->carry = carry;
-    trainer->carry_capacity = bytes;
+    trainer->pending = pending;
+    trainer->pending_capacity = bytes;
     return REEF_OK;
 }
 
@@ -297,22 +297,24 @@ static reef_status accept(reef_trainer *trainer,
                           size_t need,
                           size_t *taken,
                           reef_error *err) {
-    size_t each = reef_vector_record_bytes(&trainer->net.config), before = trainer->carry_bytes;
+    size_t each = reef_vector_record_bytes(&trainer->network.config),
+           before = trainer->pending_bytes;
     size_t take = count < need ? count : need;
-    reef_status status = reserve_carry(trainer, before + take, err);
+    reef_status status = reserve_pending(trainer, before + take, err);
     if (status != REEF_OK) return status;
-    memcpy(trainer->carry + before, bytes, take);
+    memcpy(trainer->pending + before, bytes, take);
     for (size_t at = before / each; (at + 1) * each <= before + take; at++) {
-        status = reef_vector_record_check(trainer->carry + at * each, trainer->net.config.inputs,
-                                          (trainer->stream_bytes + at * each) / each, err);
+        status =
+            reef_vector_record_check(trainer->pending + at * each, trainer->network.config.inputs,
+                                     (trainer->stream_bytes + at * each) / each, err);
         if (status == REEF_OK)
-            status = reef_vector_label_check(&trainer->vector->net, trainer->carry, at, err);
+            status = reef_vector_label_check(&trainer->vector->network, trainer->pending, at, err);
         if (status == REEF_OK) continue;
         *taken = at * each > before ? at * each - before : 0;
-        trainer->carry_bytes = before + *taken;
+        trainer->pending_bytes = before + *taken;
         return status;
     }
-    trainer->carry_bytes += take;
+    trainer->pending_bytes += take;
     *taken = take;
     return REEF_OK;
 }
@@ -324,14 +326,14 @@ reef_status reef_vector_push(reef_trainer *trainer,
                              size_t *steps,
                              reef_error *err) {
     const reef_vector *vector = trainer->vector;
-    size_t each = reef_vector_record_bytes(&trainer->net.config), rows = batch_rows(vector);
+    size_t each = reef_vector_record_bytes(&trainer->network.config), rows = batch_rows(vector);
     *taken = *steps = 0;
     if (vector->untested > 0 && vector->untested < rows) rows = vector->untested;
     size_t end = (vector->held + rows) * each;
     reef_status status = REEF_OK;
-    if (trainer->carry_bytes < end)
-        status = accept(trainer, bytes, count, end - trainer->carry_bytes, taken, err);
-    if (status != REEF_OK || trainer->carry_bytes < end) return status;
+    if (trainer->pending_bytes < end)
+        status = accept(trainer, bytes, count, end - trainer->pending_bytes, taken, err);
+    if (status != REEF_OK || trainer->pending_bytes < end) return status;
     status = next_batch(trainer, rows, steps, err);
     // The batch is still in the carry, and may be in the sums or among the held ones already.
     if (status != REEF_OK) reef_trainer_break(trainer, status);
@@ -341,10 +343,10 @@ reef_status reef_vector_push(reef_trainer *trainer,
 reef_status reef_trainer_learn_rest(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = trainer->vector;
     reef_status status = reef_trainer_check_whole(trainer, err);
-    if (status != REEF_OK || vector == NULL || vector->rival || vector->examples == 0 ||
+    if (status != REEF_OK || vector == NULL || vector->baseline || vector->examples == 0 ||
         vector->held > 0)
         return status;
-    release(vector, trainer->carry_bytes / reef_vector_record_bytes(&trainer->net.config));
+    release(vector, trainer->pending_bytes / reef_vector_record_bytes(&trainer->network.config));
     for (size_t taken, steps; status == REEF_OK && vector->untested > 0;)
         status = reef_vector_push(trainer, NULL, 0, &taken, &steps, err);
     return status;

@@ -16,7 +16,7 @@ REEF_MUST_CHECK reef_status reef_vector_record_check(const uint8_t *record,
  * Has the pool room for the label of record `at`, beside those of the `at` records before it, which wait? FULL
  * where it would be a class too many: such a record is never accepted, for nothing could be done with it later.
  */
-REEF_MUST_CHECK reef_status reef_vector_label_check(const reef_vector_net *net,
+REEF_MUST_CHECK reef_status reef_vector_label_check(const reef_vector_network *network,
                                                     const uint8_t *records,
                                                     size_t at,
                                                     reef_error *err);
@@ -46,15 +46,15 @@ reef_vector_tally reef_vector_tally_count(const reef_vector *vector,
 /** Errors of a batch that was learned, for what is expected of the next. */
 void reef_vector_tally_remember(reef_vector *vector, const reef_vector_tally *tally);
 /** Share of errors that is borne with; above 1 while drift is not looked for. */
-double reef_vector_borne(const reef_vector *vector);
+double reef_vector_errors_tolerated(const reef_vector *vector);
 /** The sum of errors beyond `limit` over a batch, from `excess` on; *zero is after which example it was zero last, 0
  *  when never. */
 double reef_vector_excess(
     const reef_vector *vector, size_t rows, double limit, double excess, size_t *zero);
 /** Are the batch's errors no more than is to be expected when its domain is known to some generation? */
-REEF_MUST_CHECK reef_status reef_vector_is_explained(reef_vector *vector,
-                                                     size_t rows,
-                                                     bool *out,
-                                                     reef_error *err);
+REEF_MUST_CHECK reef_status reef_vector_is_in_range(reef_vector *vector,
+                                                    size_t rows,
+                                                    bool *out,
+                                                    reef_error *err);
 
 #endif

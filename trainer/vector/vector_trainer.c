@@ -8,7 +8,7 @@
 // ---- memory --------------------------------------------------------------------------------------
 
 static reef_status memory_init(reef_vector *vector, reef_error *err) {
-    const reef_config *config = &vector->net.config;
+    const reef_config *config = &vector->network.config;
     reef_vector_memory *memory = &vector->memory;
     memory->slots = config->memory;
     memory->records = calloc(memory->slots + 1, reef_vector_record_bytes(config));
@@ -22,15 +22,15 @@ static reef_status memory_init(reef_vector *vector, reef_error *err) {
 }
 
 static reef_status batch_init(reef_vector *vector, reef_error *err) {
-    size_t rows = REEF_VECTOR_BATCH_MAX, D = vector->net.config.inputs;
+    size_t rows = REEF_VECTOR_BATCH_MAX, D = vector->network.config.inputs;
     reef_ridge_shape shape =
-        reef_ridge_shape_of((size_t)vector->net.config.side * vector->net.config.side);
-    reef_ridge_shape gate = reef_vector_gate_shape(&vector->net.config);
+        reef_ridge_shape_of((size_t)vector->network.config.side * vector->network.config.side);
+    reef_ridge_shape gate = reef_vector_gate_shape(&vector->network.config);
     vector->vectors = calloc(rows * D, sizeof(float));
     vector->z = calloc(rows * (D + 1), sizeof(float));
     vector->hidden = calloc(rows * shape.padded, sizeof(float));
     // Rivals have no gate; their gradients of all hidden units lie there.
-    size_t gate_width = vector->rival ? shape.padded : gate.padded;
+    size_t gate_width = vector->baseline ? shape.padded : gate.padded;
     vector->gate_hidden = calloc(rows * gate_width, sizeof(float));
     vector->wrong = calloc(rows, sizeof *vector->wrong);
     vector->scores = calloc(rows * REEF_CLASS_COUNT_MAX, sizeof(float));
@@ -45,12 +45,12 @@ reef_status reef_vector_start(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = calloc(1, sizeof *vector);
     if (vector == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector model");
     trainer->vector = vector;
-    vector->net.config = trainer->net.config;
-    vector->rival = strcmp(vector->net.config.strategy, "generations") != 0;
-    reef_status status = reef_workers_new(&trainer->workers, trainer->options.threads, err);
+    vector->network.config = trainer->network.config;
+    vector->baseline = strcmp(vector->network.config.strategy, "generations") != 0;
+    reef_status status = reef_thread_pool_new(&trainer->workers, trainer->options.threads, err);
     if (status == REEF_OK) status = memory_init(vector, err);
     if (status == REEF_OK) status = batch_init(vector, err);
-    if (status == REEF_OK && !vector->rival) status = reef_vector_sums_init(vector, err);
+    if (status == REEF_OK && !vector->baseline) status = reef_vector_sums_init(vector, err);
     return status;
 }
 
@@ -64,7 +64,7 @@ void reef_vector_free(reef_vector *vector) {
                        vector->scratch,        vector->factor,      vector->solution,
                        vector->solve_scratch};
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) free(floats[i]);
-    reef_vector_net_release(&vector->net);
+    reef_vector_network_release(&vector->network);
     reef_vector_head_release(&vector->served);
     free(vector->memory.records);
     free(vector->memory.generations);
@@ -78,27 +78,29 @@ void reef_vector_free(reef_vector *vector) {
 
 // The store's idea of a generation: numbers and sizes, no tensors of a language model.
 static reef_status append_info(reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->net.config;
-    reef_gen *gen = calloc(1, sizeof *gen);
+    const reef_config *config = &trainer->network.config;
+    reef_generation *gen = calloc(1, sizeof *gen);
     if (gen == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
     gen->open = true;
-    gen->info = (reef_generation){.side = config->side,
-                                  .dtype = REEF_F32,
-                                  .opened_step = trainer->step,
-                                  .opened_at = trainer->stream_bytes};
-    if (trainer->net.gen_count > 0) {
-        const reef_gen *before = reef_open_generation(trainer);
+    gen->info = (reef_generation_record){.side = config->side,
+                                         .dtype = REEF_F32,
+                                         .opened_step = trainer->step,
+                                         .opened_at = trainer->stream_bytes};
+    if (trainer->network.generation_count > 0) {
+        const reef_generation *before = reef_open_generation(trainer);
         gen->info.generation = before->info.generation + 1;
         gen->info.parent = before->info.generation;
         gen->info.first_id =
             before->info.first_id + (uint64_t)before->info.side * before->info.side;
     }
-    return reef_net_append(&trainer->net, gen, err);
+    return reef_network_append(&trainer->network, gen, err);
 }
 
 // Until the new generation's gate is known, that of the one before decides: the new one has no say yet.
-static reef_status inherit_gate(reef_vector_gen *gen, const reef_vector *vector, reef_error *err) {
-    if (vector->net.gen_count == 0) return REEF_OK;
+static reef_status inherit_gate(reef_vector_generation *gen,
+                                const reef_vector *vector,
+                                reef_error *err) {
+    if (vector->network.generation_count == 0) return REEF_OK;
     const reef_vector_head *before = &reef_vector_open(vector)->head;
     size_t width = vector->gate.shape.padded;
     reef_status status =
@@ -112,20 +114,21 @@ static reef_status inherit_gate(reef_vector_gen *gen, const reef_vector *vector,
 
 reef_status reef_vector_open_generation(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = trainer->vector;
-    reef_vector_gen *gen = NULL;
-    if (trainer->net.gen_count >= REEF_GENERATION_COUNT_MAX)
+    reef_vector_generation *gen = NULL;
+    if (trainer->network.generation_count >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_FULL, "the pool has %zu generations, the most there can be",
-                         trainer->net.gen_count);
-    reef_status status = reef_vector_net_reserve(&vector->net, vector->net.gen_count + 1, err);
-    if (status == REEF_OK) status = reef_vector_gen_new(&gen, &trainer->net.config, err);
+                         trainer->network.generation_count);
+    reef_status status =
+        reef_vector_network_reserve(&vector->network, vector->network.generation_count + 1, err);
+    if (status == REEF_OK) status = reef_vector_generation_new(&gen, &trainer->network.config, err);
     if (status == REEF_OK) status = inherit_gate(gen, vector, err);
     if (status == REEF_OK) status = append_info(trainer, err);
     if (status != REEF_OK) {
-        reef_vector_gen_free(gen);
+        reef_vector_generation_free(gen);
         return status;
     }
-    vector->net.gens[vector->net.gen_count++] = gen;
-    return vector->rival ? REEF_OK : reef_vector_sums_generation(vector, err);
+    vector->network.generations[vector->network.generation_count++] = gen;
+    return vector->baseline ? REEF_OK : reef_vector_sums_generation(vector, err);
 }
 
 reef_status reef_vector_refuse_experts(const reef_trainer *trainer,

@@ -15,7 +15,7 @@
 
 // ---- the table -----------------------------------------------------------------------------------
 
-bool reef_followed_word_take(reef_followed *set, reef_followed_word *word) {
+bool reef_tail_word_take(reef_tail *set, reef_tail_word *word) {
     if (!set->word_count) return false;
     *word = set->words[set->word_first];
     set->word_first = (set->word_first + 1) % REEF_FOLLOWED_WORDS_MAX;
@@ -26,7 +26,7 @@ bool reef_followed_word_take(reef_followed *set, reef_followed_word *word) {
 // ---- opening -------------------------------------------------------------------------------------
 
 // "a/b/*.log" is the folder a/b and a pattern, "a/b" a folder when it is one.
-static reef_status split_path(reef_followed *set, const char *path, reef_error *err) {
+static reef_status split_path(reef_tail *set, const char *path, reef_error *err) {
     struct stat state;
     bool is_folder = stat(path, &state) == 0 && S_ISDIR(state.st_mode);
     if (is_folder && !set->folder_kind)
@@ -51,13 +51,10 @@ static reef_status split_path(reef_followed *set, const char *path, reef_error *
     return REEF_OK;
 }
 
-reef_status reef_followed_open(reef_followed **out,
-                               const char *path,
-                               bool folder,
-                               reef_error *err) {
+reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_error *err) {
     *out = NULL;
     if (!*path) return reef_fail(err, REEF_ERR_INVALID, "the source names no path to follow");
-    reef_followed *set = calloc(1, sizeof(*set));
+    reef_tail *set = calloc(1, sizeof(*set));
     if (!set) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
     set->folder_kind = folder;
     set->resumed = true;
@@ -74,15 +71,15 @@ reef_status reef_followed_open(reef_followed **out,
         *out = set;
         set = NULL;
     }
-    reef_followed_close(set);
+    reef_tail_close(set);
     return status;
 }
 
-void reef_followed_close(reef_followed *set) {
+void reef_tail_close(reef_tail *set) {
     if (!set) return;
-    while (set->count) reef_followed_remove(set, set->count - 1);
+    while (set->count) reef_tail_remove(set, set->count - 1);
     if (set->open) closedir(set->open);
-    free(set->parts);
+    free(set->files);
     free(set->suspects);
     free(set->folder);
     free(set->name);
@@ -90,25 +87,25 @@ void reef_followed_close(reef_followed *set) {
 }
 
 // Move on by what the pool has accepted since the mark: through the ranges of its round, and then on in the last.
-static void skip(reef_followed *set, uint64_t bytes) {
-    reef_part *last = NULL;
+static void skip(reef_tail *set, uint64_t bytes) {
+    reef_tail_file *last = NULL;
     for (size_t i = 0; i < set->count; i++) {
-        reef_part *part = &set->parts[i];
-        uint64_t range = part->upto - part->offset;
-        if (!range && !part->newline) continue;
-        last = part;
+        reef_tail_file *file_entry = &set->files[i];
+        uint64_t range = file_entry->upto - file_entry->offset;
+        if (!range && !file_entry->newline) continue;
+        last = file_entry;
         uint64_t count = bytes < range ? bytes : range;
-        part->offset += count;
+        file_entry->offset += count;
         bytes -= count;
-        if (count == range && bytes && part->newline) {
-            part->ended = true;
+        if (count == range && bytes && file_entry->newline) {
+            file_entry->ended = true;
             bytes--;
         }
     }
     if (last) last->offset += bytes;
 }
 
-reef_status reef_followed_seek(reef_followed *set, const reef_input_place *place, reef_error *err) {
+reef_status reef_tail_seek(reef_tail *set, const reef_input_place *place, reef_error *err) {
     if (!place->cursor) return REEF_OK;
     if (!place->mark)
         return reef_fail(err, REEF_ERR_CORRUPT,
@@ -116,7 +113,7 @@ reef_status reef_followed_seek(reef_followed *set, const reef_input_place *place
                          " bytes of '%.150s' and does not know where they "
                          "lay: give the source another name",
                          place->cursor, set->folder);
-    reef_status status = reef_followed_unmark(set, place->mark, err);
+    reef_status status = reef_tail_checkpoint_load(set, place->mark, err);
     if (status == REEF_OK) skip(set, place->cursor - place->begin);
     return status;
 }
@@ -124,106 +121,109 @@ reef_status reef_followed_seek(reef_followed *set, const reef_input_place *place
 // ---- giving --------------------------------------------------------------------------------------
 
 // Nothing is said of where bytes lie when they follow, in the same file, those given before.
-static bool follows(const reef_followed *set, const reef_part *part) {
+static bool follows(const reef_tail *set, const reef_tail_file *file_entry) {
     bool only = true;
     for (size_t i = 0; i < set->count; i++)
-        only &= &set->parts[i] == part || !reef_part_has_range(&set->parts[i]);
-    return set->marked && only && part->sight.device == set->last_device &&
-           part->sight.inode == set->last_inode;
+        only &= &set->files[i] == file_entry || !reef_tail_file_has_range(&set->files[i]);
+    return set->marked && only && file_entry->file_id.device == set->last_device &&
+           file_entry->file_id.inode == set->last_inode;
 }
 
 // False when the file is not what it was when the round began: then there is another look.
-static bool give(reef_followed *set, reef_part *part, uint8_t *at, size_t room, size_t *count) {
-    uint64_t range = part->upto - part->offset;
+static bool give(
+    reef_tail *set, reef_tail_file *file_entry, uint8_t *at, size_t room, size_t *count) {
+    uint64_t range = file_entry->upto - file_entry->offset;
     if (!range) {
         *at = '\n';
         *count = 1;
-        part->newline = false;
-        part->ended = true;
+        file_entry->newline = false;
+        file_entry->ended = true;
         return true;
     }
-    if (part->fd < 0 && reef_part_open(part, set->open ? dirfd(set->open) : AT_FDCWD)) return false;
+    if (file_entry->fd < 0 &&
+        reef_tail_file_open(file_entry, set->open ? dirfd(set->open) : AT_FDCWD))
+        return false;
     size_t wanted = range < room ? (size_t)range : room;
     errno = 0;
-    ssize_t got = reef_part_read(part, at, wanted, part->offset);
-    if (got < 0) reef_followed_failed(set, part, errno);
+    ssize_t got = reef_tail_file_read(file_entry, at, wanted, file_entry->offset);
+    if (got < 0) reef_tail_failed(set, file_entry, errno);
     if (got != (ssize_t)wanted) return false;
     // Read before it was looked at: when it still begins as it did, these bytes were its own.
-    int code = part->packed ? 0 : reef_part_check_head(part);
-    if (code && code != ENODATA) reef_followed_failed(set, part, code);
+    int code = file_entry->packed ? 0 : reef_tail_file_check_head(file_entry);
+    if (code && code != ENODATA) reef_tail_failed(set, file_entry, code);
     if (code) return false;
-    part->offset += wanted;
-    part->ended = false;
+    file_entry->offset += wanted;
+    file_entry->ended = false;
     *count = wanted;
     return true;
 }
 
-static reef_status give_next(reef_followed *set,
-                             reef_part *part,
+static reef_status give_next(reef_tail *set,
+                             reef_tail_file *file_entry,
                              bool first,
                              uint8_t *at,
                              size_t room,
                              size_t *count,
-                             char **mark,
+                             char **checkpoint,
                              reef_error *err) {
-    bool due = first && !follows(set, part);
-    char *text = due ? reef_followed_mark(set) : NULL;
+    bool due = first && !follows(set, file_entry);
+    char *text = due ? reef_tail_checkpoint(set) : NULL;
     if (due && !text)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the mark of '%s'", set->folder);
-    if (!give(set, part, at, room, count)) {
+    if (!give(set, file_entry, at, room, count)) {
         free(text);
-        reef_followed_drop_round(set);
+        reef_tail_drop_read_pass(set);
         set->marked = false;
         return REEF_OK;
     }
-    *mark = text;
+    *checkpoint = text;
     if (due) set->marked = true;
     for (size_t i = 0; due && i < set->count; i++)
-        if (reef_part_has_range(&set->parts[i]) || &set->parts[i] == part) {
-            set->last_device = set->parts[i].sight.device;
-            set->last_inode = set->parts[i].sight.inode;
+        if (reef_tail_file_has_range(&set->files[i]) || &set->files[i] == file_entry) {
+            set->last_device = set->files[i].file_id.device;
+            set->last_inode = set->files[i].file_id.inode;
         }
     return REEF_OK;
 }
 
-reef_status reef_followed_read(
-    reef_followed *set, uint8_t *at, size_t room, size_t *count, char **mark, reef_error *err) {
+reef_status reef_tail_read(
+    reef_tail *set, uint8_t *at, size_t room, size_t *count, char **checkpoint, reef_error *err) {
     assert(room > 0);
     *count = 0;
-    *mark = NULL;
-    reef_part *part = reef_followed_next_part(set);
+    *checkpoint = NULL;
+    reef_tail_file *file_entry = reef_tail_next_file(set);
     reef_status status = REEF_OK;
-    if (part && !set->resumed && reef_followed_look_is_old(set)) {
-        status = reef_followed_glance(set, err);
-        part = reef_followed_next_part(set);
+    if (file_entry && !set->resumed && reef_tail_scan_is_old(set)) {
+        status = reef_tail_glance(set, err);
+        file_entry = reef_tail_next_file(set);
     }
     // Twice: a file that changed under a round that was begun earlier is looked at again at once.
     for (int i = 0; status == REEF_OK && *count == 0 && i < 2; i++) {
-        bool first = !part || set->resumed || i > 0;
+        bool first = !file_entry || set->resumed || i > 0;
         if (first) {
-            status = reef_followed_begin_round(set, err);
-            part = reef_followed_next_part(set);
+            status = reef_tail_begin_read_pass(set, err);
+            file_entry = reef_tail_next_file(set);
         }
-        if (status != REEF_OK || !part) break;
-        status = give_next(set, part, first, at, room, count, mark, err);
+        if (status != REEF_OK || !file_entry) break;
+        status = give_next(set, file_entry, first, at, room, count, checkpoint, err);
     }
     return status;
 }
 
-uint64_t reef_followed_unread(const reef_followed *set) {
+uint64_t reef_tail_unread(const reef_tail *set) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < set->count; i++) {
-        const reef_part *part = &set->parts[i];
-        uint64_t end = part->size > part->upto ? part->size : part->upto;
-        bytes += end > part->offset ? end - part->offset : 0;
+        const reef_tail_file *file_entry = &set->files[i];
+        uint64_t end = file_entry->size > file_entry->upto ? file_entry->size : file_entry->upto;
+        bytes += end > file_entry->offset ? end - file_entry->offset : 0;
     }
     return bytes;
 }
 
-size_t reef_followed_count(const reef_followed *set) {
+size_t reef_tail_count(const reef_tail *set) {
     return set->count;
 }
 
-const char *reef_followed_folder(const reef_followed *set) {
+const char *reef_tail_folder(const reef_tail *set) {
     return set->folder;
 }

@@ -13,8 +13,8 @@
 #ifndef REEF_FOLLOWED_H
 #define REEF_FOLLOWED_H
 
-#include "reef_source.h"
 #include "reef_error.h"
+#include "reef_source.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,24 +28,24 @@
 #define REEF_LOOK_MS                                                                               \
     1000 // a look is older than that: another one, in the middle of a long round too
 
-typedef struct reef_followed reef_followed;
+typedef struct reef_tail reef_tail;
 
 /** What people should know. */
-typedef struct reef_followed_word {
+typedef struct reef_tail_word {
     char event[24];
     char text[384];
-} reef_followed_word;
+} reef_tail_word;
 
 /** `path` may be absent by now. INVALID when it can never be followed, such as a folder for a file. */
-REEF_MUST_CHECK reef_status reef_followed_open(reef_followed **out,
-                                               const char *path,
-                                               bool folder,
-                                               reef_error *err);
-void reef_followed_close(reef_followed *set); // accepts NULL
+REEF_MUST_CHECK reef_status reef_tail_open(reef_tail **out,
+                                           const char *path,
+                                           bool folder,
+                                           reef_error *err);
+void reef_tail_close(reef_tail *set); // accepts NULL
 /** Begin where `place` says. INVALID when its mark is none of ours. */
-REEF_MUST_CHECK reef_status reef_followed_seek(reef_followed *set,
-                                               const reef_input_place *place,
-                                               reef_error *err);
+REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *set,
+                                           const reef_input_place *place,
+                                           reef_error *err);
 /**
  * The next bytes, or none when there are no more whole lines now. Takes a glance, see below, where the last look is
  * REEF_LOOK_MS old: a round may take a slow reader hours.
@@ -55,17 +55,17 @@ REEF_MUST_CHECK reef_status reef_followed_seek(reef_followed *set,
  *
  * Errors: NO_MEMORY. Troubles with files are words, see below, and pass or do not.
  */
-REEF_MUST_CHECK reef_status reef_followed_read(
-    reef_followed *set, uint8_t *at, size_t room, size_t *count, char **mark, reef_error *err);
+REEF_MUST_CHECK reef_status reef_tail_read(
+    reef_tail *set, uint8_t *at, size_t room, size_t *count, char **checkpoint, reef_error *err);
 /** Look at the folder while nothing is read: what is new is opened, so that it outlives its deletion. */
-REEF_MUST_CHECK reef_status reef_followed_glance(reef_followed *set, reef_error *err);
+REEF_MUST_CHECK reef_status reef_tail_glance(reef_tail *set, reef_error *err);
 /** Bytes that are there and were not given, as of the last look. */
-uint64_t reef_followed_unread(const reef_followed *set);
+uint64_t reef_tail_unread(const reef_tail *set);
 /** Files in the table. */
-size_t reef_followed_count(const reef_followed *set);
+size_t reef_tail_count(const reef_tail *set);
 /** The folder that should be watched. */
-const char *reef_followed_folder(const reef_followed *set);
+const char *reef_tail_folder(const reef_tail *set);
 /** The next thing that was noticed; false when there is none. */
-bool reef_followed_word_take(reef_followed *set, reef_followed_word *word);
+bool reef_tail_word_take(reef_tail *set, reef_tail_word *word);
 
 #endif

@@ -12,72 +12,72 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *pack_part(const reef_part *part) {
+static json_t *pack_part(const reef_tail_file *file_entry) {
     char head[17], flags[5];
     size_t count = 0;
-    snprintf(head, sizeof(head), "%016" PRIx64, part->head);
-    if (part->newline) flags[count++] = 'n';
-    if (part->ended) flags[count++] = 'e';
-    if (part->packed) flags[count++] = 'p';
-    if (part->old) flags[count++] = 'o';
+    snprintf(head, sizeof(head), "%016" PRIx64, file_entry->head);
+    if (file_entry->newline) flags[count++] = 'n';
+    if (file_entry->ended) flags[count++] = 'e';
+    if (file_entry->packed) flags[count++] = 'p';
+    if (file_entry->old) flags[count++] = 'o';
     flags[count] = 0;
-    json_t *name = json_string(part->sight.name); // NULL when it is not UTF-8
-    return json_pack("[I, I, I, I, i, s, s, o]", (json_int_t)part->sight.device,
-                     (json_int_t)part->sight.inode, (json_int_t)part->offset,
-                     (json_int_t)part->upto, (int)part->head_bytes, head, flags,
+    json_t *name = json_string(file_entry->file_id.name); // NULL when it is not UTF-8
+    return json_pack("[I, I, I, I, i, s, s, o]", (json_int_t)file_entry->file_id.device,
+                     (json_int_t)file_entry->file_id.inode, (json_int_t)file_entry->offset,
+                     (json_int_t)file_entry->upto, (int)file_entry->head_bytes, head, flags,
                      name ? name : json_string(""));
 }
 
-char *reef_followed_mark(const reef_followed *set) {
+char *reef_tail_checkpoint(const reef_tail *set) {
     json_t *files = json_array();
-    json_t *mark = json_object();
-    bool whole = files && mark;
+    json_t *checkpoint = json_object();
+    bool whole = files && checkpoint;
     for (size_t i = 0; whole && i < set->count; i++)
-        whole = json_array_append_new(files, pack_part(&set->parts[i])) == 0;
-    whole = whole && json_object_set(mark, "files", files) == 0;
-    char *text = whole ? json_dumps(mark, JSON_COMPACT) : NULL;
+        whole = json_array_append_new(files, pack_part(&set->files[i])) == 0;
+    whole = whole && json_object_set(checkpoint, "files", files) == 0;
+    char *text = whole ? json_dumps(checkpoint, JSON_COMPACT) : NULL;
     json_decref(files);
-    json_decref(mark);
+    json_decref(checkpoint);
     return text;
 }
 
-static bool unpack_part(reef_part *part, json_t *item) {
+static bool unpack_part(reef_tail_file *file_entry, json_t *item) {
     json_int_t device = 0, inode = 0, offset = 0, upto = 0;
     int head_bytes = 0;
     const char *head = NULL, *flags = NULL, *name = NULL;
-    reef_part_init(part);
+    reef_tail_file_init(file_entry);
     if (json_unpack(item, "[I, I, I, I, i, s, s, s!]", &device, &inode, &offset, &upto, &head_bytes,
                     &head, &flags, &name))
         return false;
     if (offset < 0 || upto < offset || head_bytes < 0 || head_bytes > REEF_HEAD_BYTES_MAX)
         return false;
     char *end = NULL;
-    part->head = strtoull(head, &end, 16);
+    file_entry->head = strtoull(head, &end, 16);
     if (*end || end != head + 16) return false;
-    part->sight.device = (uint64_t)device;
-    part->sight.inode = (uint64_t)inode;
-    part->offset = (uint64_t)offset;
-    part->upto = (uint64_t)upto;
-    part->size = part->upto;
-    part->head_bytes = (uint32_t)head_bytes;
-    strncpy(part->sight.name, name, NAME_MAX); // the last byte stays zero
-    part->ended = strchr(flags, 'e');
-    part->newline = strchr(flags, 'n');
-    part->packed = strchr(flags, 'p');
-    part->old = strchr(flags, 'o');
+    file_entry->file_id.device = (uint64_t)device;
+    file_entry->file_id.inode = (uint64_t)inode;
+    file_entry->offset = (uint64_t)offset;
+    file_entry->upto = (uint64_t)upto;
+    file_entry->size = file_entry->upto;
+    file_entry->head_bytes = (uint32_t)head_bytes;
+    strncpy(file_entry->file_id.name, name, NAME_MAX); // the last byte stays zero
+    file_entry->ended = strchr(flags, 'e');
+    file_entry->newline = strchr(flags, 'n');
+    file_entry->packed = strchr(flags, 'p');
+    file_entry->old = strchr(flags, 'o');
     return true;
 }
 
-reef_status reef_followed_unmark(reef_followed *set, const char *mark, reef_error *err) {
-    json_t *object = json_loads(mark, 0, NULL);
+reef_status reef_tail_checkpoint_load(reef_tail *set, const char *checkpoint, reef_error *err) {
+    json_t *object = json_loads(checkpoint, 0, NULL);
     json_t *files = json_object_get(object, "files");
     size_t count = json_array_size(files);
     bool good = count > 0 && count <= REEF_DIR_FILES_MAX;
     bool memory = true;
     for (size_t i = 0; good && memory && i < count; i++) {
-        reef_part part;
-        good = unpack_part(&part, json_array_get(files, i));
-        memory = !good || reef_followed_insert(set, i, &part);
+        reef_tail_file file_entry;
+        good = unpack_part(&file_entry, json_array_get(files, i));
+        memory = !good || reef_tail_insert(set, i, &file_entry);
     }
     json_decref(object);
     if (!memory)

@@ -50,7 +50,7 @@ static bool is_rotated(const char *name, const char *base) {
            !strcmp(end, ".old") || !strcmp(end, ".old.gz");
 }
 
-static bool is_ours(const reef_followed *set, const char *name) {
+static bool is_ours(const reef_tail *set, const char *name) {
     if (!set->folder_kind) return !strcmp(name, set->name) || is_rotated(name, set->name);
     if (set->name) return fnmatch(set->name, name, FNM_PERIOD) == 0;
     return name[0] != '.' && !reef_name_is_packed(name) && !is_foreign(name);
@@ -61,14 +61,14 @@ static bool is_itself_or_above(const char *name) {
 }
 
 // Of a path that is followed only names that begin like it are looked at: its folder may hold much else.
-static bool is_of_interest(const reef_followed *set, const char *name) {
+static bool is_of_interest(const reef_tail *set, const char *name) {
     return set->folder_kind || !strncmp(name, set->name, strlen(set->name));
 }
 
 static bool grow(reef_listing *list) {
     if (list->count < list->room) return true;
     size_t room = list->room ? 2 * list->room : 64;
-    reef_sight *items = realloc(list->items, room * sizeof(*items));
+    reef_file_id *items = realloc(list->items, room * sizeof(*items));
     if (items) list->items = items;
     bool *taken = realloc(list->taken, room * sizeof(*taken));
     if (taken) list->taken = taken;
@@ -79,25 +79,25 @@ static bool grow(reef_listing *list) {
     return true;
 }
 
-static size_t find(const reef_listing *list, const reef_sight *sight) {
+static size_t find(const reef_listing *list, const reef_file_id *file_id) {
     for (size_t i = 0; i < list->count; i++)
-        if (reef_sight_same(&list->items[i], sight)) return i;
+        if (reef_file_id_same(&list->items[i], file_id)) return i;
     return SIZE_MAX;
 }
 
 // Two names of one inode are one file; the path that is followed, or else a name that is read, is its name.
-static bool add(reef_listing *list, const reef_followed *set, const reef_sight *sight) {
-    bool live = !set->folder_kind && !strcmp(sight->name, set->name);
-    bool ours = is_ours(set, sight->name);
-    size_t at = find(list, sight);
+static bool add(reef_listing *list, const reef_tail *set, const reef_file_id *file_id) {
+    bool live = !set->folder_kind && !strcmp(file_id->name, set->name);
+    bool ours = is_ours(set, file_id->name);
+    size_t at = find(list, file_id);
     if (at == SIZE_MAX) {
         if (!grow(list)) return false;
         at = list->count++;
         list->taken[at] = false;
         list->ours[at] = false;
-        list->items[at] = *sight;
+        list->items[at] = *file_id;
     }
-    if (live || (ours && !list->ours[at])) list->items[at] = *sight;
+    if (live || (ours && !list->ours[at])) list->items[at] = *file_id;
     list->ours[at] |= ours;
     if (live) list->live = at;
     return true;
@@ -108,29 +108,29 @@ static bool is_link(int folder, const char *name) {
     return fstatat(folder, name, &state, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(state.st_mode);
 }
 
-static bool is_known(const reef_followed *set, const char *name) {
+static bool is_known(const reef_tail *set, const char *name) {
     for (size_t i = 0; i < set->count; i++)
-        if (set->parts[i].sight.inode && !strcmp(set->parts[i].sight.name, name)) return true;
+        if (set->files[i].file_id.inode && !strcmp(set->files[i].file_id.name, name)) return true;
     return false;
 }
 
 // A name of which nothing can be learned. 0 where the others are looked at nevertheless, or an errno. A link
 // that leads where nobody may look says nothing about them; but the file that it was known to be is not gone.
-static int pass_over(reef_followed *set, const char *name, int code) {
+static int pass_over(reef_tail *set, const char *name, int code) {
     if (code == ENOENT || code == ELOOP || code == ENOTDIR) return 0; // gone, or a link to nothing
     if (is_known(set, name) || !is_link(dirfd(set->open), name)) return code;
-    if (is_ours(set, name)) reef_followed_denied(set, name, code);
+    if (is_ours(set, name)) reef_tail_denied(set, name, code);
     return 0;
 }
 
 // Of which file a name was, whatever the order of names.
-static void count_name(const reef_followed *set, const struct dirent *entry, uint64_t *sum) {
+static void count_name(const reef_tail *set, const struct dirent *entry, uint64_t *sum) {
     if (is_ours(set, entry->d_name))
         *sum += XXH3_64bits_withSeed(entry->d_name, strlen(entry->d_name), entry->d_ino);
 }
 
 // A file that was renamed after the names were read and before its turn came was not found.
-static int check_names(reef_listing *list, const reef_followed *set, uint64_t sum) {
+static int check_names(reef_listing *list, const reef_tail *set, uint64_t sum) {
     struct dirent *entry = NULL;
     uint64_t now = 0;
     rewinddir(set->open);
@@ -140,7 +140,7 @@ static int check_names(reef_listing *list, const reef_followed *set, uint64_t su
     return errno;
 }
 
-int reef_listing_make(reef_listing *list, reef_followed *set) {
+int reef_listing_make(reef_listing *list, reef_tail *set) {
     *list = (reef_listing){.live = SIZE_MAX};
     if (set->open) closedir(set->open);
     set->open = opendir(set->folder);
@@ -150,7 +150,7 @@ int reef_listing_make(reef_listing *list, reef_followed *set) {
     int code = 0;
     for (size_t names = 0; !code;) {
         struct stat state;
-        reef_sight sight;
+        reef_file_id file_id;
         errno = 0;
         entry = readdir(set->open);
         if (!entry && errno) return errno;
@@ -164,8 +164,8 @@ int reef_listing_make(reef_listing *list, reef_followed *set) {
             continue;
         }
         if (!S_ISREG(state.st_mode)) continue;
-        reef_sight_of(&sight, entry->d_name, &state);
-        if (!add(list, set, &sight)) code = ENOMEM;
+        reef_file_id_of(&file_id, entry->d_name, &state);
+        if (!add(list, set, &file_id)) code = ENOMEM;
     }
     return code;
 }
@@ -192,8 +192,9 @@ static unsigned long rotation(const char *name) {
     return number;
 }
 
-int reef_part_compare_age(const void *a, const void *b) {
-    const reef_sight *x = &((const reef_part *)a)->sight, *y = &((const reef_part *)b)->sight;
+int reef_tail_file_compare_age(const void *a, const void *b) {
+    const reef_file_id *x = &((const reef_tail_file *)a)->file_id,
+                       *y = &((const reef_tail_file *)b)->file_id;
     if (x->written_ns != y->written_ns) return x->written_ns < y->written_ns ? -1 : 1;
     unsigned long m = rotation(x->name), n = rotation(y->name);
     if (m != n) return m > n ? -1 : 1;

@@ -16,75 +16,77 @@ static int64_t nanoseconds(struct timespec time) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-void reef_sight_of(reef_sight *sight, const char *name, const struct stat *state) {
-    *sight = (reef_sight){.device = (uint64_t)state->st_dev,
-                          .inode = (uint64_t)state->st_ino,
-                          .size = (uint64_t)state->st_size,
-                          .written_ns = nanoseconds(state->st_mtim),
-                          .changed_ns = nanoseconds(state->st_ctim)};
-    snprintf(sight->name, sizeof(sight->name), "%s", name);
+void reef_file_id_of(reef_file_id *file_id, const char *name, const struct stat *state) {
+    *file_id = (reef_file_id){.device = (uint64_t)state->st_dev,
+                              .inode = (uint64_t)state->st_ino,
+                              .size = (uint64_t)state->st_size,
+                              .written_ns = nanoseconds(state->st_mtim),
+                              .changed_ns = nanoseconds(state->st_ctim)};
+    snprintf(file_id->name, sizeof(file_id->name), "%s", name);
 }
 
-bool reef_sight_same(const reef_sight *a, const reef_sight *b) {
+bool reef_file_id_same(const reef_file_id *a, const reef_file_id *b) {
     return a->inode == b->inode && a->device == b->device && (a->inode || a->device);
 }
 
-void reef_part_init(reef_part *part) {
-    *part = (reef_part){.fd = -1};
+void reef_tail_file_init(reef_tail_file *file_entry) {
+    *file_entry = (reef_tail_file){.fd = -1};
 }
 
-void reef_part_shut(reef_part *part) {
-    if (part->zip) gzclose(part->zip);
-    if (part->fd >= 0) close(part->fd);
-    part->zip = NULL;
-    part->fd = -1;
+void reef_tail_file_shut(reef_tail_file *file_entry) {
+    if (file_entry->zip) gzclose(file_entry->zip);
+    if (file_entry->fd >= 0) close(file_entry->fd);
+    file_entry->zip = NULL;
+    file_entry->fd = -1;
 }
 
-void reef_part_release(reef_part *part) {
-    reef_part_shut(part);
+void reef_tail_file_release(reef_tail_file *file_entry) {
+    reef_tail_file_shut(file_entry);
 }
 
-static bool open_zip(reef_part *part) {
-    int copy = fcntl(part->fd, F_DUPFD_CLOEXEC, 0);
+static bool open_zip(reef_tail_file *file_entry) {
+    int copy = fcntl(file_entry->fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) return false;
-    part->zip = gzdopen(copy, "rb");
-    if (!part->zip) close(copy);
-    return part->zip != NULL;
+    file_entry->zip = gzdopen(copy, "rb");
+    if (!file_entry->zip) close(copy);
+    return file_entry->zip != NULL;
 }
 
-int reef_part_open(reef_part *part, int folder) {
-    if (part->fd >= 0) return 0;
+int reef_tail_file_open(reef_tail_file *file_entry, int folder) {
+    if (file_entry->fd >= 0) return 0;
     struct stat state;
     // Non-blocking: by now the name may be a pipe without a writer, which would hold us here.
-    int fd = openat(folder, part->sight.name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = openat(folder, file_entry->file_id.name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return errno;
-    reef_sight sight;
+    reef_file_id file_id;
     int code = fstat(fd, &state) != 0 ? errno : 0;
-    if (!code) reef_sight_of(&sight, part->sight.name, &state);
-    if (!code && (!S_ISREG(state.st_mode) || !reef_sight_same(&sight, &part->sight))) code = ESTALE;
+    if (!code) reef_file_id_of(&file_id, file_entry->file_id.name, &state);
+    if (!code && (!S_ISREG(state.st_mode) || !reef_file_id_same(&file_id, &file_entry->file_id)))
+        code = ESTALE;
     if (code) {
         close(fd);
         return code;
     }
-    part->fd = fd;
-    if (part->packed && !open_zip(part)) {
-        reef_part_shut(part);
+    file_entry->fd = fd;
+    if (file_entry->packed && !open_zip(file_entry)) {
+        reef_tail_file_shut(file_entry);
         return ENOMEM;
     }
     return 0;
 }
 
-static ssize_t read_zip(reef_part *part, uint8_t *at, size_t room, uint64_t from) {
-    if ((uint64_t)gztell(part->zip) != from && gzseek(part->zip, (z_off_t)from, SEEK_SET) < 0)
+static ssize_t read_zip(reef_tail_file *file_entry, uint8_t *at, size_t room, uint64_t from) {
+    if ((uint64_t)gztell(file_entry->zip) != from &&
+        gzseek(file_entry->zip, (z_off_t)from, SEEK_SET) < 0)
         return -1;
-    return gzread(part->zip, at, (unsigned)(room > INT_MAX ? INT_MAX : room));
+    return gzread(file_entry->zip, at, (unsigned)(room > INT_MAX ? INT_MAX : room));
 }
 
-ssize_t reef_part_read(reef_part *part, uint8_t *at, size_t room, uint64_t from) {
-    if (part->packed) return read_zip(part, at, room, from);
+ssize_t reef_tail_file_read(reef_tail_file *file_entry, uint8_t *at, size_t room, uint64_t from) {
+    if (file_entry->packed) return read_zip(file_entry, at, room, from);
     size_t done = 0;
     while (done < room) {
-        ssize_t count = pread(part->fd, at + done, room - done, (off_t)(from + done));
+        ssize_t count = pread(file_entry->fd, at + done, room - done, (off_t)(from + done));
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return -1;
         if (count == 0) break;
@@ -94,58 +96,59 @@ ssize_t reef_part_read(reef_part *part, uint8_t *at, size_t room, uint64_t from)
 }
 
 // What does not unpack is another file, or broken; what cannot be read may be neither.
-static int zip_error(reef_part *part) {
+static int zip_error(reef_tail_file *file_entry) {
     int code = Z_OK, error = errno;
-    (void)gzerror(part->zip, &code);
+    (void)gzerror(file_entry->zip, &code);
     return code == Z_ERRNO && error ? error : ENODATA;
 }
 
-int reef_part_measure(reef_part *part) {
+int reef_tail_file_measure(reef_tail_file *file_entry) {
     uint8_t block[BLOCK_BYTES];
     uint64_t size = 0;
     ssize_t count = 0;
     errno = 0;
     do {
-        count = read_zip(part, block, sizeof(block), size);
+        count = read_zip(file_entry, block, sizeof(block), size);
         if (count <= 0) break;
-        part->last_byte = block[count - 1];
+        file_entry->last_byte = block[count - 1];
         size += (uint64_t)count;
     } while (size < REEF_UNPACK_BYTES_MAX);
-    int code = Z_OK, failed = count < 0 ? zip_error(part) : 0;
-    (void)gzerror(part->zip, &code);
+    int code = Z_OK, failed = count < 0 ? zip_error(file_entry) : 0;
+    (void)gzerror(file_entry->zip, &code);
     // A file that was cut reads as one that ends, with this code; one that is not packed is read as it is.
-    bool whole = count == 0 && (code == Z_OK || code == Z_STREAM_END) && !gzdirect(part->zip);
-    gzclearerr(part->zip);
+    bool whole = count == 0 && (code == Z_OK || code == Z_STREAM_END) && !gzdirect(file_entry->zip);
+    gzclearerr(file_entry->zip);
     if (failed && failed != ENODATA) return failed; // its size is not known
-    part->size = size;
+    file_entry->size = size;
     return whole ? 0 : ENODATA;
 }
 
-int reef_part_hash(reef_part *part, uint32_t count, uint64_t *hash) {
+int reef_tail_file_hash(reef_tail_file *file_entry, uint32_t count, uint64_t *hash) {
     uint8_t head[REEF_HEAD_BYTES_MAX];
     errno = 0;
-    ssize_t got = reef_part_read(part, head, count, 0);
-    if (got < 0) return part->packed ? zip_error(part) : errno;
+    ssize_t got = reef_tail_file_read(file_entry, head, count, 0);
+    if (got < 0) return file_entry->packed ? zip_error(file_entry) : errno;
     if (got != (ssize_t)count) return ENODATA;
     *hash = XXH3_64bits(head, count);
     return 0;
 }
 
 // Both hashes are of one read: between two the file could be cut, and the longer one be that of a new file.
-bool reef_part_head_grow(reef_part *part, uint32_t count) {
+bool reef_tail_file_head_grow(reef_tail_file *file_entry, uint32_t count) {
     uint8_t head[REEF_HEAD_BYTES_MAX];
-    if (reef_part_read(part, head, count, 0) != (ssize_t)count) return false;
-    if (part->head_bytes && XXH3_64bits(head, part->head_bytes) != part->head) return false;
-    part->head = XXH3_64bits(head, count);
-    part->head_bytes = count;
+    if (reef_tail_file_read(file_entry, head, count, 0) != (ssize_t)count) return false;
+    if (file_entry->head_bytes && XXH3_64bits(head, file_entry->head_bytes) != file_entry->head)
+        return false;
+    file_entry->head = XXH3_64bits(head, count);
+    file_entry->head_bytes = count;
     return true;
 }
 
-int reef_part_check_head(reef_part *part) {
+int reef_tail_file_check_head(reef_tail_file *file_entry) {
     uint64_t hash = 0;
-    if (!part->head_bytes) return 0;
-    int code = reef_part_hash(part, part->head_bytes, &hash);
-    return !code && hash != part->head ? ENODATA : code;
+    if (!file_entry->head_bytes) return 0;
+    int code = reef_tail_file_hash(file_entry, file_entry->head_bytes, &hash);
+    return !code && hash != file_entry->head ? ENODATA : code;
 }
 
 static int64_t after_last_newline(const uint8_t *block, size_t count) {
@@ -153,11 +156,12 @@ static int64_t after_last_newline(const uint8_t *block, size_t count) {
     return (int64_t)count;
 }
 
-int64_t reef_part_line_end(reef_part *part, uint64_t from, uint64_t to) {
+int64_t reef_tail_file_line_end(reef_tail_file *file_entry, uint64_t from, uint64_t to) {
     uint8_t block[BLOCK_BYTES];
     while (to > from) {
         uint64_t begin = to - from > BLOCK_BYTES ? to - BLOCK_BYTES : from;
-        if (reef_part_read(part, block, to - begin, begin) != (ssize_t)(to - begin)) return -1;
+        if (reef_tail_file_read(file_entry, block, to - begin, begin) != (ssize_t)(to - begin))
+            return -1;
         int64_t end = after_last_newline(block, to - begin);
         if (end) return (int64_t)begin + end;
         to = begin;

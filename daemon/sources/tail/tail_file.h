@@ -19,22 +19,22 @@
 #define REEF_UNPACK_BYTES_MAX ((uint64_t)1 << 40) // of one packed file
 
 /** A file as a look at its folder saw it. */
-typedef struct reef_sight {
+typedef struct reef_file_id {
     char name[NAME_MAX + 1];
     uint64_t device, inode, size;
     int64_t written_ns, changed_ns; // mtime and ctime since 1970
-} reef_sight;
+} reef_file_id;
 
-typedef struct reef_part {
-    reef_sight sight; // device and inode 0: its bytes have no file any more that is known
-    uint64_t offset;  // next byte to give
-    uint64_t upto;    // of those given now
-    bool newline;     // after them comes a newline, which the file lacks and will not get
-    bool ended;       // that newline was given
-    bool packed;      // by gzip; offsets and size are those of what is in it
-    bool old;         // rotated away and given to its end
-    bool listed;      // its folder has it
-    bool looked;      // `sight` is of this process
+typedef struct reef_tail_file {
+    reef_file_id file_id; // device and inode 0: its bytes have no file any more that is known
+    uint64_t offset;      // next byte to give
+    uint64_t upto;        // of those given now
+    bool newline;         // after them comes a newline, which the file lacks and will not get
+    bool ended;           // that newline was given
+    bool packed;          // by gzip; offsets and size are those of what is in it
+    bool old;             // rotated away and given to its end
+    bool listed;          // its folder has it
+    bool looked;          // `sight` is of this process
     uint32_t head_bytes;
     uint64_t head;      // XXH3 of the first `head_bytes`
     uint64_t missed_ms; // since when its folder does not have it; 0 when it does
@@ -43,30 +43,30 @@ typedef struct reef_part {
     gzFile zip;         // of a copy of `fd`
     uint64_t size;      // bytes that it has, as far as was looked
     uint8_t last_byte;  // of a packed file
-} reef_part;
+} reef_tail_file;
 
-void reef_sight_of(reef_sight *sight, const char *name, const struct stat *state);
-bool reef_sight_same(const reef_sight *a, const reef_sight *b); // the same inode
+void reef_file_id_of(reef_file_id *file_id, const char *name, const struct stat *state);
+bool reef_file_id_same(const reef_file_id *a, const reef_file_id *b); // the same inode
 
-void reef_part_init(reef_part *part);
-void reef_part_release(reef_part *part);
+void reef_tail_file_init(reef_tail_file *file_entry);
+void reef_tail_file_release(reef_tail_file *file_entry);
 /** Open the name in its folder. 0, or an errno; ESTALE when another file has the name by now. */
-int reef_part_open(reef_part *part, int folder);
-void reef_part_shut(reef_part *part);
+int reef_tail_file_open(reef_tail_file *file_entry, int folder);
+void reef_tail_file_shut(reef_tail_file *file_entry);
 /** Up to `room` bytes from `from` on; 0 at the end, -1 when it cannot be read. */
-ssize_t reef_part_read(reef_part *part, uint8_t *at, size_t room, uint64_t from);
+ssize_t reef_tail_file_read(reef_tail_file *file_entry, uint8_t *at, size_t room, uint64_t from);
 /**
  * A packed file's size and last byte, by unpacking all of it. 0, ENODATA when it is cut, broken or too large, or the
  * errno of a read.
  */
-int reef_part_measure(reef_part *part);
+int reef_tail_file_measure(reef_tail_file *file_entry);
 /** XXH3 of the first `count` bytes. 0, ENODATA when it has fewer, or the errno of a read. */
-int reef_part_hash(reef_part *part, uint32_t count, uint64_t *hash);
+int reef_tail_file_hash(reef_tail_file *file_entry, uint32_t count, uint64_t *hash);
 /** Make the fingerprint `count` bytes long. False when the file does not begin with what it covered so far. */
-bool reef_part_head_grow(reef_part *part, uint32_t count);
+bool reef_tail_file_head_grow(reef_tail_file *file_entry, uint32_t count);
 /** 0 when its first bytes are still those of the fingerprint, ENODATA when not, or the errno of a read. */
-int reef_part_check_head(reef_part *part);
+int reef_tail_file_check_head(reef_tail_file *file_entry);
 /** One past the last newline in [from, to), or `from` when there is none; -1 when it cannot be read. */
-int64_t reef_part_line_end(reef_part *part, uint64_t from, uint64_t to);
+int64_t reef_tail_file_line_end(reef_tail_file *file_entry, uint64_t from, uint64_t to);
 
 #endif

@@ -12,7 +12,7 @@
 
 /** An unknown file that has the first bytes of a known one: a copy that is being made, or new data. */
 typedef struct reef_suspect {
-    reef_sight sight;
+    reef_file_id file_id;
     uint64_t still_ms; // since when its size is what it is
     bool seen;         // by this look
     bool alone;        // no known file has its first bytes: it is new, once it is packed to its end
@@ -21,7 +21,7 @@ typedef struct reef_suspect {
 
 /** What a look saw. */
 typedef struct reef_listing {
-    reef_sight *items;
+    reef_file_id *items;
     bool *taken; // (count) a part of the table has it
     bool *ours;  // (count) its name is one that this source reads
     size_t count, room;
@@ -29,11 +29,11 @@ typedef struct reef_listing {
     bool moved;  // follow: names were moved meanwhile, and a file may be missing
 } reef_listing;
 
-struct reef_followed {
-    bool folder_kind;    // all files of a folder; otherwise one path
-    char *folder, *name; // name: of the followed file, or a pattern, or NULL
-    DIR *open;           // of the last look
-    reef_part *parts;    // (count) the table, in reading order; of follow: the live one last
+struct reef_tail {
+    bool folder_kind;      // all files of a folder; otherwise one path
+    char *folder, *name;   // name: of the followed file, or a pattern, or NULL
+    DIR *open;             // of the last look
+    reef_tail_file *files; // (count) the table, in reading order; of follow: the live one last
     size_t count, room;
     bool live;                        // follow: the last part is at the path
     bool marked;                      // a mark for the table as it is was given
@@ -48,79 +48,79 @@ struct reef_followed {
     uint64_t waiting_since_ms;
     uint64_t now_ms;  // of this look, on a clock that only moves forward
     int64_t clock_ns; // and since 1970
-    reef_followed_word words[REEF_FOLLOWED_WORDS_MAX];
+    reef_tail_word words[REEF_FOLLOWED_WORDS_MAX];
     size_t word_first, word_count;
 };
 
 // ---- followed.c ----------------------------------------------------------------------------------
 
-void reef_followed_say(reef_followed *set, const char *event, const char *format, ...)
+void reef_tail_report(reef_tail *set, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-bool reef_followed_settled(const reef_followed *set, uint64_t still_ms, const reef_sight *sight);
+bool reef_tail_settled(const reef_tail *set, uint64_t still_ms, const reef_file_id *file_id);
 /** Room for one more at `at`; the table owns what stands there. False when memory runs out. */
-bool reef_followed_insert(reef_followed *set, size_t at, const reef_part *part);
-void reef_followed_remove(reef_followed *set, size_t at);
+bool reef_tail_insert(reef_tail *set, size_t at, const reef_tail_file *file_entry);
+void reef_tail_remove(reef_tail *set, size_t at);
 /** A fingerprint grows with its file, which has `size` bytes. */
-void reef_followed_grow_head(reef_followed *set, reef_part *part, uint64_t size);
+void reef_tail_grow_head(reef_tail *set, reef_tail_file *file_entry, uint64_t size);
 /** Close a file that can be opened again when enough are open. `open`: how many were met so far. */
-void reef_followed_spare(reef_part *part, size_t *open);
+void reef_tail_spare(reef_tail_file *file_entry, size_t *open);
 
 // ---- followed_list.c -----------------------------------------------------------------------------
 
 /** 0, or the errno for which the folder cannot be read. */
-int reef_listing_make(reef_listing *list, reef_followed *set);
+int reef_listing_make(reef_listing *list, reef_tail *set);
 void reef_listing_release(reef_listing *list);
 bool reef_name_is_packed(const char *name);
 /** app.log.2.gz is of the kin of app.log.1 and of app.log. */
 bool reef_name_is_kin(const char *name, const char *of);
 /** Orders unknown files: oldest first. For qsort. */
-int reef_part_compare_age(const void *a, const void *b);
+int reef_tail_file_compare_age(const void *a, const void *b);
 
 // ---- followed_look.c -----------------------------------------------------------------------------
 
-typedef enum reef_look {
+typedef enum reef_tail_scan_state {
     REEF_LOOK_DONE,
     REEF_LOOK_AGAIN, // names were moved meanwhile
     REEF_LOOK_NO_MEMORY,
-} reef_look;
+} reef_tail_scan_state;
 
 /** Bring the table up to date, sizes excepted. */
-reef_look reef_followed_look(reef_followed *set);
+reef_tail_scan_state reef_tail_scan(reef_tail *set);
 /** An errno for which a file could not be opened. */
-void reef_followed_denied(reef_followed *set, const char *name, int code);
+void reef_tail_denied(reef_tail *set, const char *name, int code);
 /** An errno for which a file that is open could not be read; 0 when it only was shorter. */
-void reef_followed_failed(reef_followed *set, const reef_part *part, int code);
+void reef_tail_failed(reef_tail *set, const reef_tail_file *file_entry, int code);
 
 // ---- followed_new.c ------------------------------------------------------------------------------
 
 /** Open the unknown file as a part of its own. 0, or the errno for which it or its first bytes cannot be read. */
-int reef_followed_open_unknown(reef_followed *set, reef_part *part, const reef_sight *sight);
+int reef_tail_open_unknown(reef_tail *set, reef_tail_file *file_entry, const reef_file_id *file_id);
 /** Whether the file begins with the bytes that the part is known by. */
-bool reef_part_has_head_of(reef_part *file, const reef_part *part);
+bool reef_tail_file_has_head_of(reef_tail_file *file, const reef_tail_file *file_entry);
 /** Add what is new to the table. */
-reef_look reef_followed_look_for_new(reef_followed *set, reef_listing *list);
+reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list);
 /** After a look: those that it did not see. */
-void reef_followed_forget_suspects(reef_followed *set);
+void reef_tail_forget_suspects(reef_tail *set);
 
 // ---- followed_round.c ----------------------------------------------------------------------------
 
 /** Look, and plan what is given of each file until the next round. */
-REEF_MUST_CHECK reef_status reef_followed_begin_round(reef_followed *set, reef_error *err);
+REEF_MUST_CHECK reef_status reef_tail_begin_read_pass(reef_tail *set, reef_error *err);
 /** The last look is REEF_LOOK_MS old. */
-bool reef_followed_look_is_old(const reef_followed *set);
+bool reef_tail_scan_is_old(const reef_tail *set);
 /** What was planned is not given: a file is not what it was. */
-void reef_followed_drop_round(reef_followed *set);
+void reef_tail_drop_read_pass(reef_tail *set);
 /** The part whose turn it is in this round, or NULL at its end. */
-reef_part *reef_followed_next_part(reef_followed *set);
-bool reef_part_has_range(const reef_part *part);
+reef_tail_file *reef_tail_next_file(reef_tail *set);
+bool reef_tail_file_has_range(const reef_tail_file *file_entry);
 
 // ---- followed_mark.c -----------------------------------------------------------------------------
 
 /** The table as it is, as JSON on the heap; NULL when memory runs out. */
-char *reef_followed_mark(const reef_followed *set);
+char *reef_tail_checkpoint(const reef_tail *set);
 /** The table of a mark. */
-REEF_MUST_CHECK reef_status reef_followed_unmark(reef_followed *set,
-                                                 const char *mark,
-                                                 reef_error *err);
+REEF_MUST_CHECK reef_status reef_tail_checkpoint_load(reef_tail *set,
+                                                      const char *checkpoint,
+                                                      reef_error *err);
 
 #endif

@@ -22,93 +22,100 @@ static int64_t clock_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static bool is_live(const reef_followed *set, size_t at) {
-    return set->folder_kind ? set->parts[at].listed : set->live && at == set->count - 1;
+static bool is_live(const reef_tail *set, size_t at) {
+    return set->folder_kind ? set->files[at].listed : set->live && at == set->count - 1;
 }
 
 // 0, or an errno for which the sizes cannot be known now.
-static int measure(reef_followed *set, reef_part *part) {
+static int measure(reef_tail *set, reef_tail_file *file_entry) {
     struct stat state;
-    if (part->packed || part->old) return 0;
-    if (part->fd < 0 && part->listed && part->looked && part->sight.size == part->offset) {
-        part->size = part->offset;
+    if (file_entry->packed || file_entry->old) return 0;
+    if (file_entry->fd < 0 && file_entry->listed && file_entry->looked &&
+        file_entry->file_id.size == file_entry->offset) {
+        file_entry->size = file_entry->offset;
         return 0;
     }
-    int code = reef_part_open(part, set->open ? dirfd(set->open) : AT_FDCWD);
+    int code = reef_tail_file_open(file_entry, set->open ? dirfd(set->open) : AT_FDCWD);
     if (code) return code;
-    if (fstat(part->fd, &state) != 0) return errno;
-    if ((uint64_t)state.st_size != part->size) part->still_ms = set->now_ms;
-    part->size = (uint64_t)state.st_size;
-    int64_t changed_ns = part->sight.changed_ns;
-    reef_sight now;
-    reef_sight_of(&now, part->sight.name, &state);
-    part->sight.changed_ns = now.changed_ns > changed_ns ? now.changed_ns : changed_ns;
+    if (fstat(file_entry->fd, &state) != 0) return errno;
+    if ((uint64_t)state.st_size != file_entry->size) file_entry->still_ms = set->now_ms;
+    file_entry->size = (uint64_t)state.st_size;
+    int64_t changed_ns = file_entry->file_id.changed_ns;
+    reef_file_id now;
+    reef_file_id_of(&now, file_entry->file_id.name, &state);
+    file_entry->file_id.changed_ns = now.changed_ns > changed_ns ? now.changed_ns : changed_ns;
     return 0;
 }
 
 // A file that is over ends within a line, and nothing was put there yet.
-static bool lacks_newline(reef_part *part) {
+static bool lacks_newline(reef_tail_file *file_entry) {
     uint8_t last = '\n';
-    if (!part->upto || (part->ended && part->upto == part->offset)) return false;
-    return reef_part_read(part, &last, 1, part->upto - 1) == 1 && last != '\n';
+    if (!file_entry->upto || (file_entry->ended && file_entry->upto == file_entry->offset))
+        return false;
+    return reef_tail_file_read(file_entry, &last, 1, file_entry->upto - 1) == 1 && last != '\n';
 }
 
 // How much of a part this round gives. A last line without its end waits, unless the line is too long or
 // nobody writes the file any more.
-static void plan_part(reef_followed *set, size_t at) {
-    reef_part *part = &set->parts[at];
-    bool over = !is_live(set, at) &&
-                (part->packed || reef_followed_settled(set, part->still_ms, &part->sight));
-    part->upto = part->offset;
-    part->newline = false;
-    if (part->old || (part->size <= part->offset && !over)) return;
-    if (reef_part_open(part, set->open ? dirfd(set->open) : AT_FDCWD)) return;
+static void plan_part(reef_tail *set, size_t at) {
+    reef_tail_file *file_entry = &set->files[at];
+    bool over =
+        !is_live(set, at) &&
+        (file_entry->packed || reef_tail_settled(set, file_entry->still_ms, &file_entry->file_id));
+    file_entry->upto = file_entry->offset;
+    file_entry->newline = false;
+    if (file_entry->old || (file_entry->size <= file_entry->offset && !over)) return;
+    if (reef_tail_file_open(file_entry, set->open ? dirfd(set->open) : AT_FDCWD)) return;
     errno = 0;
-    int64_t end = reef_part_line_end(part, part->offset, part->size);
+    int64_t end = reef_tail_file_line_end(file_entry, file_entry->offset, file_entry->size);
     if (end < 0) { // cut by now, or its disk fails
-        reef_followed_failed(set, part, errno);
+        reef_tail_failed(set, file_entry, errno);
         return;
     }
-    bool all = over || part->size > (uint64_t)end + REEF_LINE_BYTES_MAX;
-    if (part->size > part->offset) part->upto = all ? part->size : (uint64_t)end;
-    part->newline = over && lacks_newline(part);
-    if (part->newline) set->marked = false;
+    bool all = over || file_entry->size > (uint64_t)end + REEF_LINE_BYTES_MAX;
+    if (file_entry->size > file_entry->offset)
+        file_entry->upto = all ? file_entry->size : (uint64_t)end;
+    file_entry->newline = over && lacks_newline(file_entry);
+    if (file_entry->newline) set->marked = false;
 }
 
-bool reef_part_has_range(const reef_part *part) {
-    return part->upto > part->offset || part->newline;
+bool reef_tail_file_has_range(const reef_tail_file *file_entry) {
+    return file_entry->upto > file_entry->offset || file_entry->newline;
 }
 
-static void retire(reef_followed *set, size_t at) {
-    reef_part *part = &set->parts[at];
-    bool over = !set->folder_kind && !is_live(set, at) && part->size <= part->offset &&
-                !part->newline && !part->old;
-    bool settled = part->packed || reef_followed_settled(set, part->still_ms, &part->sight);
-    if (!over || !settled || !part->listed) return;
-    part->old = true;
+static void retire(reef_tail *set, size_t at) {
+    reef_tail_file *file_entry = &set->files[at];
+    bool over = !set->folder_kind && !is_live(set, at) && file_entry->size <= file_entry->offset &&
+                !file_entry->newline && !file_entry->old;
+    bool settled =
+        file_entry->packed || reef_tail_settled(set, file_entry->still_ms, &file_entry->file_id);
+    if (!over || !settled || !file_entry->listed) return;
+    file_entry->old = true;
     set->marked = false;
 }
 
-static void close_idle(reef_followed *set) {
+static void close_idle(reef_tail *set) {
     for (size_t i = 0; i < set->count; i++) {
-        reef_part *part = &set->parts[i];
-        bool idle = part->old || (set->folder_kind && set->now_ms - part->still_ms > OPEN_IDLE_MS);
-        if (idle && part->listed && !reef_part_has_range(part)) reef_part_shut(part);
+        reef_tail_file *file_entry = &set->files[i];
+        bool idle = file_entry->old ||
+                    (set->folder_kind && set->now_ms - file_entry->still_ms > OPEN_IDLE_MS);
+        if (idle && file_entry->listed && !reef_tail_file_has_range(file_entry))
+            reef_tail_file_shut(file_entry);
     }
 }
 
 // Newest first: what was written to an older file before something in a newer one was seen is seen as well.
-static int measure_all(reef_followed *set) {
+static int measure_all(reef_tail *set) {
     int code = 0;
     size_t open = 0;
     for (size_t i = set->count; code == 0 && i-- > 0;) {
-        code = measure(set, &set->parts[i]);
-        reef_followed_spare(&set->parts[i], &open);
+        code = measure(set, &set->files[i]);
+        reef_tail_spare(&set->files[i], &open);
         if (code == EACCES || code == EPERM || code == EMFILE || code == ENFILE) {
-            reef_followed_denied(set, set->parts[i].sight.name, code);
-            set->parts[i].size = set->parts[i].offset;
+            reef_tail_denied(set, set->files[i].file_id.name, code);
+            set->files[i].size = set->files[i].offset;
             code = 0;
-        } else if (code && (set->away || !set->parts[i].listed)) {
+        } else if (code && (set->away || !set->files[i].listed)) {
             code = 0;
         }
     }
@@ -116,7 +123,7 @@ static int measure_all(reef_followed *set) {
 }
 
 // A file whose place in the order is not known yet may come before all that is there.
-static bool unsure(const reef_followed *set) {
+static bool unsure(const reef_tail *set) {
     bool found = false;
     for (size_t i = 0; !set->folder_kind && i < set->suspect_count; i++)
         found |= !set->suspects[i].broken && (set->resumed || set->suspects[i].alone);
@@ -124,48 +131,50 @@ static bool unsure(const reef_followed *set) {
 }
 
 // The rest of a line that a rotated file ends in comes before anything newer.
-static void plan(reef_followed *set) {
+static void plan(reef_tail *set) {
     bool hold = unsure(set);
     size_t open = 0;
     set->failed = false;
     for (size_t i = 0; i < set->count; i++) {
-        reef_part *part = &set->parts[i];
+        reef_tail_file *file_entry = &set->files[i];
         // How much a packed file has is not known before it could be read to its end.
-        bool unknown = part->packed && part->listed && !part->looked && !part->old;
+        bool unknown =
+            file_entry->packed && file_entry->listed && !file_entry->looked && !file_entry->old;
         plan_part(set, i);
-        reef_followed_grow_head(set, part, part->size);
+        reef_tail_grow_head(set, file_entry, file_entry->size);
         if (!unknown) retire(set, i);
-        reef_followed_spare(part, &open);
+        reef_tail_spare(file_entry, &open);
         // Without a fingerprint it could be exchanged unseen.
-        if (hold || unknown || !part->head_bytes) {
-            part->upto = part->offset;
-            part->newline = false;
+        if (hold || unknown || !file_entry->head_bytes) {
+            file_entry->upto = file_entry->offset;
+            file_entry->newline = false;
         }
-        bool missed = part->fd < 0 && part->missed_ms;
-        hold |= !set->folder_kind && (part->upto < part->size || missed || unknown) && !part->old;
+        bool missed = file_entry->fd < 0 && file_entry->missed_ms;
+        hold |= !set->folder_kind && (file_entry->upto < file_entry->size || missed || unknown) &&
+                !file_entry->old;
     }
 }
 
-void reef_followed_drop_round(reef_followed *set) {
+void reef_tail_drop_read_pass(reef_tail *set) {
     for (size_t i = 0; i < set->count; i++) {
-        set->parts[i].upto = set->parts[i].offset;
-        set->parts[i].newline = false;
+        set->files[i].upto = set->files[i].offset;
+        set->files[i].newline = false;
     }
 }
 
-reef_part *reef_followed_next_part(reef_followed *set) {
+reef_tail_file *reef_tail_next_file(reef_tail *set) {
     for (size_t i = 0; i < set->count; i++)
-        if (reef_part_has_range(&set->parts[i])) return &set->parts[i];
+        if (reef_tail_file_has_range(&set->files[i])) return &set->files[i];
     return NULL;
 }
 
 // Look until no name was moved meanwhile; `whole` is false when that did not come about.
-static reef_status look(reef_followed *set, bool *whole, reef_error *err) {
-    reef_look result = REEF_LOOK_AGAIN;
+static reef_status scan(reef_tail *set, bool *whole, reef_error *err) {
+    reef_tail_scan_state result = REEF_LOOK_AGAIN;
     for (int i = 0; result == REEF_LOOK_AGAIN && i < LOOKS_MAX; i++) {
         set->now_ms = clock_ms();
         set->clock_ns = clock_ns();
-        result = reef_followed_look(set);
+        result = reef_tail_scan(set);
         if (result == REEF_LOOK_DONE && measure_all(set)) result = REEF_LOOK_AGAIN;
     }
     *whole = result == REEF_LOOK_DONE;
@@ -175,23 +184,23 @@ static reef_status look(reef_followed *set, bool *whole, reef_error *err) {
     return REEF_OK;
 }
 
-bool reef_followed_look_is_old(const reef_followed *set) {
+bool reef_tail_scan_is_old(const reef_tail *set) {
     return clock_ms() - set->now_ms >= REEF_LOOK_MS;
 }
 
-reef_status reef_followed_glance(reef_followed *set, reef_error *err) {
+reef_status reef_tail_glance(reef_tail *set, reef_error *err) {
     bool whole = false;
-    return look(set, &whole, err);
+    return scan(set, &whole, err);
 }
 
-reef_status reef_followed_begin_round(reef_followed *set, reef_error *err) {
+reef_status reef_tail_begin_read_pass(reef_tail *set, reef_error *err) {
     bool whole = false;
-    reef_status status = look(set, &whole, err);
+    reef_status status = scan(set, &whole, err);
     if (status == REEF_OK && whole)
         plan(set);
     else
-        reef_followed_drop_round(set); // the next look may have more luck
+        reef_tail_drop_read_pass(set); // the next look may have more luck
     close_idle(set);
-    if (reef_followed_next_part(set)) set->resumed = false;
+    if (reef_tail_next_file(set)) set->resumed = false;
     return status;
 }

@@ -1,6 +1,6 @@
 // Followed files on the loop; see follow.h.
 //
-//   read --> worker thread: reef_followed_read --> bytes: took --> nothing is read for a second: glance, again
+//   read --> worker thread: reef_tail_read --> bytes: took --> nothing is read for a second: glance, again
 //     ^                                       '--> none: wait for the folder to stir, or for a second
 //     |                                                                  |
 //     '------------------------------------------------------------------'
@@ -23,7 +23,7 @@
 
 typedef struct reef_follow {
     reef_input *input;
-    reef_followed *set;
+    reef_tail *set;
     bool begun;          // handles are there
     bool watched;        // the folder tells of changes
     bool stirred;        // it did, since the last look
@@ -37,13 +37,13 @@ typedef struct reef_follow {
     // what the worker found
     reef_error error;
     size_t count, files;
-    char *mark;
+    char *checkpoint;
 } reef_follow;
 
 static reef_status open_follow(reef_input *input, const char *rest, bool folder, reef_error *err) {
     reef_follow *follow = calloc(1, sizeof(*follow));
     if (!follow) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", rest);
-    reef_status status = reef_followed_open(&follow->set, rest, folder, err);
+    reef_status status = reef_tail_open(&follow->set, rest, folder, err);
     if (status != REEF_OK) {
         free(follow);
         return status;
@@ -67,7 +67,7 @@ static reef_status on_check(reef_input *input, const reef_config *config, reef_e
 
 static reef_status on_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
     reef_follow *follow = input->state;
-    return reef_followed_seek(follow->set, place, err);
+    return reef_tail_seek(follow->set, place, err);
 }
 
 // ---- on a worker thread --------------------------------------------------------------------------
@@ -75,10 +75,10 @@ static reef_status on_seek(reef_input *input, const reef_input_place *place, ree
 static void work(uv_work_t *request) {
     reef_follow *follow = request->data;
     if (follow->reads)
-        follow->error.status = reef_followed_read(follow->set, follow->at, follow->room,
-                                                  &follow->count, &follow->mark, &follow->error);
+        follow->error.status = reef_tail_read(follow->set, follow->at, follow->room, &follow->count,
+                                              &follow->checkpoint, &follow->error);
     else
-        follow->error.status = reef_followed_glance(follow->set, &follow->error);
+        follow->error.status = reef_tail_glance(follow->set, &follow->error);
 }
 
 // ---- on the loop ---------------------------------------------------------------------------------
@@ -114,38 +114,38 @@ static void on_stir(uv_fs_event_t *watch, const char *name, int events, int code
 static void watch_folder(reef_follow *follow) {
     if (follow->watched) return;
     follow->watched =
-        uv_fs_event_start(&follow->watch, on_stir, reef_followed_folder(follow->set), 0) == 0;
+        uv_fs_event_start(&follow->watch, on_stir, reef_tail_folder(follow->set), 0) == 0;
 }
 
 static void tell(reef_follow *follow) {
-    reef_followed_word word;
-    while (reef_followed_word_take(follow->set, &word))
+    reef_tail_word word;
+    while (reef_tail_word_take(follow->set, &word))
         reef_input_warn(follow->input, word.event, "%s", word.text);
 }
 
-static void answer(reef_follow *follow, char *mark) {
+static void answer(reef_follow *follow, char *checkpoint) {
     follow->asked = false;
     wait_for(follow, POLL_MS); // unless the next read comes before
-    reef_input_took(follow->input, follow->count, mark);
+    reef_input_took(follow->input, follow->count, checkpoint);
 }
 
 static void on_worked(uv_work_t *request, int code) {
     reef_follow *follow = request->data;
     reef_input *input = follow->input;
-    char *mark = follow->mark;
-    follow->mark = NULL;
+    char *checkpoint = follow->checkpoint;
+    follow->checkpoint = NULL;
     follow->working = false;
     if (input->stopped || code) {
-        free(mark);
+        free(checkpoint);
         return;
     }
     tell(follow);
-    follow->files = reef_followed_count(follow->set);
-    input->bytes = input->offset + follow->count + reef_followed_unread(follow->set);
+    follow->files = reef_tail_count(follow->set);
+    input->bytes = input->offset + follow->count + reef_tail_unread(follow->set);
     if (follow->error.status != REEF_OK)
         reef_input_failed(input, &follow->error);
     else if (follow->count)
-        answer(follow, mark);
+        answer(follow, checkpoint);
     else if (follow->asked && !follow->reads)
         begin_work(follow); // a read came while it glanced
     else
@@ -196,8 +196,8 @@ static void on_stop(reef_input *input) {
 static void on_close(reef_input *input) {
     reef_follow *follow = input->state;
     if (!follow) return;
-    reef_followed_close(follow->set);
-    free(follow->mark);
+    reef_tail_close(follow->set);
+    free(follow->checkpoint);
     free(follow);
     input->state = NULL;
 }

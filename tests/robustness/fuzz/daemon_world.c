@@ -38,10 +38,10 @@ static struct {
     reef_report report;
     reef_scrubber *scrubber; // never started
     reef_training *training;
-    reef_monitor monitor;
+    reef_status_view monitor;
     reef_control control;
     reef_pusher pusher; // without sources
-    reef_serving *serving;
+    reef_query_thread *queries;
     reef_routes routes;
     reef_http *http;
     struct sockaddr_un address;
@@ -124,8 +124,8 @@ static void open_http(void) {
                                                   .context = &world.routes},
                              &err),
               &err);
-    reef_serving_options options = {.store = world.store, .threads = 1, .wake = &world.wake};
-    fuzz_must(reef_serving_start(&world.serving, &options, &err), &err);
+    reef_query_thread_options options = {.store = world.store, .threads = 1, .wake = &world.wake};
+    fuzz_must(reef_query_thread_start(&world.queries, &options, &err), &err);
     world.monitor.http = reef_http_address(world.http);
     const char *port = strrchr(world.monitor.http, ':') + 1;
     world.http_address = (struct sockaddr_in){.sin_family = AF_INET,
@@ -158,7 +158,7 @@ void daemon_world_start(void) {
     reef_pusher_init(&world.pusher);
     fuzz_must(reef_control_open(&world.control, &world.address, &err), &err);
     world.routes = (reef_routes){.monitor = &world.monitor,
-                                 .serving = world.serving,
+                                 .queries = world.queries,
                                  .pusher = &world.pusher,
                                  .on_stop = on_stop,
                                  .on_request = on_request};

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (status != REEF_OK) {
         assert(status == REEF_ERR_INVALID);
         fuzz_failure(status, &err);
-        check_answer(reef_answer_error(&err));
+        check_answer(reef_reply_error(&err));
         return 0;
     }
     assert(command.request.name_count == 0 || command.request.names);

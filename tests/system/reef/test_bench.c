@@ -276,19 +276,19 @@ static const char RIVAL[] = "import sys\n"
                             "            ('train step (+Adam)', threads)):\n"
                             "    print('%-28s 0.5000 s  %10s tok/s' % row)\n";
 
-static void a_rival_is_asked_for_the_same_layer_and_compared(void **state) {
+static void a_baseline_is_asked_for_the_same_layer_and_compared(void **state) {
     world *w = *state;
     if (access("/usr/bin/python3", X_OK) != 0) skip();
     char *script = path_in(w->directory, "rival.py");
     write_file(script, RIVAL);
     json_t *document = reef_json("bench", "peer", TINY_LAYER, "--only", "layer", "--threads", "2",
                                  "--rounds", "2", "--repeat", "1", "--rival", script, NULL);
-    json_t *rival = json_object_get(document, "rival");
-    assert_int_equal(integer(rival, "rounds"), 2);
-    assert_true(number(rival, "retrieval_tokens_per_s") == 8);
-    assert_true(number(rival, "forward_tokens_per_s") == 16);
-    assert_true(number(rival, "forward_backward_tokens_per_s") == 60);
-    assert_true(number(rival, "step_tokens_per_s") == 2);
+    json_t *baseline = json_object_get(document, "rival");
+    assert_int_equal(integer(baseline, "rounds"), 2);
+    assert_true(number(baseline, "retrieval_tokens_per_s") == 8);
+    assert_true(number(baseline, "forward_tokens_per_s") == 16);
+    assert_true(number(baseline, "forward_backward_tokens_per_s") == 60);
+    assert_true(number(baseline, "step_tokens_per_s") == 2);
     double forward = number(document, "forward_tokens_per_s") / 16;
     double step = number(document, "step_tokens_per_s") / 2;
     assert_true(fabs(number(document, "rival_forward_ratio") / forward - 1) < 1e-9);
@@ -298,7 +298,7 @@ static void a_rival_is_asked_for_the_same_layer_and_compared(void **state) {
 }
 
 // Run `reef bench peer` with a rival of these lines (NULL: with none there), and expect its figures and a line with `words`.
-static void expect_no_rival(world *w, const char *lines, const char *words) {
+static void expect_no_baseline(world *w, const char *lines, const char *words) {
     char *script = path_in(w->directory, "rival.py");
     unlink(script);
     if (lines) write_file(script, lines);
@@ -320,20 +320,20 @@ static void expect_no_rival(world *w, const char *lines, const char *words) {
     free(script);
 }
 
-static void a_rival_that_fails_is_named_and_the_rest_is_measured(void **state) {
+static void a_baseline_that_fails_is_named_and_the_rest_is_measured(void **state) {
     if (access("/usr/bin/python3", X_OK) != 0) skip();
-    expect_no_rival(*state, NULL, "cannot read");
-    expect_no_rival(*state, "raise ImportError(\"No module named 'torch'\")\n", "has no torch");
-    expect_no_rival(*state, "import sys\nsys.exit('too hot today')\n", "1: too hot today");
-    expect_no_rival(*state, "print('forward  1.0 s  10 tok/s')\n", "no line 'retrieve");
-    expect_no_rival(*state, "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n",
-                    "signal 15");
+    expect_no_baseline(*state, NULL, "cannot read");
+    expect_no_baseline(*state, "raise ImportError(\"No module named 'torch'\")\n", "has no torch");
+    expect_no_baseline(*state, "import sys\nsys.exit('too hot today')\n", "1: too hot today");
+    expect_no_baseline(*state, "print('forward  1.0 s  10 tok/s')\n", "no line 'retrieve");
+    expect_no_baseline(*state, "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n",
+                       "signal 15");
 }
 
 // ---- a training step and a rival -----------------------------------------------------------------
 
 // A rival of TINY_OPTIONS that takes two seconds a step for a model of so many parameters.
-static char *step_rival(world *w, json_int_t parameters) {
+static char *step_baseline(world *w, json_int_t parameters) {
     char *script = path_in(w->directory, "step_rival.py");
     char *lines = cli_format("import sys\n"
                              "given = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
@@ -363,7 +363,7 @@ static json_int_t step_parameters(void) {
 
 static void a_step_is_compared_with_the_same_model_elsewhere(void **state) {
     if (access("/usr/bin/python3", X_OK) != 0) skip();
-    char *script = step_rival(*state, step_parameters());
+    char *script = step_baseline(*state, step_parameters());
     json_t *document = reef_json(TINY_STEPS, "--rival", script, "--rounds", "2", NULL);
     assert_string_equal(json_string_value(json_object_get(document, "ffw")), "pd");
     assert_int_equal(integer(document, "steps"), 6);
@@ -383,7 +383,7 @@ static void a_step_is_compared_with_the_same_model_elsewhere(void **state) {
 }
 
 // Run `reef bench step` with that rival, and expect no ratio and a line with `words`.
-static void expect_no_step_rival(const char *script, const char *words) {
+static void expect_no_step_baseline(const char *script, const char *words) {
     program p;
     reef(&p, TINY_STEPS, "--rival", script, "--json", NULL);
     assert_int_equal(p.code, 0);
@@ -397,16 +397,16 @@ static void expect_no_step_rival(const char *script, const char *words) {
     program_release(&p);
 }
 
-static void a_step_without_its_rival_is_measured_all_the_same(void **state) {
+static void a_step_without_its_baseline_is_measured_all_the_same(void **state) {
     world *w = *state;
-    expect_no_step_rival(w->missing, "cannot read ");
+    expect_no_step_baseline(w->missing, "cannot read ");
     if (access("/usr/bin/python3", X_OK) != 0) return;
-    char *script = step_rival(w, 7);
-    expect_no_step_rival(script, "no copy of this model: it has 7 parameters, ours ");
+    char *script = step_baseline(w, 7);
+    expect_no_step_baseline(script, "no copy of this model: it has 7 parameters, ours ");
     write_file(script, "raise ImportError(\"No module named 'torch'\")\n");
-    expect_no_step_rival(script, "has no torch");
+    expect_no_step_baseline(script, "has no torch");
     write_file(script, "print('{}')\n");
-    expect_no_step_rival(script, "no line of JSON");
+    expect_no_step_baseline(script, "no line of JSON");
     free(script);
 }
 
@@ -470,10 +470,10 @@ int main(void) {
         cmocka_unit_test(experts_that_do_not_fit_memory_are_read_from_disk),
         cmocka_unit_test(searching_all_experts_chooses_what_product_keys_choose),
         cmocka_unit_test(experts_that_fit_neither_memory_nor_disk_are_left_out_and_said),
-        cmocka_unit_test(a_rival_is_asked_for_the_same_layer_and_compared),
-        cmocka_unit_test(a_rival_that_fails_is_named_and_the_rest_is_measured),
+        cmocka_unit_test(a_baseline_is_asked_for_the_same_layer_and_compared),
+        cmocka_unit_test(a_baseline_that_fails_is_named_and_the_rest_is_measured),
         cmocka_unit_test(a_step_is_compared_with_the_same_model_elsewhere),
-        cmocka_unit_test(a_step_without_its_rival_is_measured_all_the_same),
+        cmocka_unit_test(a_step_without_its_baseline_is_measured_all_the_same),
         cmocka_unit_test(a_store_is_measured_on_what_was_really_written_and_read),
         cmocka_unit_test(sizes_that_a_store_cannot_be_measured_with_are_refused),
     };

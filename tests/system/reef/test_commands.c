@@ -561,7 +561,7 @@ static void seal_rounds_when_it_is_told_to(void **state) {
     free(pool);
 }
 
-static void a_rival_of_generations_is_shown_as_what_it_is(void **state) {
+static void a_baseline_of_generations_is_shown_as_what_it_is(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "rival");
     program p;
@@ -879,7 +879,7 @@ int main(void) {
         cmocka_unit_test(seal_grow_freeze_and_snapshot_do_what_they_say),
         cmocka_unit_test(a_dry_seal_names_the_size_that_is_opened),
         cmocka_unit_test(seal_rounds_when_it_is_told_to),
-        cmocka_unit_test(a_rival_of_generations_is_shown_as_what_it_is),
+        cmocka_unit_test(a_baseline_of_generations_is_shown_as_what_it_is),
         cmocka_unit_test(joint_training_has_nothing_to_seal),
         cmocka_unit_test(init_takes_an_empty_directory),
         cmocka_unit_test(a_path_need_not_be_utf8),

@@ -74,7 +74,7 @@ static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
     } KINDS[] = {{"lm", "trained    4.1 kB in 12 steps; 0 B held, 1.0 kB", true},
                  {"vector", "trained    204 examples in 12 steps; 0 held", false},
                  {"layer", "trained    4,096 rows in 12 steps; 0 held", true}};
-    reef_generation generation = {.side = 3, .opened_at = 4096};
+    reef_generation_record generation = {.side = 3, .opened_at = 4096};
     reef_usage_summary usage = {.expert_count = 9};
     for (size_t i = 0; i < sizeof(KINDS) / sizeof(*KINDS); i++) {
         top_data data = {
@@ -90,7 +90,7 @@ static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
 
 static void the_view_fits_its_window_and_obeys_no_name(void **state) {
     (void)state;
-    reef_generation generations[9] = {{.side = 3}};
+    reef_generation_record generations[9] = {{.side = 3}};
     reef_usage_summary usage[9] = {{.expert_count = 9}};
     top_data data = {.pool = "p",
                      .daemon = true,
@@ -98,7 +98,7 @@ static void the_view_fits_its_window_and_obeys_no_name(void **state) {
                      .usage = usage,
                      .generation_count = 9};
     for (uint32_t g = 0; g < 9; g++)
-        generations[g] = (reef_generation){.generation = g, .side = 3, .sealed = g < 8};
+        generations[g] = (reef_generation_record){.generation = g, .side = 3, .sealed = g < 8};
     for (size_t rows = 1; rows < 24; rows++)
         for (size_t columns = 20; columns < 100; columns += 13) {
             shown all = look(&data, columns, rows);

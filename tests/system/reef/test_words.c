@@ -81,13 +81,13 @@ static void wide_characters_have_two_columns_and_accents_none(void **state) {
 
 static void distance_counts_single_typing_mistakes(void **state) {
     (void)state;
-    assert_int_equal(reef_word_distance("eval", "eval"), 0);
-    assert_int_equal(reef_word_distance("evl", "eval"), 1);
-    assert_int_equal(reef_word_distance("eavl", "eval"), 1);
-    assert_int_equal(reef_word_distance("evaal", "eval"), 1);
-    assert_int_equal(reef_word_distance("", "eval"), 4);
-    assert_int_equal(reef_word_distance("eval", ""), 4);
-    assert_int_equal(reef_word_distance("seal", "grow"), 4);
+    assert_int_equal(reef_edit_distance("eval", "eval"), 0);
+    assert_int_equal(reef_edit_distance("evl", "eval"), 1);
+    assert_int_equal(reef_edit_distance("eavl", "eval"), 1);
+    assert_int_equal(reef_edit_distance("evaal", "eval"), 1);
+    assert_int_equal(reef_edit_distance("", "eval"), 4);
+    assert_int_equal(reef_edit_distance("eval", ""), 4);
+    assert_int_equal(reef_edit_distance("seal", "grow"), 4);
 }
 
 static void a_mistyped_command_suggests_the_nearest(void **state) {

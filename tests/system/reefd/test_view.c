@@ -270,7 +270,7 @@ static void usage_is_that_of_the_pool(void **state) {
     json_decref(reefd_ask(&run->box, "{\"command\": \"pause\"}"));
     reef_txn *txn;
     reef_store *store = open_store(run, &txn);
-    reef_generation generation;
+    reef_generation_record generation;
     assert_int_equal(reef_generation_read(txn, 0, &generation, &err), REEF_OK);
     size_t experts = (size_t)generation.side * generation.side;
     reef_usage *usage = calloc(experts, sizeof(*usage));

@@ -101,7 +101,7 @@ static void stability_gap_is_the_worst_for_a_while(void **state) {
     assert_true(isnan(metrics_stability_gap(false, 2, 0, LOSS)));
 }
 
-static void learned_share_compares_with_a_rival(void **state) {
+static void learned_share_compares_with_a_baseline(void **state) {
     (void)state;
     assert_float_equal(metrics_learned_share(8, 3, 2), 5.0 / 6, NEAR);
     assert_float_equal(metrics_learned_share(0.1, 0.9, 0.9), 1, NEAR);
@@ -115,7 +115,7 @@ int main(void) {
         cmocka_unit_test(accuracies_count_the_other_way_round),
         cmocka_unit_test(what_was_not_measured_is_unknown),
         cmocka_unit_test(stability_gap_is_the_worst_for_a_while),
-        cmocka_unit_test(learned_share_compares_with_a_rival),
+        cmocka_unit_test(learned_share_compares_with_a_baseline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

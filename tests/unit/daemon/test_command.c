@@ -134,7 +134,7 @@ static void what_is_not_understood_is_refused_with_a_reason(void **state) {
         reef_error err = {0};
         if (parse(&command, LINES[i], &err) != REEF_ERR_INVALID) fail_msg("accepted: %s", LINES[i]);
         assert_true(err.message[0] != 0);
-        json_t *answer = reef_answer_error(&err);
+        json_t *answer = reef_reply_error(&err);
         assert_true(json_is_false(json_object_get(answer, "ok")));
         char *text = json_dumps(answer, JSON_COMPACT);
         assert_non_null(text); // whatever came in, the answer is JSON

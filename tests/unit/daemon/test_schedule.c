@@ -57,10 +57,10 @@ static void tear_down(world *w) {
 static void give(world *w, size_t source, const char *text) {
     uint8_t *at = NULL;
     size_t room = 0;
-    assert_true(reef_lanes_space(&w->schedule.lanes, source, &at, &room));
+    assert_true(reef_queues_space(&w->schedule.queues, source, &at, &room));
     assert_true(strlen(text) <= room);
     memcpy(at, text, strlen(text));
-    reef_lanes_fill(&w->schedule.lanes, source, strlen(text), 0, NULL);
+    reef_queues_fill(&w->schedule.queues, source, strlen(text), 0, NULL);
 }
 
 static void give_slice(world *w, size_t source) {
@@ -77,9 +77,9 @@ static reef_schedule_kind find(world *w) {
 }
 
 // Train what is lent, and note whose it was.
-static void train(world *w, size_t lane) {
+static void train(world *w, size_t queue) {
     assert_int_equal(find(w), REEF_SCHEDULE_BYTES);
-    assert_int_equal(w->next.lane, lane);
+    assert_int_equal(w->next.queue, queue);
     (void)reef_schedule_took(&w->schedule, &w->next, w->next.count);
 }
 
@@ -87,13 +87,13 @@ static void write_in_pool(world *w, bool commit, const reef_decision *decision) 
     reef_txn *txn = pool_begin(w->store, REEF_TXN_WRITE);
     reef_error err;
     if (decision) assert_int_equal(reef_decision_write(txn, decision, &err), REEF_OK);
-    if (commit) assert_int_equal(reef_turns_write(txn, &w->schedule.turns, &err), REEF_OK);
+    if (commit) assert_int_equal(reef_stride_write(txn, &w->schedule.stride, &err), REEF_OK);
     (void)pool_commit(txn, 1);
 }
 
-static void decide(world *w, size_t lane, bool out) {
+static void decide(world *w, size_t queue, bool out) {
     assert_int_equal(find(w), REEF_SCHEDULE_DECIDE);
-    assert_int_equal(w->next.lane, lane);
+    assert_int_equal(w->next.queue, queue);
     assert_int_equal(w->next.out, out);
     reef_decision decision = reef_schedule_decision(&w->schedule, &w->next);
     write_in_pool(w, false, &decision);
@@ -219,7 +219,7 @@ static void a_record_that_was_begun_on_one_lane_goes_first(void **state) {
     give_slice(&w, 0);
     give_slice(&w, 1);
     assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
-    assert_int_equal(w.next.lane, 1);
+    assert_int_equal(w.next.queue, 1);
     assert_int_equal(w.next.count, 4100 - 30);
     tear_down(&w);
 }
@@ -260,7 +260,7 @@ static void nobody_sits_out_within_a_record(void **state) {
     world w = {0};
     set_up(&w, state, 2, NULL);
     write_in_pool(&w, true,
-                  &(reef_decision){.number = 1, .at = 0, .out = true, .lane = w.inputs[1].name});
+                  &(reef_decision){.number = 1, .at = 0, .out = true, .queue = w.inputs[1].name});
     reef_schedule_release(&w.schedule);
     w.record_bytes = 100;
     w.inputs[1].offset = 730;
@@ -318,7 +318,7 @@ static void a_slice_ends_with_a_record_wherever_its_lane_stands(void **state) {
         give_slice(&w, 0);
         give_slice(&w, 1);
         assert_int_equal(find(&w), REEF_SCHEDULE_BYTES);
-        assert_int_equal(w.next.lane, 0);
+        assert_int_equal(w.next.queue, 0);
         assert_int_equal(w.next.count, CASES[i].share);
     }
     tear_down(&w);
@@ -332,7 +332,7 @@ static void whoever_has_something_is_back_when_nobody_else_takes_part(void **sta
     w.now += 5 * (uint64_t)SECOND;
     decide(&w, 0, true);
     train(&w, 1);
-    reef_lanes_end(&w.schedule.lanes, 1);
+    reef_queues_end(&w.schedule.queues, 1);
     give(&w, 0, "a line\n");
     decide(&w, 0, false); // at once
     train(&w, 0);
@@ -345,11 +345,11 @@ static void a_stream_that_cannot_go_on_is_decided_anew(void **state) {
     set_up(&w, state, 2, NULL);
     give_slice(&w, 0);
     train(&w, 0);
-    reef_turns_sit_out(&w.schedule.turns, 0, true);
-    reef_turns_sit_out(&w.schedule.turns, 1, true);
+    reef_stride_set_idle(&w.schedule.stride, 0, true);
+    reef_stride_set_idle(&w.schedule.stride, 1, true);
     write_in_pool(
         &w, true,
-        &(reef_decision){.number = 1, .at = 1000000, .out = false, .lane = w.inputs[1].name});
+        &(reef_decision){.number = 1, .at = 1000000, .out = false, .queue = w.inputs[1].name});
     reef_schedule_release(&w.schedule);
     open_schedule(&w);
     assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
@@ -370,10 +370,10 @@ static void a_file_is_read_after_the_one_before_it(void **state) {
     w.inputs[w.count] = w.inputs[0];
     snprintf(w.inputs[w.count++].name, REEF_INPUT_NAME_BYTES_MAX, "second");
     open_schedule(&w);
-    assert_false(reef_lanes_space(&w.schedule.lanes, 1, &at, &room));
+    assert_false(reef_queues_space(&w.schedule.queues, 1, &at, &room));
     give(&w, 0, "first\n");
-    reef_lanes_end(&w.schedule.lanes, 0);
-    assert_false(reef_lanes_space(&w.schedule.lanes, 0, &at, &room));
+    reef_queues_end(&w.schedule.queues, 0);
+    assert_false(reef_queues_space(&w.schedule.queues, 0, &at, &room));
     give(&w, 1, "second\n");
     train(&w, 0);
     assert_int_equal(w.next.count, 6); // never bytes of two sources
@@ -411,7 +411,7 @@ static void decisions_survive_a_crash(void **state) {
     train(&w, 0); // as before, although 1 has something
     train(&w, 0);
     train(&w, 1);
-    assert_int_equal(w.schedule.turns.decided, 2);
+    assert_int_equal(w.schedule.stride.decided, 2);
     write_in_pool(&w, true, NULL);
     reef_txn *txn = pool_begin(w.store, REEF_TXN_READ);
     reef_key key = {.db = REEF_DB_JOURNAL, .name = REEF_TURNS_NAME};
@@ -424,7 +424,7 @@ static void decisions_survive_a_crash(void **state) {
     reef_schedule_release(&w.schedule);
     open_schedule(&w);
     assert_int_equal(w.schedule.after.count, 0); // part of the commit
-    assert_int_equal(w.schedule.turns.decided, 2);
+    assert_int_equal(w.schedule.stride.decided, 2);
     tear_down(&w);
 }
 
@@ -451,7 +451,7 @@ static void a_decision_within_a_slice_survives_a_crash(void **state) {
     train(&w, 0);
     assert_int_equal(w.next.count, strlen("a line\n"));
     train(&w, 0); // to the end of its slice
-    assert_int_equal(w.schedule.turns.decided, w.schedule.after.items[0].number);
+    assert_int_equal(w.schedule.stride.decided, w.schedule.after.items[0].number);
     train(&w, 1);
     tear_down(&w);
 }
@@ -463,9 +463,10 @@ static void a_decision_that_was_passed_by_is_forgotten(void **state) {
     set_up(&w, state, 2, NULL);
     sit_out(&w);
     train(&w, 0);
-    write_in_pool(&w, true,
-                  &(reef_decision){
-                      .number = 2, .at = REEF_SLICE_BYTES, .out = false, .lane = w.inputs[1].name});
+    write_in_pool(
+        &w, true,
+        &(reef_decision){
+            .number = 2, .at = REEF_SLICE_BYTES, .out = false, .queue = w.inputs[1].name});
     reef_schedule_release(&w.schedule);
     open_schedule(&w);
     assert_int_equal(w.schedule.after.count, 1);
@@ -514,12 +515,12 @@ static void files_are_a_lane_that_ends(void **state) {
     set_up(&w, state, 1, &FILE_KIND);
     for (int i = 0; i < 3; i++) give_slice(&w, 0);
     give(&w, 1, "the file\n");
-    reef_lanes_end(&w.schedule.lanes, 1);
+    reef_queues_end(&w.schedule.queues, 1);
     train(&w, 0);
     train(&w, 1);
     train(&w, 0); // the file is not waited for
     train(&w, 0);
-    assert_true(reef_lanes_has_ended(&w.schedule.lanes, 1));
+    assert_true(reef_queues_has_ended(&w.schedule.queues, 1));
     assert_false(reef_schedule_is_done(&w.schedule)); // live sources have no end
     tear_down(&w);
 }
@@ -589,27 +590,27 @@ static void places_are_kept(void **state) {
 static void a_mark_is_the_last_one_before_the_cursor(void **state) {
     world w;
     set_up(&w, state, 1, NULL);
-    reef_lanes *lanes = &w.schedule.lanes;
+    reef_queues *queues = &w.schedule.queues;
     for (uint64_t i = 0; i < 3; i++) {
         char text[8];
         snprintf(text, sizeof(text), "%d", (int)i);
-        reef_lanes_fill(lanes, 0, 10, i * 10, strdup(text));
+        reef_queues_fill(queues, 0, 10, i * 10, strdup(text));
     }
-    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 9)->text, "0");
-    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 10)->text, "1");
-    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 19)->text, "1");
-    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 500)->text, "2");
-    reef_lanes_fill(lanes, 0, 10, 600, strdup("3"));
-    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 599)->text, "2");
-    assert_string_equal(reef_lane_mark(&lanes->lanes[0], 600)->text, "3");
+    assert_string_equal(reef_queue_mark(&queues->queues[0], 9)->text, "0");
+    assert_string_equal(reef_queue_mark(&queues->queues[0], 10)->text, "1");
+    assert_string_equal(reef_queue_mark(&queues->queues[0], 19)->text, "1");
+    assert_string_equal(reef_queue_mark(&queues->queues[0], 500)->text, "2");
+    reef_queues_fill(queues, 0, 10, 600, strdup("3"));
+    assert_string_equal(reef_queue_mark(&queues->queues[0], 599)->text, "2");
+    assert_string_equal(reef_queue_mark(&queues->queues[0], 600)->text, "3");
     tear_down(&w);
 }
 
-static void fill_with_mark(reef_lanes *lanes, uint64_t begin, size_t bytes) {
+static void fill_with_mark(reef_queues *queues, uint64_t begin, size_t bytes) {
     char *mark = calloc(1, bytes + 1);
     assert_non_null(mark);
     memset(mark, '1', bytes);
-    reef_lanes_fill(lanes, 0, 10, begin, mark);
+    reef_queues_fill(queues, 0, 10, begin, mark);
 }
 
 static void marks_that_wait_are_bounded(void **state) {
@@ -617,14 +618,14 @@ static void marks_that_wait_are_bounded(void **state) {
     uint8_t *at = NULL;
     size_t room = 0, marks = 0;
     set_up(&w, state, 1, NULL);
-    reef_lanes *lanes = &w.schedule.lanes;
-    while (reef_lanes_space(lanes, 0, &at, &room)) fill_with_mark(lanes, 10 * marks++, 300000);
+    reef_queues *queues = &w.schedule.queues;
+    while (reef_queues_space(queues, 0, &at, &room)) fill_with_mark(queues, 10 * marks++, 300000);
     assert_int_equal(marks, 4);
-    (void)reef_lane_mark(&lanes->lanes[0], 9);
-    assert_false(reef_lanes_space(lanes, 0, &at, &room));
-    (void)reef_lane_mark(&lanes->lanes[0], 10); // the first one is not needed any more
+    (void)reef_queue_mark(&queues->queues[0], 9);
+    assert_false(reef_queues_space(queues, 0, &at, &room));
+    (void)reef_queue_mark(&queues->queues[0], 10); // the first one is not needed any more
     train(&w, 0);
-    assert_true(reef_lanes_space(lanes, 0, &at, &room));
+    assert_true(reef_queues_space(queues, 0, &at, &room));
     tear_down(&w);
 }
 
@@ -634,15 +635,15 @@ static void one_mark_may_be_of_any_length(void **state) {
     uint8_t *at = NULL;
     size_t room = 0;
     set_up(&w, state, 1, NULL);
-    reef_lanes *lanes = &w.schedule.lanes;
-    fill_with_mark(lanes, 0, 2 * REEF_MARK_BYTES_HIGH);
-    assert_true(reef_lanes_space(lanes, 0, &at, &room));
-    fill_with_mark(lanes, 10, 2 * REEF_MARK_BYTES_HIGH);
-    assert_false(reef_lanes_space(lanes, 0, &at, &room));
-    assert_false(reef_lanes_take(lanes, 0, 5)); // the first one is needed still
-    (void)reef_lane_mark(&lanes->lanes[0], 10);
-    assert_true(reef_lanes_take(lanes, 0, 5));
-    assert_true(reef_lanes_space(lanes, 0, &at, &room));
+    reef_queues *queues = &w.schedule.queues;
+    fill_with_mark(queues, 0, 2 * REEF_MARK_BYTES_HIGH);
+    assert_true(reef_queues_space(queues, 0, &at, &room));
+    fill_with_mark(queues, 10, 2 * REEF_MARK_BYTES_HIGH);
+    assert_false(reef_queues_space(queues, 0, &at, &room));
+    assert_false(reef_queues_take(queues, 0, 5)); // the first one is needed still
+    (void)reef_queue_mark(&queues->queues[0], 10);
+    assert_true(reef_queues_take(queues, 0, 5));
+    assert_true(reef_queues_space(queues, 0, &at, &room));
     tear_down(&w);
 }
 

@@ -1,7 +1,7 @@
 // The serving thread: between questions it keeps no read of the pool for a state that nobody asks for; and what it says
 // of forgetting where one generation learns all tasks, and of who reads.
-#include "query_stats.h"
 #include "query_forgetting.h"
+#include "query_stats.h"
 #include "query_thread.h"
 
 #include "lifelong.h"
@@ -15,7 +15,7 @@ typedef struct world {
     lifelong *f;
     uv_loop_t loop;
     uv_async_t wake;
-    reef_serving *serving;
+    reef_query_thread *queries;
 } world;
 
 static sem_t submitted; // the first question begins when all of them wait
@@ -40,7 +40,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     world *w = *state;
-    reef_serving_stop(w->serving);
+    reef_query_thread_stop(w->queries);
     uv_close((uv_handle_t *)&w->wake, NULL);
     (void)uv_run(&w->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&w->loop), 0);
@@ -50,42 +50,42 @@ static int teardown(void **state) {
     return lifelong_teardown(&f);
 }
 
-static reef_status count_reads(reef_serving *serving, reef_job *job, reef_error *err) {
+static reef_status count_reads(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_readers readers;
-    reef_status status = reef_store_readers(reef_serving_store(serving), &readers, err);
-    if (status == REEF_OK) job->result = json_pack("{s:I}", "reads", (json_int_t)readers.count);
+    reef_status status = reef_store_readers(reef_query_thread_store(queries), &readers, err);
+    if (status == REEF_OK) query->result = json_pack("{s:I}", "reads", (json_int_t)readers.count);
     return status;
 }
 
-static reef_status wait_for_others(reef_serving *serving, reef_job *job, reef_error *err) {
+static reef_status wait_for_others(reef_query_thread *queries, reef_query *query, reef_error *err) {
     while (sem_wait(&submitted) != 0) continue;
-    return count_reads(serving, job, err);
+    return count_reads(queries, query, err);
 }
 
-static reef_status score(reef_serving *serving, reef_job *job, reef_error *err) {
+static reef_status score(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_model *model;
     reef_score score = {0};
-    reef_status status = reef_serving_model(serving, job->as_of, &model, err);
+    reef_status status = reef_query_thread_model(queries, query->as_of, &model, err);
     if (status != REEF_OK) return status;
     status = reef_model_score(model, (const uint8_t *)PROBE, sizeof PROBE, NULL, &score, NULL, NULL,
                               err);
-    return status == REEF_OK ? count_reads(serving, job, err) : status;
+    return status == REEF_OK ? count_reads(queries, query, err) : status;
 }
 
-static void submit(world *w, reef_job_run run, const char *as_of) {
+static void submit(world *w, reef_query_run run, const char *as_of) {
     reef_error err;
-    reef_job *job = calloc(1, sizeof *job);
-    assert_non_null(job);
-    job->run = run;
-    snprintf(job->as_of, sizeof job->as_of, "%s", as_of);
-    ok(reef_serving_submit(w->serving, job, &err), &err);
+    reef_query *query = calloc(1, sizeof *query);
+    assert_non_null(query);
+    query->run = run;
+    snprintf(query->as_of, sizeof query->as_of, "%s", as_of);
+    ok(reef_query_thread_submit(w->queries, query, &err), &err);
 }
 
 static void start(world *w, uint64_t memory_bytes) {
     reef_error err;
-    ok(reef_serving_start(
-           &w->serving,
-           &(reef_serving_options){
+    ok(reef_query_thread_start(
+           &w->queries,
+           &(reef_query_thread_options){
                .store = w->f->store, .threads = 1, .memory_bytes = memory_bytes, .wake = &w->wake},
            &err),
        &err);
@@ -113,7 +113,7 @@ static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state)
     static const json_int_t EXPECTED[QUESTIONS] = {1, 1, 1, 0};
     assert_int_equal(sem_post(&submitted), 0);
     for (size_t n = 0; n < QUESTIONS + 1;) {
-        reef_job *done = reef_serving_answered(w->serving), *next;
+        reef_query *done = reef_query_thread_answered(w->queries), *next;
         for (; done; done = next, n++) {
             next = done->next;
             if (done->error.status != REEF_OK) fail_msg("%s", done->error.message);
@@ -122,20 +122,20 @@ static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state)
             if (n > 0 && reads - before.count != EXPECTED[n - 1])
                 fail_msg("question %zu: %lld reads", n, (long long)reads - before.count);
             json_decref(said);
-            reef_job_free(done);
+            reef_query_free(done);
         }
     }
 }
 
 // The answer to one question; the caller's.
-static json_t *ask(world *w, reef_job_run run) {
-    reef_job *done = NULL;
+static json_t *ask(world *w, reef_query_run run) {
+    reef_query *done = NULL;
     submit(w, run, "now");
-    while (!done) done = reef_serving_answered(w->serving);
+    while (!done) done = reef_query_thread_answered(w->queries);
     if (done->error.status != REEF_OK) fail_msg("%s", done->error.message);
     json_t *said = json_loads(done->text, 0, NULL);
     assert_non_null(said);
-    reef_job_free(done);
+    reef_query_free(done);
     return said;
 }
 
@@ -153,7 +153,7 @@ static void of_many_tasks_the_newest_are_shown(void **state) {
     assert_int_equal(status_of(w->f).task, TASKS - 1);
     (void)commit(w->f);
     start(w, 0);
-    json_t *matrix = ask(w, reef_job_forgetting);
+    json_t *matrix = ask(w, reef_query_forgetting);
     json_t *columns = json_object_get(matrix, "columns");
     assert_int_equal(json_array_size(columns), COLUMNS);
     for (size_t c = 0; c < COLUMNS; c++) {
@@ -164,12 +164,12 @@ static void of_many_tasks_the_newest_are_shown(void **state) {
     json_decref(matrix);
 }
 
-static void assert_facts(world *w, json_int_t readers, json_int_t lag) {
-    json_t *facts = ask(w, reef_job_facts);
-    assert_int_equal(json_integer_value(json_object_get(facts, "readers")), readers);
-    assert_int_equal(json_integer_value(json_object_get(facts, "reader_lag")), lag);
-    assert_true(json_is_number(json_object_get(facts, "longest_read_s")));
-    json_decref(facts);
+static void assert_stats(world *w, json_int_t readers, json_int_t lag) {
+    json_t *stats = ask(w, reef_job_stats);
+    assert_int_equal(json_integer_value(json_object_get(stats, "readers")), readers);
+    assert_int_equal(json_integer_value(json_object_get(stats, "reader_lag")), lag);
+    assert_true(json_is_number(json_object_get(stats, "longest_read_s")));
+    json_decref(stats);
 }
 
 static void a_look_at_the_facts_is_no_reader_of_them(void **state) {
@@ -180,17 +180,17 @@ static void a_look_at_the_facts_is_no_reader_of_them(void **state) {
     make_pool(w->f, 1);
     (void)commit(w->f);
     start(w, 0);
-    assert_facts(w, 0, 0);
+    assert_stats(w, 0, 0);
     ok(reef_txn_begin(&own, w->f->store, REEF_TXN_READ, &err), &err);
-    assert_facts(w, 1, 0);
+    assert_stats(w, 1, 0);
     for (int i = 0; i < 2; i++) {
         lifelong_text(text, sizeof text, 1, (uint64_t)i);
         feed(w->f, text, sizeof text);
         (void)commit(w->f);
     }
-    assert_facts(w, 1, 2);
+    assert_stats(w, 1, 2);
     reef_txn_abort(own);
-    assert_facts(w, 0, 0);
+    assert_stats(w, 0, 0);
 }
 
 int main(void) {

@@ -20,8 +20,8 @@ static uint64_t draw(uint64_t *state) {
 
 // What lanes hold, and the stream that is made of it.
 typedef struct world {
-    reef_turn_lane lanes[LANES_MAX];
-    reef_turns turns;
+    reef_turn_queue queues[LANES_MAX];
+    reef_stride stride;
     char *text[LANES_MAX];
     size_t bytes[LANES_MAX], taken[LANES_MAX];
     char *stream; // (STREAM_BYTES) which lane each byte came from
@@ -46,11 +46,11 @@ static void set_up(world *w, size_t count, const uint32_t *weights, size_t recor
     *w = (world){.stream = malloc(STREAM_BYTES)};
     assert_non_null(w->stream);
     for (size_t i = 0; i < count; i++) {
-        w->lanes[i] = (reef_turn_lane){.name = NAMES[i], .weight = weights[i]};
+        w->queues[i] = (reef_turn_queue){.name = NAMES[i], .weight = weights[i]};
         w->bytes[i] = STREAM_BYTES;
         w->text[i] = lines(i + 1, w->bytes[i], 300);
     }
-    reef_turns_init(&w->turns, w->lanes, count, record_bytes);
+    reef_stride_init(&w->stride, w->queues, count, record_bytes);
 }
 
 static void tear_down(world *w) {
@@ -60,21 +60,21 @@ static void tear_down(world *w) {
 
 // Train the next bytes, of which at most `most` are there.
 static void step(world *w, size_t most) {
-    size_t lane = reef_turns_lane(&w->turns);
-    assert_true(lane < w->turns.count);
-    const uint8_t *at = (const uint8_t *)w->text[lane] + w->taken[lane];
-    size_t there = w->bytes[lane] - w->taken[lane];
+    size_t queue = reef_turns_queue(&w->stride);
+    assert_true(queue < w->stride.count);
+    const uint8_t *at = (const uint8_t *)w->text[queue] + w->taken[queue];
+    size_t there = w->bytes[queue] - w->taken[queue];
     if (there > most) there = most;
     if (there > STREAM_BYTES - w->count) there = STREAM_BYTES - w->count;
-    size_t share = reef_turns_share(&w->turns, at, there);
+    size_t share = reef_stride_share(&w->stride, at, there);
     assert_true(share >= 1 && share <= there);
-    memset(w->stream + w->count, 'A' + (int)lane, share);
+    memset(w->stream + w->count, 'A' + (int)queue, share);
     w->count += share;
-    w->taken[lane] += share;
-    reef_turns_took(&w->turns, at, share);
+    w->taken[queue] += share;
+    reef_stride_took(&w->stride, at, share);
 }
 
-static void lanes_share_by_weight(void **state) {
+static void queue_share_by_weight(void **state) {
     (void)state;
     world w;
     set_up(&w, 3, (uint32_t[]){1, 3, 2}, 0);
@@ -90,18 +90,18 @@ static void lanes_share_by_weight(void **state) {
 static void a_turn_ends_with_a_line(void **state) {
     (void)state;
     world w;
-    size_t turns = 0, last = REEF_TURN_NONE;
+    size_t stride = 0, last = REEF_TURN_NONE;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
     while (w.count < STREAM_BYTES - 65536) {
-        size_t lane = reef_turns_lane(&w.turns);
-        if (last != REEF_TURN_NONE && lane != last) {
+        size_t queue = reef_turns_queue(&w.stride);
+        if (last != REEF_TURN_NONE && queue != last) {
             assert_int_equal(w.text[last][w.taken[last] - 1], '\n');
-            turns++;
+            stride++;
         }
-        last = lane;
+        last = queue;
         step(&w, 1000);
     }
-    assert_in_range(turns, 60, STREAM_BYTES / REEF_SLICE_BYTES);
+    assert_in_range(stride, 60, STREAM_BYTES / REEF_SLICE_BYTES);
     tear_down(&w);
 }
 
@@ -133,10 +133,10 @@ static void vectors_are_never_cut(void **state) {
     set_up(&w, 2, (uint32_t[]){1, 1}, record);
     size_t last = REEF_TURN_NONE;
     while (w.count < STREAM_BYTES - 65536) {
-        size_t lane = reef_turns_lane(&w.turns);
-        if (last != REEF_TURN_NONE && lane != last)
+        size_t queue = reef_turns_queue(&w.stride);
+        if (last != REEF_TURN_NONE && queue != last)
             assert_int_equal(w.taken[last] % (2 * record), 0); // two fill a slice
-        last = lane;
+        last = queue;
         step(&w, 700);
     }
     tear_down(&w);
@@ -154,12 +154,12 @@ static void the_stream_does_not_depend_on_its_pieces(void **state) {
     while (cut.count < STREAM_BYTES) {
         step(&cut, 1 + (size_t)(draw(&seed) % 3000));
         if (draw(&seed) % 4) continue;
-        json_t *saved = reef_turns_save(&cut.turns);
+        json_t *saved = reef_stride_save(&cut.stride);
         for (size_t i = 0; i < 3; i++)
-            cut.lanes[i] = (reef_turn_lane){.name = NAMES[i], .weight = weights[i]};
-        reef_turns_init(&cut.turns, cut.lanes, 3, 0);
+            cut.queues[i] = (reef_turn_queue){.name = NAMES[i], .weight = weights[i]};
+        reef_stride_init(&cut.stride, cut.queues, 3, 0);
         reef_error err;
-        assert_int_equal(reef_turns_load(&cut.turns, saved, &err), REEF_OK);
+        assert_int_equal(reef_stride_load(&cut.stride, saved, &err), REEF_OK);
         json_decref(saved);
     }
     assert_memory_equal(whole.stream, cut.stream, STREAM_BYTES);
@@ -171,14 +171,14 @@ static void who_sits_out_does_not_catch_up(void **state) {
     (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
-    reef_turns_sit_out(&w.turns, 0, true);
+    reef_stride_set_idle(&w.stride, 0, true);
     while (w.count < 100000) step(&w, 65536);
     assert_int_equal(w.taken[0], 0);
-    reef_turns_sit_out(&w.turns, 0, false);
-    assert_true(w.lanes[0].fresh);
+    reef_stride_set_idle(&w.stride, 0, false);
+    assert_true(w.queues[0].fresh);
     while (w.count < 200000) step(&w, 65536);
     assert_in_range(w.taken[0], 50000 - 2 * REEF_SLICE_BYTES, 50000 + 2 * REEF_SLICE_BYTES);
-    assert_false(w.lanes[0].fresh);
+    assert_false(w.queues[0].fresh);
     tear_down(&w);
 }
 
@@ -187,8 +187,8 @@ static void a_turn_that_ends_early_counts(void **state) {
     world w;
     set_up(&w, 2, (uint32_t[]){2, 1}, 0);
     step(&w, 1000);
-    reef_turns_sit_out(&w.turns, 0, true);
-    assert_int_equal(w.lanes[0].at, 1000 * 1000 / 2);
+    reef_stride_set_idle(&w.stride, 0, true);
+    assert_int_equal(w.queues[0].at, 1000 * 1000 / 2);
     tear_down(&w);
 }
 
@@ -197,14 +197,14 @@ static void a_decision_comes_before_a_turn_that_has_not_begun(void **state) {
     (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
-    reef_turns_sit_out(&w.turns, 0, true);
-    assert_int_equal(reef_turns_lane(&w.turns), 1);
-    reef_turns_sit_out(&w.turns, 0, false);
-    assert_int_equal(reef_turns_lane(&w.turns), 0);
+    reef_stride_set_idle(&w.stride, 0, true);
+    assert_int_equal(reef_turns_queue(&w.stride), 1);
+    reef_stride_set_idle(&w.stride, 0, false);
+    assert_int_equal(reef_turns_queue(&w.stride), 0);
     step(&w, 100); // has begun: it goes on
-    reef_turns_sit_out(&w.turns, 1, true);
-    reef_turns_sit_out(&w.turns, 1, false);
-    assert_int_equal(w.turns.given, 100);
+    reef_stride_set_idle(&w.stride, 1, true);
+    reef_stride_set_idle(&w.stride, 1, false);
+    assert_int_equal(w.stride.given, 100);
     tear_down(&w);
 }
 
@@ -213,29 +213,29 @@ static void nobody_has_the_turn_when_all_have_ended(void **state) {
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
     step(&w, 100);
-    reef_turns_done(&w.turns, 0);
-    assert_int_equal(reef_turns_lane(&w.turns), 1);
-    reef_turns_sit_out(&w.turns, 1, true);
-    assert_int_equal(reef_turns_lane(&w.turns), REEF_TURN_NONE);
+    reef_stride_done(&w.stride, 0);
+    assert_int_equal(reef_turns_queue(&w.stride), 1);
+    reef_stride_set_idle(&w.stride, 1, true);
+    assert_int_equal(reef_turns_queue(&w.stride), REEF_TURN_NONE);
     tear_down(&w);
 }
 
 // A source that is new, and one that is gone.
-static void lanes_may_come_and_go_between_runs(void **state) {
+static void queue_may_come_and_go_between_runs(void **state) {
     (void)state;
     world before, after;
     reef_error err;
     set_up(&before, 2, (uint32_t[]){1, 1}, 0);
     while (before.count < 100000) step(&before, 65536);
-    json_t *saved = reef_turns_save(&before.turns);
+    json_t *saved = reef_stride_save(&before.stride);
     set_up(&after, 2, (uint32_t[]){1, 1}, 0);
-    after.lanes[0].name = "redis:new";
-    after.lanes[1].name = NAMES[1];
-    assert_int_equal(reef_turns_load(&after.turns, saved, &err), REEF_OK);
-    assert_int_equal(after.lanes[1].at, before.lanes[1].at);
-    assert_int_equal(after.lanes[0].at,
-                     before.lanes[1].at); // where the lowest of the others stands
-    assert_int_equal(after.turns.total, before.turns.total);
+    after.queues[0].name = "redis:new";
+    after.queues[1].name = NAMES[1];
+    assert_int_equal(reef_stride_load(&after.stride, saved, &err), REEF_OK);
+    assert_int_equal(after.queues[1].at, before.queues[1].at);
+    assert_int_equal(after.queues[0].at,
+                     before.queues[1].at); // where the lowest of the others stands
+    assert_int_equal(after.stride.total, before.stride.total);
     json_decref(saved);
     tear_down(&before);
     tear_down(&after);
@@ -249,14 +249,14 @@ static void who_has_ended_does_not_catch_up_in_the_next_run(void **state) {
     reef_error err;
     set_up(&before, 2, (uint32_t[]){1, 1}, 0);
     while (before.count < 20000) step(&before, 65536);
-    reef_turns_done(&before.turns, 0);
+    reef_stride_done(&before.stride, 0);
     while (before.count < 100000) step(&before, 65536);
-    json_t *saved = reef_turns_save(&before.turns);
+    json_t *saved = reef_stride_save(&before.stride);
     set_up(&after, 3, (uint32_t[]){1, 1, 1}, 0);
-    assert_int_equal(reef_turns_load(&after.turns, saved, &err), REEF_OK);
+    assert_int_equal(reef_stride_load(&after.stride, saved, &err), REEF_OK);
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(after.lanes[i].at, before.lanes[1].at);
-        assert_false(after.lanes[i].out || after.lanes[i].done);
+        assert_int_equal(after.queues[i].at, before.queues[1].at);
+        assert_false(after.queues[i].out || after.queues[i].done);
     }
     while (after.count < 90000) step(&after, 65536);
     for (size_t i = 0; i < 3; i++)
@@ -273,16 +273,16 @@ static void who_is_new_does_not_hold_up_who_sat_out(void **state) {
     reef_error err;
     set_up(&before, 2, (uint32_t[]){1, 1}, 0);
     while (before.count < 20000) step(&before, 65536);
-    reef_turns_sit_out(&before.turns, 0, true);
+    reef_stride_set_idle(&before.stride, 0, true);
     while (before.count < 100000) step(&before, 65536);
-    reef_turns_sit_out(&before.turns, 1, true);
-    json_t *saved = reef_turns_save(&before.turns);
+    reef_stride_set_idle(&before.stride, 1, true);
+    json_t *saved = reef_stride_save(&before.stride);
     set_up(&after, 3, (uint32_t[]){1, 1, 1}, 0);
-    assert_int_equal(reef_turns_load(&after.turns, saved, &err), REEF_OK);
-    assert_true(before.lanes[0].at < before.lanes[1].at);
-    assert_int_equal(after.lanes[2].at, before.lanes[1].at); // the highest of them
-    reef_turns_sit_out(&after.turns, 0, false);
-    reef_turns_sit_out(&after.turns, 1, false);
+    assert_int_equal(reef_stride_load(&after.stride, saved, &err), REEF_OK);
+    assert_true(before.queues[0].at < before.queues[1].at);
+    assert_int_equal(after.queues[2].at, before.queues[1].at); // the highest of them
+    reef_stride_set_idle(&after.stride, 0, false);
+    reef_stride_set_idle(&after.stride, 1, false);
     while (after.count < 90000) step(&after, 65536);
     for (size_t i = 0; i < 3; i++)
         assert_in_range(after.taken[i], 30000 - 2 * REEF_SLICE_BYTES, 30000 + 2 * REEF_SLICE_BYTES);
@@ -295,11 +295,11 @@ static void who_is_back_first_does_not_catch_up_with_who_sits_out(void **state) 
     (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
-    reef_turns_sit_out(&w.turns, 0, true);
+    reef_stride_set_idle(&w.stride, 0, true);
     while (w.count < 100000) step(&w, 65536);
-    reef_turns_sit_out(&w.turns, 1, true);
-    reef_turns_sit_out(&w.turns, 0, false);
-    reef_turns_sit_out(&w.turns, 1, false);
+    reef_stride_set_idle(&w.stride, 1, true);
+    reef_stride_set_idle(&w.stride, 0, false);
+    reef_stride_set_idle(&w.stride, 1, false);
     size_t before = w.taken[1];
     while (w.count < 200000) step(&w, 65536);
     assert_in_range(w.taken[1] - before, 50000 - 2 * REEF_SLICE_BYTES,
@@ -323,7 +323,7 @@ static void what_was_not_saved_is_refused(void **state) {
         json_t *saved = json_loads(BAD[i], 0, NULL);
         assert_non_null(saved);
         set_up(&w, 2, (uint32_t[]){1, 1}, 0);
-        assert_int_equal(reef_turns_load(&w.turns, saved, &err), REEF_ERR_CORRUPT);
+        assert_int_equal(reef_stride_load(&w.stride, saved, &err), REEF_ERR_CORRUPT);
         json_decref(saved);
         tear_down(&w);
     }
@@ -331,7 +331,7 @@ static void what_was_not_saved_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lanes_share_by_weight),
+        cmocka_unit_test(queue_share_by_weight),
         cmocka_unit_test(a_turn_ends_with_a_line),
         cmocka_unit_test(a_line_without_an_end_is_cut),
         cmocka_unit_test(a_slice_that_ends_at_a_newline_takes_no_more),
@@ -341,7 +341,7 @@ int main(void) {
         cmocka_unit_test(a_turn_that_ends_early_counts),
         cmocka_unit_test(a_decision_comes_before_a_turn_that_has_not_begun),
         cmocka_unit_test(nobody_has_the_turn_when_all_have_ended),
-        cmocka_unit_test(lanes_may_come_and_go_between_runs),
+        cmocka_unit_test(queue_may_come_and_go_between_runs),
         cmocka_unit_test(who_has_ended_does_not_catch_up_in_the_next_run),
         cmocka_unit_test(who_is_new_does_not_hold_up_who_sat_out),
         cmocka_unit_test(who_is_back_first_does_not_catch_up_with_who_sits_out),

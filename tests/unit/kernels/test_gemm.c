@@ -115,14 +115,14 @@ static void products_at_the_same_time_have_the_same_bits(void **state) {
     uint64_t seed = 3;
     draw_floats(&seed, ROWS * DEPTH, p->a, -1, 1);
     draw_floats(&seed, DEPTH * WIDTH, p->b, -1, 1);
-    reef_workers *workers;
-    assert_int_equal(reef_workers_new(&workers, 4, NULL), REEF_OK);
+    reef_thread_pool *workers;
+    assert_int_equal(reef_thread_pool_new(&workers, 4, NULL), REEF_OK);
     for (int repeat = 0; repeat < 10; repeat++) {
-        reef_workers_run(workers, 40, one_product, p);
+        reef_thread_pool_run(workers, 40, one_product, p);
         for (size_t piece = 1; piece < 40; piece++)
             assert_memory_equal(p->c[piece], p->c[0], sizeof p->c[0]);
     }
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
     free(p);
 }
 

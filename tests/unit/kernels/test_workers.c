@@ -28,9 +28,9 @@ static void count_piece(void *context, size_t piece) {
         t->out_of_range++;
 }
 
-static void check_run(reef_workers *workers, size_t count) {
+static void check_run(reef_thread_pool *workers, size_t count) {
     tally t = {.count = count};
-    reef_workers_run(workers, count, count_piece, &t);
+    reef_thread_pool_run(workers, count, count_piece, &t);
     assert_int_equal(t.out_of_range, 0);
     for (size_t piece = 0; piece < PIECES_MAX; piece++)
         assert_int_equal(t.runs[piece], piece < count ? 1 : 0);
@@ -40,13 +40,13 @@ static void every_piece_runs_exactly_once(void **state) {
     (void)state;
     const size_t threads[] = {1, 2, 3, 8, 33};
     for (size_t n = 0; n < sizeof threads / sizeof *threads; n++) {
-        reef_workers *workers;
+        reef_thread_pool *workers;
         reef_error err;
-        assert_int_equal(reef_workers_new(&workers, threads[n], &err), REEF_OK);
-        assert_int_equal(reef_workers_count(workers), threads[n]);
+        assert_int_equal(reef_thread_pool_new(&workers, threads[n], &err), REEF_OK);
+        assert_int_equal(reef_thread_pool_count(workers), threads[n]);
         for (size_t count = 0; count <= PIECES_MAX; count += 1 + count / 4)
             for (int repeat = 0; repeat < 20; repeat++) check_run(workers, count);
-        reef_workers_free(workers);
+        reef_thread_pool_free(workers);
     }
 }
 
@@ -54,10 +54,10 @@ static void every_piece_runs_exactly_once(void **state) {
 static void late_workers_never_see_an_old_job(void **state) {
     (void)state;
     for (size_t threads = 2; threads <= 6; threads += 2) {
-        reef_workers *workers;
-        assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
+        reef_thread_pool *workers;
+        assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
         for (int repeat = 0; repeat < 3000; repeat++) check_run(workers, (size_t)repeat % 5);
-        reef_workers_free(workers);
+        reef_thread_pool_free(workers);
     }
 }
 
@@ -88,14 +88,14 @@ static void as_many_pieces_run_at_once_as_there_are_threads(void **state) {
     (void)state;
     const size_t threads[] = {2, 3, 8, 33};
     for (size_t n = 0; n < sizeof threads / sizeof *threads; n++) {
-        reef_workers *workers;
-        assert_int_equal(reef_workers_new(&workers, threads[n], NULL), REEF_OK);
+        reef_thread_pool *workers;
+        assert_int_equal(reef_thread_pool_new(&workers, threads[n], NULL), REEF_OK);
         for (int repeat = 0; repeat < 30; repeat++) {
             meeting m = {.expected = threads[n]};
-            reef_workers_run(workers, threads[n], wait_for_all, &m);
+            reef_thread_pool_run(workers, threads[n], wait_for_all, &m);
             assert_int_equal(m.met, threads[n]);
         }
-        reef_workers_free(workers);
+        reef_thread_pool_free(workers);
     }
 }
 
@@ -113,15 +113,15 @@ static void step_value(void *context, size_t piece) {
 static void writes_of_one_run_are_seen_by_the_next(void **state) {
     (void)state;
     relay shared = {0}, alone = {0};
-    reef_workers *workers;
-    assert_int_equal(reef_workers_new(&workers, 4, NULL), REEF_OK);
+    reef_thread_pool *workers;
+    assert_int_equal(reef_thread_pool_new(&workers, 4, NULL), REEF_OK);
     for (int repeat = 0; repeat < 1000; repeat++) {
         shared.round = alone.round = (uint64_t)repeat;
-        reef_workers_run(workers, 64, step_value, &shared);
-        reef_workers_run(NULL, 64, step_value, &alone);
+        reef_thread_pool_run(workers, 64, step_value, &shared);
+        reef_thread_pool_run(NULL, 64, step_value, &alone);
     }
     assert_memory_equal(&shared, &alone, sizeof shared);
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
 }
 
 static void without_workers_the_caller_runs_everything(void **state) {
@@ -129,24 +129,24 @@ static void without_workers_the_caller_runs_everything(void **state) {
     check_run(NULL, 0);
     check_run(NULL, 1);
     check_run(NULL, 17);
-    assert_int_equal(reef_workers_count(NULL), 1);
-    reef_workers_free(NULL);
+    assert_int_equal(reef_thread_pool_count(NULL), 1);
+    reef_thread_pool_free(NULL);
 }
 
 static void zero_threads_means_one_per_core(void **state) {
     (void)state;
-    reef_workers *workers;
-    assert_int_equal(reef_workers_new(&workers, 0, NULL), REEF_OK);
-    assert_true(reef_workers_count(workers) >= 1);
+    reef_thread_pool *workers;
+    assert_int_equal(reef_thread_pool_new(&workers, 0, NULL), REEF_OK);
+    assert_true(reef_thread_pool_count(workers) >= 1);
     check_run(workers, 40);
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
 }
 
 static void nonsense_is_refused(void **state) {
     (void)state;
-    reef_workers *workers;
+    reef_thread_pool *workers;
     reef_error err;
-    assert_int_equal(reef_workers_new(&workers, SIZE_MAX, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_thread_pool_new(&workers, SIZE_MAX, &err), REEF_ERR_INVALID);
     assert_null(workers);
     assert_true(strlen(err.message) > 0);
 }

@@ -8,9 +8,9 @@ static void free_model(model_fixture *f) {
 }
 
 // Every tensor that both have becomes that of `from`.
-static void copy_tensors(reef_gen *to, const reef_gen *from) {
+static void copy_tensors(reef_generation *to, const reef_generation *from) {
     for (size_t i = 0; i < to->tensor_count; i++) {
-        const reef_tensor *old = reef_gen_find(from, to->tensors[i].name);
+        const reef_tensor *old = reef_generation_find(from, to->tensors[i].name);
         if (old == NULL) continue;
         assert_int_equal(old->count, to->tensors[i].count);
         memcpy(to->tensors[i].data, old->data, old->count * sizeof *old->data);
@@ -28,9 +28,9 @@ static double distance(const float *a, const float *b, size_t count) {
 enum { HEADS = 5, WIDTH = 12 };
 
 // The dense network of one token: head i's expert is neuron i (He 2024, section 2).
-static void assemble(reef_block *dense, const model_fixture *peer, size_t row) {
-    const reef_peer *pool = &peer->net.gens[0]->peers[0];
-    const reef_router_tape *tape = &peer->pass.peers[0][0].tape;
+static void assemble(reef_block *dense, const model_fixture *table, size_t row) {
+    const reef_expert_table *pool = &table->network.generations[0]->expert_tables[0];
+    const reef_router_tape *tape = &table->acts.expert_tables[0][0].tape;
     for (size_t h = 0; h < HEADS; h++) {
         const float *expert = pool->experts + tape->indices[row * HEADS + h] * pool->row_values;
         for (size_t d = 0; d < WIDTH; d++) {
@@ -44,25 +44,25 @@ static void with_one_expert_a_head_peer_is_a_dense_network(void **state) {
     (void)state;
     static const char *const SUBKEYS[] = {"shared", "head"};
     for (size_t i = 0; i < 2; i++) {
-        model_fixture *peer = small_model((const char *const[]){
+        model_fixture *table = small_model((const char *const[]){
             "layers", "1", "ffw", "p", "heads", "5", "topk", "1", "subkeys", SUBKEYS[i], NULL});
         model_fixture *dense =
             small_model((const char *const[]){"layers", "1", "ffw", "d", "d_ffw", "5", NULL});
         size_t different = 0;
-        copy_tensors(dense->net.gens[0], peer->net.gens[0]);
-        peer->batch.weight = dense->batch.weight = NULL; // logits, not their gradient
-        forward(peer, REEF_PASS_TRAIN);
-        const reef_expert_id *chosen = peer->pass.peers[0][0].tape.indices;
-        for (size_t row = 0; row < peer->rows; row++) {
+        copy_tensors(dense->network.generations[0], table->network.generations[0]);
+        table->batch.weight = dense->batch.weight = NULL; // logits, not their gradient
+        forward(table, REEF_PASS_TRAIN);
+        const reef_expert_id *chosen = table->acts.expert_tables[0][0].tape.indices;
+        for (size_t row = 0; row < table->rows; row++) {
             size_t at = row * REEF_VOCAB;
-            assemble(&dense->net.gens[0]->weights.blocks[0], peer, row);
+            assemble(&dense->network.generations[0]->weights.blocks[0], table, row);
             forward(dense, REEF_PASS_TRAIN);
-            assert_true(distance(peer->pass.logits + at, dense->pass.logits + at, REEF_VOCAB) <
+            assert_true(distance(table->acts.logits + at, dense->acts.logits + at, REEF_VOCAB) <
                         1e-6);
             different += memcmp(chosen, chosen + row * HEADS, HEADS * sizeof *chosen) != 0;
         }
-        assert_true(different > peer->rows / 2); // another network for other tokens
-        free_model(peer);
+        assert_true(different > table->rows / 2); // another network for other tokens
+        free_model(table);
         free_model(dense);
     }
 }
@@ -92,15 +92,15 @@ static double gelu_plain(double x) {
 
 // y += He 2024 eq. 1-3 for one head's query, by the inner products with all N keys.
 static void search_all(const model_fixture *f, size_t row, size_t head, double *y) {
-    const reef_gen *gen = f->net.gens[0];
+    const reef_generation *gen = f->network.generations[0];
     const reef_router_params *router = &gen->weights.routers[0];
-    reef_router_shape shape = reef_gen_shape(&f->config, gen->info.side);
+    reef_router_shape shape = reef_generation_shape(&f->config, gen->info.side);
     size_t half = shape.d_key / 2, key_row = reef_router_key_row(&shape),
            N = shape.side * shape.side;
     size_t table = shape.head_keys ? head * half : 0;
-    const float *x = f->pass.layers[0].norm2 + row * WIDTH;
+    const float *x = f->acts.layers[0].norm2 + row * WIDTH;
     const float *query =
-        f->pass.peers[0][0].tape.query + (row * shape.head_count + head) * shape.d_key;
+        f->acts.expert_tables[0][0].tape.query + (row * shape.head_count + head) * shape.d_key;
     scored *all = calloc(N, sizeof *all);
     assert_non_null(all);
     for (uint32_t n = 0; n < N; n++) {
@@ -114,7 +114,7 @@ static void search_all(const model_fixture *f, size_t row, size_t head, double *
     double sum = 0.0;
     for (size_t k = 0; k < shape.topk; k++) sum += exp(all[k].score);
     for (size_t k = 0; k < shape.topk; k++) {
-        const reef_peer *pool = &gen->peers[0];
+        const reef_expert_table *pool = &gen->expert_tables[0];
         const float *expert = pool->experts + all[k].id * pool->row_values;
         bool value = pool->row_values == WIDTH;
         double weight = exp(all[k].score) / sum;
@@ -139,8 +139,8 @@ static void product_keys_find_what_a_search_over_all_experts_does(void **state) 
             double y[WIDTH] = {0};
             for (size_t h = 0; h < 3; h++) search_all(f, row, h, y);
             for (size_t d = 0; d < WIDTH; d++) {
-                double before = (double)f->pass.layers[0].x_mid[row * WIDTH + d];
-                double after = (double)f->pass.x[row * WIDTH + d];
+                double before = (double)f->acts.layers[0].x_mid[row * WIDTH + d];
+                double after = (double)f->acts.x[row * WIDTH + d];
                 assert_true(fabs(before + y[d] - after) < 1e-5 * fmax(1.0, fabs(after)));
             }
         }
@@ -155,12 +155,12 @@ static void product_keys_find_what_a_search_over_all_experts_does(void **state) 
 static model_fixture *constant_peer(const char *score) {
     model_fixture *f = small_model(
         (const char *const[]){"layers", "2", "ffw", "p", "expert", "relu", "score", score, NULL});
-    reef_gen *gen = f->net.gens[0];
+    reef_generation *gen = f->network.generations[0];
     for (uint32_t l = 0; l < 2; l++) {
         gen->weights.blocks[l].norm2_scale[0] = 0.0f;
         gen->weights.blocks[l].norm2_shift[0] = 1.0f;
-        for (size_t n = 0; n < gen->peers[l].expert_count; n++) {
-            float *row = gen->peers[l].experts + n * gen->peers[l].row_values;
+        for (size_t n = 0; n < gen->expert_tables[l].expert_count; n++) {
+            float *row = gen->expert_tables[l].experts + n * gen->expert_tables[l].row_values;
             for (size_t d = 0; d < WIDTH; d++) row[d] = d == 0;
         }
     }
@@ -168,30 +168,30 @@ static model_fixture *constant_peer(const char *score) {
 }
 
 // The memory whose values are those experts' w_up.
-static model_fixture *memory_of(const model_fixture *peer, const char *score) {
+static model_fixture *memory_of(const model_fixture *table, const char *score) {
     model_fixture *f =
         small_model((const char *const[]){"layers", "2", "ffw", "k", "score", score, NULL});
-    copy_tensors(f->net.gens[0], peer->net.gens[0]);
+    copy_tensors(f->network.generations[0], table->network.generations[0]);
     for (uint32_t l = 0; l < 2; l++)
-        for (size_t n = 0; n < f->net.gens[0]->peers[l].expert_count; n++)
-            memcpy(f->net.gens[0]->peers[l].experts + n * WIDTH,
-                   peer->net.gens[0]->peers[l].experts + n * 2 * WIDTH + WIDTH,
+        for (size_t n = 0; n < f->network.generations[0]->expert_tables[l].expert_count; n++)
+            memcpy(f->network.generations[0]->expert_tables[l].experts + n * WIDTH,
+                   table->network.generations[0]->expert_tables[l].experts + n * 2 * WIDTH + WIDTH,
                    WIDTH * sizeof(float));
     return f;
 }
 
 static void descend(model_fixture *f) {
-    reef_pass_update update = {.adam = {.learning_rate = 0.1f, .epsilon = 1.0f}};
+    reef_network_update update = {.adam = {.learning_rate = 0.1f, .epsilon = 1.0f}};
     forward(f, REEF_PASS_TRAIN);
-    reef_pass_backward(&f->pass, &f->net, NULL, &f->batch, &update);
+    reef_network_backward(&f->acts, &f->network, NULL, &f->batch, &update);
 }
 
 // Gradients of norm2 differ in the value that PEER's experts read.
 static void assert_gradients_are_equal(const model_fixture *a, const model_fixture *b) {
-    const reef_gen *gen = a->net.gens[0];
+    const reef_generation *gen = a->network.generations[0];
     for (size_t i = 0; i < gen->tensor_count; i++) {
         const reef_tensor *one = &gen->tensors[i];
-        const reef_tensor *other = reef_gen_find(b->net.gens[0], one->name);
+        const reef_tensor *other = reef_generation_find(b->network.generations[0], one->name);
         if (one->grad == NULL) continue;
         size_t skipped = strstr(one->name, "norm2") != NULL;
         assert_non_null(other);
@@ -204,25 +204,27 @@ static void with_constant_activations_peer_is_a_product_key_memory(void **state)
     (void)state;
     static const char *const SCORES[] = {"softmax", "sigmoid", "relu"};
     for (size_t i = 0; i < 3; i++) {
-        model_fixture *peer = constant_peer(SCORES[i]), *memory = memory_of(peer, SCORES[i]);
-        size_t logits = peer->rows * REEF_VOCAB * sizeof(float);
-        descend(peer);
+        model_fixture *table = constant_peer(SCORES[i]), *memory = memory_of(table, SCORES[i]);
+        size_t logits = table->rows * REEF_VOCAB * sizeof(float);
+        descend(table);
         descend(memory);
-        assert_memory_equal(peer->pass.logits, memory->pass.logits,
+        assert_memory_equal(table->acts.logits, memory->acts.logits,
                             logits); // their gradient by now
-        assert_gradients_are_equal(peer, memory);
+        assert_gradients_are_equal(table, memory);
         for (uint32_t l = 0; l < 2; l++) // values move as w_up does
-            for (size_t n = 0; n < memory->net.gens[0]->peers[l].expert_count; n++)
-                assert_memory_equal(memory->net.gens[0]->peers[l].experts + n * WIDTH,
-                                    peer->net.gens[0]->peers[l].experts + (2 * n + 1) * WIDTH,
-                                    WIDTH * sizeof(float));
+            for (size_t n = 0; n < memory->network.generations[0]->expert_tables[l].expert_count;
+                 n++)
+                assert_memory_equal(
+                    memory->network.generations[0]->expert_tables[l].experts + n * WIDTH,
+                    table->network.generations[0]->expert_tables[l].experts + (2 * n + 1) * WIDTH,
+                    WIDTH * sizeof(float));
         // Experts that look at the token are no memory.
-        stir(peer->net.gens[0], &peer->config);
-        copy_tensors(memory->net.gens[0], peer->net.gens[0]);
-        forward(peer, REEF_PASS_TRAIN);
+        stir(table->network.generations[0], &table->config);
+        copy_tensors(memory->network.generations[0], table->network.generations[0]);
+        forward(table, REEF_PASS_TRAIN);
         forward(memory, REEF_PASS_TRAIN);
-        assert_memory_not_equal(peer->pass.logits, memory->pass.logits, logits);
-        free_model(peer);
+        assert_memory_not_equal(table->acts.logits, memory->acts.logits, logits);
+        free_model(table);
         free_model(memory);
     }
 }
@@ -236,19 +238,19 @@ static void a_mixture_of_one_expert_is_a_dense_network(void **state) {
         small_model((const char *const[]){"layers", "2", "ffw", "m", "moe_experts", "1", NULL});
     model_fixture *dense = small_model((const char *const[]){"layers", "2", "ffw", "d", NULL});
     size_t matrix = WIDTH * (size_t)moe->config.d_ffw * sizeof(float);
-    copy_tensors(moe->net.gens[0], dense->net.gens[0]);
+    copy_tensors(moe->network.generations[0], dense->network.generations[0]);
     for (uint32_t l = 0; l < 2; l++) {
-        reef_block *to = &moe->net.gens[0]->weights.blocks[l];
-        const reef_block *from = &dense->net.gens[0]->weights.blocks[l];
+        reef_block *to = &moe->network.generations[0]->weights.blocks[l];
+        const reef_block *from = &dense->network.generations[0]->weights.blocks[l];
         memcpy(to->moe.w_in, from->w_ffw_in, matrix);
         memcpy(to->moe.w_out, from->w_ffw_out, matrix);
         to->moe.threshold[0] = 1.0f;
     }
     moe->batch.weight = dense->batch.weight = NULL;
     for (int mode = REEF_PASS_EVALUATE; mode <= (int)REEF_PASS_TRAIN; mode++) {
-        forward(moe, (reef_pass_mode)mode);
-        forward(dense, (reef_pass_mode)mode);
-        assert_true(distance(moe->pass.logits, dense->pass.logits, moe->rows * REEF_VOCAB) < 1e-5);
+        forward(moe, (reef_activations_mode)mode);
+        forward(dense, (reef_activations_mode)mode);
+        assert_true(distance(moe->acts.logits, dense->acts.logits, moe->rows * REEF_VOCAB) < 1e-5);
     }
     free_model(moe);
     free_model(dense);

@@ -144,7 +144,7 @@ static void backward(fixture *f) {
                           f->indices, f->gate, &experts, f->active);
 }
 
-static void update_with(fixture *f, reef_workers *workers, const reef_expert_update *update) {
+static void update_with(fixture *f, reef_thread_pool *workers, const reef_expert_update *update) {
     reef_expert_moments moments = {f->adam_m, f->adam_v, f->average, f->counts};
     reef_expert_pairs_sort(&f->pairs, workers, f->rows, f->p_count, f->indices, f->active);
     reef_experts_update(workers, &f->shape, f->experts, &moments, &f->pairs, f->x, f->d_y, f->gate,
@@ -469,9 +469,9 @@ static void assert_sorted(size_t rows, size_t p_count, size_t expert_count, size
     size_t count = rows * p_count, listed = 0;
     reef_expert_id *indices = zeros(count + 1, sizeof(*indices));
     uint8_t *active = zeros(rows + 1, 1), *seen = zeros(count + 1, 1);
-    reef_workers *workers = NULL;
+    reef_thread_pool *workers = NULL;
     reef_expert_pairs pairs;
-    assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
+    assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
     assert_int_equal(reef_expert_pairs_init(&pairs, count, expert_count, D, NULL), REEF_OK);
     for (size_t t = 0; t < rows; t++) {
         active[t] = random_u32() % 4 != 0;
@@ -502,7 +502,7 @@ static void assert_sorted(size_t rows, size_t p_count, size_t expert_count, size
                     reef_pair_expert(pairs.sorted[at]) < reef_pair_expert(pairs.sorted[end]));
     }
     reef_expert_pairs_release(&pairs);
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
     free(indices);
     free(active);
     free(seen);
@@ -730,8 +730,8 @@ static void without_averages_the_rows_are_the_same(void **state) {
 }
 
 static void train_some_steps(fixture *f, size_t threads) {
-    reef_workers *workers = NULL;
-    assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
+    reef_thread_pool *workers = NULL;
+    assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
     fixture_init(f, 24, 20, 33, 200);
     for (size_t step = 0; step < 3; step++) {
         // Two thirds of the selections meet a few busy experts.
@@ -746,7 +746,7 @@ static void train_some_steps(fixture *f, size_t threads) {
                                           .dirty = f->dirty,
                                           .usage = f->usage});
     }
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
 }
 
 static void any_number_of_threads_gives_the_same_bits(void **state) {

@@ -19,8 +19,8 @@ enum { WINDOWS = 3, CONTEXT = 70 }; // two blocks of attention, the second one s
 
 typedef struct world {
     reef_config config;
-    reef_net net;
-    reef_pass pass;
+    reef_network network;
+    reef_activations acts;
     uint8_t *tokens, *targets;
     float *weight;
 } world;
@@ -44,13 +44,14 @@ static void build(world *w, const char *const *settings) {
     for (size_t i = 0; SIZES[i]; i += 2) set(&w->config, SIZES[i], SIZES[i + 1]);
     for (size_t i = 0; settings[i]; i += 2) set(&w->config, settings[i], settings[i + 1]);
     if (reef_config_check(&w->config, &err) != REEF_OK) fail_msg("%s", err.message);
-    w->net.config = w->config;
-    assert_int_equal(reef_pass_init(&w->pass, &w->net.config, WINDOWS, true, &err), REEF_OK);
-    reef_gen *gen = NULL;
-    reef_generation info = {.side = w->config.side, .dtype = REEF_F32};
-    assert_int_equal(reef_gen_new(&gen, &w->config, &info, &err), REEF_OK);
-    reef_gen_initialise(gen, &w->config, NULL);
-    assert_int_equal(reef_net_append(&w->net, gen, &err), REEF_OK);
+    w->network.config = w->config;
+    assert_int_equal(reef_activations_init(&w->acts, &w->network.config, WINDOWS, true, &err),
+                     REEF_OK);
+    reef_generation *gen = NULL;
+    reef_generation_record info = {.side = w->config.side, .dtype = REEF_F32};
+    assert_int_equal(reef_generation_new(&gen, &w->config, &info, &err), REEF_OK);
+    reef_generation_initialise(gen, &w->config, NULL);
+    assert_int_equal(reef_network_append(&w->network, gen, &err), REEF_OK);
     size_t rows = (size_t)WINDOWS * w->config.context;
     w->tokens = calloc(rows, 1);
     w->targets = calloc(rows, 1);
@@ -64,8 +65,8 @@ static void build(world *w, const char *const *settings) {
 }
 
 static void release(world *w) {
-    reef_pass_release(&w->pass);
-    reef_net_release(&w->net);
+    reef_activations_release(&w->acts);
+    reef_network_release(&w->network);
     free(w->tokens);
     free(w->targets);
     free(w->weight);
@@ -108,24 +109,25 @@ static void compare(const char *const *settings) {
     reef_batch batch = {
         .windows = WINDOWS, .tokens = w.tokens, .targets = w.targets, .weight = w.weight};
     (void)flop_count_take();
-    reef_status status = reef_pass_forward(&w.pass, &w.net, NULL, &batch, REEF_PASS_TRAIN, &err);
+    reef_status status =
+        reef_network_forward(&w.acts, &w.network, NULL, &batch, REEF_PASS_TRAIN, &err);
     if (status != REEF_OK) fail_msg("%s", err.message);
     flop_count forward = flop_count_take();
     assert_int_equal(sum(&forward), WINDOWS * flops.forward_window);
 
-    reef_pass_update update = {.adam = {1e-3f, 0.9f, 0.98f, 1e-8f}};
-    reef_pass_backward(&w.pass, &w.net, NULL, &batch, &update);
+    reef_network_update update = {.adam = {1e-3f, 0.9f, 0.98f, 1e-8f}};
+    reef_network_backward(&w.acts, &w.network, NULL, &batch, &update);
     flop_count backward = flop_count_take();
     assert_int_equal(sum(&backward), WINDOWS * flops.backward_window +
                                          norms_and_softmax(&w.config) + mixture_softmax(&w.config) +
                                          sub_key_sums(&w.config));
     // Running statistics of a batch norm are kept, and not trained.
     uint64_t kept = 0;
-    for (size_t i = 0; i < w.net.gens[0]->tensor_count; i++) {
-        const reef_tensor *tensor = &w.net.gens[0]->tensors[i];
+    for (size_t i = 0; i < w.network.generations[0]->tensor_count; i++) {
+        const reef_tensor *tensor = &w.network.generations[0]->tensors[i];
         if (tensor->grad == NULL) kept += tensor->count;
     }
-    assert_int_equal(reef_net_parameter_count(&w.net), flops.parameters + kept);
+    assert_int_equal(reef_network_parameter_count(&w.network), flops.parameters + kept);
     release(&w);
 }
 
@@ -151,7 +153,7 @@ static void products_are_matrix_products(void **state) {
     reef_error err;
     reef_batch batch = {.windows = WINDOWS, .tokens = w.tokens};
     (void)flop_count_take();
-    assert_int_equal(reef_pass_forward(&w.pass, &w.net, NULL, &batch, REEF_PASS_TRAIN, &err),
+    assert_int_equal(reef_network_forward(&w.acts, &w.network, NULL, &batch, REEF_PASS_TRAIN, &err),
                      REEF_OK);
     flop_count count = flop_count_take();
     uint64_t experts = flops.forward[REEF_FLOPS_PEER];

@@ -50,19 +50,20 @@ static void scores_of_values_have_a_true_gradient(void **state) {
 
 // A step of training of all kinds together: all weights, moments and rows that it leaves, one after the other.
 static float *step_with(size_t threads, size_t *count) {
-    reef_workers *workers = NULL;
+    reef_thread_pool *workers = NULL;
     reef_error err;
     model_fixture *f = small_model(NETS[2]);
     void *held = f;
-    const reef_gen *gen = f->net.gens[0];
-    assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
+    const reef_generation *gen = f->network.generations[0];
+    assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
     assert_int_equal(
-        reef_pass_forward(&f->pass, &f->net, workers, &f->batch, REEF_PASS_TRAIN, &err), REEF_OK);
-    reef_pass_update update = {.adam = {1e-3f, 0.9f, 0.98f, 1e-8f}, .average_rate = 0.1f};
-    reef_pass_backward(&f->pass, &f->net, workers, &f->batch, &update);
+        reef_network_forward(&f->acts, &f->network, workers, &f->batch, REEF_PASS_TRAIN, &err),
+        REEF_OK);
+    reef_network_update update = {.adam = {1e-3f, 0.9f, 0.98f, 1e-8f}, .average_rate = 0.1f};
+    reef_network_backward(&f->acts, &f->network, workers, &f->batch, &update);
     *count = 2 * gen->value_count;
     for (uint32_t l = 0; l < 4; l++)
-        *count += gen->peers[l].expert_count * gen->peers[l].row_values;
+        *count += gen->expert_tables[l].expert_count * gen->expert_tables[l].row_values;
     float *all = calloc(*count, sizeof *all), *at = all;
     assert_non_null(all);
     memcpy(at, gen->values, gen->value_count * sizeof *at);
@@ -74,11 +75,11 @@ static float *step_with(size_t threads, size_t *count) {
         }
     at = all + 2 * gen->value_count;
     for (uint32_t l = 0; l < 4; l++) {
-        size_t values = gen->peers[l].expert_count * gen->peers[l].row_values;
-        if (values > 0) memcpy(at, gen->peers[l].experts, values * sizeof *at);
+        size_t values = gen->expert_tables[l].expert_count * gen->expert_tables[l].row_values;
+        if (values > 0) memcpy(at, gen->expert_tables[l].experts, values * sizeof *at);
         at += values;
     }
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
     teardown(&held);
     return all;
 }
@@ -109,21 +110,23 @@ static void later_bytes_change_no_earlier_logit(void **state) {
         float *before = malloc(f->rows * row * sizeof *before);
         assert_non_null(before);
         f->batch.weight = NULL;
-        reef_gen_fold(f->net.gens[0], &f->config);
+        reef_generation_fold(f->network.generations[0], &f->config);
         for (size_t from = 1; from < T; from++) {
             float shift = 0.05f * (float)from - 0.2f;
             for (uint32_t l = 0; l < f->config.layers; l++)
-                for (size_t e = 0; f->net.gens[0]->weights.blocks[l].moe.threshold && e < 3; e++)
-                    f->net.gens[0]->weights.blocks[l].moe.threshold[e] = 1.0f / 3 + shift;
+                for (size_t e = 0;
+                     f->network.generations[0]->weights.blocks[l].moe.threshold && e < 3; e++)
+                    f->network.generations[0]->weights.blocks[l].moe.threshold[e] =
+                        1.0f / 3 + shift;
             forward(f, REEF_PASS_EVALUATE);
-            memcpy(before, f->pass.logits, f->rows * row * sizeof *before);
+            memcpy(before, f->acts.logits, f->rows * row * sizeof *before);
             for (size_t w = 0; w < WINDOWS; w++)
                 for (size_t t = from; t < T; t++) f->tokens[w * T + t] ^= (uint8_t)(1 + from + t);
             forward(f, REEF_PASS_EVALUATE);
             for (size_t w = 0; w < WINDOWS; w++) {
                 size_t at = w * T * row, end = at + from * row;
-                assert_memory_equal(before + at, f->pass.logits + at, from * row * sizeof *before);
-                assert_memory_not_equal(before + end, f->pass.logits + end, row * sizeof *before);
+                assert_memory_equal(before + at, f->acts.logits + at, from * row * sizeof *before);
+                assert_memory_not_equal(before + end, f->acts.logits + end, row * sizeof *before);
             }
         }
         free(before);
@@ -139,15 +142,15 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
     float *alone = malloc(row * sizeof *alone);
     assert_non_null(alone);
     f->batch.weight = NULL;
-    reef_gen_fold(f->net.gens[0], &f->config);
+    reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(alone, f->pass.logits + row, row * sizeof *alone);
+    memcpy(alone, f->acts.logits + row, row * sizeof *alone);
     for (size_t t = 0; t < T; t++) f->tokens[t] = 200;
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(alone, f->pass.logits + row, row * sizeof *alone);
+    assert_memory_equal(alone, f->acts.logits + row, row * sizeof *alone);
     memmove(f->tokens, f->tokens + T, T); // now it is the first
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(alone, f->pass.logits, row * sizeof *alone);
+    assert_memory_equal(alone, f->acts.logits, row * sizeof *alone);
     free(alone);
     teardown(&held);
 }
@@ -162,19 +165,19 @@ static void opening_a_generation_changes_no_bit(void **state) {
     float *before = malloc(count * sizeof *before);
     assert_non_null(before);
     f->batch.weight = NULL;
-    reef_gen_fold(f->net.gens[0], &f->config);
+    reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(before, f->pass.logits, count * sizeof *before);
+    memcpy(before, f->acts.logits, count * sizeof *before);
     add_open_generation(f);
     for (int fires = 0; fires < 2; fires++) {
         memset(f->fire + f->rows, fires, f->rows);
-        reef_gen_fold(f->net.gens[1], &f->config);
+        reef_generation_fold(f->network.generations[1], &f->config);
         forward(f, REEF_PASS_EVALUATE);
-        for (size_t i = 0; i < count; i++) assert_true(before[i] == f->pass.logits[i]);
+        for (size_t i = 0; i < count; i++) assert_true(before[i] == f->acts.logits[i]);
     }
     // A mixture is the first generation's alone.
-    assert_non_null(reef_gen_find(f->net.gens[0], "block3.moe_threshold"));
-    assert_null(reef_gen_find(f->net.gens[1], "block3.w_moe_router"));
+    assert_non_null(reef_generation_find(f->network.generations[0], "block3.moe_threshold"));
+    assert_null(reef_generation_find(f->network.generations[1], "block3.w_moe_router"));
     free(before);
     teardown(&held);
 }
@@ -182,19 +185,19 @@ static void opening_a_generation_changes_no_bit(void **state) {
 static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
     (void)state;
     reef_error err;
-    reef_gen *grown = NULL;
+    reef_generation *grown = NULL;
     model_fixture *f = small_model(NETS[2]); // tables for each of two heads, of d_key 6
     void *held = f;
-    const reef_gen *open = f->net.gens[0];
-    assert_int_equal(reef_gen_grow(&grown, open, &f->config, 8, &err), REEF_OK);
+    const reef_generation *open = f->network.generations[0];
+    assert_int_equal(reef_generation_grow(&grown, open, &f->config, 8, &err), REEF_OK);
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &grown->peers[l], *old = &open->peers[l];
+        const reef_expert_table *table = &grown->expert_tables[l], *old = &open->expert_tables[l];
         size_t row = l == 0 ? 3 * 12 : 12, w_up = l == 0 ? 12 : 0;
-        assert_int_equal(peer->row_values, row);
-        assert_int_equal(peer->expert_count, 64);
-        assert_memory_equal(peer->experts, old->experts, 25 * row * sizeof(float));
+        assert_int_equal(table->row_values, row);
+        assert_int_equal(table->expert_count, 64);
+        assert_memory_equal(table->experts, old->experts, 25 * row * sizeof(float));
         for (size_t n = 25; n < 64; n++) // the new ones are silent
-            for (size_t d = 0; d < 12; d++) assert_true(peer->experts[n * row + w_up + d] == 0.0f);
+            for (size_t d = 0; d < 12; d++) assert_true(table->experts[n * row + w_up + d] == 0.0f);
         const reef_router_params *now = &grown->weights.routers[l];
         assert_memory_equal(now->sub_keys_a, open->weights.routers[l].sub_keys_a,
                             5 * 2 * 3 * sizeof(float));
@@ -207,16 +210,17 @@ static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
                         3 * 12 * 10 * sizeof(float));
     assert_memory_equal(grown->weights.blocks[3].moe.threshold,
                         open->weights.blocks[3].moe.threshold, 3 * sizeof(float));
-    reef_gen_free(grown);
+    reef_generation_free(grown);
     teardown(&held);
 }
 
 // ---- how large it is -----------------------------------------------------------------------------
 
 // Of the tensors of a block that are not of its attention or norms, those that train, and its rows.
-static uint64_t count_parameters(const reef_gen *gen, uint32_t layer) {
+static uint64_t count_parameters(const reef_generation *gen, uint32_t layer) {
     static const char *const OTHERS[] = {"norm", "w_qkv", "w_out"};
-    uint64_t count = (uint64_t)gen->peers[layer].expert_count * gen->peers[layer].row_values;
+    uint64_t count =
+        (uint64_t)gen->expert_tables[layer].expert_count * gen->expert_tables[layer].row_values;
     char block[16];
     int length = snprintf(block, sizeof block, "block%u.", layer);
     for (size_t i = 0; i < gen->tensor_count; i++) {
@@ -236,7 +240,7 @@ static void parameters_are_those_of_the_tensors_and_rows(void **state) {
         void *held = f;
         for (uint32_t l = 0; l < f->config.layers; l++)
             assert_int_equal(reef_layer_parameters(&f->config, l, 5),
-                             count_parameters(f->net.gens[0], l));
+                             count_parameters(f->network.generations[0], l));
         teardown(&held);
     }
 }

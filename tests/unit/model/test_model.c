@@ -53,17 +53,17 @@ static void merged_corrections_are_those_of_training(void **state) {
             small_model((const char *const[]){"adapters", RANKS[i], "batch_norm", "false", NULL});
         model_fixture *f = *state;
         add_open_generation(f);
-        stir(f->net.gens[1], &f->config);
+        stir(f->network.generations[1], &f->config);
         for (size_t t = 0; t < f->rows; t++) f->fire[f->rows + t] = t % 3 == 1;
         f->batch.weight = NULL;
         forward(f, REEF_PASS_TRAIN);
         size_t count = f->rows * REEF_VOCAB;
         float *parts = malloc(count * sizeof *parts);
         assert_non_null(parts);
-        memcpy(parts, f->pass.logits, count * sizeof *parts);
-        reef_gen_fold(f->net.gens[1], &f->config);
+        memcpy(parts, f->acts.logits, count * sizeof *parts);
+        reef_generation_fold(f->network.generations[1], &f->config);
         forward(f, REEF_PASS_EVALUATE);
-        for (size_t j = 0; j < count; j++) assert_float_equal(f->pass.logits[j], parts[j], 1e-4f);
+        for (size_t j = 0; j < count; j++) assert_float_equal(f->acts.logits[j], parts[j], 1e-4f);
         free(parts);
         teardown(state);
     }
@@ -82,35 +82,36 @@ static float rounded(float value) {
 static void sealing_rounds_each_row_once(void **state) {
     setup_with(state, "glu", "relu");
     model_fixture *f = *state;
-    reef_gen *open = f->net.gens[0];
+    reef_generation *open = f->network.generations[0];
     reef_error err;
-    size_t count = f->rows * REEF_VOCAB, values = open->peers[0].expert_count * 3 * 12;
+    size_t count = f->rows * REEF_VOCAB, values = open->expert_tables[0].expert_count * 3 * 12;
     float *expected = malloc(count * sizeof *expected);
     assert_non_null(expected);
     f->batch.weight = NULL;
-    reef_gen_fold(open, &f->config);
+    reef_generation_fold(open, &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(expected, f->pass.logits, count * sizeof *expected);
-    reef_gen *sealed = NULL;
+    memcpy(expected, f->acts.logits, count * sizeof *expected);
+    reef_generation *sealed = NULL;
     for (uint32_t l = 0; l < f->config.layers; l += 2) // "pdp"
         for (size_t i = 0; i < values; i++)
-            open->peers[l].experts[i] = rounded(open->peers[l].experts[i]);
+            open->expert_tables[l].experts[i] = rounded(open->expert_tables[l].experts[i]);
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_not_equal(expected, f->pass.logits, count * sizeof *expected);
-    memcpy(expected, f->pass.logits, count * sizeof *expected);
+    assert_memory_not_equal(expected, f->acts.logits, count * sizeof *expected);
+    memcpy(expected, f->acts.logits, count * sizeof *expected);
     for (uint32_t l = 0; l < f->config.layers; l += 2) // less than half a step of bf16 more
-        for (size_t i = 0; i < values; i++) open->peers[l].experts[i] *= 1.0009765625f;
+        for (size_t i = 0; i < values; i++) open->expert_tables[l].experts[i] *= 1.0009765625f;
 
-    memset(open->peers[0].dirty, 0, open->peers[0].expert_count);
-    assert_int_equal(reef_gen_seal(&sealed, open, &f->config, REEF_BF16, &err), REEF_OK);
+    memset(open->expert_tables[0].dirty, 0, open->expert_tables[0].expert_count);
+    assert_int_equal(reef_generation_make_sealed(&sealed, open, &f->config, REEF_BF16, &err),
+                     REEF_OK);
     assert_int_equal(sealed->info.dtype, REEF_BF16);
-    assert_null(sealed->peers[0].experts);
-    assert_null(memchr(sealed->peers[0].dirty, 0, sealed->peers[0].expert_count));
-    reef_gen_free(open);
-    f->net.gens[0] = sealed;
-    reef_pass_forget_generation(&f->pass, 0);
+    assert_null(sealed->expert_tables[0].experts);
+    assert_null(memchr(sealed->expert_tables[0].dirty, 0, sealed->expert_tables[0].expert_count));
+    reef_generation_free(open);
+    f->network.generations[0] = sealed;
+    reef_activations_forget_generation(&f->acts, 0);
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(expected, f->pass.logits, count * sizeof *expected);
+    assert_memory_equal(expected, f->acts.logits, count * sizeof *expected);
     free(expected);
     teardown(state);
 }
@@ -120,18 +121,18 @@ static void opening_a_generation_changes_no_bit(void **state) {
     size_t count = f->rows * REEF_VOCAB;
     float *before = malloc(count * sizeof *before);
     f->batch.weight = NULL;
-    reef_gen_fold(f->net.gens[0], &f->config);
+    reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(before, f->pass.logits, count * sizeof *before);
+    memcpy(before, f->acts.logits, count * sizeof *before);
     add_open_generation(f);
     for (int fires = 0; fires < 2; fires++) {
         memset(f->fire + f->rows, fires, f->rows);
-        reef_gen_fold(f->net.gens[1], &f->config);
+        reef_generation_fold(f->network.generations[1], &f->config);
         forward(f, REEF_PASS_EVALUATE);
         if (fires) // zero was added: -0 may have become 0
-            for (size_t i = 0; i < count; i++) assert_true(before[i] == f->pass.logits[i]);
+            for (size_t i = 0; i < count; i++) assert_true(before[i] == f->acts.logits[i]);
         else
-            assert_memory_equal(before, f->pass.logits, count * sizeof *before);
+            assert_memory_equal(before, f->acts.logits, count * sizeof *before);
     }
     free(before);
 }
@@ -142,17 +143,17 @@ static void a_silent_generation_touches_no_bit(void **state) {
     float *before = malloc(count * sizeof *before);
     f->batch.weight = NULL;
     add_open_generation(f);
-    stir(f->net.gens[1], &f->config);
-    reef_gen_fold(f->net.gens[1], &f->config);
+    stir(f->network.generations[1], &f->config);
+    reef_generation_fold(f->network.generations[1], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(before, f->pass.logits, count * sizeof *before);
+    memcpy(before, f->acts.logits, count * sizeof *before);
     // It fires from the fourth token of the second window on: causal, so nothing before that moves.
     for (size_t t = 3; t < T; t++) f->fire[f->rows + T + t] = 1;
     forward(f, REEF_PASS_EVALUATE);
     size_t quiet = row + 3 * REEF_VOCAB;
-    assert_memory_equal(before, f->pass.logits, quiet * sizeof *before);
-    assert_memory_not_equal(before + quiet, f->pass.logits + quiet, REEF_VOCAB * sizeof *before);
-    assert_memory_equal(before + 2 * row, f->pass.logits + 2 * row, row * sizeof *before);
+    assert_memory_equal(before, f->acts.logits, quiet * sizeof *before);
+    assert_memory_not_equal(before + quiet, f->acts.logits + quiet, REEF_VOCAB * sizeof *before);
+    assert_memory_equal(before + 2 * row, f->acts.logits + 2 * row, row * sizeof *before);
     free(before);
 }
 
@@ -161,35 +162,36 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
     size_t row = (size_t)f->config.context * REEF_VOCAB;
     float *alone = malloc(row * sizeof *alone);
     f->batch.weight = NULL;
-    reef_gen_fold(f->net.gens[0], &f->config);
+    reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(alone, f->pass.logits + row, row * sizeof *alone);
+    memcpy(alone, f->acts.logits + row, row * sizeof *alone);
     for (size_t t = 0; t < f->config.context; t++) f->tokens[t] = 200; // the first window
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(alone, f->pass.logits + row, row * sizeof *alone);
+    assert_memory_equal(alone, f->acts.logits + row, row * sizeof *alone);
     memmove(f->tokens, f->tokens + f->config.context, f->config.context); // now it is the first
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(alone, f->pass.logits, row * sizeof *alone);
+    assert_memory_equal(alone, f->acts.logits, row * sizeof *alone);
     free(alone);
 }
 
 static void growing_in_place_keeps_experts_and_their_ids(void **state) {
     model_fixture *f = *state;
     reef_error err;
-    reef_gen *grown = NULL;
-    const reef_gen *open = f->net.gens[0];
-    assert_int_equal(reef_gen_grow(&grown, open, &f->config, 5, &err), REEF_ERR_INVALID);
-    assert_int_equal(reef_gen_grow(&grown, open, &f->config, 8, &err), REEF_OK);
-    assert_int_equal(grown->peers[0].expert_count, 64);
-    assert_memory_equal(grown->peers[0].experts, open->peers[0].experts,
+    reef_generation *grown = NULL;
+    const reef_generation *open = f->network.generations[0];
+    assert_int_equal(reef_generation_grow(&grown, open, &f->config, 5, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_generation_grow(&grown, open, &f->config, 8, &err), REEF_OK);
+    assert_int_equal(grown->expert_tables[0].expert_count, 64);
+    assert_memory_equal(grown->expert_tables[0].experts, open->expert_tables[0].experts,
                         25 * 2 * 12 * sizeof(float));
-    const reef_tensor *keys = reef_gen_find(grown, "block2.sub_keys_b"),
-                      *old = reef_gen_find(open, "block2.sub_keys_b");
+    const reef_tensor *keys = reef_generation_find(grown, "block2.sub_keys_b"),
+                      *old = reef_generation_find(open, "block2.sub_keys_b");
     assert_int_equal(keys->count, 8 * 3);
     assert_memory_equal(keys->data, old->data, 5 * 3 * sizeof(float));
     for (size_t i = 25 * 24; i < 64 * 24; i += 24) // the new experts are silent
-        for (size_t d = 12; d < 24; d++) assert_true(grown->peers[0].experts[i + d] == 0.0f);
-    reef_gen_free(grown);
+        for (size_t d = 12; d < 24; d++)
+            assert_true(grown->expert_tables[0].experts[i + d] == 0.0f);
+    reef_generation_free(grown);
 }
 
 int main(void) {

@@ -212,7 +212,7 @@ static void training_goes_on(void **state) {
     learn(t);
     export_as_of(t->a, NULL, t->file);
     import(t, t->file);
-    reef_generation first = generation_of(t->b, 0);
+    reef_generation_record first = generation_of(t->b, 0);
     feed_kind(t->b, 3, TEXT_BYTES, 1);
     commit(t->b);
     double early = status_of(t->b).bits_per_byte;
@@ -660,7 +660,7 @@ static void another_configuration_must_fit(void **state) {
     choose(&config, "learning_rate", "0.001");
     ok(reef_pool_from_model(t->b->pool, t->file, &config, false, NULL, &err), &err);
     open_pool(t->b, 1);
-    assert_memory_equal(&t->b->trainer->net.config, &config, sizeof config);
+    assert_memory_equal(&t->b->trainer->network.config, &config, sizeof config);
     assert_same_logits(t, NULL, NULL);
     // No tensor has its shape from it, but it would be the pool's for good.
     reef_config side = config;

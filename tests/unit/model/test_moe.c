@@ -84,10 +84,10 @@ static void forward_window(void *context, size_t w) {
     reef_moe_forward(&m->shape, &m->params, &m->tape, w, m->y + at, m->x + at);
 }
 
-static void forward(mixture *m, reef_workers *workers, bool choose) {
+static void forward(mixture *m, reef_thread_pool *workers, bool choose) {
     memset(m->y, 0, m->windows * window_floats(m) * sizeof *m->y);
     reef_moe_begin(&m->tape, m->windows, choose);
-    reef_workers_run(workers, m->windows, forward_window, m);
+    reef_thread_pool_run(workers, m->windows, forward_window, m);
 }
 
 static void backward_window(void *context, size_t w) {
@@ -97,9 +97,9 @@ static void backward_window(void *context, size_t w) {
 }
 
 // Results of backward are everything from d_x on.
-static void backward(mixture *m, reef_workers *workers) {
+static void backward(mixture *m, reef_thread_pool *workers) {
     memset(m->d_x, 0, (m->floats - (size_t)(m->d_x - m->block)) * sizeof(float));
-    reef_workers_run(workers, m->windows, backward_window, m);
+    reef_thread_pool_run(workers, m->windows, backward_window, m);
     if (m->tape.chosen) reef_moe_gradients(&m->shape, &m->grads, &m->tape, workers, m->x);
 }
 
@@ -382,13 +382,13 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
         forward(&one, NULL, choose);
         backward(&one, NULL);
         for (size_t threads = 2; threads <= 4; threads++) {
-            reef_workers *workers = NULL;
+            reef_thread_pool *workers = NULL;
             mixture many = make((reef_moe_shape){33, 17, 29, 5, 7}, 6, 3);
-            assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
+            assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
             forward(&many, workers, choose);
             backward(&many, workers);
             assert_memory_equal(one.block, many.block, one.floats * sizeof *one.block);
-            reef_workers_free(workers);
+            reef_thread_pool_free(workers);
             release(&many);
         }
         release(&one);

@@ -109,13 +109,13 @@ static bool all_active_rows_are_in_memory(void *context) {
     return true;
 }
 
-static reef_pager_request request_of(const fixture *f) {
-    return (reef_pager_request){.rows = &f->rows,
-                                .row_bytes = ROW_BYTES,
-                                .tokens = TOKENS,
-                                .P = P,
-                                .indices = f->indices,
-                                .active = f->active};
+static reef_row_prefetch_request request_of(const fixture *f) {
+    return (reef_row_prefetch_request){.rows = &f->rows,
+                                       .row_bytes = ROW_BYTES,
+                                       .tokens = TOKENS,
+                                       .P = P,
+                                       .indices = f->indices,
+                                       .active = f->active};
 }
 
 static void assert_rows_are_right(const fixture *f) {
@@ -127,70 +127,71 @@ static void assert_rows_are_right(const fixture *f) {
 static void chosen_rows_come_into_memory(void **state) {
     fixture *f = *state;
     reef_error err;
-    reef_pager *pager;
+    reef_row_prefetch *prefetch;
     // What is chosen for a token that reads nothing is unspecified.
     f->active[5] = 0;
     for (size_t p = 0; p < P; p++) f->indices[5 * P + p] = UINT32_MAX;
-    must(reef_pager_new(&pager, UINT64_MAX, &err), &err);
-    must(reef_pager_cover(pager, f->map, FILE_BYTES, &err), &err);
+    must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &err), &err);
+    must(reef_row_prefetch_cover(prefetch, f->map, FILE_BYTES, &err), &err);
     // Not in memory, where the file system allows that (one in memory itself does not).
     madvise(f->map, FILE_BYTES, MADV_DONTNEED);
     posix_fadvise(f->fd, 0, FILE_BYTES, POSIX_FADV_DONTNEED);
     bool was_out = !all_active_rows_are_in_memory(f);
 
-    reef_pager_request request = request_of(f);
-    reef_pager_start(pager, &request);
+    reef_row_prefetch_request request = request_of(f);
+    reef_row_prefetch_start(prefetch, &request);
     assert_true(wait_for(all_active_rows_are_in_memory, f));
-    reef_pager_finish(pager);
+    reef_row_prefetch_finish(prefetch);
     if (was_out) { // the rest of the file stayed where it was
         size_t there = 0;
         for (uint32_t id = 0; id < BLOCKS * ROWS_PER_BLOCK; id += 16) there += is_in_memory(f, id);
         assert_true(there < BLOCKS * ROWS_PER_BLOCK / 16);
     }
     assert_rows_are_right(f);
-    assert_int_equal(reef_pager_drops(pager), 0);
-    reef_pager_free(pager);
+    assert_int_equal(reef_row_prefetch_drops(prefetch), 0);
+    reef_row_prefetch_free(prefetch);
 }
 
 static bool has_dropped(void *context) {
-    return reef_pager_drops(context) > 0;
+    return reef_row_prefetch_drops(context) > 0;
 }
 
 static void a_process_that_is_too_large_lets_go(void **state) {
     fixture *f = *state;
     reef_error err;
-    reef_pager *pager;
-    must(reef_pager_new(&pager, 1, &err), &err);
-    must(reef_pager_cover(pager, f->map, FILE_BYTES, &err), &err);
-    reef_pager_request request = request_of(f);
-    reef_pager_start(pager, &request);
+    reef_row_prefetch *prefetch;
+    must(reef_row_prefetch_new(&prefetch, 1, &err), &err);
+    must(reef_row_prefetch_cover(prefetch, f->map, FILE_BYTES, &err), &err);
+    reef_row_prefetch_request request = request_of(f);
+    reef_row_prefetch_start(prefetch, &request);
     float sum = 0;
     for (size_t i = 0; i < FILE_BYTES / sizeof(float); i += 1024) sum += f->map[i];
     assert_true(sum > 0);
-    assert_true(wait_for(has_dropped, pager));
+    assert_true(wait_for(has_dropped, prefetch));
     assert_rows_are_right(f);
-    reef_pager_finish(pager);
-    reef_pager_free(pager);
+    reef_row_prefetch_finish(prefetch);
+    reef_row_prefetch_free(prefetch);
 }
 
 static void passes_follow_each_other_and_may_end_early(void **state) {
     fixture *f = *state;
     reef_error err;
-    reef_pager *pager;
-    must(reef_pager_new(&pager, UINT64_MAX, &err), &err);
+    reef_row_prefetch *prefetch;
+    must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &err), &err);
     // Nothing covered, a part of the rows, all of them, and nothing again: rows outside are left alone.
     const size_t covered[] = {0, FILE_BYTES / 3, FILE_BYTES, 0};
     for (size_t n = 0; n < sizeof covered / sizeof *covered; n++) {
-        must(reef_pager_cover(pager, covered[n] > 0 ? f->map : NULL, covered[n], &err), &err);
+        must(reef_row_prefetch_cover(prefetch, covered[n] > 0 ? f->map : NULL, covered[n], &err),
+             &err);
         for (int pass = 0; pass < 20; pass++) {
-            reef_pager_request request = request_of(f);
-            reef_pager_start(pager, &request);
+            reef_row_prefetch_request request = request_of(f);
+            reef_row_prefetch_start(prefetch, &request);
             if (pass % 2) assert_rows_are_right(f);
-            reef_pager_finish(pager);
+            reef_row_prefetch_finish(prefetch);
         }
     }
-    reef_pager_free(pager);
-    reef_pager_free(NULL);
+    reef_row_prefetch_free(prefetch);
+    reef_row_prefetch_free(NULL);
 }
 
 int main(void) {

@@ -162,7 +162,7 @@ static void generations_given_up_before_their_rows_are_found_are_told(void **sta
     ok(reef_store_open(&store, f->pool, NULL, &err), &err);
     reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
     ok(reef_model_open(&model, store, NULL, &little, &err), &err);
-    reef_residency_let_go(&model->residency);
+    reef_residency_unpin(&model->residency);
     reef_consolidation report = {0};
     ok(reef_trainer_consolidate(f->trainer,
                                 &(reef_consolidation_options){.first = 1, .last = 2, .steps = 4},
@@ -170,7 +170,7 @@ static void generations_given_up_before_their_rows_are_found_are_told(void **sta
        &err);
     reef_consolidation_release(&report);
     // What reef_model_open takes as a reason to begin again.
-    assert_int_equal(reef_residency_hold(&model->residency, &model->net, true, &err),
+    assert_int_equal(reef_residency_pin(&model->residency, &model->network, true, &err),
                      REEF_ERR_BUSY);
     reef_model_close(model);
     reef_store_close(store);

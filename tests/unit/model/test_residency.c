@@ -136,18 +136,18 @@ static void root_of(run *r, uint8_t root[REEF_HASH_BYTES]) {
 }
 
 static bool is_in_place(const reef_trainer *trainer, size_t g) {
-    return trainer->net.gens[g]->peers[0].memory == NULL;
+    return trainer->network.generations[g]->expert_tables[0].memory == NULL;
 }
 
 // Blocks that fill pages are read where they lie. A layer's last one may be short, and lies in the map at
 // any even address: it is a copy.
 static void assert_blocks_in_place(const reef_trainer *trainer, size_t g) {
-    for (uint32_t l = 0; l < trainer->net.config.layers; l++) {
-        const reef_peer *peer = &trainer->net.gens[g]->peers[l];
-        for (size_t b = 0; b + 1 < peer->block_count; b++)
-            assert_int_equal((uintptr_t)peer->rows.blocks[b] % 64, 0);
-        assert_non_null(peer->last_block);
-        assert_ptr_equal(peer->rows.blocks[peer->block_count - 1], peer->last_block);
+    for (uint32_t l = 0; l < trainer->network.config.layers; l++) {
+        const reef_expert_table *table = &trainer->network.generations[g]->expert_tables[l];
+        for (size_t b = 0; b + 1 < table->block_count; b++)
+            assert_int_equal((uintptr_t)table->rows.blocks[b] % 64, 0);
+        assert_non_null(table->last_block);
+        assert_ptr_equal(table->rows.blocks[table->block_count - 1], table->last_block);
     }
 }
 
@@ -225,10 +225,10 @@ static void a_model_at_rest_holds_no_read(void **state) {
          &err);
     must(reef_model_logits(model, probe, PROBE_BYTES, expected, &err), &err);
     reef_store_read_stat(r.store, &before);
-    reef_model_rest(model);
+    reef_model_unpin(model);
     reef_store_read_stat(r.store, &after);
     assert_int_equal(after.count, before.count + 1);
-    reef_model_rest(model);
+    reef_model_unpin(model);
     feed(&r, 3, 8, '0');
     must(reef_trainer_commit(r.trainer, NULL, &err), &err);
     must(reef_model_logits(model, probe, PROBE_BYTES, logits, &err), &err);
@@ -254,7 +254,7 @@ static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
     make_run(&r, "f32", 1);
     feed(&r, 3, 1, 'a');
     seal(&r);
-    reef_generation *sealed = &r.trainer->net.gens[0]->info;
+    reef_generation_record *sealed = &r.trainer->network.generations[0]->info;
     sealed->generation = 99; // which the pool does not have
     must(reef_trainer_journal(r.trainer, &batch, 1, &err), &err);
     assert_false(batch.duplicate);
@@ -290,7 +290,7 @@ static void rows_out_of_reach_are_no_failure_of_a_commit(void **state) {
     feed(&r, 3, 1, 'a');
     seal(&r);
     must(reef_trainer_commit(r.trainer, &first, &err), &err);
-    reef_generation *sealed = &r.trainer->net.gens[0]->info;
+    reef_generation_record *sealed = &r.trainer->network.generations[0]->info;
     sealed->generation = 99; // which the pool does not have
     must(reef_trainer_commit(r.trainer, &second, &err), &err);
     assert_int_equal(second.number, first.number + 1);
@@ -360,7 +360,7 @@ static size_t rows_of_block(size_t block, uint32_t shift) {
 }
 
 // A forward pass over rows in the map, or over a copy of them.
-static void layer_output(reef_layer_pool *pool, bool copy, reef_workers *workers, float *out) {
+static void layer_output(reef_layer_pool *pool, bool copy, reef_thread_pool *workers, float *out) {
     reef_error err;
     uint32_t shift;
     const void *const *blocks = reef_layer_pool_blocks(pool, &shift);
@@ -402,16 +402,16 @@ static void a_layer_on_disk_computes_what_its_rows_in_memory_do(void **state) {
     reef_error err;
     temp_dir_new(directory);
     for (size_t n = 0; n < 2; n++) { // written with one thread and with three
-        reef_workers *workers;
+        reef_thread_pool *workers;
         reef_layer_pool *pool;
         temp_dir_join(paths[n], directory, n == 0 ? "one" : "three");
-        must(reef_workers_new(&workers, 1 + 2 * n, &err), &err);
+        must(reef_thread_pool_new(&workers, 1 + 2 * n, &err), &err);
         must(reef_layer_pool_write(paths[n], &layer_shape, 7, workers, NULL, NULL, &err), &err);
         must(reef_layer_pool_open(&pool, paths[n], &layer_shape, 1, &err), &err);
         layer_output(pool, false, workers, outputs[n]);
         if (n == 0) layer_output(pool, true, workers, outputs[2]);
         reef_layer_pool_close(pool);
-        reef_workers_free(workers);
+        reef_thread_pool_free(workers);
     }
     assert_memory_equal(outputs[0], outputs[1], sizeof outputs[0]);
     assert_memory_equal(outputs[0], outputs[2], sizeof outputs[0]);

@@ -22,7 +22,7 @@ static uint64_t wall_ms(void) {
 
 static size_t experts_of(lifelong *f, reef_txn *txn, uint32_t g) {
     reef_error err;
-    reef_generation info;
+    reef_generation_record info;
     ok(reef_generation_read(txn, g, &info, &err), &err);
     (void)f;
     assert_in_range(info.side * info.side, 1, EXPERTS_MAX);

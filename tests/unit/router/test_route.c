@@ -101,7 +101,7 @@ static void clear_grads(router *r) {
     memset(r->d_x, 0, r->rows * r->shape.d_model * sizeof(float));
 }
 
-static void forward(router *r, reef_router_mode mode, reef_workers *workers) {
+static void forward(router *r, reef_router_mode mode, reef_thread_pool *workers) {
     reef_error err = {0};
     reef_status status = reef_router_forward(&r->shape, &r->params, mode, workers, r->rows, r->x,
                                              NULL, &r->tape, &err);
@@ -110,7 +110,7 @@ static void forward(router *r, reef_router_mode mode, reef_workers *workers) {
 
 static void backward(router *r,
                      reef_router_mode mode,
-                     reef_workers *workers,
+                     reef_thread_pool *workers,
                      reef_router_params *grads) {
     reef_router_backward(&r->shape, &r->params, mode, workers, r->rows, r->x, NULL, &r->tape,
                          r->d_gate, r->d_x, grads);
@@ -572,8 +572,8 @@ static float *run_with_threads(reef_router_score score, size_t threads, size_t *
                                         .batch_norm = true,
                                         .score = score},
                     35 * 12, 12, 31);
-    reef_workers *workers = NULL;
-    if (threads > 0) assert_int_equal(reef_workers_new(&workers, threads, NULL), REEF_OK);
+    reef_thread_pool *workers = NULL;
+    if (threads > 0) assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
     clear_grads(&r);
     forward(&r, REEF_ROUTER_TRAIN, workers);
     backward(&r, REEF_ROUTER_TRAIN, workers, &r.grads);
@@ -585,7 +585,7 @@ static float *run_with_threads(reef_router_score score, size_t threads, size_t *
     memcpy(all, r.block, r.block_floats * sizeof *all);
     memcpy(all + r.block_floats, r.tape.gate, r.gates * sizeof *all);
     memcpy(all + r.block_floats + r.gates, r.tape.indices, r.gates * sizeof *all);
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
     release(&r);
     return all;
 }

@@ -24,7 +24,7 @@ static void whole_lines_are_given_and_parts_of_lines_wait(void **state) {
     pull_all(w);
     write_name(w, "app.log", "half of a");
     assert_int_equal(pull(w), 0);
-    assert_int_equal(reef_followed_unread(w->set), 9);
+    assert_int_equal(reef_tail_unread(w->set), 9);
     write_name(w, "app.log", " line\nand");
     add(&w->expected, "half of a line\n", 15);
     pull_all(w);
@@ -129,7 +129,7 @@ static void a_file_missed_for_a_moment_is_not_gone(void **state) {
     write_lines(w, "app.log", 5);
     pull_all(w);
     assert_int_equal(count_words(w, "source_loss"), 0);
-    assert_int_equal(reef_followed_count(w->set), 2);
+    assert_int_equal(reef_tail_count(w->set), 2);
 }
 
 static void permission_may_be_lost_and_regained(void **state) {
@@ -376,7 +376,7 @@ static void files_that_are_deleted_while_nothing_is_read_are_kept(void **state) 
     follow(w);
     for (int i = 0; i < 10; i++) {
         write_lines(w, "app.log", 30);
-        assert_int_equal(reef_followed_glance(w->set, &err), REEF_OK);
+        assert_int_equal(reef_tail_glance(w->set, &err), REEF_OK);
         command("rm -f '%s.1' && mv '%s' '%s.1'", w->path, w->path, w->path);
     }
     pull_all(w);
@@ -394,7 +394,7 @@ static void files_that_are_deleted_during_a_long_round_are_kept(void **state) {
         write_lines(w, "app.log", 30);
         pause_ms(REEF_LOOK_MS + 50);
         assert_int_equal(pull_once(w), w->room);
-        assert_int_equal(reef_followed_unread(w->set), w->expected.count - w->given.count);
+        assert_int_equal(reef_tail_unread(w->set), w->expected.count - w->given.count);
         command("rm -f '%s.1' && mv '%s' '%s.1'", w->path, w->path, w->path);
     }
     pull_all(w);
@@ -406,11 +406,11 @@ static void files_that_are_deleted_during_a_long_round_are_kept(void **state) {
 static void what_cannot_be_followed_is_refused(void **state) {
     world *w = *state;
     reef_error err = {0};
-    assert_int_equal(reef_followed_open(&w->set, w->folder, false, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_tail_open(&w->set, w->folder, false, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "dir:"));
-    assert_int_equal(reef_followed_open(&w->set, "", false, &err), REEF_ERR_INVALID);
-    assert_int_equal(reef_followed_open(&w->set, w->path, true, &err), REEF_ERR_NOT_FOUND);
-    assert_int_equal(reef_followed_open(&w->set, "/no/such/*.log", true, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_tail_open(&w->set, "", false, &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_tail_open(&w->set, w->path, true, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_tail_open(&w->set, "/no/such/*.log", true, &err), REEF_ERR_NOT_FOUND);
 }
 
 static void marks_of_others_are_refused(void **state) {
@@ -426,13 +426,13 @@ static void marks_of_others_are_refused(void **state) {
         "{\"files\": [[1, 2, 3, 4, 5, \"zz\", \"\", \"\"]]}"};
     for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++) {
         reef_error err = {0};
-        reef_followed_close(w->set);
-        assert_int_equal(reef_followed_open(&w->set, w->path, false, &err), REEF_OK);
+        reef_tail_close(w->set);
+        assert_int_equal(reef_tail_open(&w->set, w->path, false, &err), REEF_OK);
         reef_input_place place = {.cursor = 5, .mark = marks[i]};
-        assert_int_equal(reef_followed_seek(w->set, &place, &err), REEF_ERR_CORRUPT);
+        assert_int_equal(reef_tail_seek(w->set, &place, &err), REEF_ERR_CORRUPT);
     }
     reef_error err = {0};
-    assert_int_equal(reef_followed_seek(w->set, &(reef_input_place){.cursor = 5}, &err),
+    assert_int_equal(reef_tail_seek(w->set, &(reef_input_place){.cursor = 5}, &err),
                      REEF_ERR_CORRUPT);
 }
 

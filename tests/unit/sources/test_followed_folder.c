@@ -40,7 +40,7 @@ static void a_folder_is_read_file_by_file(void **state) {
         pull(w);
         pause_ms(100);
     }
-    assert_int_equal(reef_followed_count(w->set), 1);
+    assert_int_equal(reef_tail_count(w->set), 1);
     assert_string_equal(w->words, "");
 }
 
@@ -112,7 +112,7 @@ static void a_file_whose_link_cannot_be_looked_at_is_not_gone(void **state) {
         assert_int_equal(pull(w), 0);
         pause_ms(100);
     }
-    assert_int_equal(reef_followed_count(w->set), 1);
+    assert_int_equal(reef_tail_count(w->set), 1);
     delete (w, "link");
     make_link(w, "link", "away/file");
     write_lines(w, "away/file", 10);
@@ -162,7 +162,7 @@ static void a_folder_may_hold_more_files_than_are_kept_open(void **state) {
     pull(w);
     assert_int_equal(w->given.count, w->expected.count);
     assert_string_equal(w->words, "source_full ");
-    assert_int_equal(reef_followed_count(w->set), REEF_DIR_FILES_MAX);
+    assert_int_equal(reef_tail_count(w->set), REEF_DIR_FILES_MAX);
     w->words[0] = 0;
     follow_folder(w); // a new process
     assert_int_equal(pull(w), 0);

@@ -28,13 +28,14 @@ static void assert_refused(reef_ingest_format format,
                            const char *label,
                            const void *body,
                            size_t bytes,
-                           const char *part) {
+                           const char *file_entry) {
     reef_error err;
     reef_ingested out;
     reef_status status = reef_ingest_parse(&out, format, inputs, label, body, bytes, &err);
     assert_int_equal(status, REEF_ERR_INVALID);
     assert_int_equal(err.status, REEF_ERR_INVALID);
-    if (strstr(err.message, part) == NULL) fail_msg("\"%s\" is not in: %s", part, err.message);
+    if (strstr(err.message, file_entry) == NULL)
+        fail_msg("\"%s\" is not in: %s", file_entry, err.message);
     assert_null(out.bytes);
 }
 
@@ -87,8 +88,8 @@ static reef_ingested lines(uint32_t inputs, const char *text) {
     return parse(REEF_INGEST_JSONL, inputs, NULL, text, strlen(text));
 }
 
-static void refused(uint32_t inputs, const char *text, const char *part) {
-    assert_refused(REEF_INGEST_JSONL, inputs, NULL, text, strlen(text), part);
+static void refused(uint32_t inputs, const char *text, const char *file_entry) {
+    assert_refused(REEF_INGEST_JSONL, inputs, NULL, text, strlen(text), file_entry);
 }
 
 static void texts_of_json_lines_are_lines(void **state) {

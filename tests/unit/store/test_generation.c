@@ -77,12 +77,12 @@ static void generations_come_back_as_they_were_put(void **state) {
     pool_fixture *f = *state;
     reef_error err;
     uint32_t count = 9;
-    reef_generation back;
-    const reef_generation generation = {.side = 48,
-                                        .first_id = UINT64_C(1) << 40,
-                                        .dtype = REEF_BF16,
-                                        .opened_step = 11,
-                                        .opened_at = UINT64_C(1) << 50};
+    reef_generation_record back;
+    const reef_generation_record generation = {.side = 48,
+                                               .first_id = UINT64_C(1) << 40,
+                                               .dtype = REEF_BF16,
+                                               .opened_step = 11,
+                                               .opened_at = UINT64_C(1) << 50};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_generation_count(txn, &count, &err), &err);
     assert_int_equal(count, 0);
@@ -107,23 +107,24 @@ static void only_the_last_generation_may_be_open(void **state) {
     pool_fixture *f = *state;
     reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1}, &err), REEF_ERR_INVALID,
-              &err, "only generation 0 can be open");
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.generation = 1}, &err),
+              REEF_ERR_INVALID, &err, "only generation 0 can be open");
     pool_open_generation(txn, 0);
     pool_open_generation(txn, 0); // changing the open one is fine
-    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1}, &err), REEF_ERR_INVALID,
-              &err, "only generation 0 can be open");
-    must_fail(reef_generation_put(txn, &(reef_generation){.sealed = true}, &err), REEF_ERR_INVALID,
-              &err, "as sealed");
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.generation = 1}, &err),
+              REEF_ERR_INVALID, &err, "only generation 0 can be open");
+    must_fail(reef_generation_put(txn, &(reef_generation_record){.sealed = true}, &err),
+              REEF_ERR_INVALID, &err, "as sealed");
     seal(txn, 0);
-    must_fail(reef_generation_put(txn, &(reef_generation){0}, &err), REEF_ERR_INVALID, &err,
+    must_fail(reef_generation_put(txn, &(reef_generation_record){0}, &err), REEF_ERR_INVALID, &err,
               "is sealed");
     must_fail(reef_generation_seal(txn, 0, 1, 1, &err), REEF_ERR_INVALID, &err, "sealed already");
-    must_fail(reef_generation_put(txn, &(reef_generation){.generation = 1, .parent = 1}, &err),
-              REEF_ERR_INVALID, &err, "its parent is 1");
     must_fail(
-        reef_generation_put(txn, &(reef_generation){.generation = REEF_SNAPSHOT_GENERATION}, &err),
-        REEF_ERR_INVALID, &err, "at most 65536");
+        reef_generation_put(txn, &(reef_generation_record){.generation = 1, .parent = 1}, &err),
+        REEF_ERR_INVALID, &err, "its parent is 1");
+    must_fail(reef_generation_put(
+                  txn, &(reef_generation_record){.generation = REEF_SNAPSHOT_GENERATION}, &err),
+              REEF_ERR_INVALID, &err, "at most 65536");
     pool_open_generation(txn, 1);
     pool_commit(txn, 1);
     assert_int_equal(pool_check(f->store).generations, 2);
@@ -183,7 +184,7 @@ static void a_sealed_root_depends_on_every_record(void **state) {
     uint8_t roots[4][REEF_HASH_BYTES];
     reef_error err;
     for (int variant = 0; variant < 4; variant++) {
-        reef_generation generation;
+        reef_generation_record generation;
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
         pool_open_generation(txn, 0);
         put_content(txn, 0, 1);
@@ -345,7 +346,7 @@ static size_t count_usage(reef_txn *txn) {
 static void a_replaced_generation_leaves_numbers_and_nothing_else(void **state) {
     pool_fixture *f = *state;
     reef_error err;
-    reef_generation generation, old;
+    reef_generation_record generation, old;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_five(txn);
     pool_commit(txn, 1);
@@ -353,7 +354,8 @@ static void a_replaced_generation_leaves_numbers_and_nothing_else(void **state) 
     must(reef_generation_read(txn, 3, &old, &err), &err);
     must(reef_generations_replace(txn, 1, 2, &err), &err);
     assert_int_equal(count_usage(txn), 3);
-    must(reef_generation_put(txn, &(reef_generation){.generation = 2, .side = 7}, &err), &err);
+    must(reef_generation_put(txn, &(reef_generation_record){.generation = 2, .side = 7}, &err),
+         &err);
     put_content(txn, 2, 50);
     must(reef_generation_seal(txn, 2, 7, 700, &err), &err);
     pool_commit(txn, 2);
@@ -442,7 +444,7 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
     pool_fixture *f = *state;
     reef_error err;
     reef_snapshot snapshot;
-    reef_generation copy;
+    reef_generation_record copy;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     put_content(txn, 0, 1);
@@ -626,7 +628,7 @@ static void the_root_follows_from_the_records_alone(void **state) {
     pool_fixture *f = *state;
     uint8_t payload[BLOCK_BYTES], root[REEF_HASH_BYTES];
     reef_generation_hash *hash = NULL;
-    reef_generation generation;
+    reef_generation_record generation;
     reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
@@ -661,7 +663,7 @@ static void the_root_follows_from_the_records_alone(void **state) {
 static void only_the_open_generation_can_be_cleared(void **state) {
     pool_fixture *f = *state;
     reef_error err;
-    reef_generation generation;
+    reef_generation_record generation;
     const reef_key usage = {.db = REEF_DB_USAGE, .generation = 1};
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);

@@ -10,12 +10,12 @@
 
 #include "pool.h"
 
-static reef_generation generation_of(uint32_t number, uint32_t side) {
-    return (reef_generation){.generation = number,
-                             .parent = number == 0 ? 0 : number - 1,
-                             .side = side,
-                             .first_id = (uint64_t)number << 32,
-                             .dtype = REEF_F32};
+static reef_generation_record generation_of(uint32_t number, uint32_t side) {
+    return (reef_generation_record){.generation = number,
+                                    .parent = number == 0 ? 0 : number - 1,
+                                    .side = side,
+                                    .first_id = (uint64_t)number << 32,
+                                    .dtype = REEF_F32};
 }
 
 static void a_pool_holds_all_generations_and_refuses_one_more(void **state) {
@@ -25,11 +25,11 @@ static void a_pool_holds_all_generations_and_refuses_one_more(void **state) {
     assert_true(REEF_GENERATION_COUNT_MAX >= 65000);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (uint32_t g = 0; g < REEF_GENERATION_COUNT_MAX; g++) {
-        const reef_generation generation = generation_of(g, REEF_GENERATION_SIDE_MAX);
+        const reef_generation_record generation = generation_of(g, REEF_GENERATION_SIDE_MAX);
         must(reef_generation_put(txn, &generation, &err), &err);
         must(reef_generation_seal(txn, g, g, g, &err), &err);
     }
-    const reef_generation more = generation_of(REEF_GENERATION_COUNT_MAX, 4);
+    const reef_generation_record more = generation_of(REEF_GENERATION_COUNT_MAX, 4);
     must_fail(reef_generation_put(txn, &more, &err), REEF_ERR_INVALID, &err,
               "cannot write generation 65536: a pool has at most 65536");
     const reef_key key = {.db = REEF_DB_TENSORS, .generation = more.generation, .name = "w"};
@@ -40,7 +40,7 @@ static void a_pool_holds_all_generations_and_refuses_one_more(void **state) {
     txn = pool_begin(f->store, REEF_TXN_READ);
     must(reef_generation_count(txn, &count, &err), &err);
     assert_int_equal(count, REEF_GENERATION_COUNT_MAX);
-    reef_generation last;
+    reef_generation_record last;
     must(reef_generation_read(txn, count - 1, &last, &err), &err);
     assert_true(last.sealed);
     assert_true(last.first_id == (uint64_t)65535 << 32);
@@ -54,7 +54,7 @@ static void a_generation_has_ids_of_32_bits_and_no_more(void **state) {
     uint8_t found = 0;
     assert_true((uint64_t)REEF_GENERATION_SIDE_MAX * REEF_GENERATION_SIDE_MAX == UINT64_C(1) << 32);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    reef_generation generation = generation_of(0, REEF_GENERATION_SIDE_MAX + 1);
+    reef_generation_record generation = generation_of(0, REEF_GENERATION_SIDE_MAX + 1);
     must_fail(reef_generation_put(txn, &generation, &err), REEF_ERR_INVALID, &err,
               "side 65537 is more than 65536");
     generation.side--;

@@ -106,7 +106,7 @@ static reef_commit make_history(reef_store *store) {
 static void assert_early(reef_store *store, const reef_commit *early) {
     reef_error err;
     reef_commit last;
-    reef_generation one;
+    reef_generation_record one;
     reef_view view;
     uint32_t count = 0;
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
@@ -189,7 +189,7 @@ static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) 
     assert_int_equal(reef_snapshot_records(&before, 0), 0);
     for (uint32_t g = 1; g <= 3; g++)
         assert_true(reef_snapshot_records(&before, g) >= REEF_SNAPSHOT_GENERATION);
-    reef_generation kept;
+    reef_generation_record kept;
     must(reef_generation_read(txn, reef_snapshot_records(&before, 2), &kept, &err), &err);
     assert_true(kept.sealed && kept.sealed_step == 3);
     reef_txn_abort(txn);

@@ -27,7 +27,7 @@ static int setup(void **state) {
     return 0;
 }
 
-static reef_gen *gen_of(const lifelong *f) {
+static reef_generation *gen_of(const lifelong *f) {
     return reef_open_generation(f->trainer);
 }
 
@@ -47,16 +47,16 @@ static bool same(const float *weights, const float *averages, size_t count) {
     return memcmp(weights, averages, count * sizeof *weights) == 0;
 }
 
-static bool averages_are_the_weights(const reef_gen *gen) {
+static bool averages_are_the_weights(const reef_generation *gen) {
     bool all = true;
     for (size_t i = 0; i < gen->tensor_count; i++) {
         const reef_tensor *tensor = &gen->tensors[i];
         if (tensor->average) all = all && same(tensor->data, tensor->average, tensor->count);
     }
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &gen->peers[l];
+        const reef_expert_table *table = &gen->expert_tables[l];
         all = all &&
-              same(peer->experts, peer->moments.average, peer->expert_count * peer->row_values);
+              same(table->experts, table->moments.average, table->expert_count * table->row_values);
     }
     return all;
 }
@@ -70,17 +70,17 @@ typedef struct plain {
     uint64_t steps;
 } plain;
 
-static void plain_init(plain *p, const reef_gen *gen) {
+static void plain_init(plain *p, const reef_generation *gen) {
     *p = (plain){.values = calloc(gen->value_count, sizeof *p->values)};
     assert_non_null(p->values);
     for (size_t i = 0; i < gen->value_count; i++) p->values[i] = (double)gen->values[i];
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        size_t count = peer->expert_count * peer->row_values;
+        const reef_expert_table *table = &gen->expert_tables[l];
+        size_t count = table->expert_count * table->row_values;
         p->rows[l] = calloc(count, sizeof(double));
-        p->counts[l] = calloc(peer->expert_count, sizeof(uint32_t));
+        p->counts[l] = calloc(table->expert_count, sizeof(uint32_t));
         assert_true(p->rows[l] != NULL && p->counts[l] != NULL);
-        for (size_t i = 0; i < count; i++) p->rows[l][i] = (double)peer->experts[i];
+        for (size_t i = 0; i < count; i++) p->rows[l][i] = (double)table->experts[i];
     }
 }
 
@@ -99,17 +99,17 @@ static void plain_move(double *average, const float *weights, size_t count, uint
 }
 
 static void plain_step(plain *p, const lifelong *f) {
-    const reef_gen *gen = gen_of(f);
+    const reef_generation *gen = gen_of(f);
     if (f->trainer->generation_step == p->steps) return;
     assert_int_equal(f->trainer->generation_step, ++p->steps);
     plain_move(p->values, gen->values, gen->value_count, p->steps);
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        size_t row = peer->row_values;
-        for (size_t n = 0; n < peer->expert_count; n++) {
-            if (peer->moments.counts[n] == p->counts[l][n]) continue;
-            assert_int_equal(peer->moments.counts[n], ++p->counts[l][n]);
-            plain_move(p->rows[l] + n * row, peer->experts + n * row, row, p->counts[l][n]);
+        const reef_expert_table *table = &gen->expert_tables[l];
+        size_t row = table->row_values;
+        for (size_t n = 0; n < table->expert_count; n++) {
+            if (table->moments.counts[n] == p->counts[l][n]) continue;
+            assert_int_equal(table->moments.counts[n], ++p->counts[l][n]);
+            plain_move(p->rows[l] + n * row, table->experts + n * row, row, p->counts[l][n]);
         }
     }
 }
@@ -122,7 +122,7 @@ static void averages_follow_a_plain_record_of_them(void **state) {
     lifelong *f = *state;
     plain p;
     make_pool(f, 2);
-    const reef_gen *gen = gen_of(f);
+    const reef_generation *gen = gen_of(f);
     assert_true(averages_are_the_weights(gen));
     plain_init(&p, gen);
     uint32_t most = 0;
@@ -140,9 +140,9 @@ static void averages_follow_a_plain_record_of_them(void **state) {
         assert_false(same(tensor->data, tensor->average, tensor->count));
     }
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        assert_close(p.rows[l], peer->moments.average, peer->expert_count * peer->row_values);
-        for (size_t n = 0; n < peer->expert_count; n++)
+        const reef_expert_table *table = &gen->expert_tables[l];
+        assert_close(p.rows[l], table->moments.average, table->expert_count * table->row_values);
+        for (size_t n = 0; n < table->expert_count; n++)
             most = p.counts[l][n] > most ? p.counts[l][n] : most;
     }
     assert_true(most > 200); // from 190 updates on, the rate itself is the share
@@ -165,7 +165,7 @@ static char *stored(const lifelong *f, const reef_key *key, size_t bytes) {
 }
 
 static void assert_records(const lifelong *f, bool averages) {
-    const reef_gen *gen = gen_of(f);
+    const reef_generation *gen = gen_of(f);
     size_t planes = averages ? 3 : 2;
     for (size_t i = 0; i < gen->tensor_count; i++) {
         const reef_tensor *tensor = &gen->tensors[i];
@@ -184,19 +184,19 @@ static void assert_records(const lifelong *f, bool averages) {
         free(moments);
     }
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        size_t N = peer->expert_count, bytes = N * peer->row_values * sizeof(float);
+        const reef_expert_table *table = &gen->expert_tables[l];
+        size_t N = table->expert_count, bytes = N * table->row_values * sizeof(float);
         reef_key key = {.db = REEF_DB_EXPERTS, .layer = l};
         char *rows = stored(f, &key, bytes);
-        assert_int_equal(peer->moments.average != NULL, averages);
-        assert_memory_equal(rows, averages ? peer->moments.average : peer->experts, bytes);
+        assert_int_equal(table->moments.average != NULL, averages);
+        assert_memory_equal(rows, averages ? table->moments.average : table->experts, bytes);
         free(rows);
         key.db = REEF_DB_MOMENTS;
         char *moments = stored(f, &key, planes * bytes + N * sizeof(uint32_t));
-        assert_memory_equal(moments, peer->moments.adam_m, bytes);
-        assert_memory_equal(moments + bytes, peer->moments.adam_v, bytes);
-        if (averages) assert_memory_equal(moments + 2 * bytes, peer->experts, bytes);
-        assert_memory_equal(moments + planes * bytes, peer->moments.counts, N * sizeof(uint32_t));
+        assert_memory_equal(moments, table->moments.adam_m, bytes);
+        assert_memory_equal(moments + bytes, table->moments.adam_v, bytes);
+        if (averages) assert_memory_equal(moments + 2 * bytes, table->experts, bytes);
+        assert_memory_equal(moments + planes * bytes, table->moments.counts, N * sizeof(uint32_t));
         free(moments);
     }
 }
@@ -215,12 +215,12 @@ static void training_moves_the_same_weights_as_without(void **state) {
     feed_kind(without, 0, 6000, 1);
     commit(f);
     commit(without);
-    const reef_gen *a = gen_of(f), *b = gen_of(without);
+    const reef_generation *a = gen_of(f), *b = gen_of(without);
     assert_int_equal(a->value_count, b->value_count);
     assert_true(same(a->values, b->values, a->value_count));
     assert_true(same(a->training, b->training, 3 * a->value_count)); // gradients, moments
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *p = &a->peers[l], *q = &b->peers[l];
+        const reef_expert_table *p = &a->expert_tables[l], *q = &b->expert_tables[l];
         size_t count = p->expert_count * p->row_values;
         assert_true(same(p->experts, q->experts, count));
         assert_true(same(p->moments.adam_v, q->moments.adam_v, count));
@@ -249,18 +249,18 @@ static void readers_evaluate_the_averages(void **state) {
     logits_of(twin->store, "now", 0, raw);
     assert_memory_not_equal(averaged, raw, LOGIT_BYTES);
 
-    const reef_gen *from = gen_of(f);
-    reef_gen *to = gen_of(twin);
+    const reef_generation *from = gen_of(f);
+    reef_generation *to = gen_of(twin);
     for (size_t i = 0; i < to->tensor_count; i++) {
         const reef_tensor *tensor = &from->tensors[i];
         memcpy(to->tensors[i].data, tensor->average ? tensor->average : tensor->data,
                tensor->count * sizeof(float));
     }
     for (uint32_t l = 0; l < 2; l++) {
-        reef_peer *peer = &to->peers[l];
-        memcpy(peer->experts, from->peers[l].moments.average,
-               peer->expert_count * peer->row_values * sizeof(float));
-        memset(peer->dirty, 1, peer->expert_count);
+        reef_expert_table *table = &to->expert_tables[l];
+        memcpy(table->experts, from->expert_tables[l].moments.average,
+               table->expert_count * table->row_values * sizeof(float));
+        memset(table->dirty, 1, table->expert_count);
     }
     commit(twin);
     logits_of(twin->store, "now", 0, as_weights);
@@ -357,18 +357,18 @@ static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
     reef_opening opening = {.reason = "command", .side = 4, .gap = NAN, .distance = NAN};
     make_pool(f, 1);
     feed_kind(f, 0, 2000, 1);
-    reef_gen *gen = gen_of(f);
-    size_t rows = gen->peers[1].expert_count * gen->peers[1].row_values;
+    reef_generation *gen = gen_of(f);
+    size_t rows = gen->expert_tables[1].expert_count * gen->expert_tables[1].row_values;
     float *values = floats(gen->value_count), *experts = floats(rows);
     memcpy(values, gen->values, gen->value_count * sizeof *values);
-    memcpy(experts, gen->peers[1].experts, rows * sizeof *experts);
+    memcpy(experts, gen->expert_tables[1].experts, rows * sizeof *experts);
     gen->info.generation = REEF_GENERATION_COUNT_MAX - 1; // there can be no further one
     assert_int_equal(reef_growth_boundary(f->trainer, &opening, REEF_F32, &sealing, &err),
                      REEF_ERR_FULL);
     gen->info.generation = 0;
     assert_ptr_equal(gen_of(f), gen);
     assert_true(same(values, gen->values, gen->value_count));
-    assert_true(same(experts, gen->peers[1].experts, rows));
+    assert_true(same(experts, gen->expert_tables[1].experts, rows));
     assert_false(averages_are_the_weights(gen));
     free(values);
     free(experts);
@@ -384,14 +384,15 @@ static void averages_begin_at_the_first_values(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 4 * LIFELONG_BATCH + 1, 1); // nothing is left for the next generation
     seal(f);
-    reef_gen *gen = gen_of(f);
+    reef_generation *gen = gen_of(f);
     assert_true(averages_are_the_weights(gen));
     float key = gen->weights.routers[0].sub_keys_a[0];
     lifelong_text(fresh, sizeof fresh, 1, 1);
     ok(reef_start_generation(f->trainer, fresh, sizeof fresh - 1, &err), &err);
     assert_true(gen->weights.routers[0].sub_keys_a[0] != key);
     size_t changed = 0;
-    for (size_t n = 0; n < gen->peers[0].expert_count; n++) changed += gen->peers[0].dirty[n];
+    for (size_t n = 0; n < gen->expert_tables[0].expert_count; n++)
+        changed += gen->expert_tables[0].dirty[n];
     assert_int_equal(changed, 5);
     assert_true(averages_are_the_weights(gen));
     feed_kind(f, 1, LIFELONG_BATCH + 1, 1);
@@ -404,11 +405,11 @@ static void averages_begin_at_the_first_values(void **state) {
 static void growth_keeps_averages_and_begins_new_ones(void **state) {
     lifelong *f = *state;
     reef_error err;
-    reef_gen *grown = NULL;
+    reef_generation *grown = NULL;
     make_pool(f, 1);
     feed_kind(f, 0, 3000, 1);
-    const reef_gen *old = gen_of(f);
-    ok(reef_gen_grow(&grown, old, &f->config, 8, &err), &err);
+    const reef_generation *old = gen_of(f);
+    ok(reef_generation_grow(&grown, old, &f->config, 8, &err), &err);
     for (size_t i = 0; i < grown->tensor_count; i++) {
         const reef_tensor *tensor = &grown->tensors[i], *was = &old->tensors[i];
         if (tensor->average == NULL) continue;
@@ -417,13 +418,13 @@ static void growth_keeps_averages_and_begins_new_ones(void **state) {
                          tensor->count - was->count));
     }
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &grown->peers[l];
-        const float *average = peer->moments.average;
-        size_t kept = 36 * peer->row_values, all = 64 * peer->row_values;
-        assert_true(same(average, old->peers[l].moments.average, kept));
-        assert_true(same(average + kept, peer->experts + kept, all - kept));
+        const reef_expert_table *table = &grown->expert_tables[l];
+        const float *average = table->moments.average;
+        size_t kept = 36 * table->row_values, all = 64 * table->row_values;
+        assert_true(same(average, old->expert_tables[l].moments.average, kept));
+        assert_true(same(average + kept, table->experts + kept, all - kept));
     }
-    reef_gen_free(grown);
+    reef_generation_free(grown);
 }
 
 // What stands still from a boundary on has to be what new rows are trained on top of.
@@ -448,7 +449,7 @@ static void what_a_strategy_freezes_is_what_is_evaluated(void **state) {
         logits_of(f->store, "now", 0, after);
         if (i == 1) assert_memory_equal(before, after, LOGIT_BYTES); // the grid has new sub-keys
         feed_kind(f, 1, 1000, 1);
-        const reef_gen *gen = gen_of(f);
+        const reef_generation *gen = gen_of(f);
         for (size_t t = 0; t < gen->tensor_count; t++) {
             const reef_tensor *tensor = &gen->tensors[t];
             if (tensor->average)

@@ -18,9 +18,9 @@
 
 enum { PART = 60 * LIFELONG_BATCH, LOGITS = LIFELONG_PROBE_BYTES * REEF_VOCAB };
 
-static const reef_gen *gen_of(const lifelong *f, size_t g) {
-    assert_true(g < f->trainer->net.gen_count);
-    return f->trainer->net.gens[g];
+static const reef_generation *gen_of(const lifelong *f, size_t g) {
+    assert_true(g < f->trainer->network.generation_count);
+    return f->trainer->network.generations[g];
 }
 
 static void seal(lifelong *f) {
@@ -84,11 +84,11 @@ static void drop(picture *p) {
 }
 
 static void expect_function_kept(lifelong *f, uint32_t from) {
-    reef_generation before = gen_of(f, from)->info;
+    reef_generation_record before = gen_of(f, from)->info;
     uint8_t root[REEF_HASH_BYTES];
     reef_error err;
     reef_txn *txn = NULL;
-    reef_generation info;
+    reef_generation_record info;
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_generation_read(txn, from, &info, &err), &err);
     reef_txn_abort(txn);
@@ -146,12 +146,12 @@ static void a_branch_where_several_may_answer_changes_nothing_either(void **stat
 // ---- what is copied ------------------------------------------------------------------------------
 
 static void expect_copy(const lifelong *f, uint32_t from, bool whole) {
-    const reef_gen *old = gen_of(f, from), *open = reef_open_generation(f->trainer);
+    const reef_generation *old = gen_of(f, from), *open = reef_open_generation(f->trainer);
     size_t D = f->config.d_model;
     assert_int_equal(open->info.side, old->info.side);
     assert_int_equal(open->info.parent, from);
     for (uint32_t l = 0; l < f->config.layers; l++) {
-        const reef_peer *a = &old->peers[l], *b = &open->peers[l];
+        const reef_expert_table *a = &old->expert_tables[l], *b = &open->expert_tables[l];
         size_t keys = (size_t)old->info.side * (f->config.d_key / 2) * sizeof(float);
         assert_int_equal(a->expert_count, b->expert_count);
         assert_memory_equal(old->weights.routers[l].sub_keys_a, open->weights.routers[l].sub_keys_a,
@@ -169,8 +169,8 @@ static void expect_copy(const lifelong *f, uint32_t from, bool whole) {
                             b->expert_count * b->row_values * sizeof(float));
     }
     if (from == 0) return;
-    const reef_tensor *head = reef_gen_find(open, "delta_head");
-    const reef_tensor *old_head = reef_gen_find(old, "delta_head");
+    const reef_tensor *head = reef_generation_find(open, "delta_head");
+    const reef_tensor *old_head = reef_generation_find(old, "delta_head");
     for (size_t i = 0; i < head->count; i++)
         assert_true(head->data[i] == (whole ? old_head->data[i] : 0.0f));
 }
@@ -209,8 +209,8 @@ static void a_branch_reads_rows_of_bf16(void **state) {
     choose(&f->config, "seal_dtype", "bf16");
     make_sealed(f, 1);
     branch(f, 2);
-    const reef_peer *old = &gen_of(f, 2)->peers[1];
-    const reef_peer *new = &reef_open_generation(f->trainer)->peers[1];
+    const reef_expert_table *old = &gen_of(f, 2)->expert_tables[1];
+    const reef_expert_table *new = &reef_open_generation(f->trainer)->expert_tables[1];
     const reef_bf16 *rows = old->rows.blocks[0];
     size_t other = 0;
     for (size_t i = 0; i < old->expert_count * old->row_values; i++) {

@@ -207,7 +207,7 @@ static void losses_are_those_of_evaluation(void **state) {
 static void the_open_generation_and_its_optimiser_are_not_touched(void **state) {
     lifelong *f = *state;
     start(f, 1);
-    const reef_gen *open = reef_open_generation(f->trainer);
+    const reef_generation *open = reef_open_generation(f->trainer);
     size_t values = open->value_count;
     float *before = malloc(4 * values * sizeof *before);
     assert_non_null(before);
@@ -296,7 +296,7 @@ static void rows_are_rounded_where_the_pool_rounds_them(void **state) {
     reef_consolidation_options options = range(1, 3);
     options.steps = 0; // as many as there are by default
     consolidate_only(f, options);
-    assert_int_equal(f->trainer->net.gens[3]->info.dtype, REEF_BF16);
+    assert_int_equal(f->trainer->network.generations[3]->info.dtype, REEF_BF16);
     assert_true(bits_of(f, "now", 2, NULL) < before + RISE_MAX);
     assert_sound(f);
 }
@@ -383,7 +383,7 @@ static void a_reservoir_without_their_text_is_an_error(void **state) {
     config.reservoir_bytes = 64 * 16;
     make_four(f, 1, &config);
     refused(f, range(1, 2), "a larger reservoir_bytes");
-    assert_false(reef_generation_is_empty(&f->trainer->net.gens[1]->info));
+    assert_false(reef_generation_is_empty(&f->trainer->network.generations[1]->info));
 }
 
 static void windows_as_short_as_the_context_teach_nothing(void **state) {
@@ -505,7 +505,7 @@ static void a_commit_that_fails_leaves_pool_and_trainer_as_they_were(void **stat
     reef_consolidation_release(&report);
     assert_true(status == REEF_ERR_IO || status == REEF_ERR_FULL);
     assert_true(strlen(err.message) > 0);
-    assert_false(reef_generation_is_empty(&f->trainer->net.gens[1]->info));
+    assert_false(reef_generation_is_empty(&f->trainer->network.generations[1]->info));
     assert_int_equal(f->trainer->event_count, 0);
     feed_kind(f, 4, 1000, 5);
     assert_memory_equal(commit(f).root, expected.root, REEF_HASH_BYTES);

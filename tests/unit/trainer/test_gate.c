@@ -16,18 +16,18 @@
 #define LOGIT_BYTES (LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float))
 
 // Margins of the gate of generation 1 on a text of one kind, and what is known of it.
-static reef_gate_facts margins_of(reef_store *store,
+static reef_gate_stats margins_of(reef_store *store,
                                   int kind,
                                   float margins[LIFELONG_PROBE_BYTES]) {
     reef_error err;
-    reef_gate_facts facts;
+    reef_gate_stats stats;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof probe, kind, 99);
     ok(reef_model_open(&model, store, "now", &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_gate_margins(model, 1, probe, sizeof probe, &facts, margins, &err), &err);
+    ok(reef_model_gate_margins(model, 1, probe, sizeof probe, &stats, margins, &err), &err);
     reef_model_close(model);
-    return facts;
+    return stats;
 }
 
 static double share_fired(const float *margins) {
@@ -54,9 +54,9 @@ static void without_a_gate_a_generation_fires_on_everything(void **state) {
     ok(reef_config_set(&f->config, "gate", "off", NULL), NULL);
     learn_two(f, 1);
     for (int kind = 0; kind < 3; kind++) {
-        reef_gate_facts facts = margins_of(f->store, kind, margins);
+        reef_gate_stats stats = margins_of(f->store, kind, margins);
         assert_true(share_fired(margins) == 1.0);
-        assert_true(facts.leak == 1.0f && facts.detect == 1.0f);
+        assert_true(stats.leak == 1.0f && stats.detect == 1.0f);
     }
 }
 
@@ -141,14 +141,14 @@ static void margins_that_are_read_are_those_that_decide(void **state) {
     assert_true(fired > LIFELONG_PROBE_BYTES / 2);
     assert_true(fabs(shares[1] - (double)fired / (LIFELONG_PROBE_BYTES - 1)) < 1e-12);
 
-    reef_gate_facts facts;
-    assert_int_equal(reef_model_gate_margins(model, 0, probe, 1, &facts, NULL, &err),
+    reef_gate_stats stats;
+    assert_int_equal(reef_model_gate_margins(model, 0, probe, 1, &stats, NULL, &err),
                      REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "no gate of generation 0"));
-    assert_int_equal(reef_model_gate_margins(model, 2, probe, 1, &facts, NULL, &err),
+    assert_int_equal(reef_model_gate_margins(model, 2, probe, 1, &stats, NULL, &err),
                      REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "generations 1 to 1"));
-    ok(reef_model_gate_margins(model, 1, NULL, 0, &facts, NULL, &err), &err); // facts alone
+    ok(reef_model_gate_margins(model, 1, NULL, 0, &stats, NULL, &err), &err); // facts alone
     reef_model_close(model);
 }
 
@@ -228,7 +228,7 @@ static void the_newest_of_those_that_fire_go_first(void **state) {
     for (size_t most = 1; most <= 3; most++) {
         uint8_t fire[4][3];
         memcpy(fire, fired, sizeof fire);
-        reef_firing_limit(4, 3, fire[0], 3, most);
+        reef_gating_limit(4, 3, fire[0], 3, most);
         assert_memory_equal(fire, kept[most - 1], sizeof fire);
     }
 }

@@ -58,12 +58,12 @@ static reef_model *open_model(const lifelong *f, const char *as_of, size_t threa
     return model;
 }
 
-static reef_gate_facts margins_of(
+static reef_gate_stats margins_of(
     reef_model *model, uint32_t g, const uint8_t *text, size_t count, float *margins) {
     reef_error err;
-    reef_gate_facts facts;
-    ok(reef_model_gate_margins(model, g, text, count, &facts, margins, &err), &err);
-    return facts;
+    reef_gate_stats stats;
+    ok(reef_model_gate_margins(model, g, text, count, &stats, margins, &err), &err);
+    return stats;
 }
 
 static double share_fired(const float *margins, size_t count) {
@@ -73,12 +73,12 @@ static double share_fired(const float *margins, size_t count) {
 }
 
 // Share of a probe of that lag on which the gate of generation 1 fires.
-static double share_on(const lifelong *f, size_t lag, reef_gate_facts *facts) {
+static double share_on(const lifelong *f, size_t lag, reef_gate_stats *stats) {
     uint8_t probe[PROBE_BYTES];
     float margins[PROBE_BYTES];
     lag_text(probe, PROBE_BYTES, lag, 99);
     reef_model *model = open_model(f, "now", 1);
-    *facts = margins_of(model, 1, probe, PROBE_BYTES, margins);
+    *stats = margins_of(model, 1, probe, PROBE_BYTES, margins);
     reef_model_close(model);
     return share_fired(margins, PROBE_BYTES);
 }
@@ -97,33 +97,33 @@ static void *logits_on(const lifelong *f, const char *as_of, const uint8_t *text
 
 static void the_loss_tells_apart_what_n_grams_cannot(void **state) {
     lifelong *f = *state;
-    reef_gate_facts facts;
+    reef_gate_stats stats;
     learn(f, 2, 1);
-    assert_true(share_on(f, LAGS[1], &facts) > 0.9);
-    assert_true(facts.loss_weight > 0 && facts.loss_reference > 0);
-    assert_true(facts.passes == 1.0);
-    assert_true(share_on(f, LAGS[0], &facts) < 0.02);
+    assert_true(share_on(f, LAGS[1], &stats) > 0.9);
+    assert_true(stats.loss_weight > 0 && stats.loss_reference > 0);
+    assert_true(stats.passes == 1.0);
+    assert_true(share_on(f, LAGS[0], &stats) < 0.02);
 
     void *other = NULL;
     setup(&other);
     f = other;
     choose(&f->config, "gate", "ngram");
     learn(f, 2, 1);
-    assert_true(share_on(f, LAGS[1], &facts) < 0.3);
-    assert_true(facts.loss_weight == 0 && facts.passes == 0.0);
+    assert_true(share_on(f, LAGS[1], &stats) < 0.3);
+    assert_true(stats.loss_weight == 0 && stats.passes == 0.0);
     lifelong_teardown(&other);
 }
 
 static void a_loss_that_tells_nothing_is_not_read(void **state) {
     lifelong *f = *state;
     reef_error err;
-    reef_gate_facts facts;
+    reef_gate_stats stats;
     learn(f, 1, 1);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     feed_lag(f, LAGS[0], 24000, 17); // more of the same
     commit(f);
-    share_on(f, LAGS[0], &facts);
-    assert_true(facts.loss_weight == 0);
+    share_on(f, LAGS[0], &stats);
+    assert_true(stats.loss_weight == 0);
 }
 
 // Logits of two generations with alphabets of their own, and the bytes of the second one's gate record.
@@ -175,7 +175,7 @@ static void a_gate_reads_the_loss_of_the_state_as_of_the_generation_before(void 
     learn(f, 3, 2);
     size_t read = 0;
     for (uint32_t g = 1; g < 3; g++) {
-        const reef_gate *gate = &f->trainer->net.gens[g]->gate;
+        const reef_gate *gate = &f->trainer->network.generations[g]->gate;
         char before[8];
         snprintf(before, sizeof before, "%u", g - 1);
         for (size_t i = 0; i < LAG_COUNT; i++) {
@@ -257,7 +257,7 @@ static void as_of_is_exact_and_silence_too(void **state) {
     size_t bytes = (size_t)PROBE_BYTES * REEF_VOCAB * sizeof(float);
     uint8_t old[PROBE_BYTES], own[PROBE_BYTES];
     float margins[PROBE_BYTES];
-    reef_gate_facts facts;
+    reef_gate_stats stats;
     lag_text(old, PROBE_BYTES, LAGS[0], 5);
     lag_text(own, PROBE_BYTES, LAGS[1], 5);
     learn(f, 2, 1);
@@ -277,12 +277,12 @@ static void as_of_is_exact_and_silence_too(void **state) {
     reef_model *model = open_model(f, "now", 1);
     size_t fired = 0;
     for (uint32_t g = 1; g < 3; g++) {
-        facts = margins_of(model, g, old, PROBE_BYTES, margins);
+        stats = margins_of(model, g, old, PROBE_BYTES, margins);
         for (size_t t = 0; t < PROBE_BYTES; t++) fired += margins[t] > 0;
     }
     reef_model_close(model);
     assert_int_equal(fired, 0);
-    assert_true(facts.passes == 1.0); // of two gates that read losses
+    assert_true(stats.passes == 1.0); // of two gates that read losses
     later = logits_on(f, "now", old, PROBE_BYTES);
     assert_memory_equal(first, later, bytes);
     free(later);
@@ -340,8 +340,8 @@ static void root_of_run(size_t threads, bool reopen, uint8_t root[REEF_HASH_BYTE
         open_pool(f, threads);
     }
     for (size_t g = 1; g < 3; g++) {
-        assert_true(f->trainer->net.gens[g]->gate.loss_weight > 0);
-        assert_true(f->trainer->firing.states[g].surprise > 0);
+        assert_true(f->trainer->network.generations[g]->gate.loss_weight > 0);
+        assert_true(f->trainer->gating.states[g].surprise > 0);
     }
     memcpy(root, last.root, REEF_HASH_BYTES);
     lifelong_teardown(&state);
@@ -359,9 +359,9 @@ static void growing_keeps_the_weight_of_the_loss(void **state) {
     lifelong *f = *state;
     reef_error err;
     learn(f, 2, 1);
-    reef_gate before = f->trainer->net.gens[1]->gate;
+    reef_gate before = f->trainer->network.generations[1]->gate;
     ok(reef_trainer_grow(f->trainer, 6, &err), &err);
-    reef_gate after = f->trainer->net.gens[1]->gate;
+    reef_gate after = f->trainer->network.generations[1]->gate;
     assert_true(before.loss_weight > 0 && after.loss_weight == before.loss_weight);
     assert_true(after.loss_reference == before.loss_reference);
 }
@@ -383,8 +383,8 @@ static void generations_whose_gates_read_losses_can_be_consolidated(void **state
     reef_model *model = open_model(f, "now", 1);
     for (size_t i = 1; i < 3; i++) {
         lag_text(probe, PROBE_BYTES, LAGS[i], 61);
-        reef_gate_facts facts = margins_of(model, 2, probe, PROBE_BYTES, margins);
-        assert_true(facts.loss_weight > 0);
+        reef_gate_stats stats = margins_of(model, 2, probe, PROBE_BYTES, margins);
+        assert_true(stats.loss_weight > 0);
         assert_true(share_fired(margins, PROBE_BYTES) > 0.8);
     }
     reef_model_close(model);
@@ -404,7 +404,7 @@ static void put_gate(lifelong *f, const float *values, size_t count) {
 static void a_gate_that_was_stored_without_a_loss_reads_none(void **state) {
     lifelong *f = *state;
     reef_error err;
-    reef_gate_facts facts;
+    reef_gate_stats stats;
     float values[9];
     reef_txn *txn = NULL;
     reef_key key = {.db = REEF_DB_TENSORS, .generation = 1, .name = "gate"};
@@ -412,11 +412,11 @@ static void a_gate_that_was_stored_without_a_loss_reads_none(void **state) {
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_record_read(txn, &key, values, sizeof values, &err), &err);
     reef_txn_abort(txn);
-    share_on(f, LAGS[0], &facts);
-    assert_true(facts.loss_weight == values[7] && facts.loss_reference == values[8]);
+    share_on(f, LAGS[0], &stats);
+    assert_true(stats.loss_weight == values[7] && stats.loss_reference == values[8]);
     put_gate(f, values, 7);
-    share_on(f, LAGS[0], &facts);
-    assert_true(facts.loss_weight == 0 && facts.loss_reference == 0 && facts.prior == values[6]);
+    share_on(f, LAGS[0], &stats);
+    assert_true(stats.loss_weight == 0 && stats.loss_reference == 0 && stats.prior == values[6]);
     put_gate(f, values, 8);
     reef_model *model = NULL;
     assert_int_equal(reef_model_open(&model, f->store, "now", NULL, &err), REEF_ERR_CORRUPT);

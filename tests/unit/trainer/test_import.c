@@ -18,7 +18,7 @@ static void assert_refused(lifelong *f, const char *path, reef_status expected, 
                      reef_status_text(expected), words, err.message);
     }
     assert_int_equal(last_commit(f).number, before.number);
-    assert_int_equal(f->trainer->net.gen_count, status_of(f).generation + 1);
+    assert_int_equal(f->trainer->network.generation_count, status_of(f).generation + 1);
 }
 
 static void a_file_of_another_pool_is_refused(void **state) {
@@ -300,7 +300,7 @@ static void an_import_that_cannot_be_committed_changes_nothing(void **state) {
     start(p);
     feed_kind(p->b, 2, 10, 1); // with what is left of before less than a batch: waits
     const reef_commit before = commit(p->b);
-    const uint64_t carried = status_of(p->b).carried_bytes;
+    const uint64_t carried = status_of(p->b).pending_bytes;
     assert_true(carried >= 10);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     limit = old;
@@ -317,7 +317,7 @@ static void an_import_that_cannot_be_committed_changes_nothing(void **state) {
     assert_sound(p->b);
     import_one(p->b, p->file);
     assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, 1));
-    assert_int_equal(status_of(p->b).carried_bytes, carried);
+    assert_int_equal(status_of(p->b).pending_bytes, carried);
 }
 
 int main(void) {

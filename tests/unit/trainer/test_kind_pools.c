@@ -21,11 +21,11 @@ static const char *const NETS[][4] = {
     {"k", "shared", "f32"}, {"m", "shared", "f32"}, {"pkdm", "head", "bf16"}};
 enum { NET_COUNT = sizeof NETS / sizeof *NETS };
 
-static void set_net(lifelong *f, size_t net) {
-    f->config.layers = NETS[net][0][1] == '\0' ? 2 : (uint32_t)strlen(NETS[net][0]);
-    choose(&f->config, "ffw", NETS[net][0]);
-    choose(&f->config, "subkeys", NETS[net][1]);
-    choose(&f->config, "seal_dtype", NETS[net][2]);
+static void set_net(lifelong *f, size_t network) {
+    f->config.layers = NETS[network][0][1] == '\0' ? 2 : (uint32_t)strlen(NETS[network][0]);
+    choose(&f->config, "ffw", NETS[network][0]);
+    choose(&f->config, "subkeys", NETS[network][1]);
+    choose(&f->config, "seal_dtype", NETS[network][2]);
     choose(&f->config, "boundaries", "given");
     f->config.moe_experts = 3;
     f->config.d_ffw = 24;
@@ -33,12 +33,12 @@ static void set_net(lifelong *f, size_t net) {
 }
 
 // Another pool of the same test.
-static lifelong *fresh(lifelong *f, size_t net) {
+static lifelong *fresh(lifelong *f, size_t network) {
     void *state;
     lifelong_setup(&state);
     lifelong *other = state;
     other->config = f->config;
-    set_net(other, net);
+    set_net(other, network);
     return other;
 }
 
@@ -113,23 +113,23 @@ static double bits_now(const lifelong *f, int kind) {
 // By thresholds, a mixture must compute about what its experts learned when they chose.
 static void every_kind_learns(void **state) {
     lifelong *f = *state;
-    for (size_t net = 0; net < NET_COUNT; net++) {
-        lifelong *own = fresh(f, net);
+    for (size_t network = 0; network < NET_COUNT; network++) {
+        lifelong *own = fresh(f, network);
         make_pool(own, 2);
         assert_true(bits_now(own, 0) > 7.0);
         feed_kind(own, 0, 4 * TEXT_BYTES, 1);
         commit(own);
         double bits = bits_now(own, 0), trained = status_of(own).bits_per_byte;
         if (!(bits < 2.6 && bits < trained + 0.3))
-            fail_msg("net %s: %f, in training %f", NETS[net][0], bits, trained);
+            fail_msg("net %s: %f, in training %f", NETS[network][0], bits, trained);
         done_with(own);
     }
 }
 
 static void how_training_is_cut_leaves_no_trace(void **state) {
     lifelong *f = *state;
-    for (size_t net = 0; net < NET_COUNT; net++) {
-        lifelong *whole = fresh(f, net), *cut = fresh(f, net);
+    for (size_t network = 0; network < NET_COUNT; network++) {
+        lifelong *whole = fresh(f, network), *cut = fresh(f, network);
         uint8_t text[TEXT_BYTES];
         lifelong_text(text, sizeof text, 0, 5);
         make_pool(whole, 1);
@@ -161,8 +161,8 @@ static void how_training_is_cut_leaves_no_trace(void **state) {
 
 static void what_was_sealed_stays_to_the_bit(void **state) {
     lifelong *f = *state;
-    for (size_t net = 0; net < NET_COUNT; net++) {
-        lifelong *own = fresh(f, net);
+    for (size_t network = 0; network < NET_COUNT; network++) {
+        lifelong *own = fresh(f, network);
         make_pool(own, 2);
         feed_kind(own, 0, TEXT_BYTES, 1);
         seal(own);
@@ -203,11 +203,11 @@ static void assert_layers_changed(const lifelong *f, const char *since) {
 
 static void going_back_trains_to_the_same_bits(void **state) {
     lifelong *f = *state;
-    for (size_t net = 0; net < NET_COUNT; net++) {
+    for (size_t network = 0; network < NET_COUNT; network++) {
         reef_error err;
         reef_snapshot snapshot;
         reef_restoration done;
-        lifelong *own = fresh(f, net);
+        lifelong *own = fresh(f, network);
         make_pool(own, 1);
         feed_kind(own, 0, TEXT_BYTES, 1); // still the first generation: mixtures train
         ok(reef_trainer_snapshot(own->trainer, "kept", &snapshot, &err), &err);
@@ -232,11 +232,11 @@ static void going_back_trains_to_the_same_bits(void **state) {
 
 static void a_generation_moves_to_another_pool(void **state) {
     lifelong *f = *state;
-    for (size_t net = 0; net < NET_COUNT; net++) {
+    for (size_t network = 0; network < NET_COUNT; network++) {
         reef_error err;
         reef_import import;
         char file[TEMP_DIR_BYTES], first[TEMP_DIR_BYTES];
-        lifelong *a = fresh(f, net), *b = fresh(f, net);
+        lifelong *a = fresh(f, network), *b = fresh(f, network);
         temp_dir_join(file, a->dir, "one.safetensors");
         temp_dir_join(first, a->dir, "first.safetensors");
         make_pool(a, 1);
@@ -354,7 +354,7 @@ static void rows_of_both_kinds_are_begun_renewed_and_joined(void **state) {
 }
 
 // Two tasks with each rival, cut and not: the same bits.
-static void rivals_of_generations_take_every_kind(void **state) {
+static void baselines_of_generations_take_every_kind(void **state) {
     lifelong *f = *state;
     static const char *const RIVALS[] = {"ewc", "lwf", "sparse-memory", "grid", "replay"};
     for (size_t i = 0; i < sizeof RIVALS / sizeof *RIVALS; i++) {
@@ -388,7 +388,7 @@ static void mixtures_stand_still_where_only_rows_learn(void **state) {
     choose(&own->config, "strategy", "sparse-memory");
     make_pool(own, 1);
     feed_kind(own, 0, 1500, 1);
-    const reef_moe_params *moe = &own->trainer->net.gens[0]->weights.blocks[3].moe;
+    const reef_moe_params *moe = &own->trainer->network.generations[0]->weights.blocks[3].moe;
     float before[3], router[16 * 3];
     memcpy(before, moe->threshold, sizeof before);
     feed_kind(own, 0, 300, 2);
@@ -399,17 +399,17 @@ static void mixtures_stand_still_where_only_rows_learn(void **state) {
     feed_kind(own, 1, 900, 1);
     assert_memory_equal(before, moe->threshold, sizeof before);
     assert_memory_equal(router, moe->w_router, sizeof router);
-    assert_false(own->trainer->pass.layers[3].moe.chosen);
+    assert_false(own->trainer->acts.layers[3].moe.chosen);
     done_with(own);
 }
 
 // Thresholds look at nothing later: what a trained model says of a byte stays, whatever follows.
 static void later_bytes_change_no_earlier_loss(void **state) {
     lifelong *f = *state;
-    for (size_t net = 1; net < NET_COUNT; net++) {
+    for (size_t network = 1; network < NET_COUNT; network++) {
         reef_error err;
         reef_model *model = NULL;
-        lifelong *own = fresh(f, net);
+        lifelong *own = fresh(f, network);
         uint8_t probe[64];
         float before[64], after[64];
         make_pool(own, 1);
@@ -445,7 +445,7 @@ int main(int argc, char **argv) {
         TEST(values_grow_and_what_has_none_says_so),
         TEST(settings_that_would_do_nothing_are_refused_in_a_new_pool),
         TEST(rows_of_both_kinds_are_begun_renewed_and_joined),
-        TEST(rivals_of_generations_take_every_kind),
+        TEST(baselines_of_generations_take_every_kind),
         TEST(mixtures_stand_still_where_only_rows_learn),
         TEST(later_bytes_change_no_earlier_loss),
     };

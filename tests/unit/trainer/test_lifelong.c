@@ -236,7 +236,7 @@ static void a_boundary_is_found_where_the_stream_changes(void **state) {
     assert_int_equal(status.generation, 1);
     uint64_t batch = f->config.batch * f->config.context;
     assert_true(status.opened_at + batch > 12000 && status.opened_at < 12000 + batch);
-    assert_int_equal(status.stream_bytes + status.carried_bytes, 18000); // nothing is lost
+    assert_int_equal(status.stream_bytes + status.pending_bytes, 18000); // nothing is lost
 }
 
 // 187 batches trained, an eighth of them asked for: 15 foreign ones are a page in the same book, which is
@@ -249,13 +249,13 @@ static void a_change_has_to_last_for_a_share_of_what_was_seen(void **state) {
     feed_kind(f, 0, 12000, 3);
     feed_kind(f, 1, 15 * batch, 3);
     assert_int_equal(status_of(f).generation, 0);
-    assert_int_equal(status_of(f).suspicious, 15); // of which drift_confirm would be 6
+    assert_int_equal(status_of(f).anomalous, 15); // of which drift_confirm would be 6
     feed_kind(f, 0, 2000, 4);
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.generation, 0);
-    assert_int_equal(status.suspicious, 0);
-    assert_true(status.carried_bytes <= batch); // all of it is trained
-    assert_int_equal(status.stream_bytes + status.carried_bytes, 14000 + 15 * batch);
+    assert_int_equal(status.anomalous, 0);
+    assert_true(status.pending_bytes <= batch); // all of it is trained
+    assert_int_equal(status.stream_bytes + status.pending_bytes, 14000 + 15 * batch);
     feed_kind(f, 1, 40 * batch, 4);
     assert_int_equal(status_of(f).generation, 1);
 }
@@ -272,12 +272,12 @@ static void an_odd_passage_before_the_change_stays_with_what_was(void **state) {
         feed_kind(f, 1, window, 20 + i);
     }
     feed_kind(f, 1, 3 * window, 4);
-    assert_true(status_of(f).suspicious >= 3);
+    assert_true(status_of(f).anomalous >= 3);
     feed_kind(f, 1, 20 * batch, 3);
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.generation, 1);
     assert_int_equal(status.opened_at, 191 * batch); // the last of them may hold the change
-    assert_int_equal(status.stream_bytes + status.carried_bytes, 212 * batch + 3 * window);
+    assert_int_equal(status.stream_bytes + status.pending_bytes, 212 * batch + 3 * window);
 }
 
 static void what_is_always_enough_bounds_the_share(void **state) {
@@ -320,7 +320,7 @@ static void a_short_oddity_is_trained_on_and_opens_nothing(void **state) {
     feed_kind(f, 0, 6000, 4);
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.generation, 0);
-    assert_true(status.carried_bytes <= 64);
+    assert_true(status.pending_bytes <= 64);
     assert_int_equal(status.skipped_bytes, 0);
 }
 
@@ -434,17 +434,17 @@ static void what_is_left_unexplained_adds_up_and_is_forgotten_again(void **state
     config.drift_z = 6;
     config.drift_bits = 0.35f;
     // Level 2, spread 0.5, so the limit is 5: batches at 4 lie below it.
-    double sum = reef_drift_unexplained(0, 4, 2, 0.5, &config);
+    double sum = reef_drift_cusum(0, 4, 2, 0.5, &config);
     assert_true(fabs(sum - 1.5) < 1e-12);
-    sum = reef_drift_unexplained(sum, 4, 2, 0.5, &config);
+    sum = reef_drift_cusum(sum, 4, 2, 0.5, &config);
     assert_true(fabs(sum - 3.0) < 1e-12);
-    for (size_t i = 0; i < 100; i++) sum = reef_drift_unexplained(sum, 4, 2, 0.5, &config);
+    for (size_t i = 0; i < 100; i++) sum = reef_drift_cusum(sum, 4, 2, 0.5, &config);
     assert_true(sum == 6.0); // twice the distance to the limit, however long it lasts
-    for (size_t i = 0; i < 12; i++) sum = reef_drift_unexplained(sum, 2, 2, 0.5, &config);
+    for (size_t i = 0; i < 12; i++) sum = reef_drift_cusum(sum, 2, 2, 0.5, &config);
     assert_true(sum == 0.0);
     // Up to one spread above the level, or drift_bits where that is more, nothing adds up.
-    assert_true(reef_drift_unexplained(0, 2.5, 2, 0.5, &config) == 0.0);
-    assert_true(reef_drift_unexplained(0, 2.3, 2, 0.01, &config) == 0.0);
+    assert_true(reef_drift_cusum(0, 2.5, 2, 0.5, &config) == 0.0);
+    assert_true(reef_drift_cusum(0, 2.3, 2, 0.01, &config) == 0.0);
 }
 
 static void frozen_experts_do_not_change_by_one_bit(void **state) {
@@ -490,9 +490,9 @@ static void growing_has_held_batches_looked_at_again(void **state) {
         feed_kind(f, 0, 6000, 1);
         feed_kind(f, 1, 3 * LIFELONG_BATCH + 20, 1);
         assert_int_equal(status_of(f).generation, 0);
-        assert_true(status_of(f).suspicious > 0);
+        assert_true(status_of(f).anomalous > 0);
         ok(reef_trainer_grow(f->trainer, f->config.side + 2, &err), &err);
-        assert_int_equal(status_of(f).suspicious, 0);
+        assert_int_equal(status_of(f).anomalous, 0);
         if (i == 1) { // as after a crash
             close_pool(f);
             open_pool(f, 1);
@@ -736,7 +736,7 @@ static void the_reservoir_is_a_uniform_sample(void **state) {
     assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, old);
     assert_int_equal(lists.young.count, reservoir.slots - reservoir.old_slots);
     reef_reservoir_lists_release(&lists);
-    reef_reservoir_rejuvenate(&reservoir);
+    reef_reservoir_clear_sample(&reservoir);
     ok(reef_reservoir_lists_init(&lists, &reservoir, 2, &err), &err);
     assert_int_equal(lists.young.count, 0);
     assert_int_equal(lists.old_fit.count + lists.old_calibrate.count, reservoir.old_slots);

@@ -205,17 +205,17 @@ static void a_pass_that_could_not_be_prepared_is_prepared_again(void **state) {
     lifelong *f = *state;
     reef_error err;
     make_pool(f, 1);
-    reef_pass *pass = &f->trainer->pass;
-    const reef_gen *gen = reef_open_generation(f->trainer);
-    ok(reef_pass_prepare_generation(pass, gen, 0, &err), &err);
+    reef_activations *pass = &f->trainer->acts;
+    const reef_generation *gen = reef_open_generation(f->trainer);
+    ok(reef_activations_prepare_generation(pass, gen, 0, &err), &err);
     for (size_t n = 1;; n++) {
-        reef_pass_forget_generation(pass, 0);
+        reef_activations_forget_generation(pass, 0);
         count_from_here(n);
-        reef_status status = reef_pass_prepare_generation(pass, gen, 0, &err);
+        reef_status status = reef_activations_prepare_generation(pass, gen, 0, &err);
         counting = false;
         if (!failed) break;
         assert_int_equal(status, REEF_ERR_NO_MEMORY);
-        ok(reef_pass_prepare_generation(pass, gen, 0, &err), &err);
+        ok(reef_activations_prepare_generation(pass, gen, 0, &err), &err);
         assert_non_null(pass->pairs.sorted);
         assert_int_equal(pass->pairs.expert_count, gen->info.side * gen->info.side);
     }

@@ -30,9 +30,9 @@ static void feed_line(lifelong *f, const char *text) {
     feed(f, (const uint8_t *)text, strlen(text));
 }
 
-static const reef_gen *gen_of(const lifelong *f, size_t g) {
-    assert_true(g < f->trainer->net.gen_count);
-    return f->trainer->net.gens[g];
+static const reef_generation *gen_of(const lifelong *f, size_t g) {
+    assert_true(g < f->trainer->network.generation_count);
+    return f->trainer->network.generations[g];
 }
 
 // ---- the stream alone decides --------------------------------------------------------------------
@@ -46,7 +46,7 @@ static void root_of_run(const reef_config *config,
                         size_t cut,
                         size_t every,
                         bool reopen,
-                        size_t *gen_count,
+                        size_t *generation_count,
                         uint8_t root[REEF_HASH_BYTES]) {
     void *state = NULL;
     lifelong_setup(&state);
@@ -68,18 +68,18 @@ static void root_of_run(const reef_config *config,
     }
     reef_commit last = commit(f);
     memcpy(root, last.root, REEF_HASH_BYTES);
-    *gen_count = f->trainer->net.gen_count;
+    *generation_count = f->trainer->network.generation_count;
     lifelong_teardown(&state);
 }
 
 static void assert_the_stream_decides(const reef_config *config,
                                       const uint8_t *stream,
                                       size_t count,
-                                      size_t gen_count) {
+                                      size_t generation_count) {
     uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
     size_t found;
     root_of_run(config, stream, count, 1, count, 1, false, &found, expected);
-    assert_int_equal(found, gen_count);
+    assert_int_equal(found, generation_count);
     root_of_run(config, stream, count, 2, 1, 640, false, &found, root); // byte after byte
     assert_memory_equal(expected, root, sizeof root);
     root_of_run(config, stream, count, 3, 97, 7, true, &found, root);
@@ -92,7 +92,7 @@ static void the_stream_alone_decides_under_every_policy(void **state) {
     (void)state;
     static const struct run {
         const char *settings[5][2];
-        size_t gen_count;
+        size_t generation_count;
     } RUNS[] = {
         {{{"boundaries", "budget"}, {"boundary_bytes", "6000"}, {"subkeys_new", "queries"}}, 4},
         {{{"boundaries", "capacity"}, {"capacity_uses", "150"}, {"copy_experts", "5"}}, 0},
@@ -107,13 +107,13 @@ static void the_stream_alone_decides_under_every_policy(void **state) {
         reef_config config = lifelong_config();
         for (size_t s = 0; s < 5 && RUNS[i].settings[s][0] != NULL; s++)
             choose(&config, RUNS[i].settings[s][0], RUNS[i].settings[s][1]);
-        size_t gen_count = RUNS[i].gen_count;
+        size_t generation_count = RUNS[i].generation_count;
         uint8_t root[REEF_HASH_BYTES];
-        if (gen_count == 0) { // as many as there are, but there must be some
-            root_of_run(&config, stream, TOTAL, 1, TOTAL, 1, false, &gen_count, root);
-            assert_true(gen_count > 1);
+        if (generation_count == 0) { // as many as there are, but there must be some
+            root_of_run(&config, stream, TOTAL, 1, TOTAL, 1, false, &generation_count, root);
+            assert_true(generation_count > 1);
         }
-        assert_the_stream_decides(&config, stream, TOTAL, gen_count);
+        assert_the_stream_decides(&config, stream, TOTAL, generation_count);
     }
 }
 
@@ -142,11 +142,11 @@ static void a_budget_ends_a_generation_at_the_batch_that_reaches_it(void **state
 // ---- capacity ------------------------------------------------------------------------------------
 
 static double full_share(const lifelong *f, uint64_t uses) {
-    const reef_gen *open = reef_open_generation(f->trainer);
+    const reef_generation *open = reef_open_generation(f->trainer);
     size_t full = 0, count = 0;
     for (uint32_t l = 0; l < f->config.layers; l++)
-        for (size_t n = 0; n < open->peers[l].expert_count; n++, count++)
-            full += open->peers[l].usage[n].count >= uses;
+        for (size_t n = 0; n < open->expert_tables[l].expert_count; n++, count++)
+            full += open->expert_tables[l].usage[n].count >= uses;
     return (double)full / (double)count;
 }
 
@@ -200,7 +200,7 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.opened_at, behind);
     assert_int_equal(status.stream_bytes, behind);
-    assert_int_equal(status.carried_bytes, 0);
+    assert_int_equal(status.pending_bytes, 0);
     uint64_t trained = (before - 1) / BATCH * BATCH; // the last byte has no next one
     assert_int_equal(status.step * BATCH, trained);
     assert_int_equal(status.skipped_bytes, behind - trained);
@@ -215,10 +215,10 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
     reef_gate_state fresh;
     memset(&fresh, 0, sizeof fresh);
     reef_gate_reset(&gen_of(f, 1)->gate, &fresh);
-    assert_true(f->trainer->firing.states[1].count > fresh.count);
+    assert_true(f->trainer->gating.states[1].count > fresh.count);
     feed_line(f, "\n" MARK "\n");
-    assert_int_equal(f->trainer->net.gen_count, 3);
-    assert_int_equal(f->trainer->firing.states[1].count, fresh.count);
+    assert_int_equal(f->trainer->network.generation_count, 3);
+    assert_int_equal(f->trainer->gating.states[1].count, fresh.count);
     assert_int_equal(f->trainer->ahead.states[1].count, fresh.count);
 }
 
@@ -226,7 +226,7 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
 static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **state) {
     lifelong *f = *state;
     reef_error err;
-    reef_generation marked, commanded;
+    reef_generation_record marked, commanded;
     reef_txn *txn = NULL;
     uint8_t text[1000];
     lifelong_text(text, sizeof text, 0, 3);
@@ -287,7 +287,7 @@ static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
     feed_line(f, MARK "\n");
     feed(f, text, 20);
     feed_line(f, "\n" MARK "\n" MARK "\n");
-    assert_int_equal(status_of(f).carried_bytes, 21);
+    assert_int_equal(status_of(f).pending_bytes, 21);
     assert_int_equal(status_of(f).skipped_bytes, 21);
     feed(f, text, 10 * BATCH);
     assert_int_equal(status_of(f).generation, 0);
@@ -333,7 +333,7 @@ static void the_end_of_a_source_ends_its_last_line(void **state) {
     feed_from(f, "two", (const uint8_t *)"\n== ", 4);
     feed_from(f, "three", (const uint8_t *)"END\n", 4);
     assert_int_equal(status_of(f).generation, 1);
-    assert_int_equal(status_of(f).stream_bytes + status_of(f).carried_bytes, 300 + 7 + 300 + 8);
+    assert_int_equal(status_of(f).stream_bytes + status_of(f).pending_bytes, 300 + 7 + 300 + 8);
 }
 
 static void under_drift_a_mark_trains_what_was_held_first(void **state) {
@@ -344,10 +344,10 @@ static void under_drift_a_mark_trains_what_was_held_first(void **state) {
     uint64_t step = status_of(f).step;
     feed_kind(f, 1, 3 * BATCH, 3);              // too few for a boundary
     assert_true(status_of(f).step <= step + 1); // that in which the change is
-    assert_true(status_of(f).suspicious >= 2);
+    assert_true(status_of(f).anomalous >= 2);
     feed_line(f, "\n" MARK "\n");
     assert_int_equal(status_of(f).step, step + 3);
-    assert_int_equal(status_of(f).suspicious, 0);
+    assert_int_equal(status_of(f).anomalous, 0);
     assert_int_equal(status_of(f).generation, 1);
     assert_int_equal(status_of(f).opened_at, 6000 + 3 * BATCH + 8);
 }
@@ -361,11 +361,12 @@ static void in_place_a_boundary_adds_as_many_experts_under_the_same_ids(void **s
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed(f, text, 16 * BATCH + 1);
-    size_t row = f->trainer->net.gens[0]->peers[0].row_values, old = 36;
+    size_t row = f->trainer->network.generations[0]->expert_tables[0].row_values, old = 36;
     float *rows = malloc(2 * old * row * sizeof *rows);
     assert_non_null(rows);
     for (size_t l = 0; l < 2; l++)
-        memcpy(rows + l * old * row, gen_of(f, 0)->peers[l].experts, old * row * sizeof *rows);
+        memcpy(rows + l * old * row, gen_of(f, 0)->expert_tables[l].experts,
+               old * row * sizeof *rows);
     close_pool(f);
     temp_dir_remove(f->pool);
 
@@ -374,10 +375,10 @@ static void in_place_a_boundary_adds_as_many_experts_under_the_same_ids(void **s
     choose(&f->config, "growth", "in_place");
     make_pool(f, 1);
     feed(f, text, 16 * BATCH + 1);
-    assert_int_equal(f->trainer->net.gen_count, 1);
+    assert_int_equal(f->trainer->network.generation_count, 1);
     assert_int_equal(gen_of(f, 0)->info.side, 8); // 6 * 6 + 4 * 4 experts, rounded up to a square
     for (size_t l = 0; l < 2; l++) {
-        const float *now = gen_of(f, 0)->peers[l].experts;
+        const float *now = gen_of(f, 0)->expert_tables[l].experts;
         assert_memory_equal(now, rows + l * old * row, old * row * sizeof *rows);
         for (size_t n = old; n < 64; n++) // the new ones are silent
             for (size_t d = 16; d < 32; d++) assert_true(now[n * row + d] == 0.0f);
@@ -400,11 +401,11 @@ static void in_place_a_drift_grows_once(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
     feed_kind(f, 1, 6000, 3);
-    assert_int_equal(f->trainer->net.gen_count, 1);
+    assert_int_equal(f->trainer->network.generation_count, 1);
     assert_int_equal(times_said(f, "\"reason\": \"drift\", \"side_before\": 6, \"side\": 8"), 1);
     assert_int_equal(times_said(f, "\"event\": \"grow\""), 1);
-    assert_int_equal(status_of(f).stream_bytes + status_of(f).carried_bytes, 18000);
-    assert_true(status_of(f).carried_bytes <= BATCH);
+    assert_int_equal(status_of(f).stream_bytes + status_of(f).pending_bytes, 18000);
+    assert_true(status_of(f).pending_bytes <= BATCH);
 }
 
 // ---- size ----------------------------------------------------------------------------------------
@@ -441,7 +442,7 @@ static void what_is_further_away_gets_a_larger_side(void **state) {
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &claimed, &err), &err);
     assert_true(claimed.unclaimed < 0.9);
     // Data that gates claim is half as far as the same data that none does.
-    reef_gate *gate = &f->trainer->net.gens[1]->gate;
+    reef_gate *gate = &f->trainer->network.generations[1]->gate;
     lifelong_text(text, sizeof text, 2, 7);
     gate->threshold = -1e30f;
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &near, &err), &err);
@@ -463,7 +464,7 @@ static void no_more_experts_are_made_than_the_budget_allows(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 80 * BATCH, 3);
     static const uint32_t SIDES[] = {6, 4, 2, 2};
-    assert_int_equal(f->trainer->net.gen_count, 4);
+    assert_int_equal(f->trainer->network.generation_count, 4);
     for (size_t g = 0; g < 4; g++) assert_int_equal(gen_of(f, g)->info.side, SIDES[g]);
     assert_int_equal(status_of(f).experts, 120);
     assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
@@ -490,10 +491,10 @@ static void under_drift_a_full_pool_trains_what_it_would_have_held(void **state)
     assert_int_equal(status_of(f).generation, 0);
     assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
     assert_int_equal(status_of(f).skipped_bytes, 0);
-    assert_true(status_of(f).carried_bytes <= BATCH);
+    assert_true(status_of(f).pending_bytes <= BATCH);
     feed_kind(f, 2, 6000, 3);
     assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
-    assert_true(status_of(f).carried_bytes <= BATCH);
+    assert_true(status_of(f).pending_bytes <= BATCH);
 }
 
 // ---- the start -----------------------------------------------------------------------------------
@@ -506,7 +507,7 @@ static void assert_is_a_direction(const float *key, size_t half, size_t d_key) {
 
 // Is this w_down (and w_gate) that of any expert of the layer in generation 0? Rounded as its rows are.
 static bool is_a_copy(const lifelong *f, uint32_t l, const float *row) {
-    const reef_peer *old = &gen_of(f, 0)->peers[l];
+    const reef_expert_table *old = &gen_of(f, 0)->expert_tables[l];
     for (size_t n = 0; n < old->expert_count; n++) {
         bool same = true;
         for (size_t i = 0; same && i < old->row_values; i++) {
@@ -545,7 +546,7 @@ static void a_start_from_the_data_changes_no_output(void **state) {
         feed_kind(f, 0, 6000, 3);
         ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
         assert_true(reef_start_is_due(f->trainer));
-        const reef_gen *open = gen_of(f, 1);
+        const reef_generation *open = gen_of(f, 1);
         float drawn[16];
         memcpy(drawn, open->weights.routers[0].sub_keys_a, sizeof drawn);
         uint8_t text[3 * BATCH + 1];
@@ -559,7 +560,8 @@ static void a_start_from_the_data_changes_no_output(void **state) {
                 assert_is_a_direction(open->weights.routers[l].sub_keys_b + 4 * k, 4, 8);
             }
             for (size_t n = 0; n < 16; n++)
-                copies += is_a_copy(f, l, open->peers[l].experts + n * open->peers[l].row_values);
+                copies += is_a_copy(
+                    f, l, open->expert_tables[l].experts + n * open->expert_tables[l].row_values);
             assert_int_equal(copies, 7);
         }
         assert_int_equal(times_said(f, "\"subkeys\": \"queries\", \"copied\": 14, \"older\": true, "
@@ -575,7 +577,7 @@ static void a_start_from_the_data_changes_no_output(void **state) {
         logits_of(f->store, "0", 1, before);
         logits_of(f->store, "now", 1, now);
         assert_memory_equal(before, now, count * sizeof *now);
-        f->trainer->net.gens[1]->gate.threshold = -1.0f; // a mean of 0 lies above it
+        f->trainer->network.generations[1]->gate.threshold = -1.0f; // a mean of 0 lies above it
         commit(f);
         logits_of(f->store, "now", 1, now);
         for (size_t i = 0; i < count; i++) assert_true(before[i] == now[i]); // -0 may have become 0
@@ -586,12 +588,12 @@ static void a_start_from_the_data_changes_no_output(void **state) {
 }
 
 static void assert_weighs_older(const lifelong *f, float delta) {
-    const reef_gen *open = gen_of(f, 1);
+    const reef_generation *open = gen_of(f, 1);
     for (uint32_t l = 0; l < f->config.layers; l++)
         for (size_t d = 0; d < f->config.d_model; d++)
             assert_true(open->weights.delta_older[l][d] == delta);
     char name[] = "block0.delta_older";
-    const reef_tensor *tensor = reef_gen_find(open, name);
+    const reef_tensor *tensor = reef_generation_find(open, name);
     assert_non_null(tensor);
     for (size_t d = 0; d < tensor->count; d++) assert_true(tensor->average[d] == delta);
 }
@@ -610,10 +612,10 @@ static void a_start_leaves_out_older_experts_that_only_harm(void **state) {
     assert_weighs_older(f, 0.0f);
     assert_int_equal(times_said(f, "\"older\": true"), 1);
     for (uint32_t l = 0; l < f->config.layers; l++) { // now they say the opposite, and loudly
-        const reef_peer *peer = &gen_of(f, 0)->peers[l];
+        const reef_expert_table *table = &gen_of(f, 0)->expert_tables[l];
         size_t D = f->config.d_model;
-        for (size_t n = 0; n < peer->expert_count; n++)
-            for (size_t d = 0; d < D; d++) peer->experts[n * peer->row_values + D + d] *= -20.0f;
+        for (size_t n = 0; n < table->expert_count; n++)
+            for (size_t d = 0; d < D; d++) table->experts[n * table->row_values + D + d] *= -20.0f;
     }
     ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
     assert_weighs_older(f, -1.0f);
@@ -640,7 +642,10 @@ static void a_start_happens_once_and_at_the_first_batch(void **state) {
 
 // ---- held bytes ----------------------------------------------------------------------------------
 
-static void seal_of(lifelong *f, const uint8_t *stream, size_t count, reef_generation sealed[2]) {
+static void seal_of(lifelong *f,
+                    const uint8_t *stream,
+                    size_t count,
+                    reef_generation_record sealed[2]) {
     reef_error err;
     reef_txn *txn = NULL;
     make_pool(f, 1);
@@ -659,7 +664,7 @@ static void a_sealed_generation_has_never_seen_held_bytes(void **state) {
     lifelong *f = *state;
     enum { PART = 9000 };
     uint8_t stream[3 * PART];
-    reef_generation found[2], other[2];
+    reef_generation_record found[2], other[2];
     for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
     seal_of(f, stream, sizeof stream, found);
     for (int g = 1; g >= 0; g--) {

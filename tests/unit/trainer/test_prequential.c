@@ -83,7 +83,7 @@ static void after_a_restart_counting_begins_anew(void **state) {
     feed_by_turns(f, 3);
     (void)commit(f);
     reef_trainer_status before = status_of(f);
-    assert_in_range(before.carried_bytes, 2, LIFELONG_BATCH);
+    assert_in_range(before.pending_bytes, 2, LIFELONG_BATCH);
     close_pool(f);
     open_pool(f, 1);
     assert_false(reef_trainer_source_loss(f->trainer, "words", &loss));
@@ -93,7 +93,7 @@ static void after_a_restart_counting_begins_anew(void **state) {
     assert_true(reef_trainer_source_loss(f->trainer, "words", &words));
     assert_true(reef_trainer_source_loss(f->trainer, "letters", &letters));
     assert_int_equal(words.scored + letters.scored,
-                     after.stream_bytes + 1 - before.stream_bytes - before.carried_bytes);
+                     after.stream_bytes + 1 - before.stream_bytes - before.pending_bytes);
 }
 
 int main(void) {

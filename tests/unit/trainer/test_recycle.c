@@ -27,29 +27,29 @@ static void make_recycling(lifelong *f, const char *after, size_t threads) {
     make_pool(f, threads);
 }
 
-static reef_gen *open_gen(const lifelong *f) {
+static reef_generation *open_gen(const lifelong *f) {
     return reef_open_generation(f->trainer);
 }
 
 // Put the sub-keys of `count` rows of table a of every layer where no query goes, and teach their experts something.
 static void hide_rows(lifelong *f, uint32_t count) {
-    reef_gen *gen = open_gen(f);
+    reef_generation *gen = open_gen(f);
     size_t half = f->config.d_key / 2;
     for (uint32_t l = 0; l < f->config.layers; l++) {
         float *keys = gen->weights.routers[l].sub_keys_a;
         for (size_t i = 0; i < count * half; i++) keys[i] = 0.0f;
-        reef_peer *peer = &gen->peers[l];
-        for (size_t n = 0; n < peer->expert_count; n++) {
+        reef_expert_table *table = &gen->expert_tables[l];
+        for (size_t n = 0; n < table->expert_count; n++) {
             uint32_t i, j;
             reef_expert_pair_of((reef_expert_id)n, &i, &j);
             if (i >= count) continue;
-            for (size_t v = 0; v < peer->row_values; v++) {
-                peer->experts[n * peer->row_values + v] = 3.0f;
-                peer->moments.adam_m[n * peer->row_values + v] = 2.0f;
-                peer->moments.adam_v[n * peer->row_values + v] = 5.0f;
-                peer->moments.average[n * peer->row_values + v] = 4.0f;
+            for (size_t v = 0; v < table->row_values; v++) {
+                table->experts[n * table->row_values + v] = 3.0f;
+                table->moments.adam_m[n * table->row_values + v] = 2.0f;
+                table->moments.adam_v[n * table->row_values + v] = 5.0f;
+                table->moments.average[n * table->row_values + v] = 4.0f;
             }
-            peer->moments.counts[n] = 7;
+            table->moments.counts[n] = 7;
         }
     }
 }
@@ -60,58 +60,61 @@ static bool is_hidden(size_t n, uint32_t count) {
     return i < count;
 }
 
-static void expect_new_row(const lifelong *f, const reef_peer *peer, size_t n) {
-    size_t D = f->config.d_model, first = n * peer->row_values;
+static void expect_new_row(const lifelong *f, const reef_expert_table *table, size_t n) {
+    size_t D = f->config.d_model, first = n * table->row_values;
     double down = 0.0;
-    for (size_t d = 0; d < peer->row_values; d++) {
-        float value = peer->experts[first + d];
-        assert_true(peer->moments.adam_m[first + d] == 0.0f);
-        assert_true(peer->moments.adam_v[first + d] == 0.0f);
-        assert_true(peer->moments.average[first + d] == value);
+    for (size_t d = 0; d < table->row_values; d++) {
+        float value = table->experts[first + d];
+        assert_true(table->moments.adam_m[first + d] == 0.0f);
+        assert_true(table->moments.adam_v[first + d] == 0.0f);
+        assert_true(table->moments.average[first + d] == value);
         if (d < D) down += (double)value * (double)value;
         if (d >= D) assert_true(value == 0.0f);
     }
     assert_true(down > 0.1 && down < 10.0); // N(0, 1/D): 1 on average
-    assert_int_equal(peer->moments.counts[n], 0);
-    assert_int_equal(peer->dirty[n], 1);
+    assert_int_equal(table->moments.counts[n], 0);
+    assert_int_equal(table->dirty[n], 1);
 }
 
 static void what_nothing_chose_begins_anew_and_nothing_else(void **state) {
     lifelong *f = *state;
     enum { HIDDEN = 5 };
     make_recycling(f, "0", 1); // never by itself: the test says when
-    f->trainer->net.config.recycle_after = WINDOW;
-    reef_gen *gen = open_gen(f);
+    f->trainer->network.config.recycle_after = WINDOW;
+    reef_generation *gen = open_gen(f);
     for (uint32_t l = 0; l < 2; l++) {
-        gen->peers[l].used_before = calloc(gen->peers[l].expert_count, sizeof(uint64_t));
-        assert_non_null(gen->peers[l].used_before);
+        gen->expert_tables[l].used_before =
+            calloc(gen->expert_tables[l].expert_count, sizeof(uint64_t));
+        assert_non_null(gen->expert_tables[l].used_before);
     }
     hide_rows(f, HIDDEN);
     feed_kind(f, 0, WINDOW - LIFELONG_BATCH + 1, 2); // one step less than a window
     assert_int_equal(status_of(f).recycled_experts, 0);
     assert_int_equal(times_said(f, "\"event\": \"recycle\""), 0);
-    gen->peers[0].flags[reef_expert_id_of(2, 3)] = 1; // frozen: neither it nor its sub-keys move
+    gen->expert_tables[0].flags[reef_expert_id_of(2, 3)] =
+        1; // frozen: neither it nor its sub-keys move
     float key[2][4];
     memcpy(key[0], gen->weights.routers[0].sub_keys_a + 2 * 4, sizeof key[0]);
-    for (uint32_t l = 0; l < 2; l++) memset(gen->peers[l].dirty, 0, gen->peers[l].expert_count);
+    for (uint32_t l = 0; l < 2; l++)
+        memset(gen->expert_tables[l].dirty, 0, gen->expert_tables[l].expert_count);
     feed_kind(f, 0, LIFELONG_BATCH, 3);
     assert_int_equal(times_said(f, "\"event\": \"recycle\""), 1);
     size_t new = 0, used = 0;
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        for (size_t n = 0; n < peer->expert_count; n++) {
-            assert_true(peer->used_before[n] == peer->usage[n].count);
-            if (peer->usage[n].count > 0) {
+        const reef_expert_table *table = &gen->expert_tables[l];
+        for (size_t n = 0; n < table->expert_count; n++) {
+            assert_true(table->used_before[n] == table->usage[n].count);
+            if (table->usage[n].count > 0) {
                 used++;
-                assert_true(peer->moments.counts[n] > 0); // it keeps what it learned
-            } else if (peer->flags[n] != 0) {
-                assert_true(peer->experts[n * peer->row_values] == 3.0f);
-                assert_int_equal(peer->moments.counts[n], 7);
+                assert_true(table->moments.counts[n] > 0); // it keeps what it learned
+            } else if (table->flags[n] != 0) {
+                assert_true(table->experts[n * table->row_values] == 3.0f);
+                assert_int_equal(table->moments.counts[n], 7);
             } else {
                 new ++;
-                expect_new_row(f, peer, n);
+                expect_new_row(f, table, n);
             }
-            if (is_hidden(n, HIDDEN)) assert_int_equal(peer->usage[n].count, 0);
+            if (is_hidden(n, HIDDEN)) assert_int_equal(table->usage[n].count, 0);
         }
     }
     assert_true(used > 0 && new >= 2 * HIDDEN * 24 - 1);
@@ -125,12 +128,12 @@ static void what_nothing_chose_begins_anew_and_nothing_else(void **state) {
 }
 
 // Which rows of table a have an expert that was used since the pool was made.
-static void rows_in_use(const reef_peer *peer, bool out[24]) {
+static void rows_in_use(const reef_expert_table *table, bool out[24]) {
     memset(out, 0, 24 * sizeof *out);
-    for (size_t n = 0; n < peer->expert_count; n++) {
+    for (size_t n = 0; n < table->expert_count; n++) {
         uint32_t i, j;
         reef_expert_pair_of((reef_expert_id)n, &i, &j);
-        out[i] |= peer->usage[n].count > 0;
+        out[i] |= table->usage[n].count > 0;
     }
 }
 
@@ -147,7 +150,7 @@ static void a_moved_sub_key_is_as_long_as_those_in_use(void **state) {
         bool used[24];
         double sum = 0.0, count = 0.0;
         const float *keys = open_gen(f)->weights.routers[l].sub_keys_a;
-        rows_in_use(&open_gen(f)->peers[l], used);
+        rows_in_use(&open_gen(f)->expert_tables[l], used);
         for (size_t i = 0; i < 24; i++) {
             if (!used[i]) continue;
             sum += sqrt((double)reef_dot(4, keys + 4 * i, keys + 4 * i));
@@ -170,14 +173,14 @@ static void what_began_anew_is_left_alone_until_it_has_learned(void **state) {
     feed_kind(f, 0, WINDOW + 1, 2);
     assert_int_equal(times_said(f, "\"event\": \"recycle\""), 1);
     const uint64_t first = status_of(f).recycled_experts;
-    const reef_peer *peer = &open_gen(f)->peers[0];
-    const size_t bytes = peer->expert_count * peer->row_values * sizeof(float);
+    const reef_expert_table *table = &open_gen(f)->expert_tables[0];
+    const size_t bytes = table->expert_count * table->row_values * sizeof(float);
     float *rows = malloc(bytes);
     uint64_t *used[2];
     assert_non_null(rows);
-    memcpy(rows, peer->experts, bytes);
+    memcpy(rows, table->experts, bytes);
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *each = &open_gen(f)->peers[l];
+        const reef_expert_table *each = &open_gen(f)->expert_tables[l];
         used[l] = calloc(each->expert_count, sizeof **used);
         assert_non_null(used[l]);
         for (size_t n = 0; n < each->expert_count; n++) used[l][n] = each->usage[n].count;
@@ -185,7 +188,7 @@ static void what_began_anew_is_left_alone_until_it_has_learned(void **state) {
     feed_kind(f, 1, WINDOW, 3); // another kind: other experts are idle now
     uint64_t idle_again = 0, new_still = 0;
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *each = &open_gen(f)->peers[l];
+        const reef_expert_table *each = &open_gen(f)->expert_tables[l];
         for (size_t n = 0; n < each->expert_count; n++) {
             if (each->usage[n].count != used[l][n]) continue;
             if (used[l][n] > 0) {
@@ -207,9 +210,9 @@ static void what_began_anew_is_left_alone_until_it_has_learned(void **state) {
 static uint64_t uses_of_rows(const lifelong *f, uint32_t count) {
     uint64_t uses = 0;
     for (uint32_t l = 0; l < f->config.layers; l++) {
-        const reef_peer *peer = &open_gen(f)->peers[l];
-        for (size_t n = 0; n < peer->expert_count; n++)
-            if (is_hidden(n, count)) uses += peer->usage[n].count;
+        const reef_expert_table *table = &open_gen(f)->expert_tables[l];
+        for (size_t n = 0; n < table->expert_count; n++)
+            if (is_hidden(n, count)) uses += table->usage[n].count;
     }
     return uses;
 }

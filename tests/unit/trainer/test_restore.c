@@ -255,24 +255,24 @@ static void expect_descent(lifelong *f, const char *commits, const char *missing
     reef_error err;
     reef_txn *txn = NULL;
     reef_commit last;
-    reef_descent descent;
+    reef_lineage lineage;
     bool places[64] = {false};
     char led[128] = "", gone[128] = "";
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_commit_read(txn, &last, &err), &err);
-    ok(reef_descent_read(&descent, txn, &err), &err);
+    ok(reef_lineage_read(&lineage, txn, &err), &err);
     ok(reef_series_scan(txn, set_place, places, &err), &err);
     reef_txn_abort(txn);
     for (uint64_t i = 1; i <= last.number; i++)
-        if (reef_descent_has(&descent, i)) append_number(led, i);
+        if (reef_lineage_has(&lineage, i)) append_number(led, i);
     for (uint64_t i = 0; i < last.stream_bytes / STEP_BYTES; i++) {
-        bool known = reef_descent_knows_losses(&descent, i * STEP_BYTES, (i + 1) * STEP_BYTES);
+        bool known = reef_lineage_knows_losses(&lineage, i * STEP_BYTES, (i + 1) * STEP_BYTES);
         assert_int_equal(known, places[i]);
         if (!known) append_number(gone, i);
     }
     assert_string_equal(led, commits);
     assert_string_equal(gone, missing);
-    reef_descent_release(&descent);
+    reef_lineage_release(&lineage);
 }
 
 // Two commits. The last batch waits for what comes next, so each state has trained one less than was fed.
@@ -334,7 +334,7 @@ static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **
     lifelong *f = *state;
     reef_error err;
     reef_txn *txn = NULL;
-    reef_descent descent;
+    reef_lineage lineage;
     make_pool(f, 1);
     feed_steps(f, 4, 1);
     take(f, "three");
@@ -346,8 +346,8 @@ static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **
     go_back(f, "three");
     assert_int_equal(points_after(f->store, 0), 0);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    fails(reef_descent_read(&descent, txn, &err), REEF_ERR_CORRUPT, &err, "timeline");
-    assert_null(descent.restores);
+    fails(reef_lineage_read(&lineage, txn, &err), REEF_ERR_CORRUPT, &err, "timeline");
+    assert_null(lineage.restores);
     reef_txn_abort(txn);
     feed_steps(f, 2, 2); // it learns on
     assert_int_equal(points_after(f->store, 0), 2);

@@ -118,7 +118,7 @@ static double loss_of_sample(const lifelong *f, const char *as_of, uint64_t *sco
     double bits = 0.0;
     ok(reef_reservoir_init(&sample, &f->config, &err), &err);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_persist_load_reservoir(txn, &sample, &err), &err);
+    ok(reef_checkpoint_load_reservoir(txn, &sample, &err), &err);
     reef_txn_abort(txn);
     ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
     *scored = 0;
@@ -199,7 +199,7 @@ static void sealing_as_it_is_costs_not_one_bit(void **state) {
 
 // Sum of squares of what the first step left in the first moments: (1 - beta1) * clipped gradient.
 // `least` is the smallest share of a tensor.
-static double moment_squares(const reef_gen *gen, double *least) {
+static double moment_squares(const reef_generation *gen, double *least) {
     double sum = 0.0;
     *least = INFINITY;
     for (size_t i = 0; i < gen->tensor_count; i++) {
@@ -222,7 +222,7 @@ static void the_norm_of_all_tensors_together_is_bounded(void **state) {
     make_pool(f, 2);
     feed_kind(f, 0, 4 * 16 + 1, 1); // one step
     assert_int_equal(status_of(f).step, 1);
-    double norm = sqrt(moment_squares(f->trainer->net.gens[0], &least));
+    double norm = sqrt(moment_squares(f->trainer->network.generations[0], &least));
     double bound = (1.0 - (double)f->config.beta1) * (double)f->config.clip;
     assert_true(least > 2e-6); // whichever is left out shows as 1e-6 or more
     assert_true(fabs(norm / bound - 1.0) < 3e-7);

@@ -36,7 +36,7 @@ static int setup(void **state) {
     return 0;
 }
 
-static void make_rival(lifelong *f, const char *strategy, const char *boundaries) {
+static void make_baseline(lifelong *f, const char *strategy, const char *boundaries) {
     choose(&f->config, "strategy", strategy);
     choose(&f->config, "boundaries", boundaries);
     make_pool(f, 2);
@@ -47,13 +47,13 @@ static void boundary(lifelong *f) {
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
 }
 
-static reef_gen *gen_of(const lifelong *f) {
+static reef_generation *gen_of(const lifelong *f) {
     return reef_open_generation(f->trainer);
 }
 
 // First task, a boundary, and the pool as it is then.
 static void first_task(lifelong *f, const char *strategy) {
-    make_rival(f, strategy, "given");
+    make_baseline(f, strategy, "given");
     feed_kind(f, 0, TASK_BYTES + 1, 1);
     boundary(f);
     assert_int_equal(status_of(f).task, 1);
@@ -73,11 +73,12 @@ static void *copy_of(const void *data, size_t bytes) {
     return memcpy(copy, data, bytes);
 }
 
-static picture take(const reef_gen *gen) {
+static picture take(const reef_generation *gen) {
     picture of = {.values = copy_of(gen->values, gen->value_count * sizeof(float))};
     for (uint32_t l = 0; l < 2; l++)
-        of.rows[l] = copy_of(gen->peers[l].experts,
-                             gen->peers[l].expert_count * gen->peers[l].row_values * sizeof(float));
+        of.rows[l] = copy_of(gen->expert_tables[l].experts, gen->expert_tables[l].expert_count *
+                                                                gen->expert_tables[l].row_values *
+                                                                sizeof(float));
     return of;
 }
 
@@ -86,19 +87,25 @@ static void drop(picture *of) {
     for (uint32_t l = 0; l < 2; l++) free(of->rows[l]);
 }
 
-static bool tensor_changed(const picture *before, const reef_gen *gen, const reef_tensor *tensor) {
+static bool tensor_changed(const picture *before,
+                           const reef_generation *gen,
+                           const reef_tensor *tensor) {
     return memcmp(before->values + (tensor->data - gen->values), tensor->data,
                   tensor->count * sizeof(float)) != 0;
 }
 
-static bool row_changed(const picture *before, const reef_peer *peer, uint32_t l, size_t n) {
-    size_t at = n * peer->row_values;
-    return memcmp(before->rows[l] + at, peer->experts + at, peer->row_values * sizeof(float)) != 0;
+static bool row_changed(const picture *before,
+                        const reef_expert_table *table,
+                        uint32_t l,
+                        size_t n) {
+    size_t at = n * table->row_values;
+    return memcmp(before->rows[l] + at, table->experts + at, table->row_values * sizeof(float)) !=
+           0;
 }
 
-static size_t rows_changed(const picture *before, const reef_peer *peer, uint32_t l) {
+static size_t rows_changed(const picture *before, const reef_expert_table *table, uint32_t l) {
     size_t count = 0;
-    for (size_t n = 0; n < peer->expert_count; n++) count += row_changed(before, peer, l, n);
+    for (size_t n = 0; n < table->expert_count; n++) count += row_changed(before, table, l, n);
     return count;
 }
 
@@ -114,13 +121,14 @@ static void finetune_changes_every_tensor_and_keeps_one_generation(void **state)
     feed_kind(f, 1, 64, 2);
     assert_true(f->trainer->learning_rate < 0.06f * f->config.learning_rate); // warms up again
     feed_kind(f, 1, TASK_BYTES, 3);
-    const reef_gen *gen = gen_of(f);
+    const reef_generation *gen = gen_of(f);
     for (size_t i = 0; i < gen->tensor_count; i++)
         if (!tensor_changed(&before, gen, &gen->tensors[i]))
             fail_msg("%s stood still", gen->tensors[i].name);
     for (uint32_t l = 0; l < 2; l++)
-        assert_true(rows_changed(&before, &gen->peers[l], l) > gen->peers[l].expert_count / 2);
-    assert_int_equal(f->trainer->net.gen_count, 1);
+        assert_true(rows_changed(&before, &gen->expert_tables[l], l) >
+                    gen->expert_tables[l].expert_count / 2);
+    assert_int_equal(f->trainer->network.generation_count, 1);
     drop(&before);
 }
 
@@ -132,7 +140,7 @@ static bool is_of_first_kind(const uint8_t *window) {
 static void joint_looks_for_no_boundary_and_rehearses_the_whole_past(void **state) {
     lifelong *f = *state;
     reef_error err;
-    make_rival(f, "joint", "drift");
+    make_baseline(f, "joint", "drift");
     feed_kind(f, 0, 12000, 1);
     size_t old = 0;
     for (int i = 0; i < 20; i++) {
@@ -143,14 +151,14 @@ static void joint_looks_for_no_boundary_and_rehearses_the_whole_past(void **stat
     assert_true(old > 60); // of 80: nearly all of the past is of the first kind
     feed_kind(f, 1, 12000, 1);
     assert_int_equal(status_of(f).task, 0);
-    assert_int_equal(f->trainer->net.gen_count, 1);
+    assert_int_equal(f->trainer->network.generation_count, 1);
     assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "joint, which has no boundaries"));
 }
 
 static void drift_makes_a_task_where_generations_would_open_one(void **state) {
     lifelong *f = *state;
-    make_rival(f, "finetune", "drift");
+    make_baseline(f, "finetune", "drift");
     feed_kind(f, 0, 12000, 1);
     feed_kind(f, 1, 6000, 1);
     reef_trainer_status status = status_of(f);
@@ -234,7 +242,7 @@ static double forgotten(const char *strategy) {
     void *state = NULL;
     setup(&state);
     lifelong *f = state;
-    make_rival(f, strategy, "drift");
+    make_baseline(f, strategy, "drift");
     feed_kind(f, 0, 12000, 1);
     double before = loss_on(f, 0);
     feed_kind(f, 1, 12000, 1);
@@ -281,7 +289,7 @@ static void ewc_penalty_of_dense_tensors_has_the_gradient_it_says(void **state) 
     lifelong *f = *state;
     f->config.ewc_weight = 3.0f;
     first_task(f, "ewc");
-    reef_gen *gen = gen_of(f);
+    reef_generation *gen = gen_of(f);
     const reef_strategy *strategy = &f->trainer->strategy;
     spread(gen->values, strategy->fisher.values, gen->value_count);
     reef_ewc_pull_dense(f->trainer);
@@ -303,32 +311,32 @@ static void ewc_penalty_of_rows_has_the_gradient_it_says(void **state) {
     lifelong *f = *state;
     f->config.ewc_weight = 3.0f;
     first_task(f, "ewc");
-    reef_gen *gen = gen_of(f);
-    reef_peer *peer = &gen->peers[1];
+    reef_generation *gen = gen_of(f);
+    reef_expert_table *table = &gen->expert_tables[1];
     reef_strategy *strategy = &f->trainer->strategy;
-    reef_expert_shape shape = reef_gen_expert_shape(&f->config, 1);
-    size_t count = peer->expert_count * peer->row_values;
-    spread(peer->experts, strategy->fisher.rows[1], count);
-    float *values = copy_of(peer->experts, count * sizeof(float));
-    reef_pass_update update = {0};
+    reef_expert_shape shape = reef_generation_expert_shape(&f->config, 1);
+    size_t count = table->expert_count * table->row_values;
+    spread(table->experts, strategy->fisher.rows[1], count);
+    float *values = copy_of(table->experts, count * sizeof(float));
+    reef_network_update update = {0};
     reef_ewc_pull_rows(f->trainer, &update);
     uint32_t indices[4] = {3, 5, 3, 30};
     float x[16] = {0}, d_y[16] = {0}, gate[4] = {0}, factors[8] = {0}; // no loss, just the penalty
-    reef_expert_pairs *pairs = &f->trainer->pass.pairs;
+    reef_expert_pairs *pairs = &f->trainer->acts.pairs;
     reef_expert_pairs_sort(pairs, f->trainer->workers, 1, shape.P, indices, NULL);
     reef_expert_update rows = {.adam = {1e-3f, 0.0f, 0.9f, 1e-8f}, .pull = update.pulls[1]};
-    reef_experts_update(f->trainer->workers, &shape, peer->experts, &peer->moments, pairs, x, d_y,
+    reef_experts_update(f->trainer->workers, &shape, table->experts, &table->moments, pairs, x, d_y,
                         gate, factors, &rows);
     for (size_t i = 0; i < 3; i++) {
-        size_t at = (size_t)((uint32_t[]){3, 5, 30}[i]) * peer->row_values;
-        penalty p = {peer->row_values, values + at, strategy->anchor.rows[1] + at,
+        size_t at = (size_t)((uint32_t[]){3, 5, 30}[i]) * table->row_values;
+        penalty p = {table->row_values, values + at, strategy->anchor.rows[1] + at,
                      strategy->fisher.rows[1] + at, 3.0};
-        assert_true(gradcheck_error_max(peer->row_values, values + at, peer->moments.adam_m + at,
+        assert_true(gradcheck_error_max(table->row_values, values + at, table->moments.adam_m + at,
                                         GRADCHECK_STEP, penalty_of, &p) < GRADCHECK_LIMIT);
     }
     // A row that the step does not meet stays where it is.
-    assert_memory_equal(values + 4 * peer->row_values, peer->experts + 4 * peer->row_values,
-                        peer->row_values * sizeof(float));
+    assert_memory_equal(values + 4 * table->row_values, table->experts + 4 * table->row_values,
+                        table->row_values * sizeof(float));
     free(values);
 }
 
@@ -348,12 +356,12 @@ static double window_loss(reef_trainer *trainer) {
                         .tokens = trainer->tokens,
                         .targets = trainer->targets,
                         .fire = trainer->fire};
-    ok(reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch, REEF_PASS_TRAIN,
-                         &err),
+    ok(reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
+                            REEF_PASS_TRAIN, &err),
        &err);
     double sum = 0.0;
-    for (size_t t = 0; t < trainer->net.config.context; t++) sum += trainer->pass.loss[t];
-    return sum / (double)trainer->net.config.context;
+    for (size_t t = 0; t < trainer->network.config.context; t++) sum += trainer->acts.loss[t];
+    return sum / (double)trainer->network.config.context;
 }
 
 static reef_status add_slope(reef_trainer *trainer, reef_error *err) {
@@ -393,17 +401,18 @@ static size_t largest(const float *values, size_t count) {
 static void ewc_fisher_is_the_mean_squared_slope_of_windows(void **state) {
     lifelong *f = *state;
     first_task(f, "ewc");
-    reef_gen *gen = gen_of(f);
+    reef_generation *gen = gen_of(f);
     const char *const names[] = {"head", "norm_scale", "norm_shift"};
     for (size_t i = 0; i < 3; i++) {
-        const reef_tensor *tensor = reef_gen_find(gen, names[i]);
+        const reef_tensor *tensor = reef_generation_find(gen, names[i]);
         const float *fisher = f->trainer->strategy.fisher.values + (tensor->data - gen->values);
         size_t at = largest(fisher, tensor->count);
         assert_fisher(f, tensor->data + at, fisher[at]);
     }
     const float *fisher = f->trainer->strategy.fisher.rows[1];
-    size_t at = largest(fisher, gen->peers[1].expert_count * gen->peers[1].row_values);
-    assert_fisher(f, gen->peers[1].experts + at, fisher[at]);
+    size_t at =
+        largest(fisher, gen->expert_tables[1].expert_count * gen->expert_tables[1].row_values);
+    assert_fisher(f, gen->expert_tables[1].experts + at, fisher[at]);
 }
 
 // How far the parameters went in the second task, in the metric of the first one's Fisher information.
@@ -414,14 +423,14 @@ static double distance(float weight) {
     f->config.ewc_weight = weight;
     first_task(f, "ewc");
     feed_kind(f, 1, TASK_BYTES, 2);
-    const reef_gen *gen = gen_of(f);
+    const reef_generation *gen = gen_of(f);
     const reef_strategy *strategy = &f->trainer->strategy;
     penalty dense = {gen->value_count, gen->values, strategy->anchor.values,
                      strategy->fisher.values, 1.0};
     double sum = penalty_of(&dense);
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        penalty rows = {peer->expert_count * peer->row_values, peer->experts,
+        const reef_expert_table *table = &gen->expert_tables[l];
+        penalty rows = {table->expert_count * table->row_values, table->experts,
                         strategy->anchor.rows[l], strategy->fisher.rows[l], 1.0};
         sum += penalty_of(&rows);
     }
@@ -503,17 +512,17 @@ static void lwf_gradient_of_a_step_is_that_of_both_losses(void **state) {
     lifelong_text(text, sizeof text, 1, 5);
     reef_trainer *trainer = f->trainer;
     ok(reef_step_forward(trainer, text, &trainer->ahead, &bits, &err), &err);
-    float *gradient = copy_of(trainer->pass.logits, 4 * 16 * REEF_VOCAB * sizeof(float));
+    float *gradient = copy_of(trainer->acts.logits, 4 * 16 * REEF_VOCAB * sizeof(float));
     reef_batch batch = {.windows = f->config.batch + trainer->rehearse_windows,
                         .tokens = trainer->tokens,
                         .targets = trainer->targets,
                         .fire = trainer->fire};
-    ok(reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch, REEF_PASS_TRAIN,
-                         &err),
+    ok(reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
+                            REEF_PASS_TRAIN, &err),
        &err); // no weights: the logits stay
     double rows = 16.0 * (double)batch.windows, apart = 0.0;
     for (size_t t = 3; t < 64; t += 13) {
-        float *student = trainer->pass.logits + t * REEF_VOCAB;
+        float *student = trainer->acts.logits + t * REEF_VOCAB;
         const float *teacher = trainer->strategy.listened.logits + t * REEF_VOCAB;
         token_loss of = {student, teacher, trainer->targets[t], &f->config};
         for (size_t v = 0; v < REEF_VOCAB; v++) {
@@ -539,20 +548,21 @@ static void lwf_teacher_is_the_model_of_the_boundary_for_ever(void **state) {
     ok(reef_trainer_commit(f->trainer, NULL, &err), &err);
     close_pool(f);
     open_pool(f, 1);
-    const reef_gen *teacher = f->trainer->strategy.teacher;
+    const reef_generation *teacher = f->trainer->strategy.teacher;
     assert_memory_equal(before.values, teacher->values, teacher->value_count * sizeof(float));
     for (uint32_t l = 0; l < 2; l++)
-        assert_int_equal(rows_changed(&before, &teacher->peers[l], l), 0);
+        assert_int_equal(rows_changed(&before, &teacher->expert_tables[l], l), 0);
     // What it says is what evaluation as of the boundary says.
     lifelong_text(text, sizeof text, 0, 7);
     reef_model *model = NULL;
     ok(reef_model_open(&model, f->store, "then", &(reef_model_options){.threads = 1}, &err), &err);
     ok(reef_model_logits(model, text, sizeof text, logits, &err), &err);
     reef_model_close(model);
-    reef_net net = {.config = f->config, .gen_count = 1, .gens = &f->trainer->strategy.teacher};
+    reef_network network = {
+        .config = f->config, .generation_count = 1, .generations = &f->trainer->strategy.teacher};
     reef_batch batch = {.windows = 1, .tokens = text, .fire = f->trainer->fire};
-    ok(reef_pass_forward(&f->trainer->strategy.listened, &net, f->trainer->workers, &batch,
-                         REEF_PASS_EVALUATE, &err),
+    ok(reef_network_forward(&f->trainer->strategy.listened, &network, f->trainer->workers, &batch,
+                            REEF_PASS_EVALUATE, &err),
        &err);
     assert_memory_equal(logits, f->trainer->strategy.listened.logits,
                         16 * REEF_VOCAB * sizeof(float));
@@ -566,16 +576,16 @@ static uint32_t plain_background[2][36];
 
 // Is expert n among the choices of window 0 in layer l?
 static bool is_chosen(const reef_trainer *trainer, uint32_t l, uint32_t n, size_t windows) {
-    size_t pairs = windows * trainer->net.config.context * 4;
+    size_t pairs = windows * trainer->network.config.context * 4;
     for (size_t i = 0; i < pairs; i++)
-        if (trainer->pass.peers[0][l].tape.indices[i] == n) return true;
+        if (trainer->acts.expert_tables[0][l].tape.indices[i] == n) return true;
     return false;
 }
 
 static reef_status count_plainly(reef_trainer *trainer, reef_error *err) {
     reef_batch batch = {.windows = 1, .tokens = trainer->tokens, .fire = trainer->fire};
-    reef_status status = reef_pass_forward(&trainer->pass, &trainer->net, trainer->workers, &batch,
-                                           REEF_PASS_EVALUATE, err);
+    reef_status status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers,
+                                              &batch, REEF_PASS_EVALUATE, err);
     for (uint32_t l = 0; l < 2; l++)
         for (uint32_t n = 0; n < 36; n++) plain_background[l][n] += is_chosen(trainer, l, n, 1);
     return status;
@@ -583,8 +593,9 @@ static reef_status count_plainly(reef_trainer *trainer, reef_error *err) {
 
 static double plain_score(
     const reef_trainer *trainer, uint32_t l, uint32_t n, size_t windows, size_t background) {
-    size_t uses = 0, pairs = windows * trainer->net.config.context * 4;
-    for (size_t i = 0; i < pairs; i++) uses += trainer->pass.peers[0][l].tape.indices[i] == n;
+    size_t uses = 0, pairs = windows * trainer->network.config.context * 4;
+    for (size_t i = 0; i < pairs; i++)
+        uses += trainer->acts.expert_tables[0][l].tape.indices[i] == n;
     return (double)uses * log(((double)background + 1.0) / ((double)plain_background[l][n] + 1.0));
 }
 
@@ -593,20 +604,20 @@ static void assert_best_changed(lifelong *f, const picture *before, size_t backg
     const reef_trainer *trainer = f->trainer;
     size_t windows = f->config.batch + trainer->rehearse_windows;
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &gen_of(f)->peers[l];
+        const reef_expert_table *table = &gen_of(f)->expert_tables[l];
         bool taken[36] = {false};
-        assert_int_equal(rows_changed(before, peer, l), f->config.sparse_slots);
+        assert_int_equal(rows_changed(before, table, l), f->config.sparse_slots);
         for (size_t slot = 0; slot < f->config.sparse_slots; slot++) {
             uint32_t best = UINT32_MAX;
             double score = -INFINITY;
             for (uint32_t n = 0; n < 36; n++) {
-                if (taken[n] || peer->flags[n] || !is_chosen(trainer, l, n, windows)) continue;
+                if (taken[n] || table->flags[n] || !is_chosen(trainer, l, n, windows)) continue;
                 double mine = plain_score(trainer, l, n, windows, background);
                 if (mine > score) best = n, score = mine;
             }
             assert_true(best != UINT32_MAX);
             taken[best] = true;
-            if (!row_changed(before, peer, l, best))
+            if (!row_changed(before, table, l, best))
                 fail_msg("layer %u: expert %u is the best that is left, but stood still", l, best);
         }
     }
@@ -634,21 +645,21 @@ static void sparse_memory_changes_the_rows_that_tf_idf_names(void **state) {
         assert_best_changed(f, &before, background);
         drop(&before);
     }
-    const reef_gen *gen = gen_of(f);
+    const reef_generation *gen = gen_of(f);
     assert_memory_equal(start.values, gen->values, gen->value_count * sizeof(float));
     drop(&start);
 }
 
 static void sparse_memory_trains_everything_in_its_first_task(void **state) {
     lifelong *f = *state;
-    make_rival(f, "sparse-memory", "given");
+    make_baseline(f, "sparse-memory", "given");
     feed_kind(f, 0, 641, 1);
     picture before = take(gen_of(f));
     feed_kind(f, 0, 64, 2);
-    const reef_gen *gen = gen_of(f);
-    assert_true(tensor_changed(&before, gen, reef_gen_find(gen, "head")));
-    assert_true(tensor_changed(&before, gen, reef_gen_find(gen, "block0.bn_mean")));
-    assert_true(rows_changed(&before, &gen->peers[0], 0) > f->config.sparse_slots);
+    const reef_generation *gen = gen_of(f);
+    assert_true(tensor_changed(&before, gen, reef_generation_find(gen, "head")));
+    assert_true(tensor_changed(&before, gen, reef_generation_find(gen, "block0.bn_mean")));
+    assert_true(rows_changed(&before, &gen->expert_tables[0], 0) > f->config.sparse_slots);
     drop(&before);
 }
 
@@ -665,7 +676,7 @@ static void grid_adds_as_many_experts_as_a_generation_would(void **state) {
 static void grid_trains_new_rows_and_sub_keys_only(void **state) {
     lifelong *f = *state;
     first_task(f, "grid");
-    const reef_gen *gen = gen_of(f);
+    const reef_generation *gen = gen_of(f);
     assert_int_equal(gen->info.side, 8); // 6 * 6 + 4 * 4 = 52 <= 64
     picture before = take(gen);
     feed_kind(f, 1, TASK_BYTES, 2);
@@ -677,25 +688,26 @@ static void grid_trains_new_rows_and_sub_keys_only(void **state) {
         for (size_t v = kept; v < tensor->count; v++) assert_true(old[v] != tensor->data[v]);
     }
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        for (size_t n = 0; n < 36; n++) assert_false(row_changed(&before, peer, l, n));
-        assert_true(rows_changed(&before, peer, l) > 14); // of 28
+        const reef_expert_table *table = &gen->expert_tables[l];
+        for (size_t n = 0; n < 36; n++) assert_false(row_changed(&before, table, l, n));
+        assert_true(rows_changed(&before, table, l) > 14); // of 28
     }
     drop(&before);
     boundary(f); // what was new is old now
     before = take(gen_of(f));
     feed_kind(f, 0, TASK_BYTES, 4);
-    for (size_t n = 0; n < 64; n++) assert_false(row_changed(&before, &gen_of(f)->peers[0], 0, n));
-    assert_true(rows_changed(&before, &gen_of(f)->peers[0], 0) > 0);
+    for (size_t n = 0; n < 64; n++)
+        assert_false(row_changed(&before, &gen_of(f)->expert_tables[0], 0, n));
+    assert_true(rows_changed(&before, &gen_of(f)->expert_tables[0], 0) > 0);
     drop(&before);
 }
 
 static void grid_that_cannot_grow_says_so(void **state) {
     lifelong *f = *state;
     reef_error err;
-    make_rival(f, "grid", "given");
+    make_baseline(f, "grid", "given");
     feed_kind(f, 0, 641, 1);
-    f->trainer->net.config.side_new = REEF_SIDE_MAX;
+    f->trainer->network.config.side_new = REEF_SIDE_MAX;
     assert_int_equal(reef_trainer_seal(f->trainer, NULL, NULL, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "more than the"));
     assert_int_equal(status_of(f).task, 0);
@@ -718,7 +730,7 @@ static void grid_goes_on_training_where_its_policy_finds_no_room(void **state) {
     lifelong *f = *state;
     f->config.experts_max = 2 * 36;
     f->config.boundary_bytes = 1280;
-    make_rival(f, "grid", "budget");
+    make_baseline(f, "grid", "budget");
     feed_kind(f, 0, 6401, 1);
     assert_int_equal(status_of(f).task, 0);
     assert_int_equal(status_of(f).experts, 2 * 36);
@@ -728,7 +740,7 @@ static void grid_goes_on_training_where_its_policy_finds_no_room(void **state) {
 
 // ---- all of them ---------------------------------------------------------------------------------
 
-static void rivals_that_add_no_experts_have_boundaries_in_a_full_pool(void **state) {
+static void baselines_that_add_no_experts_have_boundaries_in_a_full_pool(void **state) {
     (void)state;
     for (size_t i = 0; RIVALS[i] != NULL; i++) {
         void *own = NULL;
@@ -752,7 +764,7 @@ static uint32_t root_of_run(
     reef_commit commit;
     setup(&state);
     lifelong *f = state;
-    make_rival(f, strategy, "drift");
+    make_baseline(f, strategy, "drift");
     close_pool(f);
     open_pool(f, threads);
     lifelong_text(bytes, 9600, 0, 1);
@@ -801,7 +813,7 @@ static void snapshots_of_every_strategy_stay_what_they_were(void **state) {
         setup(&own);
         lifelong *f = own;
         if (strcmp(RIVALS[i], "joint") == 0)
-            make_rival(f, "joint", "given");
+            make_baseline(f, "joint", "given");
         else
             first_task(f, RIVALS[i]);
         feed_kind(f, 1, 1280, 2);
@@ -822,7 +834,7 @@ static void snapshots_of_every_strategy_stay_what_they_were(void **state) {
 static void what_keeps_the_models_size_refuses_to_grow(void **state) {
     lifelong *f = *state;
     reef_error err;
-    make_rival(f, "lwf", "given");
+    make_baseline(f, "lwf", "given");
     assert_int_equal(reef_trainer_grow(f->trainer, 8, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "the pool's strategy is lwf"));
     assert_non_null(strstr(err.message, "can grow"));
@@ -869,7 +881,7 @@ int main(void) {
         STRATEGY_TEST(grid_that_cannot_grow_says_so),
         STRATEGY_TEST(grid_keeps_within_the_bound_on_experts),
         STRATEGY_TEST(grid_goes_on_training_where_its_policy_finds_no_room),
-        cmocka_unit_test(rivals_that_add_no_experts_have_boundaries_in_a_full_pool),
+        cmocka_unit_test(baselines_that_add_no_experts_have_boundaries_in_a_full_pool),
         cmocka_unit_test(the_stream_alone_decides_the_bits_of_every_strategy),
         cmocka_unit_test(snapshots_of_every_strategy_stay_what_they_were),
         STRATEGY_TEST(what_keeps_the_models_size_refuses_to_grow),

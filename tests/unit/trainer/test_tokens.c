@@ -91,9 +91,10 @@ static void an_ids_rows_get_its_gradient_and_no_other(void **state) {
     f->choices = calloc(1, sizeof *f->choices);
     assert_non_null(f->choices);
     loss(f);
-    const reef_pass_update update = {.adam = {.epsilon = 1.0f}};
-    reef_pass_backward(&f->pass, &f->net, NULL, &f->batch, &update);
-    float *values = f->net.gens[0]->weights.embedding, *gradient = f->net.gens[0]->grads.embedding;
+    const reef_network_update update = {.adam = {.epsilon = 1.0f}};
+    reef_network_backward(&f->acts, &f->network, NULL, &f->batch, &update);
+    float *values = f->network.generations[0]->weights.embedding,
+          *gradient = f->network.generations[0]->grads.embedding;
     for (size_t id = 0; id < 2 * (size_t)IDS; id++) {
         bool stands = false;
         for (size_t t = 0; t < f->rows; t++)
@@ -129,7 +130,7 @@ static void ids_are_learned_sealed_and_kept(void **state) {
     assert_true(now.opened_at > 2 * PART - 4 * 2 * LIFELONG_BATCH);
     assert_true(now.opened_at < 2 * PART + 2 * LIFELONG_BATCH);
     assert_int_equal(now.stream_bytes % (2 * LIFELONG_BATCH), 0);
-    assert_int_equal(now.stream_bytes + now.carried_bytes, 4 * PART);
+    assert_int_equal(now.stream_bytes + now.pending_bytes, 4 * PART);
     commit(f);
     assert_true(bits_of(f, "0", 0) == bits_of(f, "now", 0)); // to the bit
     assert_true(fabs(bits_of(f, "now", 0) - learned) < LOST_MAX);
@@ -196,7 +197,7 @@ static void lessons_of_ids_are_counted_in_tokens(void **state) {
 static void gates_of_ids_fire_on_their_own(void **state) {
     lifelong *f = *state;
     reef_error err;
-    reef_gate_facts facts;
+    reef_gate_stats stats;
     float margins[2][PROBE];
     make_pool(f, 1);
     for (int kind = 0; kind < 2; kind++) {
@@ -207,7 +208,7 @@ static void gates_of_ids_fire_on_their_own(void **state) {
     for (int kind = 0; kind < 2; kind++) {
         uint8_t *ids = ids_of(kind, PROBE, 99);
         size_t fired = 0;
-        ok(reef_model_gate_margins(model, 1, ids, 2 * (size_t)PROBE, &facts, margins[kind], &err),
+        ok(reef_model_gate_margins(model, 1, ids, 2 * (size_t)PROBE, &stats, margins[kind], &err),
            &err);
         for (size_t t = 0; t < PROBE; t++) fired += margins[kind][t] > 0.0f;
         assert_true(kind == 1 ? fired > PROBE * 9 / 10 : fired == 0);
@@ -398,7 +399,7 @@ static void texts_that_are_no_ids_are_refused(void **state) {
     reef_sampling sampling = {0};
     uint8_t ids[] = {1, 0, 43, 1, 44, 1}, out[4];
     float values[3 * IDS];
-    reef_gate_facts facts;
+    reef_gate_stats stats;
     make_pool(f, 1);
     feed_ids(f, 0, PART, 1);
     seal(f);
@@ -412,7 +413,7 @@ static void texts_that_are_no_ids_are_refused(void **state) {
     assert_refused(reef_model_score(model, ids, 6, NULL, &score, NULL, NULL, &err), &err,
                    "the text has the id 300 as token 2, at byte 4");
     assert_refused(reef_model_logits(model, ids, 6, values, &err), &err, "id 300");
-    assert_refused(reef_model_gate_margins(model, 1, ids, 6, &facts, values, &err), &err, "id 300");
+    assert_refused(reef_model_gate_margins(model, 1, ids, 6, &stats, values, &err), &err, "id 300");
     assert_refused(reef_model_generate(model, ids, 2, 4, &sampling, out, &err), &err,
                    "ids of a vocabulary of 300");
     reef_model_close(model);

@@ -22,7 +22,7 @@ static void assert_imports_to_the_bit(pair *p) {
     assert_false(same_logits(p->a->store, NULL, p->b->store, NULL, 1));
     float *before = new_logits(), *after = new_logits();
     logits_of(p->b->store, "0", 0, before);
-    const reef_generation open = generation_of(p->b, 1);
+    const reef_generation_record open = generation_of(p->b, 1);
     assert_false(open.sealed);
     assert_true(times_said(p->b, "\"event\": \"import\"") == 0);
 
@@ -41,14 +41,14 @@ static void assert_imports_to_the_bit(pair *p) {
     free(before);
     free(after);
 
-    const reef_generation theirs = generation_of(p->a, 1), ours = generation_of(p->b, 1);
+    const reef_generation_record theirs = generation_of(p->a, 1), ours = generation_of(p->b, 1);
     assert_memory_equal(ours.root, theirs.root, REEF_HASH_BYTES);
     assert_true(ours.sealed);
     assert_int_equal(ours.dtype, theirs.dtype);
     assert_int_equal(ours.side, theirs.side);
     assert_int_equal(ours.first_id, open.first_id);
     assert_int_equal(import.first_id, open.first_id);
-    const reef_generation next = generation_of(p->b, 2);
+    const reef_generation_record next = generation_of(p->b, 2);
     assert_false(next.sealed);
     assert_int_equal(next.parent, 1);
     assert_int_equal(next.side, open.side);

@@ -1,8 +1,8 @@
 // How a generation finds the beginning that learns its data best: the copy of a sealed one where that is better, and
 // itself, untouched, where it is not. The same bits for any number of threads and after a restart.
+#include "branch_trial.h"
 #include "lifelong.h"
 #include "warm_start.h"
-#include "branch_trial.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ static void make_sealed(lifelong *f) {
     f->said[0] = '\0';
 }
 
-static const reef_gen *open_of(const lifelong *f) {
+static const reef_generation *open_of(const lifelong *f) {
     return reef_open_generation(f->trainer);
 }
 
@@ -46,36 +46,40 @@ static void start(lifelong *f, int kind, size_t bytes) {
     ok(reef_start_generation(f->trainer, text, bytes, &err), &err);
 }
 
-static void assert_same_weights(const reef_gen *a, const reef_gen *b, uint32_t layers) {
+static void assert_same_weights(const reef_generation *a,
+                                const reef_generation *b,
+                                uint32_t layers) {
     assert_int_equal(a->tensor_count, b->tensor_count);
     for (size_t i = 0; i < a->tensor_count; i++) {
-        const reef_tensor *x = &a->tensors[i], *y = reef_gen_find(b, x->name);
+        const reef_tensor *x = &a->tensors[i], *y = reef_generation_find(b, x->name);
         assert_non_null(y);
         assert_memory_equal(x->data, y->data, x->count * sizeof(float));
         if (x->average != NULL) assert_memory_equal(x->average, y->data, x->count * sizeof(float));
     }
     for (uint32_t l = 0; l < layers; l++)
-        assert_memory_equal(a->peers[l].experts, b->peers[l].experts,
-                            a->peers[l].expert_count * a->peers[l].row_values * sizeof(float));
+        assert_memory_equal(a->expert_tables[l].experts, b->expert_tables[l].experts,
+                            a->expert_tables[l].expert_count * a->expert_tables[l].row_values *
+                                sizeof(float));
 }
 
-static void assert_untrained(const reef_gen *gen, uint32_t layers) {
+static void assert_untrained(const reef_generation *gen, uint32_t layers) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
         const reef_tensor *tensor = &gen->tensors[i];
         for (size_t n = 0; tensor->adam_m != NULL && n < tensor->count; n++)
             assert_true(tensor->adam_m[n] == 0.0f && tensor->adam_v[n] == 0.0f);
     }
     for (uint32_t l = 0; l < layers; l++)
-        for (size_t n = 0; n < gen->peers[l].expert_count; n++) {
-            assert_int_equal(gen->peers[l].moments.counts[n], 0);
-            assert_int_equal(gen->peers[l].usage[n].count, 0);
+        for (size_t n = 0; n < gen->expert_tables[l].expert_count; n++) {
+            assert_int_equal(gen->expert_tables[l].moments.counts[n], 0);
+            assert_int_equal(gen->expert_tables[l].usage[n].count, 0);
         }
 }
 
 static void a_generation_begins_as_the_copy_that_learns_better(void **state) {
     lifelong *f = *state;
     make_sealed(f);
-    reef_gate *gate = &f->trainer->net.gens[3]->gate; // as a boundary fits it on what was held back
+    reef_gate *gate =
+        &f->trainer->network.generations[3]->gate; // as a boundary fits it on what was held back
     gate->threshold = 3.5f;
     gate->weights[7] = 0.5f;
     start(f, 1, TRIAL);
@@ -110,7 +114,7 @@ static void a_generation_begins_as_the_copy_that_learns_better(void **state) {
 static void of_what_was_tried_in_vain_nothing_stays(void **state) {
     lifelong *f = *state;
     make_sealed(f);
-    const reef_gen *open = open_of(f);
+    const reef_generation *open = open_of(f);
     uint64_t step = f->trainer->step;
     lifelong *twin;
     void *own = NULL;
@@ -127,13 +131,16 @@ static void of_what_was_tried_in_vain_nothing_stays(void **state) {
     assert_int_equal(f->trainer->generation_step, 0);
     assert_untrained(open, f->config.layers);
     for (size_t g = 0; g < 4; g++)
-        assert_same_weights(f->trainer->net.gens[g], twin->trainer->net.gens[g], f->config.layers);
+        assert_same_weights(f->trainer->network.generations[g],
+                            twin->trainer->network.generations[g], f->config.layers);
     // And they go on alike.
     feed_kind(f, 3, PART, 5);
     feed_kind(twin, 3, PART, 5);
-    assert_same_weights(f->trainer->net.gens[2], twin->trainer->net.gens[2], f->config.layers);
-    assert_memory_equal(open->peers[0].experts, open_of(twin)->peers[0].experts,
-                        open->peers[0].expert_count * open->peers[0].row_values * sizeof(float));
+    assert_same_weights(f->trainer->network.generations[2], twin->trainer->network.generations[2],
+                        f->config.layers);
+    assert_memory_equal(open->expert_tables[0].experts, open_of(twin)->expert_tables[0].experts,
+                        open->expert_tables[0].expert_count * open->expert_tables[0].row_values *
+                            sizeof(float));
     lifelong_teardown(&own);
 }
 

@@ -106,16 +106,16 @@ static void ridge_agrees_with_a_direct_solution(void **state) {
 static void ridge_has_the_same_bits_with_any_number_of_threads(void **state) {
     (void)state;
     reef_error err;
-    reef_workers *workers = NULL;
+    reef_thread_pool *workers = NULL;
     problem one = problem_new(700, 750, 4, 3), three = problem_new(700, 750, 4, 3);
-    must(reef_workers_new(&workers, 3, &err), &err);
+    must(reef_thread_pool_new(&workers, 3, &err), &err);
     reef_ridge_add(&one.shape, NULL, one.gram, 750, one.hidden, one.shape.padded);
     reef_ridge_add(&three.shape, workers, three.gram, 750, three.hidden, three.shape.padded);
     assert_true(reef_ridge_solve(&one.shape, NULL, one.gram, 0.5, 4, one.x, one.scratch));
     assert_true(
         reef_ridge_solve(&three.shape, workers, three.gram, 0.5, 4, three.x, three.scratch));
     assert_memory_equal(one.x, three.x, one.shape.padded * 4 * sizeof(float));
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
     problem_free(&one);
     problem_free(&three);
 }
@@ -558,7 +558,7 @@ static void a_commit_before_a_held_label_leaves_no_trace(void **state) {
                 run_feed(&r, s.bytes + at * RECORD, 32 * RECORD);
                 if (i == 0) run_commit(&r);
             }
-            held += status_of(&r).suspicious > 0;
+            held += status_of(&r).anomalous > 0;
             commits[i] = run_commit(&r);
             run_end(&r);
         }
@@ -568,7 +568,7 @@ static void a_commit_before_a_held_label_leaves_no_trace(void **state) {
     assert_true(held > 0);
 }
 
-static void rivals_are_resumed_exactly_too(void **state) {
+static void baselines_are_resumed_exactly_too(void **state) {
     (void)state;
     reef_config config = small_config();
     reef_error err;
@@ -843,7 +843,7 @@ int main(void) {
         cmocka_unit_test(a_snapshot_keeps_the_open_generation),
         cmocka_unit_test(commits_restarts_cuts_and_threads_leave_no_trace),
         cmocka_unit_test(a_commit_before_a_held_label_leaves_no_trace),
-        cmocka_unit_test(rivals_are_resumed_exactly_too),
+        cmocka_unit_test(baselines_are_resumed_exactly_too),
         cmocka_unit_test(commits_write_only_what_changed),
         cmocka_unit_test(finetuning_forgets_classes_and_replay_less),
         cmocka_unit_test(configurations_that_do_not_fit_are_refused),

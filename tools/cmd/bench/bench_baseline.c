@@ -147,9 +147,9 @@ static bool parse_row(const char *line, const char *name, double *tokens_per_s) 
 
 static reef_status parse_rows(const char *script,
                               char *text,
-                              bench_rival_rates *out,
+                              bench_baseline_rates *out,
                               reef_error *err) {
-    *out = (bench_rival_rates){0};
+    *out = (bench_baseline_rates){0};
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
@@ -161,13 +161,13 @@ static reef_status parse_rows(const char *script,
     return REEF_OK;
 }
 
-reef_status bench_rival_run(const char *script,
-                            size_t side,
-                            size_t d_model,
-                            size_t tokens,
-                            size_t threads,
-                            bench_rival_rates *out,
-                            reef_error *err) {
+reef_status bench_baseline_run(const char *script,
+                               size_t side,
+                               size_t d_model,
+                               size_t tokens,
+                               size_t threads,
+                               bench_baseline_rates *out,
+                               reef_error *err) {
     char *numbers[] = {cli_format("%zu", side), cli_format("%zu", d_model),
                        cli_format("%zu", tokens), cli_format("%zu", threads)};
     char *arguments[] = {PYTHON,     (char *)script,   numbers[0], numbers[1],
@@ -199,7 +199,7 @@ static json_t *last_object(char *text) {
 
 static reef_status parse_step(const char *script,
                               char *text,
-                              bench_rival_step *out,
+                              bench_baseline_step *out,
                               reef_error *err) {
     reef_status status = REEF_OK;
     json_t *object = last_object(text);
@@ -207,7 +207,7 @@ static reef_status parse_step(const char *script,
     json_int_t parameters = json_integer_value(json_object_get(object, "parameters"));
     const char *torch = json_string_value(json_object_get(object, "torch"));
     if (seconds > 0 && parameters > 0 && torch) {
-        *out = (bench_rival_step){.seconds = seconds, .parameters = (uint64_t)parameters};
+        *out = (bench_baseline_step){.seconds = seconds, .parameters = (uint64_t)parameters};
         snprintf(out->torch, sizeof(out->torch), "%s", torch);
     } else {
         status = reef_fail(err, REEF_ERR_IO,
@@ -218,12 +218,12 @@ static reef_status parse_step(const char *script,
     return status;
 }
 
-reef_status bench_rival_step_run(const char *script,
-                                 const reef_config *config,
-                                 size_t threads,
-                                 uint64_t steps,
-                                 bench_rival_step *out,
-                                 reef_error *err) {
+reef_status bench_baseline_step_run(const char *script,
+                                    const reef_config *config,
+                                    size_t threads,
+                                    uint64_t steps,
+                                    bench_baseline_step *out,
+                                    reef_error *err) {
     const struct {
         const char *name;
         uint64_t value;

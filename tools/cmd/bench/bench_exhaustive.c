@@ -175,10 +175,10 @@ static void search_thread(void *context, size_t thread) {
                         queries - at < tile ? queries - at : tile);
 }
 
-double bench_exhaustive_run(bench_exhaustive *search, reef_workers *workers) {
+double bench_exhaustive_run(bench_exhaustive *search, reef_thread_pool *workers) {
     atomic_store(&search->next, 0);
     double started = cli_clock();
-    reef_workers_run(workers, search->threads, search_thread, search);
+    reef_thread_pool_run(workers, search->threads, search_thread, search);
     return cli_clock() - started;
 }
 

@@ -30,7 +30,7 @@ void bench_exhaustive_free(bench_exhaustive *search); // accepts NULL
 double bench_exhaustive_key_bytes(const reef_router_shape *shape);
 
 /** Search once with as many workers as threads were given; seconds. */
-double bench_exhaustive_run(bench_exhaustive *search, reef_workers *workers);
+double bench_exhaustive_run(bench_exhaustive *search, reef_thread_pool *workers);
 
 /**
  * Share of the places of the last search at which it chose what product keys chose: 1 without keys. With

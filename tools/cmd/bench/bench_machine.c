@@ -13,8 +13,8 @@
 #define RATE_COUNT (sizeof(bench_rates) / sizeof(double))
 
 static reef_status sample(bench_limits *limits, size_t threads, bench_rates *out, reef_error *err) {
-    reef_workers *workers = NULL;
-    reef_status status = reef_workers_new(&workers, threads, err);
+    reef_thread_pool *workers = NULL;
+    reef_status status = reef_thread_pool_new(&workers, threads, err);
     if (status != REEF_OK) return status;
     double samples[REPEAT][RATE_COUNT], medians[RATE_COUNT];
     for (size_t i = 0; i < REPEAT; i++) {
@@ -25,7 +25,7 @@ static reef_status sample(bench_limits *limits, size_t threads, bench_rates *out
     for (size_t r = 0; r < RATE_COUNT; r++)
         medians[r] = bench_median(&samples[0][r], REPEAT, RATE_COUNT);
     memcpy(out, medians, sizeof(*out));
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
     return REEF_OK;
 }
 
@@ -42,7 +42,7 @@ reef_status bench_machine_measure(const reef_router_shape *shape,
                                   size_t threads,
                                   bench_machine *out,
                                   reef_error *err) {
-    reef_workers *workers = NULL;
+    reef_thread_pool *workers = NULL;
     reef_layer_bench *layer = NULL;
     bench_limits *limits = NULL;
     reef_layer_bench_options options = {.shape = *shape,
@@ -53,17 +53,17 @@ reef_status bench_machine_measure(const reef_router_shape *shape,
     options.shape.batch_norm = true;
     options.shape.side = bounded_side(shape);
     *out = (bench_machine){0};
-    reef_status status = reef_workers_new(&workers, threads, err);
+    reef_status status = reef_thread_pool_new(&workers, threads, err);
     if (status == REEF_OK) status = reef_layer_bench_new(&layer, &options, workers, err);
     if (status == REEF_OK)
         status = bench_limits_new(&limits, &options.shape, tokens, options.piece_tokens,
                                   reef_layer_bench_rows(layer), err);
-    out->threads = reef_workers_count(workers);
+    out->threads = reef_thread_pool_count(workers);
     if (status == REEF_OK) status = sample(limits, 1, &out->one, err);
     if (status == REEF_OK) status = sample(limits, out->threads, &out->all, err);
     bench_limits_free(limits);
     reef_layer_bench_free(layer);
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
     return status;
 }
 

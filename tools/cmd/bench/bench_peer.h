@@ -2,10 +2,10 @@
 #ifndef REEF_BENCH_PEER_H
 #define REEF_BENCH_PEER_H
 
-#include "bench_layer.h"
-#include "bench_roofline.h"
-#include "bench_machine.h"
 #include "bench_baseline.h"
+#include "bench_layer.h"
+#include "bench_machine.h"
+#include "bench_roofline.h"
 
 #define PEER_RUNS_MAX 2          // with one thread, and with all
 #define PEER_GENERATION_COUNT 10 // of the pool that is sealed up to the last
@@ -22,8 +22,8 @@ typedef struct peer_plan {
     reef_router_shape shape;
     size_t tokens, piece_tokens, threads;
     uint64_t repeat, rounds;
-    const char *rival; // or NULL
-    unsigned parts;    // peer_part
+    const char *baseline; // or NULL
+    unsigned parts;       // peer_part
 } peer_plan;
 
 // ---- bench_peer_layer.c: one layer, the limits of the machine, a rival ---------------------------
@@ -61,7 +61,7 @@ typedef struct peer_sample {
 /** Everything measured with one number of threads. */
 typedef struct peer_run {
     size_t threads;
-    reef_workers *workers;
+    reef_thread_pool *workers;
     peer_sample *samples;
     size_t count;
     peer_sample median;
@@ -71,10 +71,10 @@ typedef struct peer_layer {
     size_t touched;    // experts that a pass chose
     double huge_bytes; // of memory on huge pages
     double loss_before, loss_after;
-    bench_rival_rates *rival; // (rounds)
-    size_t rival_count;
-    bench_rival_rates rival_median;
-    reef_error rival_error; // the first failure ends the turns of the rival
+    bench_baseline_rates *baseline; // (rounds)
+    size_t baseline_count;
+    bench_baseline_rates baseline_median;
+    reef_error baseline_error; // the first failure ends the turns of the rival
 } peer_layer;
 
 // The pools of ten generations that are measured.
@@ -125,10 +125,10 @@ const peer_run *peer_run_all(const peer_findings *findings);
 /** How much faster all threads are than one. */
 double peer_speedup(const peer_findings *findings, size_t pass);
 /** Our rate over the rival's; NaN without it. */
-double peer_rival_ratio(const peer_plan *plan,
-                        const peer_findings *findings,
-                        size_t pass,
-                        bench_rival_row row);
+double peer_baseline_ratio(const peer_plan *plan,
+                           const peer_findings *findings,
+                           size_t pass,
+                           bench_baseline_row row);
 double peer_tokens_per_s(const peer_plan *plan, double seconds);
 double peer_microseconds(const peer_plan *plan, double seconds); // per token
 
@@ -143,7 +143,7 @@ void peer_layer_release(peer_findings *findings);
 
 /** Where the pool does not fit this is no error: `out->missing` says why. */
 REEF_MUST_CHECK reef_status peer_sealed_measure(const peer_plan *plan,
-                                                reef_workers *workers,
+                                                reef_thread_pool *workers,
                                                 peer_sealed *out,
                                                 reef_error *err);
 /** How much faster a step of that pool is than with all generations open; NaN when not measured. */
@@ -152,7 +152,7 @@ double peer_sealed_ratio(const peer_sealed *sealed, peer_pool which);
 // ---- bench_peer_bf16.c ---------------------------------------------------------------------------
 
 REEF_MUST_CHECK reef_status peer_bf16_measure(const peer_plan *plan,
-                                              reef_workers *workers,
+                                              reef_thread_pool *workers,
                                               peer_bf16 *out,
                                               reef_error *err);
 

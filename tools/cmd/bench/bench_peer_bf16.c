@@ -27,7 +27,7 @@ typedef struct turn {
 #define TURN_FIELDS (sizeof(turn) / sizeof(double))
 
 static reef_status forward(
-    reef_layer_bench *layer, reef_workers *workers, size_t n, turn *out, reef_error *err) {
+    reef_layer_bench *layer, reef_thread_pool *workers, size_t n, turn *out, reef_error *err) {
     reef_layer_seconds parts;
     reef_status status = reef_layer_bench_forward(layer, workers, &parts, err);
     out->seconds[n] = bench_seconds_sum(&parts);
@@ -38,7 +38,7 @@ static reef_status forward(
 // In turns; the first of each only warms up.
 static reef_status measure(reef_layer_bench *const layers[2],
                            uint64_t repeat,
-                           reef_workers *workers,
+                           reef_thread_pool *workers,
                            peer_bf16 *out,
                            reef_error *err) {
     turn *turns = cli_alloc((size_t)repeat + 1, sizeof(*turns));
@@ -56,7 +56,7 @@ static reef_status measure(reef_layer_bench *const layers[2],
 }
 
 reef_status peer_bf16_measure(const peer_plan *plan,
-                              reef_workers *workers,
+                              reef_thread_pool *workers,
                               peer_bf16 *out,
                               reef_error *err) {
     reef_layer_bench *layers[2] = {NULL, NULL};

@@ -38,18 +38,19 @@ static json_t *run_json(const peer_plan *plan, const peer_run *run) {
         cli_real(m->limit_share));
 }
 
-static json_t *rival_json(const peer_plan *plan, const peer_layer *layer) {
-    if (!plan->rival || !(plan->parts & PEER_LAYER)) return json_null();
-    json_t *rival = json_pack("{s:o, s:I}", "script", cli_path(plan->rival), "rounds",
-                              (json_int_t)layer->rival_count);
-    if (layer->rival_error.status != REEF_OK)
-        json_object_set_new(rival, "error", cli_path(layer->rival_error.message));
+static json_t *baseline_json(const peer_plan *plan, const peer_layer *layer) {
+    if (!plan->baseline || !(plan->parts & PEER_LAYER)) return json_null();
+    json_t *baseline = json_pack("{s:o, s:I}", "script", cli_path(plan->baseline), "rounds",
+                                 (json_int_t)layer->baseline_count);
+    if (layer->baseline_error.status != REEF_OK)
+        json_object_set_new(baseline, "error", cli_path(layer->baseline_error.message));
     static const char *const KEYS[RIVAL_ROW_COUNT] = {
         "retrieval_tokens_per_s", "forward_tokens_per_s", "forward_backward_tokens_per_s",
         "step_tokens_per_s"};
-    for (size_t row = 0; layer->rival_count > 0 && row < RIVAL_ROW_COUNT; row++)
-        json_object_set_new(rival, KEYS[row], cli_real(layer->rival_median.tokens_per_s[row]));
-    return rival;
+    for (size_t row = 0; layer->baseline_count > 0 && row < RIVAL_ROW_COUNT; row++)
+        json_object_set_new(baseline, KEYS[row],
+                            cli_real(layer->baseline_median.tokens_per_s[row]));
+    return baseline;
 }
 
 static void add_layer(json_t *document, const peer_plan *plan, const peer_findings *f) {
@@ -62,7 +63,7 @@ static void add_layer(json_t *document, const peer_plan *plan, const peer_findin
         "{s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "experts_touched", (json_int_t)layer->touched,
         "huge_page_bytes", cli_real(layer->huge_bytes), "loss_before", cli_real(layer->loss_before),
         "loss_after", cli_real(layer->loss_after), "limits", limits_json(plan, all), "by_threads",
-        runs, "rival", rival_json(plan, layer));
+        runs, "rival", baseline_json(plan, layer));
     json_object_update(document, figures);
     json_decref(figures);
 }
@@ -119,8 +120,8 @@ static json_t *ratios_json(const peer_plan *plan, const peer_findings *f) {
         cli_real(peer_sealed_ratio(&f->sealed, POOL_BF16)), "bf16_forward_ratio",
         cli_real(f->bf16.f32_seconds / f->bf16.bf16_seconds), "bf16_experts_ratio",
         cli_real(f->bf16.f32_experts_seconds / f->bf16.bf16_experts_seconds), "rival_forward_ratio",
-        cli_real(peer_rival_ratio(plan, f, PASS_FORWARD, RIVAL_FORWARD)), "rival_step_ratio",
-        cli_real(peer_rival_ratio(plan, f, PASS_STEP, RIVAL_STEP)), "avx2_forward_ratio",
+        cli_real(peer_baseline_ratio(plan, f, PASS_FORWARD, RIVAL_FORWARD)), "rival_step_ratio",
+        cli_real(peer_baseline_ratio(plan, f, PASS_STEP, RIVAL_STEP)), "avx2_forward_ratio",
         cli_real(forward / f->avx2.forward_tokens_per_s), "avx2_step_ratio",
         cli_real(step / f->avx2.step_tokens_per_s));
 }

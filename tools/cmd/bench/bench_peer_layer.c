@@ -12,7 +12,7 @@
 #define SAMPLE_FIELDS (sizeof(peer_sample) / sizeof(double))
 
 typedef reef_status (*pass_function)(reef_layer_bench *layer,
-                                     reef_workers *workers,
+                                     reef_thread_pool *workers,
                                      reef_layer_seconds *seconds,
                                      reef_error *err);
 
@@ -38,13 +38,13 @@ double peer_speedup(const peer_findings *findings, size_t pass) {
     return findings->runs[0].median.pass[pass] / peer_run_all(findings)->median.pass[pass];
 }
 
-double peer_rival_ratio(const peer_plan *plan,
-                        const peer_findings *findings,
-                        size_t pass,
-                        bench_rival_row row) {
+double peer_baseline_ratio(const peer_plan *plan,
+                           const peer_findings *findings,
+                           size_t pass,
+                           bench_baseline_row row) {
     double ours = peer_tokens_per_s(plan, peer_run_all(findings)->median.pass[pass]);
     const peer_layer *layer = &findings->layer;
-    return layer->rival_count > 0 ? ours / layer->rival_median.tokens_per_s[row] : NAN;
+    return layer->baseline_count > 0 ? ours / layer->baseline_median.tokens_per_s[row] : NAN;
 }
 
 // ---- measuring -----------------------------------------------------------------------------------
@@ -91,12 +91,12 @@ static reef_status measure_round(const peer_plan *plan,
     return REEF_OK;
 }
 
-static void measure_rival(const peer_plan *plan, peer_layer *out) {
-    if (!plan->rival || out->rival_error.status != REEF_OK) return;
-    reef_status status =
-        bench_rival_run(plan->rival, plan->shape.side, plan->shape.d_model, plan->tokens,
-                        plan->threads, &out->rival[out->rival_count], &out->rival_error);
-    if (status == REEF_OK) out->rival_count++;
+static void measure_baseline(const peer_plan *plan, peer_layer *out) {
+    if (!plan->baseline || out->baseline_error.status != REEF_OK) return;
+    reef_status status = bench_baseline_run(
+        plan->baseline, plan->shape.side, plan->shape.d_model, plan->tokens, plan->threads,
+        &out->baseline[out->baseline_count], &out->baseline_error);
+    if (status == REEF_OK) out->baseline_count++;
 }
 
 // Pages, caches, OpenBLAS and the workers settle; nothing of it counts.
@@ -123,7 +123,7 @@ static reef_status measure_rounds(const peer_plan *plan,
     cli_progress_start(&progress, "measuring", plan->rounds, "rounds");
     for (uint64_t round = 0; round < plan->rounds && status == REEF_OK; round++) {
         status = measure_round(plan, layer, limits, f, err);
-        if (status == REEF_OK) measure_rival(plan, &f->layer);
+        if (status == REEF_OK) measure_baseline(plan, &f->layer);
         cli_progress_show(&progress, round + 1);
     }
     cli_progress_end(&progress);
@@ -142,9 +142,9 @@ static void take_medians(peer_findings *f) {
             out[i] = bench_median(first + i, f->runs[r].count, SAMPLE_FIELDS);
     }
     peer_layer *layer = &f->layer;
-    for (size_t row = 0; layer->rival_count > 0 && row < RIVAL_ROW_COUNT; row++)
-        layer->rival_median.tokens_per_s[row] =
-            bench_median(&layer->rival[0].tokens_per_s[row], layer->rival_count, RIVAL_ROW_COUNT);
+    for (size_t row = 0; layer->baseline_count > 0 && row < RIVAL_ROW_COUNT; row++)
+        layer->baseline_median.tokens_per_s[row] = bench_median(
+            &layer->baseline[0].tokens_per_s[row], layer->baseline_count, RIVAL_ROW_COUNT);
 }
 
 reef_status peer_layer_measure(const peer_plan *plan, peer_findings *findings, reef_error *err) {
@@ -157,7 +157,7 @@ reef_status peer_layer_measure(const peer_plan *plan, peer_findings *findings, r
     for (size_t r = 0; r < findings->run_count; r++)
         findings->runs[r].samples =
             cli_alloc((size_t)(plan->rounds * plan->repeat), sizeof(peer_sample));
-    findings->layer.rival = cli_alloc((size_t)plan->rounds, sizeof(*findings->layer.rival));
+    findings->layer.baseline = cli_alloc((size_t)plan->rounds, sizeof(*findings->layer.baseline));
     reef_status status =
         reef_layer_bench_new(&layer, &options, peer_run_all(findings)->workers, err);
     if (status != REEF_OK) goto cleanup;
@@ -175,5 +175,5 @@ cleanup:
 
 void peer_layer_release(peer_findings *findings) {
     for (size_t r = 0; r < PEER_RUNS_MAX; r++) free(findings->runs[r].samples);
-    free(findings->layer.rival);
+    free(findings->layer.baseline);
 }

@@ -66,8 +66,11 @@ static void release(pool *p) {
 }
 
 // One generation of every pool, drawn alike.
-static reef_status fill_generation(
-    pool *p, size_t g, reef_layer_bench_options options, reef_workers *workers, reef_error *err) {
+static reef_status fill_generation(pool *p,
+                                   size_t g,
+                                   reef_layer_bench_options options,
+                                   reef_thread_pool *workers,
+                                   reef_error *err) {
     options.seed = BENCH_SEED + g;
     options.beside = p->layers[POOL_OPEN][0];
     reef_status status = reef_layer_bench_new(&p->layers[POOL_OPEN][g], &options, workers, err);
@@ -91,7 +94,7 @@ static reef_status fill_generation(
 static reef_status fill(pool *p,
                         const peer_plan *plan,
                         const reef_router_shape *shape,
-                        reef_workers *workers,
+                        reef_thread_pool *workers,
                         reef_error *err) {
     reef_layer_bench_options options = {
         .shape = *shape, .tokens = plan->tokens, .piece_tokens = plan->piece_tokens};
@@ -117,7 +120,7 @@ static void take_stages(const reef_layer_seconds *seconds, double stages[PEER_ST
 
 // The pool's step, and then one of a sealed generation by itself, which shows where the time goes.
 static reef_status take_turn(
-    const pool *p, size_t which, reef_workers *workers, turn *out, reef_error *err) {
+    const pool *p, size_t which, reef_thread_pool *workers, turn *out, reef_error *err) {
     reef_layer_bench *const *layers = p->layers[which];
     reef_layer_seconds parts;
     reef_status status =
@@ -149,7 +152,7 @@ static void take_medians(
 
 // In turns; the first of each only warms up.
 static reef_status measure(
-    const pool *p, uint64_t repeat, reef_workers *workers, peer_sealed *out, reef_error *err) {
+    const pool *p, uint64_t repeat, reef_thread_pool *workers, peer_sealed *out, reef_error *err) {
     turn(*turns)[POOL_COUNT] = cli_alloc((size_t)repeat + 1, sizeof(*turns));
     reef_status status = REEF_OK;
     cli_progress progress;
@@ -167,7 +170,7 @@ static reef_status measure(
 }
 
 reef_status peer_sealed_measure(const peer_plan *plan,
-                                reef_workers *workers,
+                                reef_thread_pool *workers,
                                 peer_sealed *out,
                                 reef_error *err) {
     reef_router_shape shape = plan->shape;

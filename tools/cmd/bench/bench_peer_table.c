@@ -68,25 +68,25 @@ static void print_limits(const peer_plan *plan, const peer_findings *f) {
     cli_table_free(table);
 }
 
-static void print_rival(const peer_plan *plan, const peer_findings *f) {
+static void print_baseline(const peer_plan *plan, const peer_findings *f) {
     const peer_layer *layer = &f->layer;
-    if (layer->rival_error.status != REEF_OK)
-        printf("\nrival     not measured%s: %s\n", layer->rival_count > 0 ? " to the end" : "",
-               layer->rival_error.message);
-    if (layer->rival_count == 0) return;
+    if (layer->baseline_error.status != REEF_OK)
+        printf("\nrival     not measured%s: %s\n", layer->baseline_count > 0 ? " to the end" : "",
+               layer->baseline_error.message);
+    if (layer->baseline_count == 0) return;
     char words[CLI_WORD_BYTES];
     static const char *const HEADING[] = {"rival", "tokens/s", "reef / rival"};
     static const int PASS_OF[RIVAL_ROW_COUNT] = {PASS_RETRIEVE, PASS_FORWARD, PASS_BACKWARD,
                                                  PASS_STEP};
     cli_table *table = cli_table_new("<>>", HEADING);
-    for (bench_rival_row row = 0; row < RIVAL_ROW_COUNT; row++) {
+    for (bench_baseline_row row = 0; row < RIVAL_ROW_COUNT; row++) {
         cli_table_cell(table, "%s", PASS_NAMES[PASS_OF[row]]);
-        double rate = layer->rival_median.tokens_per_s[row];
+        double rate = layer->baseline_median.tokens_per_s[row];
         cli_table_cell(table, "%s", cli_count((uint64_t)rate, words));
         if (row == RIVAL_BACKWARD)
             cli_table_cell(table, "-"); // theirs has the gradients of experts in it
         else
-            cli_table_cell(table, "%.1f", peer_rival_ratio(plan, f, (size_t)PASS_OF[row], row));
+            cli_table_cell(table, "%.1f", peer_baseline_ratio(plan, f, (size_t)PASS_OF[row], row));
     }
     putchar('\n');
     cli_table_print(table, stdout);
@@ -102,7 +102,7 @@ static void print_layer(const peer_plan *plan, const peer_findings *f) {
     print_stages(plan, f);
     putchar('\n');
     print_limits(plan, f);
-    if (plan->rival) print_rival(plan, f);
+    if (plan->baseline) print_baseline(plan, f);
 }
 
 // A sealed generation by itself; the loss is the pool's.

@@ -160,10 +160,10 @@ static void run_thread(void *context, size_t thread) {
 }
 
 // The router, too, works on no more pieces at once than its tape has room for.
-static double run(job *j, reef_workers *workers) {
-    size_t threads = reef_workers_count(workers), room = j->limits->tape.slot_count;
+static double run(job *j, reef_thread_pool *workers) {
+    size_t threads = reef_thread_pool_count(workers), room = j->limits->tape.slot_count;
     double started = cli_clock();
-    reef_workers_run(workers, threads < room ? threads : room, run_thread, j);
+    reef_thread_pool_run(workers, threads < room ? threads : room, run_thread, j);
     return cli_clock() - started;
 }
 
@@ -267,7 +267,7 @@ static double gather_bytes(const bench_limits *l) {
     return (double)l->gather_count * (double)l->row_bytes;
 }
 
-static double gather_rate(bench_limits *limits, reef_workers *workers, const char *rows) {
+static double gather_rate(bench_limits *limits, reef_thread_pool *workers, const char *rows) {
     double best = 0;
     for (size_t i = 0; i < sizeof(GATHER_FORMS) / sizeof(GATHER_FORMS[0]); i++) {
         job j = {.limits = limits,
@@ -281,7 +281,7 @@ static double gather_rate(bench_limits *limits, reef_workers *workers, const cha
     return best;
 }
 
-static double stream_rate(bench_limits *limits, reef_workers *workers) {
+static double stream_rate(bench_limits *limits, reef_thread_pool *workers) {
     size_t bytes = limits->row_count * limits->row_bytes;
     if (bytes > STREAM_BYTES_MAX) bytes = STREAM_BYTES_MAX;
     job j = {.limits = limits,
@@ -293,7 +293,7 @@ static double stream_rate(bench_limits *limits, reef_workers *workers) {
 }
 
 // In tiles as high as the router's and in tiles of half the height, which suit another cache better.
-static double score_rate(bench_limits *limits, reef_workers *workers) {
+static double score_rate(bench_limits *limits, reef_thread_pool *workers) {
     double best = 0;
     for (size_t part = 1; part <= 2; part++) {
         job j = {.limits = limits,
@@ -306,21 +306,21 @@ static double score_rate(bench_limits *limits, reef_workers *workers) {
     return best;
 }
 
-void bench_limits_products(bench_limits *limits, reef_workers *workers, bench_rates *out) {
+void bench_limits_products(bench_limits *limits, reef_thread_pool *workers, bench_rates *out) {
     size_t pieces = limits->tokens / limits->piece_tokens;
     job project = {.limits = limits, .chunk_count = pieces, .chunk = project_chunk};
     out->project_flops = project_flops(limits) / run(&project, workers);
     out->score_flops = score_rate(limits, workers); // of the queries that the line above made
 }
 
-void bench_limits_memory(bench_limits *limits, reef_workers *workers, bench_rates *out) {
+void bench_limits_memory(bench_limits *limits, reef_thread_pool *workers, bench_rates *out) {
     assert(limits->rows);
     out->sequential = stream_rate(limits, workers);
     out->gather = gather_rate(limits, workers, limits->small_rows);
     out->gather_huge = gather_rate(limits, workers, limits->rows);
 }
 
-void bench_limits_sample(bench_limits *limits, reef_workers *workers, bench_rates *out) {
+void bench_limits_sample(bench_limits *limits, reef_thread_pool *workers, bench_rates *out) {
     bench_limits_products(limits, workers, out);
     bench_limits_memory(limits, workers, out);
 }

@@ -40,9 +40,9 @@ REEF_MUST_CHECK reef_status bench_limits_new(bench_limits **out,
 void bench_limits_free(bench_limits *limits); // accepts NULL
 
 /** Measure once, with these workers: the products, the memory, or both. */
-void bench_limits_products(bench_limits *limits, reef_workers *workers, bench_rates *out);
-void bench_limits_memory(bench_limits *limits, reef_workers *workers, bench_rates *out);
-void bench_limits_sample(bench_limits *limits, reef_workers *workers, bench_rates *out);
+void bench_limits_products(bench_limits *limits, reef_thread_pool *workers, bench_rates *out);
+void bench_limits_memory(bench_limits *limits, reef_thread_pool *workers, bench_rates *out);
+void bench_limits_sample(bench_limits *limits, reef_thread_pool *workers, bench_rates *out);
 
 /**
  * Seconds of a forward pass that is nothing but its products and its gathering at these rates: of the rows

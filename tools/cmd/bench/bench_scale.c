@@ -44,7 +44,7 @@ static double microseconds(double seconds, size_t tokens) {
 
 static reef_status take_times(reef_layer_bench *layer,
                               bench_limits *limits,
-                              reef_workers *workers,
+                              reef_thread_pool *workers,
                               double times[TIME_COUNT],
                               reef_error *err) {
     bench_rates rates;
@@ -71,7 +71,7 @@ typedef struct subject {
 static reef_status subject_init(subject *s,
                                 const scale_plan *plan,
                                 scale_point *point,
-                                reef_workers *workers,
+                                reef_thread_pool *workers,
                                 reef_error *err) {
     *s = (subject){.shape = plan->shape};
     s->shape.side = point->side;
@@ -121,9 +121,9 @@ static void measure_search(const scale_plan *plan,
                            const scale_point *point,
                            const reef_router_shape *shape,
                            const reef_layer_bench *layer,
-                           reef_workers *workers,
+                           reef_thread_pool *workers,
                            scale_search *out) {
-    size_t threads = reef_workers_count(workers), tokens = search_tokens(plan, threads);
+    size_t threads = reef_thread_pool_count(workers), tokens = search_tokens(plan, threads);
     double *seconds = cli_alloc((size_t)plan->repeat + 1, sizeof(*seconds));
     bench_exhaustive *search =
         bench_exhaustive_new(shape, reef_layer_bench_router(layer), reef_layer_bench_tape(layer),
@@ -143,7 +143,7 @@ static void measure_searches(const scale_plan *plan,
                              const scale_point *point,
                              const reef_router_shape *shape,
                              const reef_layer_bench *layer,
-                             reef_workers *workers,
+                             reef_thread_pool *workers,
                              scale_findings *out) {
     double limit = KEYS_MEMORY_SHARE_MAX * point->available_bytes;
     for (int keys = 0; keys < 2; keys++) {
@@ -160,7 +160,7 @@ static reef_status measure_group(const scale_plan *plan,
                                  scale_point *points,
                                  size_t count,
                                  bool searches,
-                                 reef_workers *workers,
+                                 reef_thread_pool *workers,
                                  scale_findings *out,
                                  reef_error *err) {
     subject subjects[SCALE_SIDES_MAX] = {0};
@@ -204,11 +204,11 @@ static uint64_t values_of(const scale_point *point) {
 }
 
 reef_status scale_measure(const scale_plan *plan,
-                          reef_workers *workers,
+                          reef_thread_pool *workers,
                           scale_findings *out,
                           reef_error *err) {
     uint64_t total = 0, done = 0;
-    *out = (scale_findings){.threads = reef_workers_count(workers), .load = bench_load()};
+    *out = (scale_findings){.threads = reef_thread_pool_count(workers), .load = bench_load()};
     list_points(plan, out);
     for (size_t i = 0; i < out->point_count; i++) total += values_of(&out->points[i]);
     cli_progress progress;

@@ -62,7 +62,7 @@ typedef struct scale_findings {
 // ---- bench_scale.c -------------------------------------------------------------------------------
 
 REEF_MUST_CHECK reef_status scale_measure(const scale_plan *plan,
-                                          reef_workers *workers,
+                                          reef_thread_pool *workers,
                                           scale_findings *out,
                                           reef_error *err);
 
@@ -74,7 +74,7 @@ double scale_ratio(const scale_findings *findings);
 /** Measure a mapped point with a temporary pool; where the disk has too little room it stays unmeasured. */
 REEF_MUST_CHECK reef_status scale_measure_disk(const scale_plan *plan,
                                                scale_point *point,
-                                               reef_workers *workers,
+                                               reef_thread_pool *workers,
                                                reef_error *err);
 
 // ---- bench_scale_table.c -------------------------------------------------------------------------

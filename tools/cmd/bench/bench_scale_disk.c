@@ -4,8 +4,8 @@
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
 #define _XOPEN_SOURCE 700 // posix_fadvise
 
-#include "scratch_pool.h"
 #include "bench_scale.h"
+#include "scratch_pool.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void show_written(void *context, uint64_t bytes) {
 static reef_status write_pool(const char *path,
                               const reef_router_shape *shape,
                               scale_point *point,
-                              reef_workers *workers,
+                              reef_thread_pool *workers,
                               reef_error *err) {
     cli_progress progress;
     double started = cli_clock();
@@ -70,7 +70,7 @@ static reef_status write_pool(const char *path,
 typedef struct passes {
     reef_layer_pool *pool;
     reef_layer_bench *layer;
-    reef_workers *workers;
+    reef_thread_pool *workers;
     uint64_t repeat;
     double *all, *retrieval, *experts; // (repeat) seconds
 } passes;
@@ -118,7 +118,7 @@ static reef_status read_pool(const char *path,
                              const scale_plan *plan,
                              const reef_router_shape *shape,
                              scale_point *point,
-                             reef_workers *workers,
+                             reef_thread_pool *workers,
                              reef_error *err) {
     passes p = {.workers = workers, .repeat = plan->repeat};
     uint32_t block_shift = 0;
@@ -149,7 +149,7 @@ static reef_status read_pool(const char *path,
 
 reef_status scale_measure_disk(const scale_plan *plan,
                                scale_point *point,
-                               reef_workers *workers,
+                               reef_thread_pool *workers,
                                reef_error *err) {
     reef_router_shape shape = plan->shape;
     shape.side = point->side;

@@ -36,7 +36,7 @@ static reef_status write_raw(
 }
 
 static reef_status put_blocks(reef_txn *txn, const uint8_t *bytes, size_t count, reef_error *err) {
-    const reef_generation open = {.dtype = REEF_F32, .side = 1};
+    const reef_generation_record open = {.dtype = REEF_F32, .side = 1};
     reef_status status = reef_generation_put(txn, &open, err);
     for (size_t at = 0; status == REEF_OK && at < count; at += REEF_BLOCK_BYTES_MAX) {
         const reef_key key = {.db = REEF_DB_EXPERTS,

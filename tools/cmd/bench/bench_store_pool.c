@@ -193,7 +193,7 @@ static reef_status put_some(reef_txn *txn, uint64_t round, uint32_t count, reef_
 static reef_status commit_some(reef_store *store, uint64_t round, uint32_t count, reef_error *err) {
     reef_txn *txn = NULL;
     reef_commit commit = {.step = round};
-    const reef_generation open = {.dtype = REEF_F32, .side = 1};
+    const reef_generation_record open = {.dtype = REEF_F32, .side = 1};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status == REEF_OK) status = reef_generation_put(txn, &open, err);
     if (status == REEF_OK) status = put_some(txn, round, count, err);

@@ -129,7 +129,7 @@ static reef_status read_plan(const cli_call *cli, peer_plan *plan, reef_error *e
         .tokens = 2048,
         .repeat = 5,
         .rounds = 1,
-        .rival = cli_text(cli, "rival")};
+        .baseline = cli_text(cli, "rival")};
     reef_status status = cli_integer(cli, "side", 1, BENCH_SIDE_MAX, &side, err);
     if (status == REEF_OK) status = bench_shape_read(cli, &plan->shape, &plan->tokens, err);
     if (status == REEF_OK)
@@ -154,15 +154,15 @@ static reef_status prepare_runs(peer_plan *plan,
         double *median = (double *)&f->runs[r].median;
         for (size_t i = 0; i < sizeof(peer_sample) / sizeof(double); i++) median[i] = NAN;
     }
-    reef_workers *all = NULL;
-    reef_status status = reef_workers_new(&all, threads, err);
+    reef_thread_pool *all = NULL;
+    reef_status status = reef_thread_pool_new(&all, threads, err);
     if (status != REEF_OK) return status;
-    plan->threads = reef_workers_count(all);
+    plan->threads = reef_thread_pool_count(all);
     f->run_count = plan->threads > 1 ? 2 : 1;
     f->runs[f->run_count - 1].workers = all;
-    if (f->run_count > 1) status = reef_workers_new(&f->runs[0].workers, 1, err);
+    if (f->run_count > 1) status = reef_thread_pool_new(&f->runs[0].workers, 1, err);
     for (size_t r = 0; r < f->run_count && status == REEF_OK; r++)
-        f->runs[r].threads = reef_workers_count(f->runs[r].workers);
+        f->runs[r].threads = reef_thread_pool_count(f->runs[r].workers);
     return status;
 }
 
@@ -170,7 +170,7 @@ static reef_status prepare_runs(peer_plan *plan,
 static reef_status measure(peer_plan *plan, size_t threads, peer_findings *f, reef_error *err) {
     f->load = bench_load();
     reef_status status = prepare_runs(plan, f, threads, err);
-    reef_workers *all = f->run_count > 0 ? peer_run_all(f)->workers : NULL;
+    reef_thread_pool *all = f->run_count > 0 ? peer_run_all(f)->workers : NULL;
     if (status == REEF_OK && plan->parts & PEER_LAYER) status = peer_layer_measure(plan, f, err);
     if (status == REEF_OK && plan->parts & PEER_AVX2) peer_avx2_measure(plan, &f->avx2);
     if (status == REEF_OK && plan->parts & PEER_BF16)
@@ -190,6 +190,6 @@ reef_status cmd_bench_peer(cli_call *cli, reef_error *err) {
     else if (status == REEF_OK)
         peer_print(&plan, &f);
     peer_layer_release(&f);
-    for (size_t r = 0; r < PEER_RUNS_MAX; r++) reef_workers_free(f.runs[r].workers);
+    for (size_t r = 0; r < PEER_RUNS_MAX; r++) reef_thread_pool_free(f.runs[r].workers);
     return status;
 }

@@ -169,15 +169,15 @@ static json_t *findings_json(const scale_plan *plan, const scale_findings *f) {
 reef_status cmd_bench_scale(cli_call *cli, reef_error *err) {
     scale_plan plan;
     scale_findings *f = cli_alloc(1, sizeof(*f));
-    reef_workers *workers = NULL;
+    reef_thread_pool *workers = NULL;
     reef_status status = read_plan(cli, &plan, err);
-    if (status == REEF_OK) status = reef_workers_new(&workers, cli->threads, err);
+    if (status == REEF_OK) status = reef_thread_pool_new(&workers, cli->threads, err);
     if (status == REEF_OK) status = scale_measure(&plan, workers, f, err);
     if (status == REEF_OK && cli->json)
         status = cli_answer(cli, findings_json(&plan, f), err);
     else if (status == REEF_OK)
         scale_print(&plan, f);
-    reef_workers_free(workers);
+    reef_thread_pool_free(workers);
     free(f);
     return status;
 }

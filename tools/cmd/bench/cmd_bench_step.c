@@ -60,13 +60,13 @@ typedef struct measurement {
     bench_machine machine; // with one of the model's PEER layers
 } measurement;
 
-typedef struct rival {
-    const char *script;        // or NULL
-    bench_rival_step *results; // (rounds)
+typedef struct baseline {
+    const char *script;           // or NULL
+    bench_baseline_step *results; // (rounds)
     size_t count;
     double step_median;
     reef_error error; // the first failure ends its turns
-} rival;
+} baseline;
 
 // At least `steps` steps; *run says how many. The text ends before they do only by a mistake of ours.
 //
@@ -133,10 +133,10 @@ static reef_status measure_steps(reef_trainer *trainer,
     return REEF_OK;
 }
 
-static void measure_rival(const reef_config *config, const measurement *m, rival *r) {
+static void measure_baseline(const reef_config *config, const measurement *m, baseline *r) {
     if (!r->script || r->error.status != REEF_OK) return;
-    reef_status status = bench_rival_step_run(r->script, config, m->threads, m->steps,
-                                              &r->results[r->count], &r->error);
+    reef_status status = bench_baseline_step_run(r->script, config, m->threads, m->steps,
+                                                 &r->results[r->count], &r->error);
     if (status == REEF_OK) r->count++;
 }
 
@@ -145,7 +145,7 @@ static reef_status measure_training(reef_trainer *trainer,
                                     const uint8_t *text,
                                     size_t count,
                                     measurement *m,
-                                    rival *r,
+                                    baseline *r,
                                     reef_error *err) {
     cli_progress progress;
     reef_status status = REEF_OK;
@@ -153,7 +153,7 @@ static reef_status measure_training(reef_trainer *trainer,
     for (uint64_t round = 0; round < m->rounds && status == REEF_OK; round++) {
         status = measure_steps(trainer, text, count, m, &progress, err);
         m->round_seconds[round] = bench_median(m->step_seconds, (size_t)m->steps, 1);
-        if (status == REEF_OK) measure_rival(config, m, r);
+        if (status == REEF_OK) measure_baseline(config, m, r);
     }
     cli_progress_end(&progress);
     if (status != REEF_OK) return status;
@@ -190,7 +190,7 @@ static reef_status measure(const cli_call *cli,
                            const char *path,
                            const reef_config *config,
                            measurement *m,
-                           rival *r,
+                           baseline *r,
                            reef_error *err) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
@@ -218,7 +218,7 @@ cleanup:
 }
 
 // What the rival says of itself has to hold before its figures mean anything.
-static void judge_rival(const measurement *m, rival *r) {
+static void judge_baseline(const measurement *m, baseline *r) {
     for (size_t i = 0; i < r->count; i++) {
         if (r->results[i].parameters == m->parameters) continue;
         reef_fail(&r->error, REEF_ERR_INVALID,
@@ -239,15 +239,15 @@ static double ours_per_s(const measurement *m) {
     return (double)m->step_tokens / m->step_median;
 }
 
-static double rival_per_s(const measurement *m, const rival *r) {
+static double baseline_per_s(const measurement *m, const baseline *r) {
     return r->count > 0 ? (double)m->step_tokens / r->step_median : NAN;
 }
 
-static double rival_ratio(const measurement *m, const rival *r) {
-    return ours_per_s(m) / rival_per_s(m, r);
+static double baseline_ratio(const measurement *m, const baseline *r) {
+    return ours_per_s(m) / baseline_per_s(m, r);
 }
 
-static json_t *rival_json(const rival *r) {
+static json_t *baseline_json(const baseline *r) {
     if (!r->script) return json_null();
     json_t *object =
         json_pack("{s:o, s:I}", "script", cli_path(r->script), "rounds", (json_int_t)r->count);
@@ -263,7 +263,9 @@ static json_t *rival_json(const rival *r) {
 }
 
 // A step's parts are summed over the steps; the commit is the one that followed them.
-static json_t *measurement_json(const reef_config *config, const measurement *m, const rival *r) {
+static json_t *measurement_json(const reef_config *config,
+                                const measurement *m,
+                                const baseline *r) {
     json_t *parts = json_pack("{s:o, s:o, s:o, s:o, s:o}", "backbone", cli_real(m->backbone),
                               "retrieval", cli_real(m->router), "experts", cli_real(m->experts),
                               "optimiser", cli_real(m->update), "commit", cli_real(m->commit));
@@ -276,18 +278,18 @@ static json_t *measurement_json(const reef_config *config, const measurement *m,
         "forward_tokens_per_s", cli_real((double)m->forward_tokens / m->forward_seconds),
         "seconds_in", parts, "kernels", reef_kernels_name(), "blas", reef_gemm_name(), "threads",
         (json_int_t)m->threads, "limits", bench_machine_json(&m->machine),
-        "rival_step_tokens_per_s", cli_real(rival_per_s(m, r)), "rival_step_ratio",
-        cli_real(rival_ratio(m, r)), "rival", rival_json(r));
+        "rival_step_tokens_per_s", cli_real(baseline_per_s(m, r)), "rival_step_ratio",
+        cli_real(baseline_ratio(m, r)), "rival", baseline_json(r));
 }
 
-static void print_rival(const measurement *m, const rival *r) {
+static void print_baseline(const measurement *m, const baseline *r) {
     if (r->count == 0) return;
     char rate[CLI_WORD_BYTES], parameters[CLI_WORD_BYTES];
     printf("rival     %s tokens/s (median of %zu rounds, %.1f ms a step; PyTorch %s, %s "
            "parameters)\n",
-           cli_count((uint64_t)rival_per_s(m, r), rate), r->count, 1e3 * r->step_median,
+           cli_count((uint64_t)baseline_per_s(m, r), rate), r->count, 1e3 * r->step_median,
            r->results[0].torch, cli_count(r->results[0].parameters, parameters));
-    printf("ratio     %.2f\n", rival_ratio(m, r));
+    printf("ratio     %.2f\n", baseline_ratio(m, r));
 }
 
 static void print_model(const reef_config *config, const measurement *m) {
@@ -303,7 +305,7 @@ static void print_model(const reef_config *config, const measurement *m) {
            config->ffw, cli_count(m->parameters, words));
 }
 
-static void print_measurement(const reef_config *config, const measurement *m, const rival *r) {
+static void print_measurement(const reef_config *config, const measurement *m, const baseline *r) {
     char words[CLI_WORD_BYTES];
     print_model(config, m);
     printf("training  %s tokens/s", cli_count((uint64_t)ours_per_s(m), words));
@@ -328,7 +330,7 @@ static void print_measurement(const reef_config *config, const measurement *m, c
     printf("commit    %.1f ms\n", 1e3 * m->commit);
     printf("forward   %s tokens/s\n",
            cli_count((uint64_t)((double)m->forward_tokens / m->forward_seconds), words));
-    print_rival(m, r);
+    print_baseline(m, r);
     putchar('\n');
     bench_machine_print(&m->machine);
 }
@@ -337,11 +339,11 @@ static void print_measurement(const reef_config *config, const measurement *m, c
 
 // How many threads "one per core" is.
 static reef_status count_threads(const cli_call *cli, size_t *threads, reef_error *err) {
-    reef_workers *workers = NULL;
-    reef_status status = reef_workers_new(&workers, cli->threads, err);
+    reef_thread_pool *workers = NULL;
+    reef_status status = reef_thread_pool_new(&workers, cli->threads, err);
     if (status != REEF_OK) return status;
-    *threads = reef_workers_count(workers);
-    reef_workers_free(workers);
+    *threads = reef_thread_pool_count(workers);
+    reef_thread_pool_free(workers);
     return REEF_OK;
 }
 
@@ -377,7 +379,7 @@ static reef_status read_options(const cli_call *cli,
 }
 
 static reef_status measure_in_directory(
-    const cli_call *cli, const reef_config *config, measurement *m, rival *r, reef_error *err) {
+    const cli_call *cli, const reef_config *config, measurement *m, baseline *r, reef_error *err) {
     bench_directory directory = {0};
     reef_status status = bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
@@ -400,7 +402,7 @@ static reef_status measure_machine(const reef_config *config, measurement *m, re
 
 reef_status cmd_bench_step(cli_call *cli, reef_error *err) {
     measurement m = {.steps = STEPS_DEFAULT, .rounds = 1};
-    rival r = {.script = cli_text(cli, "rival")};
+    baseline r = {.script = cli_text(cli, "rival")};
     reef_config config = {0};
     reef_status status = read_options(cli, &config, &m, err);
     if (status != REEF_OK) return status;
@@ -410,7 +412,7 @@ reef_status cmd_bench_step(cli_call *cli, reef_error *err) {
     status = measure_in_directory(cli, &config, &m, &r, err);
     if (status == REEF_OK) status = measure_machine(&config, &m, err);
     if (status != REEF_OK) goto cleanup;
-    judge_rival(&m, &r);
+    judge_baseline(&m, &r);
     if (r.error.status != REEF_OK)
         fprintf(stderr, "reef: rival not measured%s: %s\n", r.count > 0 ? " to the end" : "",
                 r.error.message);

@@ -73,7 +73,7 @@ static void print_fired(const gate_curve *curves, size_t count, const gate_texts
     cli_table *table = text_table(texts, 2, OWN);
     for (size_t i = 0; i < count; i++) {
         cli_table_cell(table, "%u", curves[i].generation);
-        cli_table_cell(table, "%.0f", 1 / (1 - (double)curves[i].facts.decay));
+        cli_table_cell(table, "%.0f", 1 / (1 - (double)curves[i].stats.decay));
         for (size_t j = 0; j < texts->count; j++)
             share_cell(table, texts, j, curves[i].generation, curves[i].fired[j]);
     }
@@ -85,11 +85,11 @@ static void print_losses(const gate_curve *curves, size_t count) {
     static const char *const HEADINGS[] = {"gate", "weight", "nats on old text", "passes a window"};
     cli_table *table = NULL;
     for (size_t i = 0; i < count; i++) {
-        if (!(curves[i].facts.loss_weight > 0)) continue;
+        if (!(curves[i].stats.loss_weight > 0)) continue;
         if (!table) table = cli_table_new(">>>>", HEADINGS);
         cli_table_cell(table, "%u", curves[i].generation);
-        cli_table_cell(table, "%.3f", (double)curves[i].facts.loss_weight);
-        cli_table_cell(table, "%.3f", (double)curves[i].facts.loss_reference);
+        cli_table_cell(table, "%.3f", (double)curves[i].stats.loss_weight);
+        cli_table_cell(table, "%.3f", (double)curves[i].stats.loss_reference);
         cli_table_cell(table, "%.2f", curves[i].passes);
     }
     if (!table) return;
@@ -156,7 +156,7 @@ static bool any_known(const gate_curve *curves, size_t count) {
 // Of one that is off or was never fitted every threshold is as good as another.
 static bool any_fitted(const gate_curve *curves, size_t count) {
     bool fitted = false;
-    for (size_t i = 0; i < count; i++) fitted |= isfinite(curves[i].facts.threshold);
+    for (size_t i = 0; i < count; i++) fitted |= isfinite(curves[i].stats.threshold);
     return fitted;
 }
 
@@ -208,12 +208,12 @@ static json_t *curve_json(const gate_curve *curve, const gate_texts *texts) {
                                          ? json_null()
                                          : json_integer((json_int_t)curve->first[j]));
     return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
-                     (json_int_t)curve->generation, "decay", cli_real((double)curve->facts.decay),
-                     "threshold", cli_real((double)curve->facts.threshold), "loss_weight",
-                     cli_real((double)curve->facts.loss_weight), "loss_reference",
-                     cli_real((double)curve->facts.loss_reference), "passes",
-                     cli_real(curve->passes), "gate_leak", cli_real((double)curve->facts.leak),
-                     "gate_detect", cli_real((double)curve->facts.detect), "fired",
+                     (json_int_t)curve->generation, "decay", cli_real((double)curve->stats.decay),
+                     "threshold", cli_real((double)curve->stats.threshold), "loss_weight",
+                     cli_real((double)curve->stats.loss_weight), "loss_reference",
+                     cli_real((double)curve->stats.loss_reference), "passes",
+                     cli_real(curve->passes), "gate_leak", cli_real((double)curve->stats.leak),
+                     "gate_detect", cli_real((double)curve->stats.detect), "fired",
                      shares_json(curve->fired, texts->count), "first_fired", first, "curve",
                      levels_json(curve, texts->count));
 }

@@ -149,7 +149,7 @@ static reef_status unknown_key(
     for (size_t i = 0; i < KEY_COUNT + field_count; i++) {
         if ((i < KEY_COUNT) != is_experiment) continue;
         const char *name = i < KEY_COUNT ? KEYS[i].name : fields[i - KEY_COUNT].name;
-        size_t distance = reef_word_distance(key, name);
+        size_t distance = reef_edit_distance(key, name);
         if (distance >= nearest) continue;
         nearest = distance;
         guess = name;

@@ -202,7 +202,7 @@ static reef_status run(watch *w, reef_error *err) {
         tell(w, state);
         if (state != FOLLOW_NOTHING) continue;
         w->silent = 0; // what was there when it began has been read
-        reef_model_rest(w->scorer.model);
+        reef_model_unpin(w->scorer.model);
         follow_wait(&w->input);
     }
     return status;

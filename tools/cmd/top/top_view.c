@@ -258,7 +258,7 @@ static char *usage_words(const view *v, uint32_t g) {
 
 static void put_generation(view *v, uint32_t g) {
     const top_data *d = v->data;
-    const reef_generation *one = &d->generations[g];
+    const reef_generation_record *one = &d->generations[g];
     char experts[CLI_WORD_BYTES], opened[CLI_WORD_BYTES];
     char *usage = usage_words(v, g);
     uint64_t count = (uint64_t)one->side * one->side * cli_peer_layers(&d->config);

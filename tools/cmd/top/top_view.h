@@ -18,8 +18,8 @@ typedef struct top_data {
     size_t speed_count;
     // of the pool itself
     reef_config config;
-    reef_generation *generations; // (generation_count)
-    reef_usage_summary *usage;    // (generation_count)
+    reef_generation_record *generations; // (generation_count)
+    reef_usage_summary *usage;           // (generation_count)
     uint32_t generation_count;
     reef_point *points; // the loss over the stream
     size_t point_count;

@@ -483,12 +483,12 @@ static reef_status read_history(train *t, reef_error *err) {
     t->outcome.events = json_array();
     t->outcome.optimiser_bytes = 0;
     cli_points_release(&t->outcome.points);
-    reef_descent_release(&t->outcome.descent);
+    reef_lineage_release(&t->outcome.lineage);
     reef_status status = cli_pool_refresh(&t->pool, err);
     if (status == REEF_OK) status = cli_points_read(&t->outcome.points, &t->pool, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, t->pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_timeline_json(txn, t->outcome.events, err);
-    if (status == REEF_OK) status = reef_descent_read(&t->outcome.descent, txn, err);
+    if (status == REEF_OK) status = reef_lineage_read(&t->outcome.lineage, txn, err);
     if (status == REEF_OK)
         status = reef_record_scan(txn, REEF_DB_MOMENTS, UINT32_MAX, on_moment,
                                   &t->outcome.optimiser_bytes, err);
@@ -584,7 +584,7 @@ static void release(train *t) {
     train_stream_release(&t->stream);
     eval_set_release(&t->set);
     cli_points_release(&t->outcome.points);
-    reef_descent_release(&t->outcome.descent);
+    reef_lineage_release(&t->outcome.lineage);
     json_decref(t->outcome.events);
     json_decref(t->results);
     cli_pool_close(&t->pool);

@@ -83,7 +83,7 @@ static void account(const run *r,
     reef_trainer_status now;
     reef_trainer_status_read(r->trainer, &now);
     uint64_t windows = (uint64_t)config->batch + reef_config_rehearsed(config);
-    uint64_t read = r->stream.at, waits = now.carried_bytes; // what waits was read last
+    uint64_t read = r->stream.at, waits = now.pending_bytes; // what waits was read last
     out->steps = r->steps;
     out->steps_planned = r->steps_planned;
     out->stream_bytes = now.stream_bytes;
@@ -97,7 +97,7 @@ static void account(const run *r,
 
 static reef_status check(const reef_config *config,
                          uint32_t generation_count,
-                         const reef_generation *first,
+                         const reef_generation_record *first,
                          reef_error *err) {
     if (reef_config_is_vector(config))
         return reef_fail(err, REEF_ERR_INVALID,
@@ -132,7 +132,7 @@ static reef_status check(const reef_config *config,
 static reef_status read_config(reef_store *store, reef_config *config, reef_error *err) {
     reef_txn *txn = NULL;
     uint32_t generations = 0;
-    reef_generation first = {0};
+    reef_generation_record first = {0};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_config_read(txn, config, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &generations, err);

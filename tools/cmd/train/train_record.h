@@ -69,7 +69,7 @@ typedef struct train_outcome {
     uint64_t optimiser_bytes, peak_memory_bytes;
     reef_trainer_status trainer;
     json_t *events; // of the timeline
-    reef_descent descent;
+    reef_lineage lineage;
     cli_points points;
 } train_outcome;
 

@@ -137,7 +137,7 @@ static double prequential(const train_record *record,
     uint64_t start = stream->base + stream->starts[file];
     uint64_t end = stream->base + stream->starts[file + 1];
     double sum = 0, count = 0;
-    if (!reef_descent_knows_losses(&outcome->descent, start, end)) return NAN;
+    if (!reef_lineage_knows_losses(&outcome->lineage, start, end)) return NAN;
     for (size_t i = 0; i < points->count; i++) {
         const reef_point *point = &points->points[i];
         double batches = (double)cli_point_batches(point);
@@ -231,7 +231,7 @@ json_t *train_document(const train_record *record,
         cli_real(outcome->us_per_byte_first), "steps", (json_int_t)outcome->trainer.step,
         "accepted_bytes", (json_int_t)stream->at, "stream_bytes",
         (json_int_t)outcome->trainer.stream_bytes, "carried_bytes",
-        (json_int_t)outcome->trainer.carried_bytes, "skipped_bytes",
+        (json_int_t)outcome->trainer.pending_bytes, "skipped_bytes",
         (json_int_t)outcome->trainer.skipped_bytes, "generations",
         (json_int_t)pool->generation_count, "pool_bytes", (json_int_t)pool->file_bytes,
         "optimiser_bytes", (json_int_t)outcome->optimiser_bytes, "peak_memory_bytes",

@@ -153,7 +153,7 @@ reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer,
     stream->at = 0;
     reef_status status = (stream->repeat ? seek_repeated : seek_once)(stream, trainer, err);
     if (status != REEF_OK) return status;
-    stream->base = now.stream_bytes + now.carried_bytes - stream->at;
+    stream->base = now.stream_bytes + now.pending_bytes - stream->at;
     return check_order(stream, trainer, err);
 }
 

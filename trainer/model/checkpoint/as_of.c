@@ -22,7 +22,7 @@ static reef_status check_present(reef_txn *txn,
                                  uint32_t generation,
                                  uint32_t count,
                                  reef_error *err) {
-    reef_generation info;
+    reef_generation_record info;
     for (uint32_t g = generation; g < count; g++) {
         reef_status status = reef_generation_read(txn, g, &info, err);
         if (status != REEF_OK) return status;

@@ -28,34 +28,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-reef_status reef_persist_open(reef_txn *txn,
-                              const reef_config *config,
-                              const reef_gen *gen,
-                              uint64_t unix_ms,
-                              reef_error *err) {
+reef_status reef_checkpoint_open(reef_txn *txn,
+                                 const reef_config *config,
+                                 const reef_generation *gen,
+                                 uint64_t unix_ms,
+                                 reef_error *err) {
     float *buffer = NULL;
-    reef_status status = reef_persist_moments_buffer(&buffer, config, gen, err);
+    reef_status status = reef_checkpoint_moments_buffer(&buffer, config, gen, err);
     if (status == REEF_OK) status = reef_generation_put(txn, &gen->info, err);
-    if (status == REEF_OK) status = reef_persist_put_tensors(txn, gen, err);
-    if (status == REEF_OK) status = reef_persist_put_gate(txn, gen, err);
-    if (status == REEF_OK) status = reef_persist_put_tensor_moments(txn, gen, buffer, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, gen, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, gen, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_tensor_moments(txn, gen, buffer, err);
     if (status == REEF_OK)
-        status = reef_persist_put_experts(txn, config, gen, unix_ms, buffer, err);
+        status = reef_checkpoint_put_experts(txn, config, gen, unix_ms, buffer, err);
     free(buffer);
     return status;
 }
 
-void reef_persist_clean(reef_gen *gen) {
+void reef_checkpoint_clean(reef_generation *gen) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        reef_peer *peer = &gen->peers[l];
-        if (peer->dirty == NULL) continue;
-        memset(peer->dirty, 0, peer->expert_count);
+        reef_expert_table *table = &gen->expert_tables[l];
+        if (table->dirty == NULL) continue;
+        memset(table->dirty, 0, table->expert_count);
         if (gen->open) continue;
-        free(peer->flags);
-        free(peer->dirty);
-        free(peer->usage);
-        peer->flags = peer->dirty = NULL;
-        peer->usage = NULL;
+        free(table->flags);
+        free(table->dirty);
+        free(table->usage);
+        table->flags = table->dirty = NULL;
+        table->usage = NULL;
     }
     gen->stored = !gen->open;
 }
@@ -79,17 +79,18 @@ static reef_status delete_open_tensors(reef_txn *txn,
     return REEF_OK;
 }
 
-reef_status reef_persist_sealed(reef_txn *txn,
-                                const reef_config *config,
-                                const reef_gen *gen,
-                                uint64_t unix_ms,
-                                reef_error *err) {
-    reef_generation info = gen->info;
+reef_status reef_checkpoint_sealed(reef_txn *txn,
+                                   const reef_config *config,
+                                   const reef_generation *gen,
+                                   uint64_t unix_ms,
+                                   reef_error *err) {
+    reef_generation_record info = gen->info;
     info.sealed = false; // until everything is in place
     reef_status status = reef_generation_put(txn, &info, err);
-    if (status == REEF_OK) status = reef_persist_put_tensors(txn, gen, err);
-    if (status == REEF_OK) status = reef_persist_put_gate(txn, gen, err);
-    if (status == REEF_OK) status = reef_persist_put_experts(txn, config, gen, unix_ms, NULL, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, gen, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, gen, err);
+    if (status == REEF_OK)
+        status = reef_checkpoint_put_experts(txn, config, gen, unix_ms, NULL, err);
     if (status == REEF_OK) status = delete_open_tensors(txn, config, info.generation, err);
     if (status != REEF_OK) return status;
     return reef_generation_seal(txn, info.generation, info.sealed_step, info.sealed_at, err);
@@ -97,30 +98,30 @@ reef_status reef_persist_sealed(reef_txn *txn,
 
 // All that is about to be written into the open generation, by all workers: memory that the system has to find
 // first costs more than the copy into it.
-static void touch_rows(const reef_gen *gen, reef_workers *workers) {
+static void touch_rows(const reef_generation *gen, reef_thread_pool *workers) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        const reef_expert_moments *moments = &peer->moments;
-        size_t values = peer->expert_count * peer->row_values, bytes = values * sizeof(float);
-        float *const all[] = {peer->experts, moments->adam_m, moments->adam_v, moments->average};
+        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_moments *moments = &table->moments;
+        size_t values = table->expert_count * table->row_values, bytes = values * sizeof(float);
+        float *const all[] = {table->experts, moments->adam_m, moments->adam_v, moments->average};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            if (all[i] != NULL) reef_huge_touch(workers, all[i], bytes);
+            if (all[i] != NULL) reef_huge_page_touch(workers, all[i], bytes);
     }
 }
 
-reef_status reef_persist_load(reef_gen **out,
-                              reef_txn *txn,
-                              const reef_config *config,
-                              uint32_t generation,
-                              uint32_t records,
-                              bool training,
-                              bool in_place,
-                              reef_workers *workers,
-                              reef_error *err) {
+reef_status reef_checkpoint_load(reef_generation **out,
+                                 reef_txn *txn,
+                                 const reef_config *config,
+                                 uint32_t generation,
+                                 uint32_t records,
+                                 bool training,
+                                 bool in_place,
+                                 reef_thread_pool *workers,
+                                 reef_error *err) {
     *out = NULL;
-    reef_gen *gen = NULL;
+    reef_generation *gen = NULL;
     float *buffer = NULL;
-    reef_generation info;
+    reef_generation_record info;
     reef_status status = reef_generation_read(txn, records, &info, err);
     if (status != REEF_OK) return status;
     if (info.dtype != REEF_F32 && !(info.dtype == REEF_BF16 && info.sealed))
@@ -129,29 +130,29 @@ reef_status reef_persist_load(reef_gen **out,
     info.generation = generation; // a snapshot's copy carries its own number
     training = training && !info.sealed;
     in_place = in_place && info.sealed && records == generation;
-    status = reef_gen_new(&gen, config, &info, err);
+    status = reef_generation_new(&gen, config, &info, err);
     if (status != REEF_OK) return status;
     if (reef_generation_is_empty(&info)) {
         gen->stored = true;
         *out = gen;
         return REEF_OK;
     }
-    status = reef_persist_moments_buffer(&buffer, config, gen, err);
-    if (status == REEF_OK && info.sealed && !in_place) status = reef_gen_hold_rows(gen, err);
+    status = reef_checkpoint_moments_buffer(&buffer, config, gen, err);
+    if (status == REEF_OK && info.sealed && !in_place) status = reef_generation_hold_rows(gen, err);
     if (status == REEF_OK && training) touch_rows(gen, workers);
-    if (status == REEF_OK) status = reef_persist_read_tensors(txn, records, gen, err);
-    if (status == REEF_OK) status = reef_persist_read_gate(txn, records, gen, err);
+    if (status == REEF_OK) status = reef_checkpoint_read_tensors(txn, records, gen, err);
+    if (status == REEF_OK) status = reef_checkpoint_read_gate(txn, records, gen, err);
     if (status == REEF_OK && training)
-        status = reef_persist_read_tensor_moments(txn, records, gen, buffer, err);
+        status = reef_checkpoint_read_tensor_moments(txn, records, gen, buffer, err);
     if (status == REEF_OK && !in_place)
-        status = reef_persist_read_experts(gen, txn, config, records, training, buffer, err);
+        status = reef_checkpoint_read_experts(gen, txn, config, records, training, buffer, err);
     free(buffer);
     if (status == REEF_OK) {
-        if (gen->open) reef_gen_fold(gen, config);
+        if (gen->open) reef_generation_fold(gen, config);
         gen->stored = !gen->open && records == generation; // a copy's rows cannot be located later
         *out = gen;
         return REEF_OK;
     }
-    reef_gen_free(gen);
+    reef_generation_free(gen);
     return status;
 }

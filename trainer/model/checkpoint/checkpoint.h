@@ -9,56 +9,56 @@
  * Write what changed of an open generation: its dense part whole, expert blocks with dirty rows, usage
  * with what it grew by as a delta of `unix_ms`.
  */
-REEF_MUST_CHECK reef_status reef_persist_open(reef_txn *txn,
-                                              const reef_config *config,
-                                              const reef_gen *gen,
-                                              uint64_t unix_ms,
-                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_open(reef_txn *txn,
+                                                 const reef_config *config,
+                                                 const reef_generation *gen,
+                                                 uint64_t unix_ms,
+                                                 reef_error *err);
 /**
  * Write a generation that was sealed in memory and seal it in the store: it replaces what an earlier
  * commit holds of it as an open one.
  */
-REEF_MUST_CHECK reef_status reef_persist_sealed(reef_txn *txn,
-                                                const reef_config *config,
-                                                const reef_gen *gen,
-                                                uint64_t unix_ms,
-                                                reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_sealed(reef_txn *txn,
+                                                   const reef_config *config,
+                                                   const reef_generation *gen,
+                                                   uint64_t unix_ms,
+                                                   reef_error *err);
 
 /** After the commit that holds it succeeded: nothing is dirty any more, a sealed one is stored. */
-void reef_persist_clean(reef_gen *gen);
+void reef_checkpoint_clean(reef_generation *gen);
 
 /**
  * Read generation `generation`. `records` is where it lies: under its own number, or a snapshot's copy.
  * `training` reads moments, flags and usage too (open generations only). `in_place`: the rows of a
- * sealed generation under its own number are left in the store, for reef_persist_locate.
+ * sealed generation under its own number are left in the store, for reef_checkpoint_locate.
  *
  * For training `workers` make the memory ready together; may be NULL.
  *
  * A transaction in turns may take some, while what is read is sealed or a snapshot's copy. Errors: BUSY if that
  * is given up meanwhile, as by a consolidation.
  */
-REEF_MUST_CHECK reef_status reef_persist_load(reef_gen **out,
-                                              reef_txn *txn,
-                                              const reef_config *config,
-                                              uint32_t generation,
-                                              uint32_t records,
-                                              bool training,
-                                              bool in_place,
-                                              reef_workers *workers,
-                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_load(reef_generation **out,
+                                                 reef_txn *txn,
+                                                 const reef_config *config,
+                                                 uint32_t generation,
+                                                 uint32_t records,
+                                                 bool training,
+                                                 bool in_place,
+                                                 reef_thread_pool *workers,
+                                                 reef_error *err);
 
 /** Point the rows of a stored generation, which has none in memory, to where they lie in the map. */
-REEF_MUST_CHECK reef_status reef_persist_locate(reef_gen *gen,
-                                                reef_txn *txn,
-                                                const reef_config *config,
-                                                reef_error *err);
-
-REEF_MUST_CHECK reef_status reef_persist_reservoir(reef_txn *txn,
-                                                   const reef_reservoir *reservoir,
+REEF_MUST_CHECK reef_status reef_checkpoint_locate(reef_generation *gen,
+                                                   reef_txn *txn,
+                                                   const reef_config *config,
                                                    reef_error *err);
-REEF_MUST_CHECK reef_status reef_persist_load_reservoir(reef_txn *txn,
-                                                        reef_reservoir *reservoir,
-                                                        reef_error *err);
+
+REEF_MUST_CHECK reef_status reef_checkpoint_reservoir(reef_txn *txn,
+                                                      const reef_reservoir *reservoir,
+                                                      reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_load_reservoir(reef_txn *txn,
+                                                           reef_reservoir *reservoir,
+                                                           reef_error *err);
 
 /** Floats of a gate as they are stored: see put_gate. Older ones have fewer. */
 #define REEF_GATE_VALUES 9
@@ -67,11 +67,11 @@ REEF_MUST_CHECK reef_status reef_persist_load_reservoir(reef_txn *txn,
  * Read the floats of a stored gate, of any length that there has been; what it was stored without has the
  * value that it was fitted with. CORRUPT: another length.
  */
-REEF_MUST_CHECK reef_status reef_persist_parse_gate(const void *stored,
-                                                    size_t bytes,
-                                                    float values[REEF_GATE_VALUES],
-                                                    reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_parse_gate(const void *stored,
+                                                       size_t bytes,
+                                                       float values[REEF_GATE_VALUES],
+                                                       reef_error *err);
 /** Give a generation's gate these values; its weights of n-grams are in `gate.weights`. */
-void reef_persist_set_gate(reef_gen *gen, const float values[REEF_GATE_VALUES]);
+void reef_checkpoint_set_gate(reef_generation *gen, const float values[REEF_GATE_VALUES]);
 
 #endif

@@ -6,17 +6,17 @@
 #include <string.h>
 
 static size_t row_values_of(const reef_config *config, uint32_t layer) {
-    reef_expert_shape shape = reef_gen_expert_shape(config, layer);
+    reef_expert_shape shape = reef_generation_expert_shape(config, layer);
     return reef_expert_row_values(&shape);
 }
 
-reef_persist_blocks reef_persist_blocks_of(const reef_config *config,
-                                           uint32_t records,
-                                           uint32_t layer,
-                                           size_t expert_count,
-                                           float *buffer) {
+reef_checkpoint_blocks reef_checkpoint_blocks_of(const reef_config *config,
+                                                 uint32_t records,
+                                                 uint32_t layer,
+                                                 size_t expert_count,
+                                                 float *buffer) {
     size_t row_values = row_values_of(config, layer);
-    return (reef_persist_blocks){
+    return (reef_checkpoint_blocks){
         .records = records,
         .layer = layer,
         .block_rows = reef_block_rows(row_values * sizeof(float)),
@@ -26,11 +26,11 @@ reef_persist_blocks reef_persist_blocks_of(const reef_config *config,
     };
 }
 
-bool reef_persist_block_next(reef_persist_blocks *all, reef_persist_block *out) {
+bool reef_checkpoint_block_next(reef_checkpoint_blocks *all, reef_checkpoint_block *out) {
     size_t first = (size_t)all->index * all->block_rows;
     if (first >= all->expert_count) return false;
     size_t left = all->expert_count - first;
-    *out = (reef_persist_block){
+    *out = (reef_checkpoint_block){
         .records = all->records,
         .layer = all->layer,
         .index = all->index++,
@@ -42,63 +42,68 @@ bool reef_persist_block_next(reef_persist_blocks *all, reef_persist_block *out) 
     return true;
 }
 
-reef_key reef_persist_block_key(const reef_persist_block *b, reef_db db) {
+reef_key reef_checkpoint_block_key(const reef_checkpoint_block *b, reef_db db) {
     return (reef_key){.db = db, .generation = b->records, .layer = b->layer, .block = b->index};
 }
 
-static size_t moment_bytes(const reef_persist_block *b, const reef_peer *peer) {
+static size_t moment_bytes(const reef_checkpoint_block *b, const reef_expert_table *table) {
     size_t row_bytes = b->row_values * sizeof(float);
-    return b->rows * (reef_moment_planes(peer->moments.average) * row_bytes + sizeof(uint32_t));
+    return b->rows * (reef_moment_planes(table->moments.average) * row_bytes + sizeof(uint32_t));
 }
 
 // Where the block's rows lie in memory, and how many bytes they are.
-static void *block_rows(const reef_persist_block *b, const reef_peer *peer, size_t *bytes) {
-    size_t each = b->row_values * reef_rows_value_bytes(peer->rows.dtype);
+static void *block_rows(const reef_checkpoint_block *b,
+                        const reef_expert_table *table,
+                        size_t *bytes) {
+    size_t each = b->row_values * reef_rows_value_bytes(table->rows.dtype);
     *bytes = b->rows * each;
-    char *memory = peer->memory;
+    char *memory = table->memory;
     return memory + b->first * each;
 }
 
 static reef_status put_block(reef_txn *txn,
-                             const reef_persist_block *b,
-                             const reef_peer *peer,
+                             const reef_checkpoint_block *b,
+                             const reef_expert_table *table,
                              reef_error *err) {
     size_t at = b->first * b->row_values, floats = b->rows * b->row_values, bytes;
-    reef_key key = reef_persist_block_key(b, REEF_DB_EXPERTS);
-    const reef_expert_moments *moments = &peer->moments;
-    const void *rows = block_rows(b, peer, &bytes);
+    reef_key key = reef_checkpoint_block_key(b, REEF_DB_EXPERTS);
+    const reef_expert_moments *moments = &table->moments;
+    const void *rows = block_rows(b, table, &bytes);
     const void *stored = moments->average != NULL ? moments->average + at : rows;
-    reef_status status = reef_record_put(txn, &key, peer->rows.dtype, stored, bytes, err);
+    reef_status status = reef_record_put(txn, &key, table->rows.dtype, stored, bytes, err);
     if (status != REEF_OK || moments->adam_m == NULL) return status;
     memcpy(b->buffer, moments->adam_m + at, bytes);
     memcpy(b->buffer + floats, moments->adam_v + at, bytes);
     memcpy(b->buffer + 2 * floats, rows, bytes); // without averages the counts take its place
     memcpy(b->buffer + reef_moment_planes(moments->average) * floats, moments->counts + b->first,
            b->rows * sizeof(uint32_t));
-    key = reef_persist_block_key(b, REEF_DB_MOMENTS);
-    return reef_record_put(txn, &key, REEF_F32, b->buffer, moment_bytes(b, peer), err);
+    key = reef_checkpoint_block_key(b, REEF_DB_MOMENTS);
+    return reef_record_put(txn, &key, REEF_F32, b->buffer, moment_bytes(b, table), err);
 }
 
 static reef_status put_flags(reef_txn *txn,
-                             const reef_persist_block *b,
-                             const reef_peer *peer,
+                             const reef_checkpoint_block *b,
+                             const reef_expert_table *table,
                              reef_error *err) {
-    reef_key key = reef_persist_block_key(b, REEF_DB_FLAGS);
-    return reef_record_put(txn, &key, REEF_BYTES, peer->flags + b->first, b->rows, err);
+    reef_key key = reef_checkpoint_block_key(b, REEF_DB_FLAGS);
+    return reef_record_put(txn, &key, REEF_BYTES, table->flags + b->first, b->rows, err);
 }
 
-static reef_status read_block(
-    reef_txn *txn, const reef_persist_block *b, reef_peer *peer, bool training, reef_error *err) {
+static reef_status read_block(reef_txn *txn,
+                              const reef_checkpoint_block *b,
+                              reef_expert_table *table,
+                              bool training,
+                              reef_error *err) {
     size_t at = b->first * b->row_values, floats = b->rows * b->row_values, bytes;
-    reef_key key = reef_persist_block_key(b, REEF_DB_EXPERTS);
-    void *rows = block_rows(b, peer, &bytes);
+    reef_key key = reef_checkpoint_block_key(b, REEF_DB_EXPERTS);
+    void *rows = block_rows(b, table, &bytes);
     reef_status status = reef_record_read(txn, &key, rows, bytes, err);
     if (status != REEF_OK || !training) return status;
-    key = reef_persist_block_key(b, REEF_DB_MOMENTS);
-    status = reef_persist_read_moments(txn, &key, b->buffer, moment_bytes(b, peer), rows, floats,
-                                       peer->moments.average != NULL, err);
+    key = reef_checkpoint_block_key(b, REEF_DB_MOMENTS);
+    status = reef_checkpoint_read_moments(txn, &key, b->buffer, moment_bytes(b, table), rows,
+                                          floats, table->moments.average != NULL, err);
     if (status != REEF_OK) return status;
-    reef_expert_moments *moments = &peer->moments;
+    reef_expert_moments *moments = &table->moments;
     memcpy(moments->adam_m + at, b->buffer, bytes);
     memcpy(moments->adam_v + at, b->buffer + floats, bytes);
     if (moments->average != NULL) {
@@ -107,88 +112,91 @@ static reef_status read_block(
     }
     memcpy(moments->counts + b->first, b->buffer + reef_moment_planes(moments->average) * floats,
            b->rows * sizeof(uint32_t));
-    key = reef_persist_block_key(b, REEF_DB_FLAGS);
-    status = reef_record_read(txn, &key, peer->flags + b->first, b->rows, err);
+    key = reef_checkpoint_block_key(b, REEF_DB_FLAGS);
+    status = reef_record_read(txn, &key, table->flags + b->first, b->rows, err);
     if (status != REEF_OK) return status;
-    key = reef_persist_block_key(b, REEF_DB_USAGE);
-    return reef_persist_read_or_zero(txn, &key, peer->usage + b->first,
-                                     b->rows * sizeof(reef_usage), err);
+    key = reef_checkpoint_block_key(b, REEF_DB_USAGE);
+    return reef_checkpoint_read_or_zero(txn, &key, table->usage + b->first,
+                                        b->rows * sizeof(reef_usage), err);
 }
 
-static bool is_dirty(const reef_peer *peer, const reef_persist_block *b) {
-    return memchr(peer->dirty + b->first, 1, b->rows) != NULL;
+static bool is_dirty(const reef_expert_table *table, const reef_checkpoint_block *b) {
+    return memchr(table->dirty + b->first, 1, b->rows) != NULL;
 }
 
 // The store's rows of two numbers are what a reef_usage is.
 _Static_assert(sizeof(reef_usage) == 2 * sizeof(uint64_t), "count and score");
 
 static reef_status put_usage(reef_txn *txn,
-                             const reef_persist_blocks *all,
-                             const reef_peer *peer,
+                             const reef_checkpoint_blocks *all,
+                             const reef_expert_table *table,
                              uint64_t unix_ms,
                              reef_error *err) {
-    return reef_usage_put(txn, all->records, all->layer, all->block_rows, peer->expert_count,
-                          (const uint64_t *)peer->usage, unix_ms, err);
+    return reef_usage_put(txn, all->records, all->layer, all->block_rows, table->expert_count,
+                          (const uint64_t *)table->usage, unix_ms, err);
 }
 
 static void used_name(uint32_t layer, char name[REEF_NAME_BYTES_MAX + 1]) {
     snprintf(name, REEF_NAME_BYTES_MAX + 1, "block%u.used", layer);
 }
 
-static reef_status put_used(
-    reef_txn *txn, uint32_t generation, uint32_t layer, const reef_peer *peer, reef_error *err) {
+static reef_status put_used(reef_txn *txn,
+                            uint32_t generation,
+                            uint32_t layer,
+                            const reef_expert_table *table,
+                            reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
-    size_t bytes = (peer->expert_count + 7) / 8;
-    if (peer->used_before == NULL) return REEF_OK;
+    size_t bytes = (table->expert_count + 7) / 8;
+    if (table->used_before == NULL) return REEF_OK;
     uint8_t *bits = calloc(bytes, 1);
     if (bits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the use of %zu experts",
-                         peer->expert_count);
-    for (size_t n = 0; n < peer->expert_count; n++)
-        if (peer->usage[n].count != peer->used_before[n]) bits[n / 8] |= (uint8_t)(1u << n % 8);
+                         table->expert_count);
+    for (size_t n = 0; n < table->expert_count; n++)
+        if (table->usage[n].count != table->used_before[n]) bits[n / 8] |= (uint8_t)(1u << n % 8);
     used_name(layer, name);
     reef_status status =
-        reef_persist_put_tensor(txn, generation, name, REEF_BYTES, bits, bytes, err);
+        reef_checkpoint_put_tensor(txn, generation, name, REEF_BYTES, bits, bytes, err);
     free(bits);
     return status;
 }
 
 // How often an expert was chosen in the window is not kept: any count but the present one says that it was.
 static reef_status read_used(
-    reef_txn *txn, uint32_t records, uint32_t layer, reef_peer *peer, reef_error *err) {
+    reef_txn *txn, uint32_t records, uint32_t layer, reef_expert_table *table, reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
-    size_t bytes = (peer->expert_count + 7) / 8;
-    if (peer->used_before == NULL) return REEF_OK;
+    size_t bytes = (table->expert_count + 7) / 8;
+    if (table->used_before == NULL) return REEF_OK;
     uint8_t *bits = calloc(bytes, 1);
     if (bits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the use of %zu experts",
-                         peer->expert_count);
+                         table->expert_count);
     used_name(layer, name);
-    reef_status status = reef_persist_read_tensor(txn, records, name, bits, bytes, err);
-    for (size_t n = 0; status == REEF_OK && n < peer->expert_count; n++)
-        peer->used_before[n] = peer->usage[n].count - (bits[n / 8] >> n % 8 & 1u);
+    reef_status status = reef_checkpoint_read_tensor(txn, records, name, bits, bytes, err);
+    for (size_t n = 0; status == REEF_OK && n < table->expert_count; n++)
+        table->used_before[n] = table->usage[n].count - (bits[n / 8] >> n % 8 & 1u);
     free(bits);
     return status;
 }
 
-reef_status reef_persist_put_experts(reef_txn *txn,
-                                     const reef_config *config,
-                                     const reef_gen *gen,
-                                     uint64_t unix_ms,
-                                     float *buffer,
-                                     reef_error *err) {
+reef_status reef_checkpoint_put_experts(reef_txn *txn,
+                                        const reef_config *config,
+                                        const reef_generation *gen,
+                                        uint64_t unix_ms,
+                                        float *buffer,
+                                        reef_error *err) {
     for (uint32_t l = 0; l < config->layers; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        reef_persist_blocks all =
-            reef_persist_blocks_of(config, gen->info.generation, l, peer->expert_count, buffer);
-        for (reef_persist_block b; reef_persist_block_next(&all, &b);) {
-            reef_status status = is_dirty(peer, &b) ? put_block(txn, &b, peer, err) : REEF_OK;
-            if (status == REEF_OK) status = put_flags(txn, &b, peer, err);
+        const reef_expert_table *table = &gen->expert_tables[l];
+        reef_checkpoint_blocks all =
+            reef_checkpoint_blocks_of(config, gen->info.generation, l, table->expert_count, buffer);
+        for (reef_checkpoint_block b; reef_checkpoint_block_next(&all, &b);) {
+            reef_status status = is_dirty(table, &b) ? put_block(txn, &b, table, err) : REEF_OK;
+            if (status == REEF_OK) status = put_flags(txn, &b, table, err);
             if (status != REEF_OK) return status;
         }
-        if (peer->expert_count == 0) continue;
-        reef_status status = put_usage(txn, &all, peer, unix_ms, err);
-        if (status == REEF_OK) status = put_used(txn, gen->info.generation, l, peer, err);
+        if (table->expert_count == 0) continue;
+        reef_status status = put_usage(txn, &all, table, unix_ms, err);
+        if (status == REEF_OK) status = put_used(txn, gen->info.generation, l, table, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -198,10 +206,10 @@ reef_status reef_persist_put_experts(reef_txn *txn,
 // have its pages back, and then make sure that nobody gave it up or put another in its place.
 static reef_status take_turn(reef_txn *txn,
                              uint32_t records,
-                             const reef_generation *info,
+                             const reef_generation_record *info,
                              reef_error *err) {
     bool turned;
-    reef_generation now;
+    reef_generation_record now;
     if (!info->sealed && records < REEF_SNAPSHOT_GENERATION)
         return REEF_OK; // the open one: all at once
     reef_status status = reef_txn_turn(txn, &turned, err);
@@ -214,38 +222,38 @@ static reef_status take_turn(reef_txn *txn,
                      info->generation);
 }
 
-reef_status reef_persist_read_experts(reef_gen *gen,
-                                      reef_txn *txn,
-                                      const reef_config *config,
-                                      uint32_t records,
-                                      bool training,
-                                      float *buffer,
-                                      reef_error *err) {
+reef_status reef_checkpoint_read_experts(reef_generation *gen,
+                                         reef_txn *txn,
+                                         const reef_config *config,
+                                         uint32_t records,
+                                         bool training,
+                                         float *buffer,
+                                         reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
-        reef_peer *peer = &gen->peers[l];
-        reef_persist_blocks all =
-            reef_persist_blocks_of(config, records, l, peer->expert_count, buffer);
-        for (reef_persist_block b; status == REEF_OK && reef_persist_block_next(&all, &b);) {
-            status = read_block(txn, &b, peer, training, err);
+        reef_expert_table *table = &gen->expert_tables[l];
+        reef_checkpoint_blocks all =
+            reef_checkpoint_blocks_of(config, records, l, table->expert_count, buffer);
+        for (reef_checkpoint_block b; status == REEF_OK && reef_checkpoint_block_next(&all, &b);) {
+            status = read_block(txn, &b, table, training, err);
             if (status == REEF_OK) status = take_turn(txn, records, &gen->info, err);
         }
-        if (status == REEF_OK && training) status = read_used(txn, records, l, peer, err);
+        if (status == REEF_OK && training) status = read_used(txn, records, l, table, err);
     }
     return status;
 }
 
-static size_t tensor_count_max(const reef_gen *gen) {
+static size_t tensor_count_max(const reef_generation *gen) {
     size_t most = 0;
     for (size_t i = 0; i < gen->tensor_count; i++)
         if (gen->tensors[i].count > most) most = gen->tensors[i].count;
     return most;
 }
 
-reef_status reef_persist_moments_buffer(float **out,
-                                        const reef_config *config,
-                                        const reef_gen *gen,
-                                        reef_error *err) {
+reef_status reef_checkpoint_moments_buffer(float **out,
+                                           const reef_config *config,
+                                           const reef_generation *gen,
+                                           reef_error *err) {
     size_t floats = 0;
     for (uint32_t l = 0; l < config->layers; l++) {
         size_t row_values = row_values_of(config, l);
@@ -276,13 +284,14 @@ static reef_status read_table(reef_txn *txn,
     reef_config config;
     reef_status status = reef_config_read(txn, &config, err);
     if (status != REEF_OK) return status;
-    reef_persist_blocks all =
-        reef_persist_blocks_of(&config, generation, layer, expert_count, NULL);
-    for (reef_persist_block b; reef_persist_block_next(&all, &b);) {
-        reef_key key = reef_persist_block_key(&b, db);
+    reef_checkpoint_blocks all =
+        reef_checkpoint_blocks_of(&config, generation, layer, expert_count, NULL);
+    for (reef_checkpoint_block b; reef_checkpoint_block_next(&all, &b);) {
+        reef_key key = reef_checkpoint_block_key(&b, db);
         char *to = (char *)out + b.first * each;
-        status = db == REEF_DB_USAGE ? reef_persist_read_or_zero(txn, &key, to, b.rows * each, err)
-                                     : reef_record_read(txn, &key, to, b.rows * each, err);
+        status = db == REEF_DB_USAGE
+                     ? reef_checkpoint_read_or_zero(txn, &key, to, b.rows * each, err)
+                     : reef_record_read(txn, &key, to, b.rows * each, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;

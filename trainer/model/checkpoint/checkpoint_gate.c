@@ -8,28 +8,29 @@
 #define GATE_FLOATS_FIRST 6 // of gates that were fitted when the prior had one value for all
 #define GATE_PRIOR_FIRST 64.0f
 
-reef_status reef_persist_put_gate(reef_txn *txn, const reef_gen *gen, reef_error *err) {
+reef_status reef_checkpoint_put_gate(reef_txn *txn, const reef_generation *gen, reef_error *err) {
     uint32_t g = gen->info.generation;
     double reference[2] = {gen->reference_median, gen->reference_spread};
-    reef_status status =
-        reef_persist_put_tensor(txn, g, "reference", REEF_BYTES, reference, sizeof reference, err);
+    reef_status status = reef_checkpoint_put_tensor(txn, g, "reference", REEF_BYTES, reference,
+                                                    sizeof reference, err);
     if (status != REEF_OK || g == 0 || gen->gate.weights == NULL) return status;
     const reef_gate *gate = &gen->gate;
     float values[REEF_GATE_VALUES] = {gate->bias,      gate->decay,       gate->start,
                                       gate->threshold, gen->gate_leak,    gen->gate_detect,
                                       gate->prior,     gate->loss_weight, gate->loss_reference};
     size_t count = gate->loss_weight > 0.0f ? REEF_GATE_VALUES : GATE_FLOATS_NGRAM;
-    status = reef_persist_put_tensor(txn, g, "gate", REEF_F32, values, count * sizeof *values, err);
+    status =
+        reef_checkpoint_put_tensor(txn, g, "gate", REEF_F32, values, count * sizeof *values, err);
     if (status != REEF_OK) return status;
-    return reef_persist_put_tensor(txn, g, "gate_weights", REEF_F32, gate->weights,
-                                   REEF_GATE_WEIGHTS * sizeof(float), err);
+    return reef_checkpoint_put_tensor(txn, g, "gate_weights", REEF_F32, gate->weights,
+                                      REEF_GATE_WEIGHTS * sizeof(float), err);
 }
 
 // Those that it was stored without have the value that it was fitted with: no loss.
-reef_status reef_persist_parse_gate(const void *stored,
-                                    size_t bytes,
-                                    float values[REEF_GATE_VALUES],
-                                    reef_error *err) {
+reef_status reef_checkpoint_parse_gate(const void *stored,
+                                       size_t bytes,
+                                       float values[REEF_GATE_VALUES],
+                                       reef_error *err) {
     size_t count = bytes / sizeof *values;
     if (bytes % sizeof *values != 0 ||
         (count != REEF_GATE_VALUES && count != GATE_FLOATS_NGRAM && count != GATE_FLOATS_FIRST))
@@ -41,7 +42,7 @@ reef_status reef_persist_parse_gate(const void *stored,
     return REEF_OK;
 }
 
-void reef_persist_set_gate(reef_gen *gen, const float values[REEF_GATE_VALUES]) {
+void reef_checkpoint_set_gate(reef_generation *gen, const float values[REEF_GATE_VALUES]) {
     gen->gate.bias = values[0];
     gen->gate.decay = values[1];
     gen->gate.start = values[2];
@@ -53,13 +54,13 @@ void reef_persist_set_gate(reef_gen *gen, const float values[REEF_GATE_VALUES]) 
     gen->gate.loss_reference = values[8];
 }
 
-reef_status reef_persist_read_gate(reef_txn *txn,
-                                   uint32_t records,
-                                   reef_gen *gen,
-                                   reef_error *err) {
+reef_status reef_checkpoint_read_gate(reef_txn *txn,
+                                      uint32_t records,
+                                      reef_generation *gen,
+                                      reef_error *err) {
     double reference[2];
     reef_status status =
-        reef_persist_read_tensor(txn, records, "reference", reference, sizeof reference, err);
+        reef_checkpoint_read_tensor(txn, records, "reference", reference, sizeof reference, err);
     if (status != REEF_OK) return status;
     gen->reference_median = reference[0];
     gen->reference_spread = reference[1];
@@ -68,11 +69,11 @@ reef_status reef_persist_read_gate(reef_txn *txn,
     reef_key key = reef_tensor_key(REEF_DB_TENSORS, records, "gate");
     reef_view view;
     status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_OK) status = reef_persist_parse_gate(view.data, view.bytes, values, err);
+    if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     if (status != REEF_OK) return status;
-    reef_persist_set_gate(gen, values);
-    return reef_persist_read_tensor(txn, records, "gate_weights", gen->gate.weights,
-                                    REEF_GATE_WEIGHTS * sizeof(float), err);
+    reef_checkpoint_set_gate(gen, values);
+    return reef_checkpoint_read_tensor(txn, records, "gate_weights", gen->gate.weights,
+                                       REEF_GATE_WEIGHTS * sizeof(float), err);
 }
 
 reef_status reef_gate_leak_read(reef_txn *txn, uint32_t generation, double *out, reef_error *err) {
@@ -82,7 +83,7 @@ reef_status reef_gate_leak_read(reef_txn *txn, uint32_t generation, double *out,
     *out = (double)NAN;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
-    if (status == REEF_OK) status = reef_persist_parse_gate(view.data, view.bytes, values, err);
+    if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     if (status == REEF_OK) *out = (double)values[4];
     return status;
 }

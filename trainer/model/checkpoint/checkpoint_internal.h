@@ -24,104 +24,104 @@ static inline size_t reef_moment_planes(const float *average) {
 static inline reef_key reef_tensor_key(reef_db db, uint32_t generation, const char *name) {
     return (reef_key){.db = db, .generation = generation, .name = name};
 }
-REEF_MUST_CHECK reef_status reef_persist_put_tensor(reef_txn *txn,
-                                                    uint32_t generation,
-                                                    const char *name,
-                                                    reef_dtype dtype,
-                                                    const void *data,
-                                                    size_t bytes,
-                                                    reef_error *err);
-REEF_MUST_CHECK reef_status reef_persist_read_tensor(reef_txn *txn,
-                                                     uint32_t generation,
-                                                     const char *name,
-                                                     void *data,
-                                                     size_t bytes,
-                                                     reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_put_tensor(reef_txn *txn,
+                                                       uint32_t generation,
+                                                       const char *name,
+                                                       reef_dtype dtype,
+                                                       const void *data,
+                                                       size_t bytes,
+                                                       reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_read_tensor(reef_txn *txn,
+                                                        uint32_t generation,
+                                                        const char *name,
+                                                        void *data,
+                                                        size_t bytes,
+                                                        reef_error *err);
 /** All dense tensors of a generation, as it is evaluated. */
-REEF_MUST_CHECK reef_status reef_persist_put_tensors(reef_txn *txn,
-                                                     const reef_gen *gen,
-                                                     reef_error *err);
-REEF_MUST_CHECK reef_status reef_persist_read_tensors(reef_txn *txn,
-                                                      uint32_t records,
-                                                      reef_gen *gen,
-                                                      reef_error *err);
-/** Their moments; `buffer` is one of reef_persist_moments_buffer. */
-REEF_MUST_CHECK reef_status reef_persist_put_tensor_moments(reef_txn *txn,
-                                                            const reef_gen *gen,
-                                                            float *buffer,
-                                                            reef_error *err);
-/** After reef_persist_read_tensors: what that read are the averages, if there are any. */
-REEF_MUST_CHECK reef_status reef_persist_read_tensor_moments(
-    reef_txn *txn, uint32_t records, reef_gen *gen, float *buffer, reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_put_tensors(reef_txn *txn,
+                                                        const reef_generation *gen,
+                                                        reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_read_tensors(reef_txn *txn,
+                                                         uint32_t records,
+                                                         reef_generation *gen,
+                                                         reef_error *err);
+/** Their moments; `buffer` is one of reef_checkpoint_moments_buffer. */
+REEF_MUST_CHECK reef_status reef_checkpoint_put_tensor_moments(reef_txn *txn,
+                                                               const reef_generation *gen,
+                                                               float *buffer,
+                                                               reef_error *err);
+/** After reef_checkpoint_read_tensors: what that read are the averages, if there are any. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_tensor_moments(
+    reef_txn *txn, uint32_t records, reef_generation *gen, float *buffer, reef_error *err);
 /** Moments and usage are missing where a snapshot was restored that has none: they begin with zeros. (A
  *  record that was lost is another matter, which the store tells apart.) */
-REEF_MUST_CHECK reef_status reef_persist_read_or_zero(
+REEF_MUST_CHECK reef_status reef_checkpoint_read_or_zero(
     reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
 /** Moments of a tensor or block, for which `weights` (floats) are stored. Without a record training begins with
  *  zeros, and where there are averages with what these are. */
-REEF_MUST_CHECK reef_status reef_persist_read_moments(reef_txn *txn,
-                                                      const reef_key *key,
-                                                      float *buffer,
-                                                      size_t bytes,
-                                                      const float *weights,
-                                                      size_t floats,
-                                                      bool averaged,
-                                                      reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_read_moments(reef_txn *txn,
+                                                         const reef_key *key,
+                                                         float *buffer,
+                                                         size_t bytes,
+                                                         const float *weights,
+                                                         size_t floats,
+                                                         bool averaged,
+                                                         reef_error *err);
 
 // persist_gate.c
 
-REEF_MUST_CHECK reef_status reef_persist_put_gate(reef_txn *txn,
-                                                  const reef_gen *gen,
-                                                  reef_error *err);
-REEF_MUST_CHECK reef_status reef_persist_read_gate(reef_txn *txn,
-                                                   uint32_t records,
-                                                   reef_gen *gen,
-                                                   reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_put_gate(reef_txn *txn,
+                                                     const reef_generation *gen,
+                                                     reef_error *err);
+REEF_MUST_CHECK reef_status reef_checkpoint_read_gate(reef_txn *txn,
+                                                      uint32_t records,
+                                                      reef_generation *gen,
+                                                      reef_error *err);
 
 // persist_blocks.c
 
 /** One block of one PEER layer, with room for its moments. */
-typedef struct reef_persist_block {
+typedef struct reef_checkpoint_block {
     uint32_t records, layer, index;
     size_t first, rows, row_values;
     float *buffer; // (rows * (REEF_MOMENT_PLANES_MAX * row_values + 1)) floats
-} reef_persist_block;
+} reef_checkpoint_block;
 
 /** All blocks of a layer, and which is next. */
-typedef struct reef_persist_blocks {
+typedef struct reef_checkpoint_blocks {
     uint32_t records, layer, index, block_rows;
     size_t expert_count, row_values;
     float *buffer;
-} reef_persist_blocks;
+} reef_checkpoint_blocks;
 
-reef_persist_blocks reef_persist_blocks_of(const reef_config *config,
-                                           uint32_t records,
-                                           uint32_t layer,
-                                           size_t expert_count,
-                                           float *buffer);
+reef_checkpoint_blocks reef_checkpoint_blocks_of(const reef_config *config,
+                                                 uint32_t records,
+                                                 uint32_t layer,
+                                                 size_t expert_count,
+                                                 float *buffer);
 /** False after the last one. */
-bool reef_persist_block_next(reef_persist_blocks *all, reef_persist_block *out);
-reef_key reef_persist_block_key(const reef_persist_block *block, reef_db db);
+bool reef_checkpoint_block_next(reef_checkpoint_blocks *all, reef_checkpoint_block *out);
+reef_key reef_checkpoint_block_key(const reef_checkpoint_block *block, reef_db db);
 
 /** Experts of all layers: dirty rows with their moments, flags, usage. */
-REEF_MUST_CHECK reef_status reef_persist_put_experts(reef_txn *txn,
-                                                     const reef_config *config,
-                                                     const reef_gen *gen,
-                                                     uint64_t unix_ms,
-                                                     float *buffer,
-                                                     reef_error *err);
-/** Experts of all layers. In turns where the generation does not change any more. */
-REEF_MUST_CHECK reef_status reef_persist_read_experts(reef_gen *gen,
-                                                      reef_txn *txn,
-                                                      const reef_config *config,
-                                                      uint32_t records,
-                                                      bool training,
-                                                      float *buffer,
-                                                      reef_error *err);
-/** Room for the moments of the largest tensor or of one block. */
-REEF_MUST_CHECK reef_status reef_persist_moments_buffer(float **out,
+REEF_MUST_CHECK reef_status reef_checkpoint_put_experts(reef_txn *txn,
                                                         const reef_config *config,
-                                                        const reef_gen *gen,
+                                                        const reef_generation *gen,
+                                                        uint64_t unix_ms,
+                                                        float *buffer,
                                                         reef_error *err);
+/** Experts of all layers. In turns where the generation does not change any more. */
+REEF_MUST_CHECK reef_status reef_checkpoint_read_experts(reef_generation *gen,
+                                                         reef_txn *txn,
+                                                         const reef_config *config,
+                                                         uint32_t records,
+                                                         bool training,
+                                                         float *buffer,
+                                                         reef_error *err);
+/** Room for the moments of the largest tensor or of one block. */
+REEF_MUST_CHECK reef_status reef_checkpoint_moments_buffer(float **out,
+                                                           const reef_config *config,
+                                                           const reef_generation *gen,
+                                                           reef_error *err);
 
 #endif

@@ -38,9 +38,9 @@ reef_status reef_reservoir_scan(reef_txn *txn,
     return reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, visit_window, &to, err);
 }
 
-reef_status reef_persist_reservoir(reef_txn *txn,
-                                   const reef_reservoir *reservoir,
-                                   reef_error *err) {
+reef_status reef_checkpoint_reservoir(reef_txn *txn,
+                                      const reef_reservoir *reservoir,
+                                      reef_error *err) {
     reef_status status = REEF_OK;
     uint8_t *payload = malloc(SLOT_HEADER_BYTES + reservoir->window_bytes);
     if (payload == NULL)
@@ -85,6 +85,8 @@ static reef_status load_slot(void *context,
     return REEF_OK;
 }
 
-reef_status reef_persist_load_reservoir(reef_txn *txn, reef_reservoir *reservoir, reef_error *err) {
+reef_status reef_checkpoint_load_reservoir(reef_txn *txn,
+                                           reef_reservoir *reservoir,
+                                           reef_error *err) {
     return reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, load_slot, reservoir, err);
 }

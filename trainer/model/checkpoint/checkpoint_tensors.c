@@ -3,43 +3,45 @@
 
 #include <string.h>
 
-reef_status reef_persist_put_tensor(reef_txn *txn,
-                                    uint32_t generation,
-                                    const char *name,
-                                    reef_dtype dtype,
-                                    const void *data,
-                                    size_t bytes,
-                                    reef_error *err) {
+reef_status reef_checkpoint_put_tensor(reef_txn *txn,
+                                       uint32_t generation,
+                                       const char *name,
+                                       reef_dtype dtype,
+                                       const void *data,
+                                       size_t bytes,
+                                       reef_error *err) {
     reef_key key = reef_tensor_key(REEF_DB_TENSORS, generation, name);
     return reef_record_put(txn, &key, dtype, data, bytes, err);
 }
 
-reef_status reef_persist_read_tensor(reef_txn *txn,
-                                     uint32_t generation,
-                                     const char *name,
-                                     void *data,
-                                     size_t bytes,
-                                     reef_error *err) {
+reef_status reef_checkpoint_read_tensor(reef_txn *txn,
+                                        uint32_t generation,
+                                        const char *name,
+                                        void *data,
+                                        size_t bytes,
+                                        reef_error *err) {
     reef_key key = reef_tensor_key(REEF_DB_TENSORS, generation, name);
     return reef_record_read(txn, &key, data, bytes, err);
 }
 
-reef_status reef_persist_put_tensors(reef_txn *txn, const reef_gen *gen, reef_error *err) {
+reef_status reef_checkpoint_put_tensors(reef_txn *txn,
+                                        const reef_generation *gen,
+                                        reef_error *err) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
         const reef_tensor *tensor = &gen->tensors[i];
         const float *values = tensor->average != NULL ? tensor->average : tensor->data;
         reef_status status =
-            reef_persist_put_tensor(txn, gen->info.generation, tensor->name, REEF_F32, values,
-                                    tensor->count * sizeof(float), err);
+            reef_checkpoint_put_tensor(txn, gen->info.generation, tensor->name, REEF_F32, values,
+                                       tensor->count * sizeof(float), err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
 }
 
-reef_status reef_persist_put_tensor_moments(reef_txn *txn,
-                                            const reef_gen *gen,
-                                            float *buffer,
-                                            reef_error *err) {
+reef_status reef_checkpoint_put_tensor_moments(reef_txn *txn,
+                                               const reef_generation *gen,
+                                               float *buffer,
+                                               reef_error *err) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
         const reef_tensor *tensor = &gen->tensors[i];
         if (tensor->adam_m == NULL) continue;
@@ -55,20 +57,20 @@ reef_status reef_persist_put_tensor_moments(reef_txn *txn,
     return REEF_OK;
 }
 
-reef_status reef_persist_read_tensors(reef_txn *txn,
-                                      uint32_t records,
-                                      reef_gen *gen,
-                                      reef_error *err) {
+reef_status reef_checkpoint_read_tensors(reef_txn *txn,
+                                         uint32_t records,
+                                         reef_generation *gen,
+                                         reef_error *err) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
         reef_tensor *tensor = &gen->tensors[i];
-        reef_status status = reef_persist_read_tensor(txn, records, tensor->name, tensor->data,
-                                                      tensor->count * sizeof(float), err);
+        reef_status status = reef_checkpoint_read_tensor(txn, records, tensor->name, tensor->data,
+                                                         tensor->count * sizeof(float), err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
 }
 
-reef_status reef_persist_read_or_zero(
+reef_status reef_checkpoint_read_or_zero(
     reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err) {
     reef_status status = reef_record_read(txn, key, out, bytes, err);
     if (status != REEF_ERR_NOT_FOUND) return status;
@@ -76,14 +78,14 @@ reef_status reef_persist_read_or_zero(
     return REEF_OK;
 }
 
-reef_status reef_persist_read_moments(reef_txn *txn,
-                                      const reef_key *key,
-                                      float *buffer,
-                                      size_t bytes,
-                                      const float *weights,
-                                      size_t floats,
-                                      bool averaged,
-                                      reef_error *err) {
+reef_status reef_checkpoint_read_moments(reef_txn *txn,
+                                         const reef_key *key,
+                                         float *buffer,
+                                         size_t bytes,
+                                         const float *weights,
+                                         size_t floats,
+                                         bool averaged,
+                                         reef_error *err) {
     reef_status status = reef_record_read(txn, key, buffer, bytes, err);
     if (status != REEF_ERR_NOT_FOUND) return status;
     memset(buffer, 0, bytes);
@@ -91,14 +93,14 @@ reef_status reef_persist_read_moments(reef_txn *txn,
     return REEF_OK;
 }
 
-reef_status reef_persist_read_tensor_moments(
-    reef_txn *txn, uint32_t records, reef_gen *gen, float *buffer, reef_error *err) {
+reef_status reef_checkpoint_read_tensor_moments(
+    reef_txn *txn, uint32_t records, reef_generation *gen, float *buffer, reef_error *err) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
         reef_tensor *tensor = &gen->tensors[i];
         if (tensor->adam_m == NULL) continue;
         size_t bytes = tensor->count * sizeof(float);
         reef_key key = reef_tensor_key(REEF_DB_MOMENTS, records, tensor->name);
-        reef_status status = reef_persist_read_moments(
+        reef_status status = reef_checkpoint_read_moments(
             txn, &key, buffer, reef_moment_planes(tensor->average) * bytes, tensor->data,
             tensor->count, tensor->average != NULL, err);
         if (status != REEF_OK) return status;

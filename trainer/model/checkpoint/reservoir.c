@@ -95,7 +95,7 @@ void reef_reservoir_offer(reef_reservoir *reservoir,
     }
 }
 
-void reef_reservoir_rejuvenate(reef_reservoir *reservoir) {
+void reef_reservoir_clear_sample(reef_reservoir *reservoir) {
     reservoir->young_seen = 0;
     for (size_t slot = reservoir->old_slots; slot < reservoir->slots; slot++) {
         if (reservoir->sizes[slot] == 0) continue;

@@ -44,7 +44,7 @@ void reef_reservoir_offer(reef_reservoir *reservoir,
                           size_t count);
 
 /** A generation was opened: its sample starts empty. */
-void reef_reservoir_rejuvenate(reef_reservoir *reservoir);
+void reef_reservoir_clear_sample(reef_reservoir *reservoir);
 
 /** Lists of windows for the gate of `generation`, each (slots) long and sized in tokens, the caller's to free. */
 typedef struct reef_reservoir_lists {

@@ -24,8 +24,8 @@ void reef_residency_init(reef_residency *residency, reef_store *store, uint64_t 
 }
 
 void reef_residency_release(reef_residency *residency) {
-    reef_residency_let_go(residency);
-    reef_pager_free(residency->pager);
+    reef_residency_unpin(residency);
+    reef_row_prefetch_free(residency->prefetch);
     *residency = (reef_residency){0};
 }
 
@@ -50,10 +50,10 @@ reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err
 
 // ---- the decision --------------------------------------------------------------------------------
 
-static uint64_t row_bytes(const reef_config *config, const reef_generation *info) {
+static uint64_t row_bytes(const reef_config *config, const reef_generation_record *info) {
     uint64_t values = 0; // of an expert in every layer
     for (uint32_t l = 0; l < config->layers; l++) {
-        reef_expert_shape shape = reef_gen_expert_shape(config, l);
+        reef_expert_shape shape = reef_generation_expert_shape(config, l);
         if (reef_layer_retrieves(config, l)) values += reef_expert_row_values(&shape);
     }
     return values * info->side * info->side * reef_rows_value_bytes(info->dtype);
@@ -70,7 +70,7 @@ reef_status reef_residency_decide(reef_residency *residency,
                                   reef_error *err) {
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < sealed_count; g++) {
-        reef_generation info;
+        reef_generation_record info;
         reef_status status = reef_generation_read(txn, g, &info, err);
         if (status != REEF_OK) return status;
         if (info.sealed) bytes += row_bytes(config, &info);
@@ -82,41 +82,43 @@ reef_status reef_residency_decide(reef_residency *residency,
 // ---- in place ------------------------------------------------------------------------------------
 
 // The last block of a layer is not in the map.
-void reef_map_span_widen(reef_map_span *all, const reef_peer *peer) {
-    size_t bytes = (peer->row_values * reef_rows_value_bytes(peer->rows.dtype))
-                   << peer->rows.block_shift;
-    for (size_t b = 0; b + 1 < peer->block_count; b++) {
-        const uint8_t *at = peer->blocks[b];
+void reef_map_span_widen(reef_map_span *all, const reef_expert_table *table) {
+    size_t bytes = (table->row_values * reef_rows_value_bytes(table->rows.dtype))
+                   << table->rows.block_shift;
+    for (size_t b = 0; b + 1 < table->block_count; b++) {
+        const uint8_t *at = table->blocks[b];
         if (all->first == NULL || at < all->first) all->first = at;
         if (all->end == NULL || at + bytes > all->end) all->end = at + bytes;
     }
 }
 
-static bool is_in_place(const reef_gen *gen) {
+static bool is_in_place(const reef_generation *gen) {
     return !gen->open && gen->stored;
 }
 
-static reef_status locate(reef_residency *residency, reef_net *net, reef_error *err) {
+static reef_status locate(reef_residency *residency, reef_network *network, reef_error *err) {
     reef_map_span all = {0};
-    for (size_t g = 0; g < net->gen_count; g++) {
-        reef_gen *gen = net->gens[g];
+    for (size_t g = 0; g < network->generation_count; g++) {
+        reef_generation *gen = network->generations[g];
         if (!is_in_place(gen)) continue;
-        reef_gen_drop_rows(gen);
-        reef_status status = reef_persist_locate(gen, residency->txn, &net->config, err);
+        reef_generation_drop_rows(gen);
+        reef_status status = reef_checkpoint_locate(gen, residency->txn, &network->config, err);
         if (status != REEF_OK) return status;
-        for (uint32_t l = 0; l < net->config.layers; l++) reef_map_span_widen(&all, &gen->peers[l]);
+        for (uint32_t l = 0; l < network->config.layers; l++)
+            reef_map_span_widen(&all, &gen->expert_tables[l]);
     }
-    return reef_pager_cover(residency->pager, all.first, (size_t)(all.end - all.first), err);
+    return reef_row_prefetch_cover(residency->prefetch, all.first, (size_t)(all.end - all.first),
+                                   err);
 }
 
 // A sealed generation is the same for ever, but another process may give it up for a consolidated one.
 static reef_status check_same(const reef_residency *residency,
-                              const reef_net *net,
+                              const reef_network *network,
                               reef_error *err) {
-    for (size_t g = 0; g < net->gen_count; g++) {
-        const reef_generation *info = &net->gens[g]->info;
-        reef_generation now;
-        if (!is_in_place(net->gens[g])) continue;
+    for (size_t g = 0; g < network->generation_count; g++) {
+        const reef_generation_record *info = &network->generations[g]->info;
+        reef_generation_record now;
+        if (!is_in_place(network->generations[g])) continue;
         reef_status status = reef_generation_read(residency->txn, info->generation, &now, err);
         if (status != REEF_OK) return status;
         if (memcmp(now.root, info->root, sizeof now.root) != 0)
@@ -127,45 +129,51 @@ static reef_status check_same(const reef_residency *residency,
     return REEF_OK;
 }
 
-static reef_status begin(reef_residency *residency, reef_net *net, bool loaded, reef_error *err) {
+static reef_status begin(reef_residency *residency,
+                         reef_network *network,
+                         bool loaded,
+                         reef_error *err) {
     double start = residency->held_since = reef_seconds();
     reef_status status = reef_txn_begin(&residency->txn, residency->store, REEF_TXN_READ, err);
-    if (status == REEF_OK && loaded) status = check_same(residency, net, err);
-    if (status == REEF_OK) status = locate(residency, net, err);
-    if (status != REEF_OK) reef_residency_let_go(residency);
+    if (status == REEF_OK && loaded) status = check_same(residency, network, err);
+    if (status == REEF_OK) status = locate(residency, network, err);
+    if (status != REEF_OK) reef_residency_unpin(residency);
     residency->hold_seconds = reef_seconds() - start;
     return status;
 }
 
-reef_status reef_residency_hold(reef_residency *residency,
-                                reef_net *net,
-                                bool loaded,
-                                reef_error *err) {
+reef_status reef_residency_pin(reef_residency *residency,
+                               reef_network *network,
+                               bool loaded,
+                               reef_error *err) {
     uint64_t bytes = 0;
-    for (size_t g = 0; g < net->gen_count; g++)
-        if (is_in_place(net->gens[g])) bytes += row_bytes(&net->config, &net->gens[g]->info);
+    for (size_t g = 0; g < network->generation_count; g++)
+        if (is_in_place(network->generations[g]))
+            bytes += row_bytes(&network->config, &network->generations[g]->info);
     // Once in place, a pool stays so: sealed generations only grow in number.
     if (!residency->in_place) decide(residency, bytes);
     if (!residency->in_place) return REEF_OK;
     reef_status status = REEF_OK;
-    if (residency->pager == NULL)
-        status = reef_pager_new(&residency->pager, residency->memory_bytes, err);
-    return status == REEF_OK ? begin(residency, net, loaded, err) : status;
+    if (residency->prefetch == NULL)
+        status = reef_row_prefetch_new(&residency->prefetch, residency->memory_bytes, err);
+    return status == REEF_OK ? begin(residency, network, loaded, err) : status;
 }
 
-reef_status reef_residency_renew(reef_residency *residency, reef_net *net, reef_error *err) {
+reef_status reef_residency_renew(reef_residency *residency,
+                                 reef_network *network,
+                                 reef_error *err) {
     double limit = fmax(1e-3 * REEF_READ_MS_MAX, HOLD_SHARE * residency->hold_seconds);
     bool held = residency->txn != NULL && reef_seconds() - residency->held_since < limit;
     if (!residency->in_place || held) return REEF_OK;
-    reef_residency_let_go(residency);
-    return begin(residency, net, true, err);
+    reef_residency_unpin(residency);
+    return begin(residency, network, true, err);
 }
 
-bool reef_residency_is_held(const reef_residency *residency) {
+bool reef_residency_is_pinned(const reef_residency *residency) {
     return !residency->in_place || residency->txn != NULL;
 }
 
-void reef_residency_let_go(reef_residency *residency) {
+void reef_residency_unpin(reef_residency *residency) {
     reef_txn_abort(residency->txn);
     residency->txn = NULL;
 }
@@ -175,51 +183,54 @@ void reef_residency_let_go(reef_residency *residency) {
 // Rows of a stored generation that are read where they lie in the store's map.
 
 // A layer's last block may be short, and short records lie at any even address: it is copied.
-static reef_status copy_last_block(
-    reef_peer *peer, const reef_persist_block *b, reef_txn *txn, size_t bytes, reef_error *err) {
-    reef_key key = reef_persist_block_key(b, REEF_DB_EXPERTS);
-    peer->last_block = malloc(bytes);
-    if (peer->last_block == NULL)
+static reef_status copy_last_block(reef_expert_table *table,
+                                   const reef_checkpoint_block *b,
+                                   reef_txn *txn,
+                                   size_t bytes,
+                                   reef_error *err) {
+    reef_key key = reef_checkpoint_block_key(b, REEF_DB_EXPERTS);
+    table->last_block = malloc(bytes);
+    if (table->last_block == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a block of %zu bytes", bytes);
-    peer->blocks[b->index] = peer->last_block;
-    return reef_record_read(txn, &key, peer->last_block, bytes, err);
+    table->blocks[b->index] = table->last_block;
+    return reef_record_read(txn, &key, table->last_block, bytes, err);
 }
 
-static reef_status locate_layer(reef_peer *peer,
-                                reef_persist_blocks *all,
+static reef_status locate_layer(reef_expert_table *table,
+                                reef_checkpoint_blocks *all,
                                 reef_txn *txn,
                                 reef_error *err) {
-    size_t each = peer->row_values * reef_rows_value_bytes(peer->rows.dtype);
-    peer->block_count = (peer->expert_count + all->block_rows - 1) / all->block_rows;
-    peer->blocks = calloc(peer->block_count, sizeof *peer->blocks);
-    if (peer->blocks == NULL)
+    size_t each = table->row_values * reef_rows_value_bytes(table->rows.dtype);
+    table->block_count = (table->expert_count + all->block_rows - 1) / all->block_rows;
+    table->blocks = calloc(table->block_count, sizeof *table->blocks);
+    if (table->blocks == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the places of %zu blocks",
-                         peer->block_count);
-    for (reef_persist_block b; reef_persist_block_next(all, &b);) {
-        reef_key key = reef_persist_block_key(&b, REEF_DB_EXPERTS);
+                         table->block_count);
+    for (reef_checkpoint_block b; reef_checkpoint_block_next(all, &b);) {
+        reef_key key = reef_checkpoint_block_key(&b, REEF_DB_EXPERTS);
         size_t bytes = b.rows * each;
-        bool last = b.index + 1 == peer->block_count;
+        bool last = b.index + 1 == table->block_count;
         reef_status status =
-            last ? copy_last_block(peer, &b, txn, bytes, err)
-                 : reef_record_locate(txn, &key, bytes, &peer->blocks[b.index], err);
+            last ? copy_last_block(table, &b, txn, bytes, err)
+                 : reef_record_locate(txn, &key, bytes, &table->blocks[b.index], err);
         if (status != REEF_OK) return status;
     }
     uint32_t shift = 0;
     while ((uint32_t)1 << shift < all->block_rows) shift++;
-    peer->rows = (reef_expert_rows){peer->rows.dtype, shift, peer->blocks};
+    table->rows = (reef_expert_rows){table->rows.dtype, shift, table->blocks};
     return REEF_OK;
 }
 
-reef_status reef_persist_locate(reef_gen *gen,
-                                reef_txn *txn,
-                                const reef_config *config,
-                                reef_error *err) {
+reef_status reef_checkpoint_locate(reef_generation *gen,
+                                   reef_txn *txn,
+                                   const reef_config *config,
+                                   reef_error *err) {
     for (uint32_t l = 0; l < config->layers; l++) {
-        reef_peer *peer = &gen->peers[l];
-        if (peer->expert_count == 0) continue;
-        reef_persist_blocks all =
-            reef_persist_blocks_of(config, gen->info.generation, l, peer->expert_count, NULL);
-        reef_status status = locate_layer(peer, &all, txn, err);
+        reef_expert_table *table = &gen->expert_tables[l];
+        if (table->expert_count == 0) continue;
+        reef_checkpoint_blocks all =
+            reef_checkpoint_blocks_of(config, gen->info.generation, l, table->expert_count, NULL);
+        reef_status status = locate_layer(table, &all, txn, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;

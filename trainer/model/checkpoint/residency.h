@@ -12,14 +12,14 @@ typedef struct reef_residency {
     bool in_place;                   // sealed generations that are stored are read in place
     reef_txn *txn;                   // while held: keeps the pages of the map where they are
     double held_since, hold_seconds; // a monotonic clock; how long it took to find the rows
-    reef_pager *pager;               // NULL until something is read in place
+    reef_row_prefetch *prefetch;     // NULL until something is read in place
 } reef_residency;
 
 /** The part of the map that rows lie in: what a pager has to cover. NULL: nowhere. */
 typedef struct reef_map_span {
     const uint8_t *first, *end;
 } reef_map_span;
-void reef_map_span_widen(reef_map_span *all, const reef_peer *peer);
+void reef_map_span_widen(reef_map_span *all, const reef_expert_table *table);
 
 /** Nothing is in place yet. `memory_bytes` 0: what the machine has. */
 void reef_residency_init(reef_residency *residency, reef_store *store, uint64_t memory_bytes);
@@ -36,7 +36,7 @@ REEF_MUST_CHECK reef_status reef_residency_decide(reef_residency *residency,
                                                   reef_error *err);
 
 /**
- * Bring the rows of `net` into reach for the time until reef_residency_let_go: decides anew, gives the
+ * Bring the rows of `net` into reach for the time until reef_residency_unpin: decides anew, gives the
  * memory of sealed and stored generations back where they are now read in place, and finds those in the
  * map with a read transaction of its own. Does nothing while everything is in memory.
  *
@@ -45,21 +45,21 @@ REEF_MUST_CHECK reef_status reef_residency_decide(reef_residency *residency,
  * Errors: CORRUPT a block is missing or has another size; BUSY a generation that was loaded is no longer in the pool;
  * NO_MEMORY; IO.
  */
-REEF_MUST_CHECK reef_status reef_residency_hold(reef_residency *residency,
-                                                reef_net *net,
-                                                bool loaded,
-                                                reef_error *err);
+REEF_MUST_CHECK reef_status reef_residency_pin(reef_residency *residency,
+                                               reef_network *network,
+                                               bool loaded,
+                                               reef_error *err);
 /**
  * Between two passes of a reader: when the transaction has been held for REEF_READ_MS_MAX, or was let go of, end it,
  * begin another and find all rows anew. (Where finding takes long, less often: it stays below a twentieth of the time.)
- * Errors: as reef_residency_hold.
+ * Errors: as reef_residency_pin.
  */
 REEF_MUST_CHECK reef_status reef_residency_renew(reef_residency *residency,
-                                                 reef_net *net,
+                                                 reef_network *network,
                                                  reef_error *err);
 /** Are all rows in reach? */
-bool reef_residency_is_held(const reef_residency *residency);
+bool reef_residency_is_pinned(const reef_residency *residency);
 /** End the transaction: a writer in this process can enlarge the map. No pass may run until held again. */
-void reef_residency_let_go(reef_residency *residency);
+void reef_residency_unpin(reef_residency *residency);
 
 #endif

@@ -30,7 +30,7 @@ static bool is_there(const sizes *s, const reef_key *key) {
 }
 
 static void check_blocks(const sizes *s,
-                         const reef_generation *info,
+                         const reef_generation_record *info,
                          uint32_t records,
                          uint32_t layer,
                          uint32_t block_rows,
@@ -51,7 +51,7 @@ static void check_blocks(const sizes *s,
 }
 
 static void check_layer(const sizes *s,
-                        const reef_generation *info,
+                        const reef_generation_record *info,
                         uint32_t records,
                         uint32_t layer,
                         size_t row_values) {
@@ -70,7 +70,7 @@ static void check_layer(const sizes *s,
 }
 
 static void check_generation(const sizes *s, uint32_t records) {
-    reef_generation info;
+    reef_generation_record info;
     // A damaged record of a generation was reported by the walk over all records.
     if (reef_generation_read(s->txn, records, &info, NULL) != REEF_OK) return;
     if (reef_generation_is_empty(&info)) return;
@@ -79,7 +79,7 @@ static void check_generation(const sizes *s, uint32_t records) {
         return;
     }
     for (uint32_t l = 0; l < s->config.layers; l++) {
-        reef_expert_shape shape = reef_gen_expert_shape(&s->config, l);
+        reef_expert_shape shape = reef_generation_expert_shape(&s->config, l);
         if (reef_layer_retrieves(&s->config, l))
             check_layer(s, &info, records, l, reef_expert_row_values(&shape));
     }

@@ -21,7 +21,7 @@ static reef_expert_kind expert_kind(const reef_config *config) {
     return strcmp(config->expert, "relu") == 0 ? REEF_EXPERT_RELU : REEF_EXPERT_GELU;
 }
 
-reef_router_shape reef_gen_shape(const reef_config *config, uint32_t side) {
+reef_router_shape reef_generation_shape(const reef_config *config, uint32_t side) {
     return (reef_router_shape){
         .d_model = config->d_model,
         .head_count = config->heads,
@@ -42,18 +42,19 @@ static reef_expert_shape shape_of_kind(const reef_config *config, reef_expert_ki
     };
 }
 
-reef_expert_shape reef_gen_expert_shape(const reef_config *config, uint32_t layer) {
+reef_expert_shape reef_generation_expert_shape(const reef_config *config, uint32_t layer) {
     bool values = reef_layer_ffw(config, layer) == REEF_FFW_PKM;
     return shape_of_kind(config, values ? REEF_EXPERT_VALUE : expert_kind(config));
 }
 
-reef_expert_shape reef_gen_expert_shape_largest(const reef_config *config) {
+reef_expert_shape reef_generation_expert_shape_largest(const reef_config *config) {
     for (uint32_t l = 0; l < config->layers; l++)
-        if (reef_layer_ffw(config, l) == REEF_FFW_PEER) return reef_gen_expert_shape(config, l);
+        if (reef_layer_ffw(config, l) == REEF_FFW_PEER)
+            return reef_generation_expert_shape(config, l);
     return shape_of_kind(config, REEF_EXPERT_VALUE);
 }
 
-reef_moe_shape reef_gen_moe_shape(const reef_config *config) {
+reef_moe_shape reef_generation_moe_shape(const reef_config *config) {
     return (reef_moe_shape){
         .T = config->context,
         .D = config->d_model,
@@ -63,7 +64,7 @@ reef_moe_shape reef_gen_moe_shape(const reef_config *config) {
     };
 }
 
-reef_dtype reef_gen_seal_dtype(const reef_config *config) {
+reef_dtype reef_generation_seal_dtype(const reef_config *config) {
     return strcmp(config->seal_dtype, "bf16") == 0 ? REEF_BF16 : REEF_F32;
 }
 
@@ -184,12 +185,12 @@ static uint64_t query_parameters(const reef_config *config) {
 
 // Both tables of sub-keys, of which every row meets every query (of its head).
 static uint64_t key_parameters(const reef_config *config, uint32_t side) {
-    reef_router_shape shape = reef_gen_shape(config, side);
+    reef_router_shape shape = reef_generation_shape(config, side);
     return 2 * (uint64_t)side * reef_router_key_row(&shape);
 }
 
 static uint64_t row_parameters(const reef_config *config, uint32_t layer) {
-    reef_expert_shape shape = reef_gen_expert_shape(config, layer);
+    reef_expert_shape shape = reef_generation_expert_shape(config, layer);
     return reef_expert_row_values(&shape);
 }
 

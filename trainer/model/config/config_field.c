@@ -255,7 +255,7 @@ reef_status reef_config_name_unknown(const char *name, reef_error *err) {
     char written[NAME_BYTES_MAX];
     bool fits = write_as_field(name, written);
     for (size_t i = 0; fits && i < count; i++) {
-        size_t distance = reef_word_distance(written, fields[i].name);
+        size_t distance = reef_edit_distance(written, fields[i].name);
         if (distance >= nearest) continue;
         nearest = distance;
         closest = &fields[i];

@@ -18,14 +18,14 @@
 
 struct reef_model {
     // While loading: of an older copy, whose sealed generations are taken over; or NULL.
-    reef_net *known;
-    reef_commit commit;      // that it was read at
-    reef_vector_net *vector; // NULL in a language model; else `net` is the configuration only
-    reef_generation *infos;  // (generations) of a vector model, as the state has them
-    reef_layer *layer;       // NULL but of a layer by itself
-    reef_net net;
-    reef_pass pass;
-    reef_workers *workers;
+    reef_network *known;
+    reef_commit commit;            // that it was read at
+    reef_vector_network *vector;   // NULL in a language model; else `net` is the configuration only
+    reef_generation_record *infos; // (generations) of a vector model, as the state has them
+    reef_layer *layer;             // NULL but of a layer by itself
+    reef_network network;
+    reef_activations acts;
+    reef_thread_pool *workers;
     reef_residency residency;
     uint8_t *tokens, *targets; // (windows * T) of reef_token_bytes each
     uint8_t *fire;             // (generations, windows * T)
@@ -51,8 +51,8 @@ REEF_MUST_CHECK reef_status reef_model_check_text(const reef_model *model,
  * out, answered  written: see reef_firing_decide
  */
 REEF_MUST_CHECK reef_status reef_model_decide(reef_model *model,
-                                              const reef_net *net,
-                                              reef_firing *firing,
+                                              const reef_network *network,
+                                              reef_gating *gating,
                                               const uint8_t *bytes,
                                               size_t count,
                                               const uint8_t *next,
@@ -61,14 +61,14 @@ REEF_MUST_CHECK reef_status reef_model_decide(reef_model *model,
                                               reef_error *err);
 /** Forward of the same tokens: losses and logits in the model's pass. */
 REEF_MUST_CHECK reef_status reef_model_run(reef_model *model,
-                                           reef_firing *firing,
+                                           reef_gating *gating,
                                            const uint8_t *bytes,
                                            size_t count,
                                            const uint8_t *next,
                                            reef_error *err);
 /** The piece of a text of `all` tokens that begins with token `at`; *tokens says how many it has. */
 REEF_MUST_CHECK reef_status reef_model_run_piece(reef_model *model,
-                                                 reef_firing *firing,
+                                                 reef_gating *gating,
                                                  const uint8_t *bytes,
                                                  size_t all,
                                                  size_t at,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define FACTS_NONE                                                                                 \
-    ((reef_expert_facts){.down = (double)NAN,                                                      \
+    ((reef_expert_stats){.down = (double)NAN,                                                      \
                          .up = (double)NAN,                                                        \
                          .gate = (double)NAN,                                                      \
                          .bias = (double)NAN,                                                      \
@@ -42,7 +42,7 @@ static double norm_at(const uint8_t *at, reef_dtype dtype, size_t count) {
     return sqrt(sum);
 }
 
-static void take_row(reef_expert_facts *out,
+static void take_row(reef_expert_stats *out,
                      const reef_expert_shape *shape,
                      const uint8_t *row,
                      reef_dtype dtype) {
@@ -62,9 +62,9 @@ static reef_status read_rows(reef_txn *txn,
                              uint32_t layer,
                              size_t count,
                              const uint32_t *ids,
-                             reef_expert_facts *out,
+                             reef_expert_stats *out,
                              reef_error *err) {
-    reef_expert_shape shape = reef_gen_expert_shape(config, layer);
+    reef_expert_shape shape = reef_generation_expert_shape(config, layer);
     size_t values = reef_expert_row_values(&shape);
     uint32_t rows = reef_block_rows(values * sizeof(float));
     reef_view view = {0};
@@ -87,8 +87,8 @@ static reef_status read_rows(reef_txn *txn,
 }
 
 // Hidden unit n: w_down and bias side by side, w_up a column of the head.
-static void take_unit(reef_expert_facts *out, const reef_vector_net *net, size_t n) {
-    const reef_vector_gen *gen = net->gens[0];
+static void take_unit(reef_expert_stats *out, const reef_vector_network *network, size_t n) {
+    const reef_vector_generation *gen = network->generations[0];
     size_t D = gen->inputs, width = gen->shape.padded, best = 0;
     const float *down = gen->experts + n * (D + 1), *up = gen->head.w_up + n;
     double sum = 0.0;
@@ -100,7 +100,7 @@ static void take_unit(reef_expert_facts *out, const reef_vector_net *net, size_t
         if (up[c * width] > up[best * width]) best = c;
     }
     out->up = sqrt(sum);
-    if (sum > 0.0) out->label = net->labels[best];
+    if (sum > 0.0) out->label = network->labels[best];
 }
 
 static reef_status read_units(reef_txn *txn,
@@ -108,29 +108,29 @@ static reef_status read_units(reef_txn *txn,
                               uint32_t generation,
                               size_t count,
                               const uint32_t *ids,
-                              reef_expert_facts *out,
+                              reef_expert_stats *out,
                               reef_error *err) {
-    reef_vector_net net = {.config = *config};
-    reef_status status = reef_vector_load_gen(&net, txn, generation, err);
+    reef_vector_network network = {.config = *config};
+    reef_status status = reef_vector_load_generation(&network, txn, generation, err);
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         uint32_t id = ids == NULL ? (uint32_t)i : ids[i];
-        if (id < net.gens[0]->expert_count)
-            take_unit(&out[i], &net, id);
+        if (id < network.generations[0]->expert_count)
+            take_unit(&out[i], &network, id);
         else
             status = reef_fail(err, REEF_ERR_NOT_FOUND,
                                "no expert %" PRIu32 " in generation %" PRIu32 ": it has %zu", id,
-                               generation, net.gens[0]->expert_count);
+                               generation, network.generations[0]->expert_count);
     }
-    reef_vector_net_release(&net);
+    reef_vector_network_release(&network);
     return status;
 }
 
-reef_status reef_expert_facts_read(reef_txn *txn,
+reef_status reef_expert_stats_read(reef_txn *txn,
                                    uint32_t generation,
                                    uint32_t layer,
                                    size_t count,
                                    const uint32_t *ids,
-                                   reef_expert_facts *out,
+                                   reef_expert_stats *out,
                                    reef_error *err) {
     reef_config config;
     reef_status status = reef_config_read(txn, &config, err);

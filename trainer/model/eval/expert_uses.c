@@ -7,18 +7,18 @@
 #include <string.h>
 
 // The one block that retrieves: its tape is what a pass, which has one for all layers, leaves behind.
-static reef_status check_usage(const reef_net *net, size_t expert_count, reef_error *err) {
+static reef_status check_usage(const reef_network *network, size_t expert_count, reef_error *err) {
     size_t retrieving = 0, there = 0;
-    for (uint32_t l = 0; net->gen_count == 1 && l < net->config.layers; l++) {
-        if (net->gens[0]->peers[l].expert_count == 0) continue;
-        there = net->gens[0]->peers[l].expert_count;
+    for (uint32_t l = 0; network->generation_count == 1 && l < network->config.layers; l++) {
+        if (network->generations[0]->expert_tables[l].expert_count == 0) continue;
+        there = network->generations[0]->expert_tables[l].expert_count;
         retrieving++;
     }
     if (retrieving == 1 && there == expert_count) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "usage by a text is known for one generation with one block that retrieves "
                      "%zu experts; this model has %zu generations, and %zu blocks, the last of %zu",
-                     expert_count, net->gen_count, retrieving, there);
+                     expert_count, network->generation_count, retrieving, there);
 }
 
 reef_status reef_model_usage(reef_model *model,
@@ -27,23 +27,23 @@ reef_status reef_model_usage(reef_model *model,
                              size_t expert_count,
                              reef_usage *usage,
                              reef_error *err) {
-    reef_firing firing = {0};
+    reef_gating gating = {0};
     reef_status status = reef_model_check_text(model, bytes, count, err);
-    if (status == REEF_OK) status = check_usage(&model->net, expert_count, err);
-    if (status == REEF_OK) status = reef_firing_init(&firing, &model->net, err);
-    size_t P = (size_t)model->net.config.heads * model->net.config.topk;
-    size_t all = count / reef_token_bytes(&model->net.config);
+    if (status == REEF_OK) status = check_usage(&model->network, expert_count, err);
+    if (status == REEF_OK) status = reef_gating_init(&gating, &model->network, err);
+    size_t P = (size_t)model->network.config.heads * model->network.config.topk;
+    size_t all = count / reef_token_bytes(&model->network.config);
     for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
-        status = reef_model_run_piece(model, &firing, bytes, all, at, &tokens, err);
+        status = reef_model_run_piece(model, &gating, bytes, all, at, &tokens, err);
         if (status != REEF_OK) break;
-        const reef_router_tape *tape = &model->pass.peers[0][0].tape;
+        const reef_router_tape *tape = &model->acts.expert_tables[0][0].tape;
         for (size_t i = 0; i < tokens * P; i++) {
             double score = fmin((double)tape->gate[i], REEF_USAGE_SCORE_MAX);
             usage[tape->indices[i]].count++;
             usage[tape->indices[i]].score += (uint64_t)(score * REEF_USAGE_SCORE_ONE + 0.5);
         }
     }
-    reef_firing_release(&firing);
+    reef_gating_release(&gating);
     return status;
 }
 
@@ -67,29 +67,33 @@ static void on_experts(void *context, size_t g, uint32_t l) {
     watched *w = context;
     if (g != w->generation || l != w->layer) return;
     const reef_model *model = w->model;
-    reef_expert_shape shape = reef_gen_expert_shape(&model->net.config, l);
-    const reef_pass_peer *peer = &model->pass.peers[g][0];
+    reef_expert_shape shape = reef_generation_expert_shape(&model->network.config, l);
+    const reef_activations_table *table = &model->acts.expert_tables[g][0];
     memset(w->scores, 0, model->stride * sizeof *w->scores);
     for (size_t t = 0; t < model->stride; t++) {
-        if (!model->pass.piece_active[t / model->net.config.context]) continue;
-        const float *hidden = peer->hidden + t * reef_expert_hidden_values(&shape);
+        if (!model->acts.piece_active[t / model->network.config.context]) continue;
+        const float *hidden = table->hidden + t * reef_expert_hidden_values(&shape);
         for (size_t p = 0; p < shape.P; p++) {
-            if (peer->tape.indices[t * shape.P + p] != w->expert) continue;
-            w->scores[t] += (double)peer->tape.gate[t * shape.P + p];
+            if (table->tape.indices[t * shape.P + p] != w->expert) continue;
+            w->scores[t] += (double)table->tape.gate[t * shape.P + p];
             w->activations[t] = activation_of(&shape, hidden, p);
         }
     }
 }
 
-static reef_status check_expert(
-    const reef_net *net, uint32_t generation, uint32_t layer, uint32_t expert, reef_error *err) {
-    if (generation >= net->gen_count || layer >= net->config.layers ||
-        expert >= net->gens[generation]->peers[layer].expert_count)
-        return reef_fail(
-            err, REEF_ERR_NOT_FOUND,
-            "no expert %" PRIu32 " in layer %" PRIu32 " of generation %" PRIu32
-            ": the state has %zu generations, the last of them %" PRIu32 " experts a side",
-            expert, layer, generation, net->gen_count, net->gens[net->gen_count - 1]->info.side);
+static reef_status check_expert(const reef_network *network,
+                                uint32_t generation,
+                                uint32_t layer,
+                                uint32_t expert,
+                                reef_error *err) {
+    if (generation >= network->generation_count || layer >= network->config.layers ||
+        expert >= network->generations[generation]->expert_tables[layer].expert_count)
+        return reef_fail(err, REEF_ERR_NOT_FOUND,
+                         "no expert %" PRIu32 " in layer %" PRIu32 " of generation %" PRIu32
+                         ": the state has %zu generations, the last of them %" PRIu32
+                         " experts a side",
+                         expert, layer, generation, network->generation_count,
+                         network->generations[network->generation_count - 1]->info.side);
     return REEF_OK;
 }
 
@@ -104,29 +108,29 @@ reef_status reef_model_expert_uses(reef_model *model,
                                    reef_error *err) {
     reef_status status = reef_model_check_text(model, bytes, count, err);
     if (status != REEF_OK) return status;
-    reef_firing firing = {0};
+    reef_gating gating = {0};
     watched w = {model,
                  generation,
                  layer,
                  expert,
                  calloc(model->stride, sizeof *w.scores),
                  calloc(model->stride, sizeof *w.activations)};
-    status = check_expert(&model->net, generation, layer, expert, err);
+    status = check_expert(&model->network, generation, layer, expert, err);
     if (status == REEF_OK && (w.scores == NULL || w.activations == NULL))
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to watch an expert");
-    if (status == REEF_OK) status = reef_firing_init(&firing, &model->net, err);
-    model->pass.on_experts = on_experts;
-    model->pass.on_experts_context = &w;
+    if (status == REEF_OK) status = reef_gating_init(&gating, &model->network, err);
+    model->acts.on_experts = on_experts;
+    model->acts.on_experts_context = &w;
     const uint8_t *fire = model->fire + generation * model->stride;
-    size_t each = reef_token_bytes(&model->net.config), all = count / each;
+    size_t each = reef_token_bytes(&model->network.config), all = count / each;
     for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
-        status = reef_model_run_piece(model, &firing, bytes, all, at, &tokens, err);
+        status = reef_model_run_piece(model, &gating, bytes, all, at, &tokens, err);
         for (size_t t = 0; status == REEF_OK && t < tokens; t++)
             if ((generation == 0 || fire[t]) && w.scores[t] != 0.0)
                 visit(context, (at + t) * each, w.scores[t], w.activations[t]);
     }
-    model->pass.on_experts = NULL;
-    reef_firing_release(&firing);
+    model->acts.on_experts = NULL;
+    reef_gating_release(&gating);
     free(w.scores);
     free(w.activations);
     return status;

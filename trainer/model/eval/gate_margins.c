@@ -5,30 +5,30 @@
 
 // Margins along a text of a gate that reads losses: the last one of `net`.
 static reef_status read_margins(reef_model *model,
-                                const reef_net *net,
+                                const reef_network *network,
                                 const uint8_t *bytes,
                                 size_t count,
-                                reef_gate_facts *facts,
+                                reef_gate_stats *stats,
                                 float *margins,
                                 reef_error *err) {
-    const float *row = model->margins + (net->gen_count - 1) * model->stride;
-    reef_firing firing = {0};
-    size_t each = reef_token_bytes(&net->config), all = count / each;
-    reef_status status = reef_firing_init(&firing, net, err);
+    const float *row = model->margins + (network->generation_count - 1) * model->stride;
+    reef_gating gating = {0};
+    size_t each = reef_token_bytes(&network->config), all = count / each;
+    reef_status status = reef_gating_init(&gating, network, err);
     for (size_t at = 0; status == REEF_OK && at < all; at += model->stride) {
         size_t tokens = all - at < model->stride ? all - at : model->stride;
         const uint8_t *next = at + tokens < all ? bytes + (at + tokens) * each : NULL;
         reef_batch batch;
         bool answered;
-        status = reef_residency_renew(&model->residency, &model->net, err);
+        status = reef_residency_renew(&model->residency, &model->network, err);
         if (status == REEF_OK)
-            status = reef_model_decide(model, net, &firing, bytes + at * each, tokens, next, &batch,
-                                       &answered, err);
+            status = reef_model_decide(model, network, &gating, bytes + at * each, tokens, next,
+                                       &batch, &answered, err);
         if (status == REEF_OK) memcpy(margins + at, row, tokens * sizeof *margins);
     }
-    size_t T = net->config.context;
-    facts->passes = (double)firing.windows / (double)((all + T - 1) / T);
-    reef_firing_release(&firing);
+    size_t T = network->config.context;
+    stats->passes = (double)gating.windows / (double)((all + T - 1) / T);
+    reef_gating_release(&gating);
     return status;
 }
 
@@ -36,21 +36,21 @@ reef_status reef_model_gate_margins(reef_model *model,
                                     uint32_t generation,
                                     const uint8_t *bytes,
                                     size_t count,
-                                    reef_gate_facts *facts,
+                                    reef_gate_stats *stats,
                                     float *margins,
                                     reef_error *err) {
     if (!reef_model_has_stream(model))
         return reef_fail(err, REEF_ERR_INVALID, "generations of a model of %s have no gate",
                          model->vector != NULL ? "vectors" : "one layer");
-    if (generation == 0 || generation >= model->net.gen_count)
+    if (generation == 0 || generation >= model->network.generation_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "no gate of generation %u: generations 1 to %zu of this state have one",
-                         generation, model->net.gen_count - 1);
+                         generation, model->network.generation_count - 1);
     reef_status status =
         margins == NULL ? REEF_OK : reef_model_check_text(model, bytes, count, err);
     if (status != REEF_OK) return status;
-    const reef_gen *gen = model->net.gens[generation];
-    *facts = (reef_gate_facts){.decay = gen->gate.decay,
+    const reef_generation *gen = model->network.generations[generation];
+    *stats = (reef_gate_stats){.decay = gen->gate.decay,
                                .prior = gen->gate.prior,
                                .threshold = gen->gate.threshold,
                                .loss_weight = gen->gate.loss_weight,
@@ -59,13 +59,13 @@ reef_status reef_model_gate_margins(reef_model *model,
                                .detect = gen->gate_detect};
     if (margins == NULL || count == 0) return REEF_OK;
     if (gen->gate.loss_weight > 0.0f) {
-        reef_net net = model->net; // a view: what comes later has no say
-        net.gen_count = (size_t)generation + 1;
-        return read_margins(model, &net, bytes, count, facts, margins, err);
+        reef_network network = model->network; // a view: what comes later has no say
+        network.generation_count = (size_t)generation + 1;
+        return read_margins(model, &network, bytes, count, stats, margins, err);
     }
     reef_gate_state state;
     reef_gate_reset(&gen->gate, &state);
-    reef_gate_score(&gen->gate, &state, count / reef_token_bytes(&model->net.config), bytes,
+    reef_gate_score(&gen->gate, &state, count / reef_token_bytes(&model->network.config), bytes,
                     margins);
     return REEF_OK;
 }

@@ -43,21 +43,21 @@ static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uin
 
 // The window that is being continued. Its gates decide anew for every byte, from where they stood before it.
 typedef struct growing {
-    reef_firing firing; // at the first byte
-    reef_firing moving; // scratch
+    reef_gating gating; // at the first byte
+    reef_gating moving; // scratch
     uint8_t *bytes;     // (T)
     size_t length;
 } growing;
 
 // A full window keeps its later half.
 static reef_status append(reef_model *model, growing *text, uint8_t byte, reef_error *err) {
-    size_t T = model->net.config.context;
+    size_t T = model->network.config.context;
     if (text->length == T) {
         size_t keep = T / 2, gone = T - keep;
         reef_batch batch;
         bool answered;
-        reef_status status = reef_model_decide(model, &model->net, &text->firing, text->bytes, gone,
-                                               text->bytes + gone, &batch, &answered, err);
+        reef_status status = reef_model_decide(model, &model->network, &text->gating, text->bytes,
+                                               gone, text->bytes + gone, &batch, &answered, err);
         if (status != REEF_OK) return status;
         memmove(text->bytes, text->bytes + gone, keep);
         text->length = keep;
@@ -70,8 +70,8 @@ static reef_status next_logits(reef_model *model,
                                growing *text,
                                const float **out,
                                reef_error *err) {
-    *out = model->pass.logits + (text->length - 1) * REEF_VOCAB;
-    reef_status status = reef_firing_copy(&text->moving, &text->firing, err);
+    *out = model->acts.logits + (text->length - 1) * REEF_VOCAB;
+    reef_status status = reef_gating_copy(&text->moving, &text->gating, err);
     return status == REEF_OK
                ? reef_model_run(model, &text->moving, text->bytes, text->length, NULL, err)
                : status;
@@ -85,14 +85,14 @@ reef_status reef_model_generate(reef_model *model,
                                 uint8_t *out,
                                 reef_error *err) {
     if (!reef_model_has_stream(model)) return reef_model_refuse_text(model, err);
-    if (reef_token_bytes(&model->net.config) != 1)
+    if (reef_token_bytes(&model->network.config) != 1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's tokens are ids of a vocabulary of %u: there is no text to "
                          "continue",
-                         model->net.config.vocab);
-    size_t T = model->net.config.context;
+                         model->network.config.vocab);
+    size_t T = model->network.config.context;
     growing text = {.bytes = calloc(T, 1)};
-    reef_status status = reef_firing_init(&text.firing, &model->net, err);
+    reef_status status = reef_gating_init(&text.gating, &model->network, err);
     if (status == REEF_OK && text.bytes == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to generate");
     if (status != REEF_OK) goto cleanup;
@@ -111,8 +111,8 @@ reef_status reef_model_generate(reef_model *model,
     }
 
 cleanup:
-    reef_firing_release(&text.firing);
-    reef_firing_release(&text.moving);
+    reef_gating_release(&text.gating);
+    reef_gating_release(&text.moving);
     free(text.bytes);
     return status;
 }

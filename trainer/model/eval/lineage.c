@@ -18,7 +18,7 @@
 
 // ---- reading -------------------------------------------------------------------------------------
 
-static reef_status add_restore(reef_descent *d,
+static reef_status add_restore(reef_lineage *d,
                                const struct reef_restored *restored,
                                reef_error *err) {
     struct reef_restored *restores =
@@ -63,7 +63,7 @@ typedef struct place {
 } place;
 
 // The last commit that led both to `head`, among the first `count` restores, and to `other`, which is not behind it.
-static place last_shared(const reef_descent *d, size_t count, uint64_t head, place other) {
+static place last_shared(const reef_lineage *d, size_t count, uint64_t head, place other) {
     place line = {.commit = head}; // its place in the stream is not asked for
     while (line.commit != other.commit) {
         place *late = line.commit > other.commit ? &line : &other;
@@ -78,11 +78,11 @@ static place last_shared(const reef_descent *d, size_t count, uint64_t head, pla
     return other;
 }
 
-bool reef_descent_has(const reef_descent *d, uint64_t commit) {
+bool reef_lineage_has(const reef_lineage *d, uint64_t commit) {
     return last_shared(d, d->restore_count, UINT64_MAX, (place){.commit = commit}).commit == commit;
 }
 
-uint64_t reef_descent_shared(const reef_descent *d, uint64_t commit, uint64_t stream_bytes) {
+uint64_t reef_lineage_shared(const reef_lineage *d, uint64_t commit, uint64_t stream_bytes) {
     return last_shared(d, d->restore_count, UINT64_MAX, (place){commit, stream_bytes}).stream_bytes;
 }
 
@@ -90,7 +90,7 @@ uint64_t reef_descent_shared(const reef_descent *d, uint64_t commit, uint64_t st
 
 // From restore to restore: what is missing behind the shared state is as gone as the rest of that line, and what
 // leads from there to the state that is restored is missing now. Gaps are in order, so the last ones go.
-static reef_status find_gaps(reef_descent *d, reef_error *err) {
+static reef_status find_gaps(reef_lineage *d, reef_error *err) {
     if (d->restore_count == 0) return REEF_OK;
     d->gaps = calloc(d->restore_count, sizeof *d->gaps);
     if (d->gaps == NULL)
@@ -103,12 +103,12 @@ static reef_status find_gaps(reef_descent *d, reef_error *err) {
         if (d->gap_count > 0 && d->gaps[d->gap_count - 1].to > shared)
             d->gaps[d->gap_count - 1].to = shared;
         if (one->stream_bytes > shared)
-            d->gaps[d->gap_count++] = (struct reef_descent_gap){shared, one->stream_bytes};
+            d->gaps[d->gap_count++] = (struct reef_lineage_gap){shared, one->stream_bytes};
     }
     return REEF_OK;
 }
 
-bool reef_descent_knows_losses(const reef_descent *d, uint64_t from, uint64_t to) {
+bool reef_lineage_knows_losses(const reef_lineage *d, uint64_t from, uint64_t to) {
     for (size_t i = 0; i < d->gap_count; i++)
         if (d->gaps[i].from < to && d->gaps[i].to > from) return false;
     return true;
@@ -116,16 +116,16 @@ bool reef_descent_knows_losses(const reef_descent *d, uint64_t from, uint64_t to
 
 // ---- life ----------------------------------------------------------------------------------------
 
-reef_status reef_descent_read(reef_descent *out, reef_txn *txn, reef_error *err) {
-    *out = (reef_descent){0};
+reef_status reef_lineage_read(reef_lineage *out, reef_txn *txn, reef_error *err) {
+    *out = (reef_lineage){0};
     reef_status status = reef_record_scan(txn, REEF_DB_TIMELINE, UINT32_MAX, on_event, out, err);
     if (status == REEF_OK) status = find_gaps(out, err);
-    if (status != REEF_OK) reef_descent_release(out);
+    if (status != REEF_OK) reef_lineage_release(out);
     return status;
 }
 
-void reef_descent_release(reef_descent *d) {
+void reef_lineage_release(reef_lineage *d) {
     free(d->restores);
     free(d->gaps);
-    *d = (reef_descent){0};
+    *d = (reef_lineage){0};
 }

@@ -31,28 +31,32 @@ static reef_status load_vector(reef_model *model,
         model->infos[g].generation = g; // a snapshot's copy carries its own number
     }
     if (status == REEF_OK)
-        status = reef_vector_net_load(&model->vector, txn, &model->net.config, count, records, err);
+        status = reef_vector_network_load(&model->vector, txn, &model->network.config, count,
+                                          records, err);
     free(records);
     return status;
 }
 
-static bool is_known(const reef_net *known, const reef_generation *expected, uint32_t g) {
-    if (known == NULL || g >= known->gen_count || known->gens[g] == NULL) return false;
-    const reef_generation *info = &known->gens[g]->info;
+static bool is_known(const reef_network *known,
+                     const reef_generation_record *expected,
+                     uint32_t g) {
+    if (known == NULL || g >= known->generation_count || known->generations[g] == NULL)
+        return false;
+    const reef_generation_record *info = &known->generations[g]->info;
     return memcmp(info->root, expected->root, sizeof expected->root) == 0;
 }
 
 // A sealed generation does not change, and no open one has a root. What was merged with it stays right where the
 // backbone, which is generation 0, is the same as well.
 static bool take_known(reef_model *model,
-                       const reef_generation *base,
-                       const reef_generation *expected,
+                       const reef_generation_record *base,
+                       const reef_generation_record *expected,
                        uint32_t g) {
-    reef_net *known = model->residency.in_place ? NULL : model->known;
+    reef_network *known = model->residency.in_place ? NULL : model->known;
     if (!expected->sealed || !is_known(known, expected, g)) return false;
     if (g > 0 && !is_known(known, base, 0)) return false;
-    model->net.gens[g] = known->gens[g];
-    known->gens[g] = NULL;
+    model->network.generations[g] = known->generations[g];
+    known->generations[g] = NULL;
     return true;
 }
 
@@ -60,13 +64,13 @@ static bool take_known(reef_model *model,
 static reef_status load_generation(reef_model *model,
                                    reef_txn *txn,
                                    const reef_as_of *chosen,
-                                   const reef_generation *expected,
+                                   const reef_generation_record *expected,
                                    uint32_t g,
                                    reef_error *err) {
-    reef_gen **gen = &model->net.gens[g];
+    reef_generation **gen = &model->network.generations[g];
     reef_status status =
-        reef_persist_load(gen, txn, &model->net.config, g, reef_as_of_records(chosen, g), false,
-                          model->residency.in_place, NULL, err);
+        reef_checkpoint_load(gen, txn, &model->network.config, g, reef_as_of_records(chosen, g),
+                             false, model->residency.in_place, NULL, err);
     if (status != REEF_OK || memcmp((*gen)->info.root, expected->root, sizeof expected->root) == 0)
         return status;
     return reef_fail(err, REEF_ERR_BUSY,
@@ -78,14 +82,14 @@ static reef_status load_generations(reef_model *model,
                                     reef_txn *txn,
                                     const reef_as_of *chosen,
                                     reef_error *err) {
-    reef_net *net = &model->net;
+    reef_network *network = &model->network;
     size_t count = (size_t)chosen->last + 1;
-    reef_generation *expected = calloc(count, sizeof *expected);
+    reef_generation_record *expected = calloc(count, sizeof *expected);
     if (expected == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
-    reef_status status = reef_net_reserve(net, count, err);
+    reef_status status = reef_network_reserve(network, count, err);
     if (status == REEF_OK) {
-        memset(net->gens, 0, count * sizeof *net->gens); // NULL can be freed
-        net->gen_count = count;
+        memset(network->generations, 0, count * sizeof *network->generations); // NULL can be freed
+        network->generation_count = count;
     }
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)
         status = reef_generation_read(txn, reef_as_of_records(chosen, g), &expected[g], err);
@@ -102,33 +106,33 @@ static reef_status load_generations(reef_model *model,
 }
 
 static reef_status load_once(reef_model *model, const char *as_of, reef_error *err) {
-    reef_net *net = &model->net;
+    reef_network *network = &model->network;
     reef_txn *txn = NULL;
     reef_as_of chosen = {0};
     reef_status status = reef_txn_begin(&txn, model->residency.store, REEF_TXN_READ_IN_TURNS, err);
     if (status != REEF_OK) return status;
-    status = reef_config_read(txn, &net->config, err);
+    status = reef_config_read(txn, &network->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &model->commit, err);
     if (status == REEF_OK) status = reef_as_of_find(&chosen, txn, as_of, err);
-    if (status == REEF_OK && reef_config_is_vector(&net->config)) {
+    if (status == REEF_OK && reef_config_is_vector(&network->config)) {
         status = load_vector(model, txn, &chosen, err);
         reef_txn_abort(txn);
         return status;
     }
     if (status == REEF_OK)
-        status = reef_residency_decide(&model->residency, txn, &net->config, chosen.own, err);
+        status = reef_residency_decide(&model->residency, txn, &network->config, chosen.own, err);
     if (status == REEF_OK) status = load_generations(model, txn, &chosen, err);
     reef_txn_abort(txn);
     // Sealed generations do not change any more: those of the next transaction are the same, or given up.
-    return status == REEF_OK ? reef_residency_hold(&model->residency, net, true, err) : status;
+    return status == REEF_OK ? reef_residency_pin(&model->residency, network, true, err) : status;
 }
 
 // Again from the start when a generation was given up halfway: what it gave way to is there by then.
-static reef_status load_net(reef_model *model, const char *as_of, reef_error *err) {
+static reef_status load_network(reef_model *model, const char *as_of, reef_error *err) {
     reef_status status = REEF_ERR_BUSY;
     for (int i = 0; i < LOAD_ATTEMPTS_MAX && status == REEF_ERR_BUSY; i++) {
-        reef_residency_let_go(&model->residency);
-        reef_net_release(&model->net);
+        reef_residency_unpin(&model->residency);
+        reef_network_release(&model->network);
         free(model->infos);
         model->infos = NULL;
         status = load_once(model, as_of, err);
@@ -147,7 +151,7 @@ static reef_status open_model(reef_model **out,
                               reef_store *store,
                               const char *as_of,
                               const reef_model_options *options,
-                              reef_net *known,
+                              reef_network *known,
                               reef_error *err) {
     *out = NULL;
     reef_model *model = calloc(1, sizeof *model);
@@ -156,25 +160,27 @@ static reef_status open_model(reef_model **out,
     if (options == NULL) options = &defaults;
     reef_residency_init(&model->residency, store, options->memory_bytes);
     model->known = known;
-    reef_status status = load_net(model, as_of, err);
+    reef_status status = load_network(model, as_of, err);
     model->known = NULL;
-    if (status == REEF_OK) status = reef_workers_new(&model->workers, options->threads, err);
-    if (status == REEF_OK && reef_config_is_layer(&model->net.config))
+    if (status == REEF_OK) status = reef_thread_pool_new(&model->workers, options->threads, err);
+    if (status == REEF_OK && reef_config_is_layer(&model->network.config))
         status = reef_layer_new(&model->layer, err);
     if (status == REEF_OK && (model->vector != NULL || model->layer != NULL)) {
         *out = model;
         return REEF_OK;
     }
-    const reef_config *config = &model->net.config;
+    const reef_config *config = &model->network.config;
     size_t windows = status == REEF_OK ? pass_windows(config) : 0;
-    if (status == REEF_OK) status = reef_pass_init(&model->pass, config, windows, false, err);
+    if (status == REEF_OK)
+        status = reef_activations_init(&model->acts, config, windows, false, err);
     if (status != REEF_OK) goto cleanup;
-    model->pass.pager = model->residency.pager;
+    model->acts.prefetch = model->residency.prefetch;
     model->stride = windows * config->context;
     model->tokens = calloc(model->stride, reef_token_bytes(config));
     model->targets = calloc(model->stride, reef_token_bytes(config));
-    model->fire = calloc(model->net.gen_count, model->stride);
-    model->margins = calloc(model->net.gen_count * model->stride, sizeof *model->margins);
+    model->fire = calloc(model->network.generation_count, model->stride);
+    model->margins =
+        calloc(model->network.generation_count * model->stride, sizeof *model->margins);
     if (model->tokens && model->targets && model->fire && model->margins) {
         *out = model;
         return REEF_OK;
@@ -208,25 +214,25 @@ reef_status reef_model_reopen(reef_model **model,
         return open_model(model, store, as_of, options, NULL, err);
     }
     // What is not taken over gives way before the rest is read: there need not be memory for both.
-    size_t open = older->net.gen_count;
-    while (open > 0 && older->net.gens[open - 1]->open) {
-        reef_gen_free(older->net.gens[--open]);
-        older->net.gens[open] = NULL;
+    size_t open = older->network.generation_count;
+    while (open > 0 && older->network.generations[open - 1]->open) {
+        reef_generation_free(older->network.generations[--open]);
+        older->network.generations[open] = NULL;
     }
-    reef_status status = open_model(model, store, as_of, options, &older->net, err);
+    reef_status status = open_model(model, store, as_of, options, &older->network, err);
     reef_model_close(older);
     return status;
 }
 
 void reef_model_close(reef_model *model) {
     if (model == NULL) return;
-    reef_vector_net_free(model->vector);
+    reef_vector_network_free(model->vector);
     free(model->infos);
     reef_layer_free(model->layer);
-    reef_pass_release(&model->pass);
+    reef_activations_release(&model->acts);
     reef_residency_release(&model->residency);
-    reef_net_release(&model->net);
-    reef_workers_free(model->workers);
+    reef_network_release(&model->network);
+    reef_thread_pool_free(model->workers);
     free(model->tokens);
     free(model->targets);
     free(model->fire);
@@ -234,12 +240,12 @@ void reef_model_close(reef_model *model) {
     free(model);
 }
 
-void reef_model_rest(reef_model *model) {
-    reef_residency_let_go(&model->residency);
+void reef_model_unpin(reef_model *model) {
+    reef_residency_unpin(&model->residency);
 }
 
 const reef_config *reef_model_config(const reef_model *model) {
-    return &model->net.config;
+    return &model->network.config;
 }
 
 const reef_commit *reef_model_commit(const reef_model *model) {
@@ -247,16 +253,16 @@ const reef_commit *reef_model_commit(const reef_model *model) {
 }
 
 uint32_t reef_model_generation_count(const reef_model *model) {
-    if (model->vector != NULL) return (uint32_t)model->vector->gen_count;
-    return (uint32_t)model->net.gen_count;
+    if (model->vector != NULL) return (uint32_t)model->vector->generation_count;
+    return (uint32_t)model->network.generation_count;
 }
 
 uint64_t reef_model_parameter_count(const reef_model *model) {
     if (model->vector != NULL) return reef_vector_parameter_count(model->vector);
-    return reef_net_parameter_count(&model->net);
+    return reef_network_parameter_count(&model->network);
 }
 
-const reef_generation *reef_model_generation(const reef_model *model, size_t g) {
-    if (model->vector != NULL) return g < model->vector->gen_count ? &model->infos[g] : NULL;
-    return g < model->net.gen_count ? &model->net.gens[g]->info : NULL;
+const reef_generation_record *reef_model_generation(const reef_model *model, size_t g) {
+    if (model->vector != NULL) return g < model->vector->generation_count ? &model->infos[g] : NULL;
+    return g < model->network.generation_count ? &model->network.generations[g]->info : NULL;
 }

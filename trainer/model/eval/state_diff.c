@@ -23,7 +23,7 @@ typedef struct comparison {
 // The present in the form of a snapshot that shares everything.
 static reef_status describe_now(reef_txn *txn, reef_snapshot *out, reef_error *err) {
     reef_commit commit;
-    reef_generation last;
+    reef_generation_record last;
     uint32_t count = 0;
     reef_status status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
@@ -60,7 +60,7 @@ static reef_status list_sealed(reef_txn *txn, reef_state_change *out, reef_error
     out->sealed = calloc(most->sealed_count - first + 1, sizeof *out->sealed);
     if (out->sealed == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for generations");
     for (uint32_t g = first; g < most->sealed_count; g++) {
-        reef_generation *one = &out->sealed[out->sealed_count++];
+        reef_generation_record *one = &out->sealed[out->sealed_count++];
         reef_status status = reef_generation_read(txn, reef_snapshot_records(most, g), one, err);
         if (status != REEF_OK) return status;
         one->generation = g; // a copy carries its own number
@@ -299,7 +299,7 @@ static reef_status compare(comparison *c, reef_error *err) {
 static reef_status diff(
     reef_txn *txn, const char *before, const char *after, reef_state_change *out, reef_error *err) {
     reef_config config;
-    reef_generation info;
+    reef_generation_record info;
     reef_status status = reef_config_read(txn, &config, err);
     if (status == REEF_OK) status = describe(txn, before, &out->before, err);
     if (status == REEF_OK) status = describe(txn, after, &out->after, err);
@@ -313,7 +313,7 @@ static reef_status diff(
                     .after = reef_snapshot_records(&out->after, out->generation),
                     .vectors = reef_config_is_vector(&config)};
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        reef_expert_shape shape = reef_gen_expert_shape(&config, l < config.layers ? l : 0);
+        reef_expert_shape shape = reef_generation_expert_shape(&config, l < config.layers ? l : 0);
         c.row_values[l] = c.vectors ? config.inputs + 1 : reef_expert_row_values(&shape);
     }
     status = reef_generation_read(txn, c.before, &info, err);

@@ -15,7 +15,7 @@ typedef struct exporting {
     reef_origin origin;
     double reference[2]; // median and spread
     size_t gate_values;
-    reef_parts parts;
+    reef_tail_files parts;
     reef_generation_hash *hash;
     reef_safetensors_writer *writer;
 } exporting;
@@ -23,7 +23,7 @@ typedef struct exporting {
 // ---- what there is -------------------------------------------------------------------------------
 
 static reef_status check_exportable(const exporting *e, uint32_t count, reef_error *err) {
-    const reef_generation *info = &e->origin.info;
+    const reef_generation_record *info = &e->origin.info;
     if (reef_config_is_layer(&e->origin.config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "a generation of a layer by itself is not exported on its own; export the "
@@ -54,7 +54,7 @@ static reef_status read_gate(exporting *e, reef_txn *txn, reef_error *err) {
     if (status != REEF_OK || key.generation == 0) return status;
     key.name = "gate";
     status = reef_record_view(txn, &key, &view, err);
-    if (status == REEF_OK) status = reef_persist_parse_gate(view.data, view.bytes, values, err);
+    if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     if (status != REEF_OK) return status;
     e->gate_values = view.bytes / sizeof *values;
     bool all = reef_origin_needs_all(&e->origin.config, values[REEF_GATE_VALUE_LOSS_WEIGHT]);
@@ -69,7 +69,7 @@ static reef_status read_base(exporting *e, reef_txn *txn, reef_error *err) {
         return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory for the roots of %" PRIu32 " generations", origin->base_count);
     for (uint32_t g = 0; g < origin->base_count; g++) {
-        reef_generation older;
+        reef_generation_record older;
         reef_status status = reef_generation_read(txn, g, &older, err);
         if (status != REEF_OK) return status;
         memcpy(origin->base_roots[g], older.root, REEF_HASH_BYTES);
@@ -92,11 +92,11 @@ static reef_status read_origin(exporting *e, uint32_t generation, reef_error *er
 }
 
 static reef_status list_parts(exporting *e, reef_error *err) {
-    reef_gen *gen = NULL; // for its list of tensors; rows have no memory in it
-    reef_status status = reef_gen_new(&gen, &e->origin.config, &e->origin.info, err);
+    reef_generation *gen = NULL; // for its list of tensors; rows have no memory in it
+    reef_status status = reef_generation_new(&gen, &e->origin.config, &e->origin.info, err);
     if (status == REEF_OK)
         status = reef_parts_init(&e->parts, &e->origin.config, gen, e->gate_values, err);
-    reef_gen_free(gen);
+    reef_generation_free(gen);
     return status;
 }
 
@@ -119,8 +119,8 @@ static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
 }
 
 static reef_status copy_record(exporting *e,
-                               const reef_part *part,
-                               const reef_part_record *record,
+                               const reef_tail_file *part,
+                               const reef_tail_file_record *record,
                                reef_error *err) {
     reef_txn *txn = NULL;
     reef_view view;
@@ -140,10 +140,10 @@ static reef_status copy_record(exporting *e,
 
 static reef_status copy_parts(exporting *e, reef_error *err) {
     uint8_t root[REEF_HASH_BYTES];
-    reef_part_record record;
+    reef_tail_file_record record;
     for (size_t i = 0; i < e->parts.count; i++) {
-        const reef_part *part = &e->parts.parts[i];
-        for (uint32_t b = 0; reef_part_record_at(part, e->origin.info.generation, b, &record);
+        const reef_tail_file *part = &e->parts.parts[i];
+        for (uint32_t b = 0; reef_tail_file_record_at(part, e->origin.info.generation, b, &record);
              b++) {
             if (e->options.stopped != NULL && e->options.stopped())
                 return reef_fail(err, REEF_ERR_BUSY, "stopped; nothing of the file is left");

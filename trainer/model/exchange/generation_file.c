@@ -66,7 +66,7 @@ static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
     case 'E':
         return config->moe_experts;
     case 'K': { // a row of a table, of all heads' where each has its own
-        reef_router_shape shape = reef_gen_shape(config, side);
+        reef_router_shape shape = reef_generation_shape(config, side);
         return reef_router_key_row(&shape);
     }
     default:
@@ -85,15 +85,15 @@ void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint3
         tensor->shape[tensor->rank++] = size_of(*letter, config, side);
 }
 
-static reef_part *add(reef_parts *parts, reef_db db, const char *name, reef_dtype dtype) {
-    reef_part *part = &parts->parts[parts->count++];
-    *part = (reef_part){.db = db, .tensor.dtype = dtype};
+static reef_tail_file *add(reef_tail_files *parts, reef_db db, const char *name, reef_dtype dtype) {
+    reef_tail_file *part = &parts->parts[parts->count++];
+    *part = (reef_tail_file){.db = db, .tensor.dtype = dtype};
     snprintf(part->tensor.name, sizeof part->tensor.name, "%s", name);
     return part;
 }
 
 static void add_flat(
-    reef_parts *parts, const char *name, reef_dtype dtype, uint64_t rows, uint64_t columns) {
+    reef_tail_files *parts, const char *name, reef_dtype dtype, uint64_t rows, uint64_t columns) {
     reef_safetensor *tensor = &add(parts, REEF_DB_TENSORS, name, dtype)->tensor;
     tensor->shape[tensor->rank++] = rows;
     if (columns > 0) tensor->shape[tensor->rank++] = columns;
@@ -101,15 +101,16 @@ static void add_flat(
 
 // The order of keys: names end with a zero byte there, too.
 static int by_name(const void *a, const void *b) {
-    return strcmp(((const reef_part *)a)->tensor.name, ((const reef_part *)b)->tensor.name);
+    return strcmp(((const reef_tail_file *)a)->tensor.name,
+                  ((const reef_tail_file *)b)->tensor.name);
 }
 
-static void add_dense(reef_parts *parts,
+static void add_dense(reef_tail_files *parts,
                       const reef_config *config,
-                      const reef_gen *gen,
+                      const reef_generation *gen,
                       size_t gate_values) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
-        reef_part *part = add(parts, REEF_DB_TENSORS, gen->tensors[i].name, REEF_F32);
+        reef_tail_file *part = add(parts, REEF_DB_TENSORS, gen->tensors[i].name, REEF_F32);
         reef_tensor_shape(&part->tensor, config, gen->info.side);
         assert(reef_safetensor_bytes(&part->tensor) == gen->tensors[i].count * sizeof(float));
     }
@@ -122,31 +123,31 @@ static void add_dense(reef_parts *parts,
 }
 
 // Blocks are those of f32, whatever the type of the rows.
-static void add_layers(reef_parts *parts,
+static void add_layers(reef_tail_files *parts,
                        const reef_config *config,
-                       const reef_gen *gen,
+                       const reef_generation *gen,
                        reef_db db) {
     for (uint32_t l = 0; l < config->layers; l++) {
-        const reef_peer *peer = &gen->peers[l];
-        if (peer->expert_count == 0) continue;
+        const reef_expert_table *table = &gen->expert_tables[l];
+        if (table->expert_count == 0) continue;
         bool rows = db == REEF_DB_EXPERTS;
         char name[REEF_NAME_BYTES_MAX + 1];
         snprintf(name, sizeof name, "block%u.%s", l, rows ? "experts" : "flags");
-        reef_part *part = add(parts, db, name, rows ? gen->info.dtype : REEF_BYTES);
+        reef_tail_file *part = add(parts, db, name, rows ? gen->info.dtype : REEF_BYTES);
         part->layer = l;
-        part->block_rows = reef_block_rows(peer->row_values * sizeof(float));
-        part->row_bytes = rows ? peer->row_values * reef_rows_value_bytes(gen->info.dtype) : 1;
-        part->tensor.shape[part->tensor.rank++] = peer->expert_count;
-        if (rows) part->tensor.shape[part->tensor.rank++] = peer->row_values;
+        part->block_rows = reef_block_rows(table->row_values * sizeof(float));
+        part->row_bytes = rows ? table->row_values * reef_rows_value_bytes(gen->info.dtype) : 1;
+        part->tensor.shape[part->tensor.rank++] = table->expert_count;
+        if (rows) part->tensor.shape[part->tensor.rank++] = table->row_values;
     }
 }
 
-reef_status reef_parts_init(reef_parts *parts,
+reef_status reef_parts_init(reef_tail_files *parts,
                             const reef_config *config,
-                            const reef_gen *gen,
+                            const reef_generation *gen,
                             size_t gate_values,
                             reef_error *err) {
-    *parts = (reef_parts){0};
+    *parts = (reef_tail_files){0};
     parts->parts = calloc(gen->tensor_count + 3 + 2 * (size_t)config->layers, sizeof *parts->parts);
     if (parts->parts == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a generation");
@@ -162,16 +163,16 @@ reef_status reef_parts_init(reef_parts *parts,
     return REEF_OK;
 }
 
-void reef_parts_release(reef_parts *parts) {
+void reef_parts_release(reef_tail_files *parts) {
     free(parts->parts);
-    *parts = (reef_parts){0};
+    *parts = (reef_tail_files){0};
 }
 
-bool reef_part_record_at(const reef_part *part,
-                         uint32_t generation,
-                         uint32_t index,
-                         reef_part_record *out) {
-    *out = (reef_part_record){.key = {.db = part->db, .generation = generation}};
+bool reef_tail_file_record_at(const reef_tail_file *part,
+                              uint32_t generation,
+                              uint32_t index,
+                              reef_tail_file_record *out) {
+    *out = (reef_tail_file_record){.key = {.db = part->db, .generation = generation}};
     if (part->db == REEF_DB_TENSORS) {
         out->key.name = part->tensor.name;
         out->bytes = part->tensor.end - part->tensor.begin;
@@ -189,18 +190,18 @@ bool reef_part_record_at(const reef_part *part,
 
 // ---- memory ---------------------------------------------------------------------------------------
 
-reef_status reef_gen_hold_tables(reef_gen *gen, reef_error *err) {
-    reef_status status = reef_gen_hold_rows(gen, err);
+reef_status reef_generation_hold_tables(reef_generation *gen, reef_error *err) {
+    reef_status status = reef_generation_hold_rows(gen, err);
     for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
-        reef_peer *peer = &gen->peers[l];
-        if (peer->expert_count == 0) continue;
-        peer->flags = calloc(peer->expert_count, 1);
-        peer->dirty = malloc(peer->expert_count);
-        peer->usage = calloc(peer->expert_count, sizeof *peer->usage); // none here so far
-        if (peer->flags == NULL || peer->dirty == NULL || peer->usage == NULL)
+        reef_expert_table *table = &gen->expert_tables[l];
+        if (table->expert_count == 0) continue;
+        table->flags = calloc(table->expert_count, 1);
+        table->dirty = malloc(table->expert_count);
+        table->usage = calloc(table->expert_count, sizeof *table->usage); // none here so far
+        if (table->flags == NULL || table->dirty == NULL || table->usage == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts",
-                             peer->expert_count);
-        memset(peer->dirty, 1, peer->expert_count);
+                             table->expert_count);
+        memset(table->dirty, 1, table->expert_count);
     }
     return status;
 }
@@ -237,7 +238,7 @@ static void set_owned(json_t *metadata, const char *name, char *text) {
 json_t *reef_origin_metadata(const reef_origin *origin,
                              double reference_median,
                              double reference_spread) {
-    const reef_generation *info = &origin->info;
+    const reef_generation_record *info = &origin->info;
     char root[2 * REEF_HASH_BYTES + 1];
     json_t *metadata = json_object(), *roots = json_array();
     for (uint32_t g = 0; g < origin->base_count; g++) {
@@ -317,7 +318,7 @@ static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
     return status;
 }
 
-static reef_status info_parse(reef_generation *info,
+static reef_status info_parse(reef_generation_record *info,
                               const reef_safetensors *file,
                               reef_error *err) {
     uint64_t generation = 0, parent = 0, side = 0;

@@ -14,49 +14,49 @@
     "reef.model" // what the file of a whole model says it is, see model_file.h
 
 /** One tensor of the file, and which records of a generation it is made of. */
-typedef struct reef_part {
+typedef struct reef_tail_file {
     reef_safetensor tensor;
     reef_db db; // TENSORS (one record), EXPERTS or FLAGS (a record a block)
     uint32_t layer;
     uint32_t block_rows; // rows of a block
     size_t row_bytes;
-} reef_part;
+} reef_tail_file;
 
-typedef struct reef_parts {
+typedef struct reef_tail_files {
     size_t count;
-    reef_part *parts;
-} reef_parts;
+    reef_tail_file *parts;
+} reef_tail_files;
 
 /** List what a sealed generation of this configuration has; `gate_values` as stored (0 in generation 0). */
-REEF_MUST_CHECK reef_status reef_parts_init(reef_parts *parts,
+REEF_MUST_CHECK reef_status reef_parts_init(reef_tail_files *parts,
                                             const reef_config *config,
-                                            const reef_gen *gen,
+                                            const reef_generation *gen,
                                             size_t gate_values,
                                             reef_error *err);
-void reef_parts_release(reef_parts *parts); // accepts the zeroed list
+void reef_parts_release(reef_tail_files *parts); // accepts the zeroed list
 
 /** Rank and shape of the dense tensor of that name; REEF_F32 has its type. */
 void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint32_t side);
 
-typedef struct reef_part_record {
+typedef struct reef_tail_file_record {
     reef_key key;    // its name belongs to the part
     uint64_t offset; // in the part
     size_t bytes;
-} reef_part_record;
+} reef_tail_file_record;
 
 /** Record `index` of a part, as of a generation of that number; false after the last. */
-bool reef_part_record_at(const reef_part *part,
-                         uint32_t generation,
-                         uint32_t index,
-                         reef_part_record *out);
+bool reef_tail_file_record_at(const reef_tail_file *part,
+                              uint32_t generation,
+                              uint32_t index,
+                              reef_tail_file_record *out);
 
 /** Rows of a sealed generation that is not stored yet, and the tables that it has until then. */
-REEF_MUST_CHECK reef_status reef_gen_hold_tables(reef_gen *gen, reef_error *err);
+REEF_MUST_CHECK reef_status reef_generation_hold_tables(reef_generation *gen, reef_error *err);
 
 /** Where a generation comes from. */
 typedef struct reef_origin {
-    reef_generation info; // in its pool, the root included
-    reef_config config;   // of its pool
+    reef_generation_record info; // in its pool, the root included
+    reef_config config;          // of its pool
     // The generations below it that it was trained on top of: 0 .. base_count - 1. Only generation 0 where
     // no other can fire on the same token and its gate reads no losses, otherwise all before it.
     uint32_t base_count;

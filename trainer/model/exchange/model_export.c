@@ -35,7 +35,7 @@ static reef_status read_gate(exporting *e, reef_file_generation *of, reef_error 
     if (status != REEF_OK || of->number == 0) return status;
     key.name = "gate";
     status = reef_record_view(e->txn, &key, &view, err);
-    if (status == REEF_OK) status = reef_persist_parse_gate(view.data, view.bytes, values, err);
+    if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     of->gate_values = view.bytes / sizeof *values;
     return status;
 }
@@ -86,13 +86,13 @@ static reef_status list_parts(exporting *e, reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t g = 0; status == REEF_OK && g < origin->count; g++) {
         const reef_file_generation *one = &origin->generations[g];
-        reef_gen *gen = NULL; // for its list of tensors
-        status = reef_gen_new(&gen, &origin->config, &one->info, err);
+        reef_generation *gen = NULL; // for its list of tensors
+        status = reef_generation_new(&gen, &origin->config, &one->info, err);
         if (status == REEF_OK)
             status =
                 reef_model_parts_add(&e->parts, &origin->config, gen, g, one->gate_values, err);
         e->experts += reef_origin_experts(&origin->config, one->info.side);
-        reef_gen_free(gen);
+        reef_generation_free(gen);
     }
     return status;
 }

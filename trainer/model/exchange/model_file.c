@@ -42,7 +42,7 @@ static void place(const reef_model_parts *parts, reef_model_part *part) {
 
 static bool add_dense(reef_model_parts *parts,
                       const reef_config *config,
-                      const reef_gen *gen,
+                      const reef_generation *gen,
                       uint32_t generation) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
         reef_model_part *part = add(parts, generation, gen->tensors[i].name);
@@ -78,24 +78,24 @@ typedef struct column {
 } column;
 
 static bool add_column(reef_model_parts *parts,
-                       const reef_gen *gen,
+                       const reef_generation *gen,
                        uint32_t generation,
                        uint32_t layer,
                        const column *of) {
     char name[REEF_NAME_BYTES_MAX + 1];
-    const reef_peer *peer = &gen->peers[layer];
+    const reef_expert_table *table = &gen->expert_tables[layer];
     snprintf(name, sizeof name, "block%" PRIu32 ".%s", layer, of->name);
     reef_model_part *part = add(parts, generation, name);
     if (part == NULL) return false;
     part->db = of->db;
     part->layer = layer;
-    part->block_rows = reef_block_rows(peer->row_values * sizeof(float)); // whatever their type
+    part->block_rows = reef_block_rows(table->row_values * sizeof(float)); // whatever their type
     part->row_bytes = of->row_bytes;
     part->offset = of->offset;
     part->bytes = of->bytes;
     part->optional = of->db != REEF_DB_EXPERTS;
     part->tensor.dtype = of->dtype;
-    part->tensor.shape[part->tensor.rank++] = peer->expert_count;
+    part->tensor.shape[part->tensor.rank++] = table->expert_count;
     if (of->width > 0) part->tensor.shape[part->tensor.rank++] = of->width;
     place(parts, part);
     return true;
@@ -103,7 +103,7 @@ static bool add_column(reef_model_parts *parts,
 
 static bool add_layer(reef_model_parts *parts,
                       const reef_config *config,
-                      const reef_gen *gen,
+                      const reef_generation *gen,
                       uint32_t generation,
                       uint32_t layer) {
     static const char *const VECTORS[] = {"w_down", "w_up", "w_gate"};
@@ -113,7 +113,7 @@ static bool add_layer(reef_model_parts *parts,
         {"usage_score", REEF_DB_USAGE, REEF_U64, 0, sizeof(reef_usage), sizeof(uint64_t),
          sizeof(uint64_t)},
     };
-    reef_expert_shape shape = reef_gen_expert_shape(config, layer);
+    reef_expert_shape shape = reef_generation_expert_shape(config, layer);
     size_t vectors = reef_expert_vectors(&shape), each = reef_rows_value_bytes(gen->info.dtype);
     bool ok = true;
     for (size_t v = 0; ok && v < vectors; v++) {
@@ -129,14 +129,15 @@ static bool add_layer(reef_model_parts *parts,
 
 reef_status reef_model_parts_add(reef_model_parts *parts,
                                  const reef_config *config,
-                                 const reef_gen *gen,
+                                 const reef_generation *gen,
                                  uint32_t generation,
                                  size_t gate_values,
                                  reef_error *err) {
     bool ok = add_dense(parts, config, gen, generation);
     if (ok && gate_values > 0) ok = add_gate(parts, generation, gate_values);
     for (uint32_t l = 0; ok && l < config->layers; l++)
-        if (gen->peers[l].expert_count > 0) ok = add_layer(parts, config, gen, generation, l);
+        if (gen->expert_tables[l].expert_count > 0)
+            ok = add_layer(parts, config, gen, generation, l);
     return ok ? REEF_OK
               : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a model");
 }
@@ -166,7 +167,7 @@ reef_status reef_model_check_kind(const reef_config *config, reef_error *err) {
 }
 
 static json_t *generation_json(const reef_file_generation *of) {
-    const reef_generation *info = &of->info;
+    const reef_generation_record *info = &of->info;
     json_t *one = json_pack("{s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:I}", "number",
                             (json_int_t)of->number, "parent", (json_int_t)info->parent, "side",
                             (json_int_t)info->side, "dtype", reef_rows_dtype_text(info->dtype),
@@ -287,16 +288,16 @@ static bool generation_parse(
                                   .has_root = root != NULL,
                                   .reference_median = reference_of(one, "reference"),
                                   .reference_spread = reference_of(one, "reference_spread")};
-    out->info = (reef_generation){.generation = g,
-                                  .parent = (uint32_t)parent,
-                                  .side = (uint32_t)side,
-                                  .first_id = first_id,
-                                  .dtype = bf16 ? REEF_BF16 : REEF_F32,
-                                  .sealed = sealed != 0,
-                                  .opened_step = (uint64_t)opened_step,
-                                  .sealed_step = (uint64_t)sealed_step,
-                                  .opened_at = (uint64_t)opened_at,
-                                  .sealed_at = (uint64_t)sealed_at};
+    out->info = (reef_generation_record){.generation = g,
+                                         .parent = (uint32_t)parent,
+                                         .side = (uint32_t)side,
+                                         .first_id = first_id,
+                                         .dtype = bf16 ? REEF_BF16 : REEF_F32,
+                                         .sealed = sealed != 0,
+                                         .opened_step = (uint64_t)opened_step,
+                                         .sealed_step = (uint64_t)sealed_step,
+                                         .opened_at = (uint64_t)opened_at,
+                                         .sealed_at = (uint64_t)sealed_at};
     return root == NULL || (sealed != 0 && root_of(root, out->info.root));
 }
 

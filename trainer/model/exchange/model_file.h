@@ -38,7 +38,7 @@ typedef struct reef_model_parts {
 /** Add the tensors of generation number `generation` of the file; `gate_values` as stored (0: it has no gate). */
 REEF_MUST_CHECK reef_status reef_model_parts_add(reef_model_parts *parts,
                                                  const reef_config *config,
-                                                 const reef_gen *gen,
+                                                 const reef_generation *gen,
                                                  uint32_t generation,
                                                  size_t gate_values,
                                                  reef_error *err);
@@ -46,9 +46,9 @@ void reef_model_parts_release(reef_model_parts *parts); // accepts the zeroed li
 
 /** One generation of the file. */
 typedef struct reef_file_generation {
-    reef_generation info; // parent: in the file
-    uint32_t number;      // in the pool it comes from, which its root is of
-    uint32_t records;     // export: where its records lie
+    reef_generation_record info; // parent: in the file
+    uint32_t number;             // in the pool it comes from, which its root is of
+    uint32_t records;            // export: where its records lie
     bool has_root;
     double reference_median, reference_spread;
     size_t gate_values;

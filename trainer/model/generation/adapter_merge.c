@@ -49,7 +49,7 @@ static void add_adapter(float *out,
                   shape->rank, adapter->up, shape->out, 1.0f, out, shape->out);
 }
 
-static void fill(reef_gen *gen, const reef_gen *base, const reef_config *config) {
+static void fill(reef_generation *gen, const reef_generation *base, const reef_config *config) {
     reef_merged *merged = &gen->merged;
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
     reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
@@ -68,8 +68,8 @@ static void fill(reef_gen *gen, const reef_gen *base, const reef_config *config)
     reef_axpy(floats, merged->head, 1.0f, gen->weights.head);
 }
 
-reef_status reef_merged_make(reef_gen *gen,
-                             const reef_gen *base,
+reef_status reef_merged_make(reef_generation *gen,
+                             const reef_generation *base,
                              const reef_config *config,
                              reef_error *err) {
     reef_merged *merged = &gen->merged;

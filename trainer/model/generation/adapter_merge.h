@@ -16,11 +16,11 @@ typedef struct reef_merged {
     float *head;                            // (D, V)
 } reef_merged;
 
-struct reef_gen;
+struct reef_generation;
 
 /** Make what is not fresh. NO_MEMORY. */
-REEF_MUST_CHECK reef_status reef_merged_make(struct reef_gen *gen,
-                                             const struct reef_gen *base,
+REEF_MUST_CHECK reef_status reef_merged_make(struct reef_generation *gen,
+                                             const struct reef_generation *base,
                                              const reef_config *config,
                                              reef_error *err);
 void reef_merged_release(reef_merged *merged); // accepts the zeroed one

@@ -3,10 +3,11 @@
 
 #include <string.h>
 
-void reef_peer_row_read(const reef_peer *peer, size_t n, size_t from, size_t count, float *out) {
-    const reef_expert_rows *rows = &peer->rows;
+void reef_expert_table_row_read(
+    const reef_expert_table *table, size_t n, size_t from, size_t count, float *out) {
+    const reef_expert_rows *rows = &table->rows;
     uint64_t id = n, block = id >> rows->block_shift; // 64 bits wide: the shift may be 32
-    size_t at = (size_t)(id - (block << rows->block_shift)) * peer->row_values + from;
+    size_t at = (size_t)(id - (block << rows->block_shift)) * table->row_values + from;
     if (rows->dtype == REEF_F32) {
         memcpy(out, (const float *)rows->blocks[block] + at, count * sizeof *out);
         return;

@@ -10,71 +10,71 @@
 _Static_assert(REEF_SIDE_MAX == REEF_GENERATION_SIDE_MAX, "router and store agree");
 
 // Memory for all rows, as one block.
-static bool allocate_rows(reef_peer *peer) {
-    size_t values = peer->expert_count * peer->row_values;
-    peer->memory = reef_huge_new(values, reef_rows_value_bytes(peer->rows.dtype));
-    peer->experts = peer->rows.dtype == REEF_F32 ? peer->memory : NULL;
-    peer->blocks = calloc(1, sizeof *peer->blocks);
-    if (peer->memory == NULL || peer->blocks == NULL) return false;
-    peer->block_count = 1;
-    peer->blocks[0] = peer->memory;
-    peer->rows = (reef_expert_rows){peer->rows.dtype, REEF_EXPERT_ONE_BLOCK, peer->blocks};
+static bool allocate_rows(reef_expert_table *table) {
+    size_t values = table->expert_count * table->row_values;
+    table->memory = reef_huge_page_new(values, reef_rows_value_bytes(table->rows.dtype));
+    table->experts = table->rows.dtype == REEF_F32 ? table->memory : NULL;
+    table->blocks = calloc(1, sizeof *table->blocks);
+    if (table->memory == NULL || table->blocks == NULL) return false;
+    table->block_count = 1;
+    table->blocks[0] = table->memory;
+    table->rows = (reef_expert_rows){table->rows.dtype, REEF_EXPERT_ONE_BLOCK, table->blocks};
     return true;
 }
 
-static void release_rows(reef_peer *peer) {
-    size_t values = peer->expert_count * peer->row_values;
-    reef_huge_free(peer->memory, values, reef_rows_value_bytes(peer->rows.dtype));
-    free(peer->blocks);
-    free(peer->last_block);
-    peer->memory = peer->last_block = NULL;
-    peer->experts = NULL;
-    peer->blocks = NULL;
-    peer->block_count = 0;
-    peer->rows.blocks = NULL;
+static void release_rows(reef_expert_table *table) {
+    size_t values = table->expert_count * table->row_values;
+    reef_huge_page_free(table->memory, values, reef_rows_value_bytes(table->rows.dtype));
+    free(table->blocks);
+    free(table->last_block);
+    table->memory = table->last_block = NULL;
+    table->experts = NULL;
+    table->blocks = NULL;
+    table->block_count = 0;
+    table->rows.blocks = NULL;
 }
 
-reef_status reef_gen_hold_rows(reef_gen *gen, reef_error *err) {
+reef_status reef_generation_hold_rows(reef_generation *gen, reef_error *err) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        reef_peer *peer = &gen->peers[l];
-        if (peer->expert_count == 0 || peer->memory != NULL || allocate_rows(peer)) continue;
+        reef_expert_table *table = &gen->expert_tables[l];
+        if (table->expert_count == 0 || table->memory != NULL || allocate_rows(table)) continue;
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the rows of %zu experts",
-                         peer->expert_count);
+                         table->expert_count);
     }
     return REEF_OK;
 }
 
-void reef_gen_drop_rows(reef_gen *gen) {
+void reef_generation_drop_rows(reef_generation *gen) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
-        if (gen->peers[l].expert_count > 0) release_rows(&gen->peers[l]);
+        if (gen->expert_tables[l].expert_count > 0) release_rows(&gen->expert_tables[l]);
 }
 
-static reef_status allocate_peer(reef_peer *peer,
-                                 const reef_gen *gen,
-                                 const reef_expert_shape *shape,
-                                 bool averages,
-                                 bool recycles,
-                                 reef_error *err) {
+static reef_status allocate_table(reef_expert_table *table,
+                                  const reef_generation *gen,
+                                  const reef_expert_shape *shape,
+                                  bool averages,
+                                  bool recycles,
+                                  reef_error *err) {
     size_t N = (size_t)gen->info.side * gen->info.side, values = N * reef_expert_row_values(shape);
     reef_dtype dtype = gen->info.dtype;
     assert(dtype == REEF_F32 || (dtype == REEF_BF16 && !gen->open));
-    peer->expert_count = N;
-    peer->row_values = reef_expert_row_values(shape);
-    peer->rows.dtype = dtype;
+    table->expert_count = N;
+    table->row_values = reef_expert_row_values(shape);
+    table->rows.dtype = dtype;
     bool ok = true;
     if (gen->open) {
-        ok = allocate_rows(peer);
-        peer->flags = calloc(N, 1);
-        peer->dirty = calloc(N, 1);
-        peer->usage = calloc(N, sizeof(reef_usage));
-        peer->moments.adam_m = reef_huge_new(values, sizeof(float));
-        peer->moments.adam_v = reef_huge_new(values, sizeof(float));
-        if (recycles) peer->used_before = calloc(N, sizeof *peer->used_before);
-        if (averages) peer->moments.average = reef_huge_new(values, sizeof(float));
-        peer->moments.counts = calloc(N, sizeof(uint32_t));
-        ok = ok && peer->flags && peer->dirty && peer->usage && peer->moments.adam_m &&
-             peer->moments.adam_v && (peer->moments.average || !averages) && peer->moments.counts &&
-             (peer->used_before || !recycles);
+        ok = allocate_rows(table);
+        table->flags = calloc(N, 1);
+        table->dirty = calloc(N, 1);
+        table->usage = calloc(N, sizeof(reef_usage));
+        table->moments.adam_m = reef_huge_page_new(values, sizeof(float));
+        table->moments.adam_v = reef_huge_page_new(values, sizeof(float));
+        if (recycles) table->used_before = calloc(N, sizeof *table->used_before);
+        if (averages) table->moments.average = reef_huge_page_new(values, sizeof(float));
+        table->moments.counts = calloc(N, sizeof(uint32_t));
+        ok = ok && table->flags && table->dirty && table->usage && table->moments.adam_m &&
+             table->moments.adam_v && (table->moments.average || !averages) &&
+             table->moments.counts && (table->used_before || !recycles);
     }
     if (!ok)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts of width %zu", N,
@@ -82,7 +82,9 @@ static reef_status allocate_peer(reef_peer *peer,
     return REEF_OK;
 }
 
-static reef_status allocate_folded(reef_gen *gen, const reef_config *config, reef_error *err) {
+static reef_status allocate_folded(reef_generation *gen,
+                                   const reef_config *config,
+                                   reef_error *err) {
     size_t width = (size_t)config->heads * config->d_key;
     size_t each = (config->d_model + 1) * width;
     gen->folded_values = calloc(config->layers * each, sizeof(float));
@@ -99,13 +101,13 @@ static reef_status allocate_folded(reef_gen *gen, const reef_config *config, ree
     return REEF_OK;
 }
 
-reef_status reef_gen_new(reef_gen **out,
-                         const reef_config *config,
-                         const reef_generation *info,
-                         reef_error *err) {
+reef_status reef_generation_new(reef_generation **out,
+                                const reef_config *config,
+                                const reef_generation_record *info,
+                                reef_error *err) {
     *out = NULL;
     reef_status status = REEF_ERR_NO_MEMORY;
-    reef_gen *gen = calloc(1, sizeof *gen);
+    reef_generation *gen = calloc(1, sizeof *gen);
     if (gen == NULL) return reef_fail(err, status, "no memory for generation %u", info->generation);
     gen->info = *info;
     gen->open = !info->sealed;
@@ -114,7 +116,7 @@ reef_status reef_gen_new(reef_gen **out,
         return REEF_OK;
     }
 
-    reef_gen_count_tensors(gen, config);
+    reef_generation_count_tensors(gen, config);
     gen->tensors = calloc(gen->tensor_count, sizeof *gen->tensors);
     gen->values = calloc(gen->value_count, sizeof *gen->values);
     bool averages = config->average > 0.0f;
@@ -125,13 +127,13 @@ reef_status reef_gen_new(reef_gen **out,
             reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu parameters", gen->value_count);
         goto cleanup;
     }
-    reef_gen_lay_out(gen, config);
+    reef_generation_lay_out(gen, config);
 
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
-        reef_expert_shape experts = reef_gen_expert_shape(config, l);
-        status =
-            allocate_peer(&gen->peers[l], gen, &experts, averages, config->recycle_after > 0, err);
+        reef_expert_shape experts = reef_generation_expert_shape(config, l);
+        status = allocate_table(&gen->expert_tables[l], gen, &experts, averages,
+                                config->recycle_after > 0, err);
         if (status != REEF_OK) goto cleanup;
     }
     if (gen->open) {
@@ -145,27 +147,27 @@ reef_status reef_gen_new(reef_gen **out,
     gen = NULL; // the caller owns it now
 
 cleanup:
-    reef_gen_free(gen);
+    reef_generation_free(gen);
     return status;
 }
 
-static void release_peer(reef_peer *peer) {
-    size_t values = peer->expert_count * peer->row_values;
-    release_rows(peer);
-    free(peer->flags);
-    free(peer->dirty);
-    free(peer->usage);
-    free(peer->used_before);
-    reef_huge_free(peer->moments.adam_m, values, sizeof(float));
-    reef_huge_free(peer->moments.adam_v, values, sizeof(float));
-    reef_huge_free(peer->moments.average, values, sizeof(float));
-    free(peer->moments.counts);
-    *peer = (reef_peer){0};
+static void release_tables(reef_expert_table *table) {
+    size_t values = table->expert_count * table->row_values;
+    release_rows(table);
+    free(table->flags);
+    free(table->dirty);
+    free(table->usage);
+    free(table->used_before);
+    reef_huge_page_free(table->moments.adam_m, values, sizeof(float));
+    reef_huge_page_free(table->moments.adam_v, values, sizeof(float));
+    reef_huge_page_free(table->moments.average, values, sizeof(float));
+    free(table->moments.counts);
+    *table = (reef_expert_table){0};
 }
 
-void reef_gen_free(reef_gen *gen) {
+void reef_generation_free(reef_generation *gen) {
     if (gen == NULL) return;
-    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) release_peer(&gen->peers[l]);
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) release_tables(&gen->expert_tables[l]);
     reef_gate_release(&gen->gate);
     reef_merged_release(&gen->merged);
     free(gen->folded_values);
@@ -175,7 +177,7 @@ void reef_gen_free(reef_gen *gen) {
     free(gen);
 }
 
-const reef_tensor *reef_gen_find(const reef_gen *gen, const char *name) {
+const reef_tensor *reef_generation_find(const reef_generation *gen, const char *name) {
     for (size_t i = 0; i < gen->tensor_count; i++)
         if (strcmp(gen->tensors[i].name, name) == 0) return &gen->tensors[i];
     return NULL;
@@ -185,10 +187,10 @@ const reef_tensor *reef_gen_find(const reef_gen *gen, const char *name) {
 //
 // What one generation takes over from another: tensors, gate.
 
-void reef_gen_copy_tensors(reef_gen *to, const reef_gen *from, bool moments) {
+void reef_generation_copy_tensors(reef_generation *to, const reef_generation *from, bool moments) {
     for (size_t i = 0; i < to->tensor_count; i++) {
         reef_tensor *tensor = &to->tensors[i];
-        const reef_tensor *old = reef_gen_find(from, tensor->name);
+        const reef_tensor *old = reef_generation_find(from, tensor->name);
         if (old == NULL) continue;
         size_t count = old->count < tensor->count ? old->count : tensor->count;
         reef_floats_copy(tensor->data, old->data, count);
@@ -199,7 +201,7 @@ void reef_gen_copy_tensors(reef_gen *to, const reef_gen *from, bool moments) {
     }
 }
 
-void reef_gen_gate_copy(reef_gen *to, const reef_gen *from) {
+void reef_generation_gate_copy(reef_generation *to, const reef_generation *from) {
     to->gate_leak = from->gate_leak;
     to->gate_detect = from->gate_detect;
     if (from->gate.weights == NULL) return;
@@ -213,38 +215,39 @@ void reef_gen_gate_copy(reef_gen *to, const reef_gen *from) {
 //
 // The list of generations that make up a net.
 
-reef_status reef_net_reserve(reef_net *net, size_t count, reef_error *err) {
-    if (count <= net->gen_capacity) return REEF_OK;
-    reef_gen **gens = realloc(net->gens, count * sizeof *gens);
-    if (gens == NULL)
+reef_status reef_network_reserve(reef_network *network, size_t count, reef_error *err) {
+    if (count <= network->generation_capacity) return REEF_OK;
+    reef_generation **generations = realloc(network->generations, count * sizeof *generations);
+    if (generations == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", count);
-    net->gens = gens;
-    net->gen_capacity = count;
+    network->generations = generations;
+    network->generation_capacity = count;
     return REEF_OK;
 }
 
-reef_status reef_net_append(reef_net *net, reef_gen *gen, reef_error *err) {
-    reef_status status = reef_net_reserve(net, net->gen_count + 1, err);
+reef_status reef_network_append(reef_network *network, reef_generation *gen, reef_error *err) {
+    reef_status status = reef_network_reserve(network, network->generation_count + 1, err);
     if (status == REEF_OK)
-        net->gens[net->gen_count++] = gen;
+        network->generations[network->generation_count++] = gen;
     else
-        reef_gen_free(gen);
+        reef_generation_free(gen);
     return status;
 }
 
-void reef_net_release(reef_net *net) {
-    for (size_t g = 0; g < net->gen_count; g++) reef_gen_free(net->gens[g]);
-    free(net->gens);
-    *net = (reef_net){0};
+void reef_network_release(reef_network *network) {
+    for (size_t g = 0; g < network->generation_count; g++)
+        reef_generation_free(network->generations[g]);
+    free(network->generations);
+    *network = (reef_network){0};
 }
 
-uint64_t reef_net_parameter_count(const reef_net *net) {
+uint64_t reef_network_parameter_count(const reef_network *network) {
     uint64_t count = 0;
-    for (size_t g = 0; g < net->gen_count; g++) {
-        count += net->gens[g]->value_count;
-        for (uint32_t l = 0; l < net->config.layers; l++)
-            count +=
-                (uint64_t)net->gens[g]->peers[l].expert_count * net->gens[g]->peers[l].row_values;
+    for (size_t g = 0; g < network->generation_count; g++) {
+        count += network->generations[g]->value_count;
+        for (uint32_t l = 0; l < network->config.layers; l++)
+            count += (uint64_t)network->generations[g]->expert_tables[l].expert_count *
+                     network->generations[g]->expert_tables[l].row_values;
     }
     return count;
 }

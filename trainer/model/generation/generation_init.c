@@ -23,14 +23,14 @@ static void fill(float *out, size_t count, float value) {
     for (size_t i = 0; i < count; i++) out[i] = value;
 }
 
-void reef_gen_draw_router(reef_gen *gen,
-                          const reef_config *config,
-                          uint32_t layer,
-                          const reef_gen *before,
-                          uint64_t seed) {
+void reef_generation_draw_router(reef_generation *gen,
+                                 const reef_config *config,
+                                 uint32_t layer,
+                                 const reef_generation *before,
+                                 uint64_t seed) {
     size_t D = config->d_model;
     size_t width = (size_t)config->heads * config->d_key;
-    reef_router_shape shape = reef_gen_shape(config, gen->info.side);
+    reef_router_shape shape = reef_generation_shape(config, gen->info.side);
     size_t keys = shape.side * reef_router_key_row(&shape);
     uint64_t stream = (uint64_t)layer * STREAMS;
     reef_router_params *router = &gen->weights.routers[layer];
@@ -59,22 +59,23 @@ void reef_gen_draw_router(reef_gen *gen,
 // The vectors of a row alternate in memory: each is drawn from its own streams so that growing the grid
 // later continues the same sequence. w_gate is drawn like w_down: a silent w_up silences both. A value is
 // nothing but a w_up.
-void reef_gen_draw_experts(reef_peer *peer,
-                           size_t from,
-                           const reef_config *config,
-                           uint32_t layer,
-                           float up,
-                           uint64_t seed) {
-    reef_expert_shape shape = reef_gen_expert_shape(config, layer);
+void reef_generation_draw_experts(reef_expert_table *table,
+                                  size_t from,
+                                  const reef_config *config,
+                                  uint32_t layer,
+                                  float up,
+                                  uint64_t seed) {
+    reef_expert_shape shape = reef_generation_expert_shape(config, layer);
     size_t D = config->d_model, w_up = reef_expert_up(&shape) * D;
     float down = 1.0f / sqrtf((float)D);
     uint64_t base = ((uint64_t)layer * STREAMS + STREAM_W_DOWN + 1) << 33;
     uint64_t base_gate = ((uint64_t)layer * STREAMS + STREAM_W_DOWN + 2) << 33;
-    for (size_t n = from; n < peer->expert_count; n++) {
-        float *row = peer->experts + n * peer->row_values;
+    for (size_t n = from; n < table->expert_count; n++) {
+        float *row = table->experts + n * table->row_values;
         if (w_up > 0) reef_random_normal(D, row, down, seed, base + 2 * n);
         if (up > 0.0f) reef_random_normal(D, row + w_up, up, seed, base + 2 * n + 1);
-        if (peer->row_values > 2 * D) reef_random_normal(D, row + 2 * D, down, seed, base_gate + n);
+        if (table->row_values > 2 * D)
+            reef_random_normal(D, row + 2 * D, down, seed, base_gate + n);
     }
 }
 
@@ -92,7 +93,7 @@ static void initialise_mixture(reef_moe_params *moe,
     fill(moe->threshold, E, 1.0f / (float)E);
 }
 
-static void initialise_backbone(reef_gen *gen, const reef_config *config, uint64_t seed) {
+static void initialise_backbone(reef_generation *gen, const reef_config *config, uint64_t seed) {
     size_t D = config->d_model, F = config->d_ffw, L = config->layers;
     float by_width = 1.0f / sqrtf((float)D);
     // Output projections are scaled down by the number of residual additions (Radford et al. 2019).
@@ -111,7 +112,7 @@ static void initialise_backbone(reef_gen *gen, const reef_config *config, uint64
         reef_random_normal(D * 3 * D, block->w_qkv, by_width, seed, stream++);
         reef_random_normal(D * D, block->w_out, by_width * residual, seed, stream++);
         if (reef_layer_ffw(config, l) == REEF_FFW_MOE) {
-            reef_moe_shape moe = reef_gen_moe_shape(config);
+            reef_moe_shape moe = reef_generation_moe_shape(config);
             initialise_mixture(&block->moe, &moe, residual, seed, stream);
             stream += MOE_DRAWS;
         }
@@ -131,7 +132,7 @@ static void draw_down(const reef_adapter_shape *shape,
                            seed, stream);
 }
 
-static void initialise_adapters(reef_gen *gen, const reef_config *config, uint64_t seed) {
+static void initialise_adapters(reef_generation *gen, const reef_config *config, uint64_t seed) {
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
     reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
                        up = reef_adapter_shape_ffw_out(config);
@@ -149,7 +150,9 @@ static void initialise_adapters(reef_gen *gen, const reef_config *config, uint64
     }
 }
 
-void reef_gen_initialise(reef_gen *gen, const reef_config *config, const reef_gen *before) {
+void reef_generation_initialise(reef_generation *gen,
+                                const reef_config *config,
+                                const reef_generation *before) {
     uint64_t seed = reef_random_bits(config->seed, 1, gen->info.generation);
     bool first = gen->info.generation == 0;
     assert(gen->open && (first || before != NULL));
@@ -161,9 +164,9 @@ void reef_gen_initialise(reef_gen *gen, const reef_config *config, const reef_ge
     float up = first ? 1.0f / sqrtf((float)config->heads * (float)config->topk) : 0.0f;
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
-        reef_gen_draw_router(gen, config, l, first ? NULL : before, seed);
-        reef_gen_draw_experts(&gen->peers[l], 0, config, l, up, seed);
-        memset(gen->peers[l].dirty, 1, gen->peers[l].expert_count);
+        reef_generation_draw_router(gen, config, l, first ? NULL : before, seed);
+        reef_generation_draw_experts(&gen->expert_tables[l], 0, config, l, up, seed);
+        memset(gen->expert_tables[l].dirty, 1, gen->expert_tables[l].expert_count);
     }
-    reef_gen_average_reset(gen);
+    reef_generation_average_reset(gen);
 }

@@ -24,30 +24,30 @@ static inline void reef_floats_copy(float *out, const float *in, size_t count) {
 // gen_layout.c
 
 /** How many tensors `gen`, of which nothing but `info` is known, will have, and values in all of them. */
-void reef_gen_count_tensors(reef_gen *gen, const reef_config *config);
+void reef_generation_count_tensors(reef_generation *gen, const reef_config *config);
 /** Name its tensors, now that there is memory for them, and place them and their views in it. */
-void reef_gen_lay_out(reef_gen *gen, const reef_config *config);
+void reef_generation_lay_out(reef_generation *gen, const reef_config *config);
 
 // gen_initial.c
 
 /** Sub-keys of an open generation drawn; its queries too, or copied from `before` where there is one. */
-void reef_gen_draw_router(reef_gen *gen,
-                          const reef_config *config,
-                          uint32_t layer,
-                          const reef_gen *before,
-                          uint64_t seed);
+void reef_generation_draw_router(reef_generation *gen,
+                                 const reef_config *config,
+                                 uint32_t layer,
+                                 const reef_generation *before,
+                                 uint64_t seed);
 
 /** Rows from `from` on drawn, with w_up of deviation `up`; 0 leaves it as it is. */
-void reef_gen_draw_experts(reef_peer *peer,
-                           size_t from,
-                           const reef_config *config,
-                           uint32_t layer,
-                           float up,
-                           uint64_t seed);
+void reef_generation_draw_experts(reef_expert_table *table,
+                                  size_t from,
+                                  const reef_config *config,
+                                  uint32_t layer,
+                                  float up,
+                                  uint64_t seed);
 
 // gen_copy.c
 
 /** Copy every tensor that both have, as far as the smaller of the two goes: sub-keys may have grown. */
-void reef_gen_copy_tensors(reef_gen *to, const reef_gen *from, bool moments);
+void reef_generation_copy_tensors(reef_generation *to, const reef_generation *from, bool moments);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 typedef struct layout {
-    reef_gen *gen; // NULL while counting
-    bool averages; // where the generation is open: of all that train
+    reef_generation *gen; // NULL while counting
+    bool averages;        // where the generation is open: of all that train
     size_t tensor_count, value_count, trained_count;
 } layout;
 
@@ -17,7 +17,7 @@ static float **view_at(reef_weights *weights, size_t offset) {
 // One tensor of `count` floats whose view is the float * at `offset` of reef_weights.
 static void add(layout *out, size_t offset, size_t count, bool trained, const char *name) {
     if (out->gen != NULL) {
-        reef_gen *gen = out->gen;
+        reef_generation *gen = out->gen;
         reef_tensor *tensor = &gen->tensors[out->tensor_count];
         snprintf(tensor->name, sizeof tensor->name, "%s", name);
         tensor->count = count;
@@ -54,7 +54,7 @@ static void lay_out_router(
     layout *out, const reef_config *config, uint32_t layer, uint32_t side, bool open) {
     size_t D = config->d_model;
     size_t width = (size_t)config->heads * config->d_key;
-    reef_router_shape shape = reef_gen_shape(config, side);
+    reef_router_shape shape = reef_generation_shape(config, side);
     size_t keys = shape.side * reef_router_key_row(&shape);
     add_block(out, layer, "w_query", IN_ROUTER(layer, w_query), D * width, true);
     if (!open) {
@@ -117,7 +117,7 @@ static void lay_out_adapters(layout *out, const reef_config *config, uint32_t la
     add_adapter(out, layer, ADAPTER(adapters_ffw_out, layer), &up, "ffw_out");
 }
 
-static void lay_out(layout *out, const reef_config *config, const reef_generation *info) {
+static void lay_out(layout *out, const reef_config *config, const reef_generation_record *info) {
     size_t D = config->d_model, V = config->vocab;
     bool first = info->generation == 0;
     if (reef_config_is_layer(config)) { // nothing around it
@@ -147,13 +147,13 @@ static void lay_out(layout *out, const reef_config *config, const reef_generatio
             lay_out_router(out, config, l, info->side, !info->sealed);
 }
 
-void reef_gen_count_tensors(reef_gen *gen, const reef_config *config) {
+void reef_generation_count_tensors(reef_generation *gen, const reef_config *config) {
     layout count = {0};
     lay_out(&count, config, &gen->info);
     gen->tensor_count = count.tensor_count;
     gen->value_count = count.value_count;
 }
 
-void reef_gen_lay_out(reef_gen *gen, const reef_config *config) {
+void reef_generation_lay_out(reef_generation *gen, const reef_config *config) {
     lay_out(&(layout){.gen = gen, .averages = config->average > 0.0f}, config, &gen->info);
 }

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-static void move_gate(reef_gen *to, reef_gen *from) {
+static void move_gate(reef_generation *to, reef_generation *from) {
     reef_gate swap = to->gate;
     to->gate = from->gate;
     from->gate = swap;
@@ -16,7 +16,7 @@ static void move_gate(reef_gen *to, reef_gen *from) {
 
 // Everything of the experts but the optimiser's state, which stays behind to be freed. Rows of the same
 // type change hands; others are rounded into the sealed generation's own, and all of them are dirty.
-static void move_experts(reef_peer *to, reef_peer *from) {
+static void move_experts(reef_expert_table *to, reef_expert_table *from) {
     size_t values = from->expert_count * from->row_values;
     to->flags = from->flags;
     to->dirty = from->dirty;
@@ -39,28 +39,31 @@ static void move_experts(reef_peer *to, reef_peer *from) {
     from->block_count = 0;
 }
 
-reef_status reef_gen_seal(
-    reef_gen **out, reef_gen *open, const reef_config *config, reef_dtype dtype, reef_error *err) {
+reef_status reef_generation_make_sealed(reef_generation **out,
+                                        reef_generation *open,
+                                        const reef_config *config,
+                                        reef_dtype dtype,
+                                        reef_error *err) {
     assert(open->open);
-    reef_generation info = open->info;
+    reef_generation_record info = open->info;
     info.sealed = true;
     info.dtype = dtype;
-    reef_gen *sealed = NULL;
-    reef_status status = reef_gen_new(&sealed, config, &info, err);
-    if (status == REEF_OK && dtype != REEF_F32) status = reef_gen_hold_rows(sealed, err);
+    reef_generation *sealed = NULL;
+    reef_status status = reef_generation_new(&sealed, config, &info, err);
+    if (status == REEF_OK && dtype != REEF_F32) status = reef_generation_hold_rows(sealed, err);
     if (status != REEF_OK) {
-        reef_gen_free(sealed);
+        reef_generation_free(sealed);
         return status;
     }
-    reef_gen_fold(open, config);
-    reef_gen_copy_tensors(sealed, open, false);
+    reef_generation_fold(open, config);
+    reef_generation_copy_tensors(sealed, open, false);
     size_t width = (size_t)config->heads * config->d_key;
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         reef_floats_copy(sealed->weights.routers[l].w_query, open->folded[l].w_query,
                          config->d_model * width);
         reef_floats_copy(sealed->weights.routers[l].query_bias, open->folded[l].query_bias, width);
-        move_experts(&sealed->peers[l], &open->peers[l]);
+        move_experts(&sealed->expert_tables[l], &open->expert_tables[l]);
     }
     move_gate(sealed, open);
     *out = sealed;
@@ -80,16 +83,16 @@ static void exchange(float *a, float *b, size_t count) {
 }
 
 // Over every array of weights that has an average, which `visit` gets second.
-static void visit_averages(reef_gen *gen, void (*visit)(float *, float *, size_t)) {
+static void visit_averages(reef_generation *gen, void (*visit)(float *, float *, size_t)) {
     assert(gen->open);
     for (size_t i = 0; i < gen->tensor_count; i++) {
         reef_tensor *tensor = &gen->tensors[i];
         if (tensor->average != NULL) visit(tensor->data, tensor->average, tensor->count);
     }
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        reef_peer *peer = &gen->peers[l];
-        if (peer->moments.average != NULL)
-            visit(peer->experts, peer->moments.average, peer->expert_count * peer->row_values);
+        reef_expert_table *table = &gen->expert_tables[l];
+        if (table->moments.average != NULL)
+            visit(table->experts, table->moments.average, table->expert_count * table->row_values);
     }
 }
 
@@ -97,26 +100,26 @@ static void begin_average(float *weights, float *average, size_t count) {
     reef_floats_copy(average, weights, count);
 }
 
-void reef_gen_average_reset(reef_gen *gen) {
+void reef_generation_average_reset(reef_generation *gen) {
     visit_averages(gen, begin_average);
 }
 
-void reef_gen_exchange(reef_gen *gen, const reef_config *config) {
+void reef_generation_exchange(reef_generation *gen, const reef_config *config) {
     visit_averages(gen, exchange);
-    reef_gen_fold(gen, config);
+    reef_generation_fold(gen, config);
 }
 
-void reef_gen_average_adopt(reef_gen *gen, const reef_config *config) {
-    reef_gen_exchange(gen, config);
-    reef_gen_average_reset(gen);
+void reef_generation_average_adopt(reef_generation *gen, const reef_config *config) {
+    reef_generation_exchange(gen, config);
+    reef_generation_average_reset(gen);
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
-        if (gen->peers[l].moments.average != NULL)
-            memset(gen->peers[l].dirty, 1, gen->peers[l].expert_count);
+        if (gen->expert_tables[l].moments.average != NULL)
+            memset(gen->expert_tables[l].dirty, 1, gen->expert_tables[l].expert_count);
 }
 
-void reef_gen_fold(reef_gen *gen, const reef_config *config) {
+void reef_generation_fold(reef_generation *gen, const reef_config *config) {
     gen->merged.fresh = false;
-    reef_router_shape shape = reef_gen_shape(config, gen->info.side);
+    reef_router_shape shape = reef_generation_shape(config, gen->info.side);
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         reef_router_fold(&shape, &gen->weights.routers[l], gen->folded[l].w_query,

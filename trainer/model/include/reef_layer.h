@@ -74,6 +74,6 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_layer_read(reef_model *model,
                                                            size_t count,
                                                            reef_error *err);
 
-REEF_API const reef_generation *reef_model_generation(const reef_model *model, size_t g);
+REEF_API const reef_generation_record *reef_model_generation(const reef_model *model, size_t g);
 
 #endif

@@ -46,10 +46,11 @@ typedef struct reef_layer_seconds {
 } reef_layer_seconds;
 
 /** Rows of experts and their moments ask for huge pages. INVALID when sizes do not fit; NO_MEMORY. */
-REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_new(reef_layer_bench **out,
-                                                          const reef_layer_bench_options *options,
-                                                          reef_workers *workers, // draw the values
-                                                          reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status
+reef_layer_bench_new(reef_layer_bench **out,
+                     const reef_layer_bench_options *options,
+                     reef_thread_pool *workers, // draw the values
+                     reef_error *err);
 REEF_API void reef_layer_bench_free(reef_layer_bench *layer); // accepts NULL
 /** Other tokens and targets, for a layer that has its own: those of a new layer with this seed. */
 REEF_API void reef_layer_bench_draw_tokens(reef_layer_bench *layer, uint64_t seed);
@@ -73,19 +74,19 @@ REEF_API const reef_router_tape *reef_layer_bench_tape(const reef_layer_bench *l
  * Errors: INVALID when the router's queries are not finite.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_retrieve(reef_layer_bench *layer,
-                                                               reef_workers *workers,
+                                                               reef_thread_pool *workers,
                                                                reef_layer_seconds *seconds,
                                                                reef_error *err);
 REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_forward(reef_layer_bench *layer,
-                                                              reef_workers *workers,
+                                                              reef_thread_pool *workers,
                                                               reef_layer_seconds *seconds,
                                                               reef_error *err);
 REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_backward(reef_layer_bench *layer,
-                                                               reef_workers *workers,
+                                                               reef_thread_pool *workers,
                                                                reef_layer_seconds *seconds,
                                                                reef_error *err);
 REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_step(reef_layer_bench *layer,
-                                                           reef_workers *workers,
+                                                           reef_thread_pool *workers,
                                                            reef_layer_seconds *seconds,
                                                            reef_error *err);
 /**
@@ -95,7 +96,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_step(reef_layer_bench *lay
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_bench_step_all(size_t count,
                                                                reef_layer_bench *const *layers,
-                                                               reef_workers *workers,
+                                                               reef_thread_pool *workers,
                                                                reef_layer_seconds *seconds,
                                                                reef_error *err);
 /** How many experts the last pass of an open layer chose at least once. */
@@ -113,14 +114,14 @@ typedef struct reef_layer_pool reef_layer_pool;
  * progress  may be NULL; called with the bytes of rows written so far
  * Errors: INVALID the directory exists; FULL; IO; NO_MEMORY. What was written stays.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_layer_pool_write(const char *path,
-                                                           const reef_router_shape *shape,
-                                                           uint64_t seed,
-                                                           reef_workers *workers, // draw the values
-                                                           void (*progress)(void *context,
-                                                                            uint64_t bytes),
-                                                           void *context,
-                                                           reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status
+reef_layer_pool_write(const char *path,
+                      const reef_router_shape *shape,
+                      uint64_t seed,
+                      reef_thread_pool *workers, // draw the values
+                      void (*progress)(void *context, uint64_t bytes),
+                      void *context,
+                      reef_error *err);
 
 /** `shape` as it was written; `memory_bytes`: what the process may hold, see reef_model_options. */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_pool_open(reef_layer_pool **out,

@@ -52,7 +52,7 @@ REEF_API void reef_model_close(reef_model *model); // accepts NULL
  * Nothing will be asked for a while: where rows are read in place, end the read transaction, which would keep the
  * writer from reusing pages. The next question begins another. BUSY from it: open the model again.
  */
-REEF_API void reef_model_rest(reef_model *model);
+REEF_API void reef_model_unpin(reef_model *model);
 REEF_API const reef_config *reef_model_config(const reef_model *model);
 /** The commit that was the last one when the state was read; the state itself may be an earlier one. */
 REEF_API const reef_commit *reef_model_commit(const reef_model *model);
@@ -101,12 +101,12 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_usage(reef_model *model,
                                                       reef_error *err);
 
 /** What is known of the gate of one generation. */
-typedef struct reef_gate_facts {
+typedef struct reef_gate_stats {
     float decay, prior, threshold;     // see reef_router.h; an infinite one: never or always fires
     float loss_weight, loss_reference; // the same; weight 0: reads n-grams alone
     float leak, detect;                // measured by its last fit
     double passes; // written with margins: forward passes a window for its losses and older gates'
-} reef_gate_facts;
+} reef_gate_stats;
 
 /**
  * Facts of a gate, and its margins along a text that begins cold: the gate fires at t where margins[t] > 0
@@ -122,7 +122,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_gate_margins(reef_model *model,
                                                              uint32_t generation,
                                                              const uint8_t *bytes,
                                                              size_t count,
-                                                             reef_gate_facts *facts,
+                                                             reef_gate_stats *stats,
                                                              float *margins,
                                                              reef_error *err);
 
@@ -180,11 +180,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_flags_read(reef_txn *txn,
                                                      reef_error *err);
 
 /** What the row of one expert is like; NaN what its kind has none of. Norms are Euclidean. */
-typedef struct reef_expert_facts {
+typedef struct reef_expert_stats {
     double down, up, gate; // norms of w_down, w_up and w_gate
     double bias;           // of a hidden unit of a vector model
     int32_t label;         // the class that such a unit speaks for most; -1: none
-} reef_expert_facts;
+} reef_expert_stats;
 
 /**
  * Facts of experts of one layer of one generation, from the pool; `layer` is 0 in a vector model.
@@ -194,12 +194,12 @@ typedef struct reef_expert_facts {
  *
  * Errors: NOT_FOUND no such generation or expert; INVALID the layer retrieves nothing.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_expert_facts_read(reef_txn *txn,
+REEF_API REEF_MUST_CHECK reef_status reef_expert_stats_read(reef_txn *txn,
                                                             uint32_t generation,
                                                             uint32_t layer,
                                                             size_t count,
                                                             const uint32_t *ids,
-                                                            reef_expert_facts *out,
+                                                            reef_expert_stats *out,
                                                             reef_error *err);
 
 /** The token that begins with byte `at` of a text chose an expert, with `score` (of all heads together); its neuron
@@ -285,9 +285,9 @@ typedef struct reef_tensor_change {
 typedef struct reef_state_change {
     reef_snapshot before, after; // "now" is the last commit
     size_t sealed_count;
-    reef_generation *sealed; // (sealed_count) sealed in one of the states only,
-    bool sealed_gone;        // and that is the first
-    uint32_t generation;     // the one that is compared: open in the state that has fewer
+    reef_generation_record *sealed; // (sealed_count) sealed in one of the states only,
+    bool sealed_gone;               // and that is the first
+    uint32_t generation;            // the one that is compared: open in the state that has fewer
     bool sealed_before, sealed_after;
     size_t layer_count;
     reef_layer_change layers[REEF_LAYER_COUNT_MAX];
@@ -311,7 +311,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_state_diff(reef_store *store,
 
 /** What a file of one sealed generation says of it. */
 typedef struct reef_generation_file {
-    reef_generation info; // as in the pool it comes from
+    reef_generation_record info; // as in the pool it comes from
     uint32_t builds_on; // generations 0 .. builds_on - 1 must be the same in a pool that imports it
     uint64_t experts;   // in all layers
     size_t tensor_count;
@@ -409,8 +409,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_series_scan(reef_txn *txn,
                                                       void *context,
                                                       reef_error *err);
 
-/** Restores of a pool, in their order, and what follows from them; see reef_descent_read. */
-typedef struct reef_descent {
+/** Restores of a pool, in their order, and what follows from them; see reef_lineage_read. */
+typedef struct reef_lineage {
     struct reef_restored {
         uint64_t commit;       // that restored
         uint64_t to;           // the commit that its snapshot is of
@@ -418,20 +418,20 @@ typedef struct reef_descent {
     } * restores;
     size_t restore_count;
     // Of the present stream: losses with from < position <= to are not in the series.
-    struct reef_descent_gap {
+    struct reef_lineage_gap {
         uint64_t from, to;
     } * gaps;
     size_t gap_count;
-} reef_descent;
+} reef_lineage;
 
 /** Read from the timeline how the pool came to its state. CORRUPT where an event cannot be read. */
-REEF_API REEF_MUST_CHECK reef_status reef_descent_read(reef_descent *out,
+REEF_API REEF_MUST_CHECK reef_status reef_lineage_read(reef_lineage *out,
                                                        reef_txn *txn,
                                                        reef_error *err);
-REEF_API void reef_descent_release(reef_descent *descent);
+REEF_API void reef_lineage_release(reef_lineage *lineage);
 /** Did this commit lead to the present state, or was it undone by a restore? */
-REEF_API bool reef_descent_has(const reef_descent *descent, uint64_t commit);
+REEF_API bool reef_lineage_has(const reef_lineage *lineage, uint64_t commit);
 /** Has the series the losses with from < position <= to, or did a restore take some of them away? */
-REEF_API bool reef_descent_knows_losses(const reef_descent *descent, uint64_t from, uint64_t to);
+REEF_API bool reef_lineage_knows_losses(const reef_lineage *lineage, uint64_t from, uint64_t to);
 
 #endif

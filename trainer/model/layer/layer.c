@@ -35,8 +35,8 @@ void reef_layer_free(reef_layer *layer) {
 /** One generation's part of a pass over rows. */
 typedef struct layer_pass {
     const reef_layer_view *view;
-    const reef_gen *gen;
-    const reef_peer *peer;
+    const reef_generation *gen;
+    const reef_expert_table *table;
     reef_layer_tape *tape;
     reef_layer_trace *trace;
     reef_router_shape router;
@@ -49,15 +49,15 @@ typedef struct layer_pass {
 } layer_pass;
 
 static layer_pass pass_of(const reef_layer_view *view, reef_layer_tape *tape, size_t g) {
-    const reef_gen *gen = view->net->gens[g];
-    const reef_config *config = &view->net->config;
+    const reef_generation *gen = view->network->generations[g];
+    const reef_config *config = &view->network->config;
     return (layer_pass){
         .view = view,
         .gen = gen,
-        .peer = &gen->peers[0],
+        .table = &gen->expert_tables[0],
         .tape = tape,
-        .router = reef_gen_shape(config, gen->info.side),
-        .experts = reef_gen_expert_shape(config, 0),
+        .router = reef_generation_shape(config, gen->info.side),
+        .experts = reef_generation_expert_shape(config, 0),
     };
 }
 
@@ -65,8 +65,8 @@ static size_t piece_count(size_t rows) {
     return (rows + REEF_LAYER_PIECE - 1) / REEF_LAYER_PIECE;
 }
 
-static size_t piece_rows(const layer_pass *pass, size_t piece) {
-    size_t rest = pass->rows - piece * REEF_LAYER_PIECE;
+static size_t piece_rows(const layer_pass *acts, size_t piece) {
+    size_t rest = acts->rows - piece * REEF_LAYER_PIECE;
     return rest < REEF_LAYER_PIECE ? rest : REEF_LAYER_PIECE;
 }
 
@@ -77,77 +77,77 @@ static bool is_any(const uint8_t *active, size_t count) {
 }
 
 // The pieces in which the generation takes part; NULL where in all.
-static const uint8_t *active_pieces(const layer_pass *pass) {
-    if (pass->active == NULL || pass->learns) return NULL;
-    uint8_t *pieces = pass->tape->piece_active;
-    for (size_t p = 0; p < piece_count(pass->rows); p++)
-        pieces[p] = is_any(pass->active + p * REEF_LAYER_PIECE, piece_rows(pass, p));
+static const uint8_t *active_pieces(const layer_pass *acts) {
+    if (acts->active == NULL || acts->learns) return NULL;
+    uint8_t *pieces = acts->tape->piece_active;
+    for (size_t p = 0; p < piece_count(acts->rows); p++)
+        pieces[p] = is_any(acts->active + p * REEF_LAYER_PIECE, piece_rows(acts, p));
     return pieces;
 }
 
 // Is the router given whole pieces, though the caller's rows are none?
-static bool is_padded(const layer_pass *pass) {
-    return !pass->learns && pass->rows % REEF_LAYER_PIECE != 0;
+static bool is_padded(const layer_pass *acts) {
+    return !acts->learns && acts->rows % REEF_LAYER_PIECE != 0;
 }
 
-static size_t routed_rows(const layer_pass *pass) {
-    return is_padded(pass) ? piece_count(pass->rows) * REEF_LAYER_PIECE : pass->rows;
+static size_t routed_rows(const layer_pass *acts) {
+    return is_padded(acts) ? piece_count(acts->rows) * REEF_LAYER_PIECE : acts->rows;
 }
 
-static reef_router_mode mode_of(const layer_pass *pass) {
-    return pass->learns ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED;
+static reef_router_mode mode_of(const layer_pass *acts) {
+    return acts->learns ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED;
 }
 
-static const reef_router_params *params_of(const layer_pass *pass) {
-    return pass->gen->open && !pass->learns ? &pass->gen->folded[0]
-                                            : &pass->gen->weights.routers[0];
+static const reef_router_params *params_of(const layer_pass *acts) {
+    return acts->gen->open && !acts->learns ? &acts->gen->folded[0]
+                                            : &acts->gen->weights.routers[0];
 }
 
 // The caller's rows and then zeros.
-static const float *pad(const layer_pass *pass) {
-    size_t D = pass->experts.D, floats = pass->rows * D;
-    memcpy(pass->tape->x, pass->x, floats * sizeof(float));
-    memset(pass->tape->x + floats, 0, (routed_rows(pass) - pass->rows) * D * sizeof(float));
-    return pass->tape->x;
+static const float *pad(const layer_pass *acts) {
+    size_t D = acts->experts.D, floats = acts->rows * D;
+    memcpy(acts->tape->x, acts->x, floats * sizeof(float));
+    memset(acts->tape->x + floats, 0, (routed_rows(acts) - acts->rows) * D * sizeof(float));
+    return acts->tape->x;
 }
 
-static void run_experts(const layer_pass *pass, void (*work)(void *context, size_t piece)) {
-    reef_pager *pager = pass->peer->memory == NULL ? pass->view->pager : NULL;
-    const reef_pager_request request = {
-        .rows = &pass->peer->rows,
-        .row_bytes = pass->peer->row_values * reef_rows_value_bytes(pass->peer->rows.dtype),
-        .tokens = pass->rows,
-        .P = pass->experts.P,
-        .indices = pass->trace->tape.indices,
-        .active = pass->active,
+static void run_experts(const layer_pass *acts, void (*work)(void *context, size_t piece)) {
+    reef_row_prefetch *prefetch = acts->table->memory == NULL ? acts->view->prefetch : NULL;
+    const reef_row_prefetch_request request = {
+        .rows = &acts->table->rows,
+        .row_bytes = acts->table->row_values * reef_rows_value_bytes(acts->table->rows.dtype),
+        .tokens = acts->rows,
+        .P = acts->experts.P,
+        .indices = acts->trace->tape.indices,
+        .active = acts->active,
     };
-    if (pager != NULL) reef_pager_start(pager, &request);
-    reef_workers_run(pass->view->workers, piece_count(pass->rows), work, (void *)pass);
-    if (pager != NULL) reef_pager_finish(pager);
+    if (prefetch != NULL) reef_row_prefetch_start(prefetch, &request);
+    reef_thread_pool_run(acts->view->workers, piece_count(acts->rows), work, (void *)acts);
+    if (prefetch != NULL) reef_row_prefetch_finish(prefetch);
 }
 
 // ---- forward -------------------------------------------------------------------------------------
 
 static void forward_piece(void *context, size_t piece) {
-    const layer_pass *pass = context;
-    const reef_layer_trace *trace = pass->trace;
-    size_t row = piece * REEF_LAYER_PIECE, P = pass->experts.P, D = pass->experts.D;
-    size_t hidden = row * reef_expert_hidden_values(&pass->experts);
-    reef_experts_forward(&pass->experts, piece_rows(pass, piece), pass->y + row * D,
-                         trace->backward ? trace->hidden + hidden : NULL, pass->x + row * D,
+    const layer_pass *acts = context;
+    const reef_layer_trace *trace = acts->trace;
+    size_t row = piece * REEF_LAYER_PIECE, P = acts->experts.P, D = acts->experts.D;
+    size_t hidden = row * reef_expert_hidden_values(&acts->experts);
+    reef_experts_forward(&acts->experts, piece_rows(acts, piece), acts->y + row * D,
+                         trace->backward ? trace->hidden + hidden : NULL, acts->x + row * D,
                          trace->tape.indices + row * P, trace->tape.gate + row * P,
-                         &pass->peer->rows, pass->active == NULL ? NULL : pass->active + row);
+                         &acts->table->rows, acts->active == NULL ? NULL : acts->active + row);
 }
 
-static reef_status forward_generation(const layer_pass *pass, reef_error *err) {
-    if (pass->active != NULL && !is_any(pass->active, pass->rows)) return REEF_OK;
-    const uint8_t *pieces = active_pieces(pass);
+static reef_status forward_generation(const layer_pass *acts, reef_error *err) {
+    if (acts->active != NULL && !is_any(acts->active, acts->rows)) return REEF_OK;
+    const uint8_t *pieces = active_pieces(acts);
     reef_status status = reef_router_forward(
-        &pass->router, params_of(pass), mode_of(pass), pass->view->workers, routed_rows(pass),
-        is_padded(pass) ? pad(pass) : pass->x, pieces, &pass->trace->tape, err);
+        &acts->router, params_of(acts), mode_of(acts), acts->view->workers, routed_rows(acts),
+        is_padded(acts) ? pad(acts) : acts->x, pieces, &acts->trace->tape, err);
     if (status != REEF_OK) return status;
-    run_experts(pass, forward_piece);
-    pass->trace->ran = true;
+    run_experts(acts, forward_piece);
+    acts->trace->ran = true;
     return REEF_OK;
 }
 
@@ -161,18 +161,18 @@ static reef_status forward_rows(const reef_layer_view *view,
                                 reef_error *err) {
     size_t generations = choice->generations;
     reef_status status =
-        reef_layer_tape_reserve(tape, view->net, generations, rows.rows, keep, err);
+        reef_layer_tape_reserve(tape, view->network, generations, rows.rows, keep, err);
     if (status != REEF_OK) return status;
-    memset(rows.y, 0, rows.rows * view->net->config.d_model * sizeof *rows.y);
+    memset(rows.y, 0, rows.rows * view->network->config.d_model * sizeof *rows.y);
     for (size_t g = 0; status == REEF_OK && g < generations; g++) {
-        layer_pass pass = pass_of(view, tape, g);
-        pass.rows = rows.rows;
-        pass.x = rows.x;
-        pass.y = rows.y;
-        pass.active = rows.active == NULL ? NULL : rows.active + g * stride;
-        pass.learns = choice->train && pass.gen->open;
-        status = reef_layer_tape_trace(&pass.trace, tape, view->net, g, rows.rows, keep, err);
-        if (status == REEF_OK) status = forward_generation(&pass, err);
+        layer_pass acts = pass_of(view, tape, g);
+        acts.rows = rows.rows;
+        acts.x = rows.x;
+        acts.y = rows.y;
+        acts.active = rows.active == NULL ? NULL : rows.active + g * stride;
+        acts.learns = choice->train && acts.gen->open;
+        status = reef_layer_tape_trace(&acts.trace, tape, view->network, g, rows.rows, keep, err);
+        if (status == REEF_OK) status = forward_generation(&acts, err);
     }
     return status;
 }
@@ -225,7 +225,7 @@ static reef_status run_stretches(const reef_layer_view *view,
                                  const float *x,
                                  float *y,
                                  reef_error *err) {
-    size_t D = view->net->config.d_model;
+    size_t D = view->network->config.d_model;
     reef_status status = REEF_OK;
     for (size_t at = 0; status == REEF_OK && at < rows; at += STRETCH_ROWS) {
         size_t left = rows - at;
@@ -248,7 +248,7 @@ static reef_status check_choice(const reef_layer_view *view,
                                 size_t rows,
                                 const reef_layer_tape *tape,
                                 reef_error *err) {
-    size_t count = view->net->gen_count;
+    size_t count = view->network->generation_count;
     if (choice->generations == 0) choice->generations = count;
     if (choice->generations > count)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -277,11 +277,12 @@ reef_status reef_layer_run(const reef_layer_view *view,
         if (tape != NULL) fill(tape, view, &chosen, 0);
         return REEF_OK;
     }
-    if (overlap(x, y, rows * view->net->config.d_model))
+    if (overlap(x, y, rows * view->network->config.d_model))
         return reef_fail(err, REEF_ERR_INVALID,
                          "y of a forward lies in the memory of x; give another");
-    reef_gen *last = view->net->gens[view->net->gen_count - 1];
-    if (view->layer->fold_is_stale && last->open) reef_gen_fold(last, &view->net->config);
+    reef_generation *last = view->network->generations[view->network->generation_count - 1];
+    if (view->layer->fold_is_stale && last->open)
+        reef_generation_fold(last, &view->network->config);
     view->layer->fold_is_stale = false;
     return tape != NULL ? run_kept(view, &chosen, rows, x, y, tape, err)
                         : run_stretches(view, &chosen, rows, x, y, err);
@@ -290,33 +291,33 @@ reef_status reef_layer_run(const reef_layer_view *view,
 // ---- backward ------------------------------------------------------------------------------------
 
 static void backward_piece(void *context, size_t piece) {
-    const layer_pass *pass = context;
-    const reef_layer_trace *trace = pass->trace;
-    size_t row = piece * REEF_LAYER_PIECE, P = pass->experts.P, D = pass->experts.D;
-    size_t hidden = row * reef_expert_hidden_values(&pass->experts);
+    const layer_pass *acts = context;
+    const reef_layer_trace *trace = acts->trace;
+    size_t row = piece * REEF_LAYER_PIECE, P = acts->experts.P, D = acts->experts.D;
+    size_t hidden = row * reef_expert_hidden_values(&acts->experts);
     float *factors =
-        pass->learns ? trace->factors + row * P * reef_expert_vectors(&pass->experts) : NULL;
-    reef_experts_backward(&pass->experts, piece_rows(pass, piece), pass->d_x + row * D,
-                          trace->d_gate + row * P, factors, pass->d_y + row * D,
+        acts->learns ? trace->factors + row * P * reef_expert_vectors(&acts->experts) : NULL;
+    reef_experts_backward(&acts->experts, piece_rows(acts, piece), acts->d_x + row * D,
+                          trace->d_gate + row * P, factors, acts->d_y + row * D,
                           trace->hidden + hidden, trace->tape.indices + row * P,
-                          trace->tape.gate + row * P, &pass->peer->rows,
-                          pass->active == NULL ? NULL : pass->active + row);
+                          trace->tape.gate + row * P, &acts->table->rows,
+                          acts->active == NULL ? NULL : acts->active + row);
 }
 
-static void backward_generation(const layer_pass *pass, reef_router_params *grads) {
-    size_t D = pass->experts.D, P = pass->experts.P, rows = routed_rows(pass);
-    const uint8_t *pieces = active_pieces(pass);
-    bool padded = is_padded(pass);
-    float *d_x = padded ? pass->tape->d_x : pass->d_x;
-    run_experts(pass, backward_piece);
+static void backward_generation(const layer_pass *acts, reef_router_params *grads) {
+    size_t D = acts->experts.D, P = acts->experts.P, rows = routed_rows(acts);
+    const uint8_t *pieces = active_pieces(acts);
+    bool padded = is_padded(acts);
+    float *d_x = padded ? acts->tape->d_x : acts->d_x;
+    run_experts(acts, backward_piece);
     if (padded) {
-        memset(pass->trace->d_gate + pass->rows * P, 0, (rows - pass->rows) * P * sizeof(float));
+        memset(acts->trace->d_gate + acts->rows * P, 0, (rows - acts->rows) * P * sizeof(float));
         memset(d_x, 0, rows * D * sizeof *d_x);
     }
-    reef_router_backward(&pass->router, params_of(pass), mode_of(pass), pass->view->workers, rows,
-                         padded ? pad(pass) : pass->x, pieces, &pass->trace->tape,
-                         pass->trace->d_gate, d_x, grads);
-    if (padded) reef_axpy(pass->rows * D, pass->d_x, 1.0f, d_x);
+    reef_router_backward(&acts->router, params_of(acts), mode_of(acts), acts->view->workers, rows,
+                         padded ? pad(acts) : acts->x, pieces, &acts->trace->tape,
+                         acts->trace->d_gate, d_x, grads);
+    if (padded) reef_axpy(acts->rows * D, acts->d_x, 1.0f, d_x);
 }
 
 static reef_status check_tape(const reef_layer_view *view,
@@ -355,7 +356,7 @@ reef_status reef_layer_back(const reef_layer_view *view,
                             reef_error *err) {
     reef_status status = check_tape(view, tape, err);
     if (status != REEF_OK) return status;
-    size_t rows = tape->rows, D = view->net->config.d_model;
+    size_t rows = tape->rows, D = view->network->config.d_model;
     status = check_arrays(rows, D, x, d_y, d_x, err);
     if (status == REEF_OK && tape->train) status = reef_layer_collect_reserve(view, rows, err);
     if (status != REEF_OK) return status;
@@ -363,16 +364,17 @@ reef_status reef_layer_back(const reef_layer_view *view,
     if (rows == 0) return REEF_OK;
     memset(d_x, 0, rows * D * sizeof *d_x);
     for (size_t g = 0; g < tape->generations; g++) {
-        layer_pass pass = pass_of(view, tape, g);
-        pass.trace = &tape->traces[g];
-        if (!pass.trace->ran) continue;
-        pass.rows = rows;
-        pass.x = x;
-        pass.d_y = d_y;
-        pass.d_x = d_x;
-        pass.active = tape->mask == NULL ? NULL : tape->mask + g * rows;
-        pass.learns = tape->train && pass.gen->open;
-        backward_generation(&pass, pass.learns ? &view->net->gens[g]->grads.routers[0] : NULL);
+        layer_pass acts = pass_of(view, tape, g);
+        acts.trace = &tape->traces[g];
+        if (!acts.trace->ran) continue;
+        acts.rows = rows;
+        acts.x = x;
+        acts.d_y = d_y;
+        acts.d_x = d_x;
+        acts.active = tape->mask == NULL ? NULL : tape->mask + g * rows;
+        acts.learns = tape->train && acts.gen->open;
+        backward_generation(&acts,
+                            acts.learns ? &view->network->generations[g]->grads.routers[0] : NULL);
     }
     if (tape->train) reef_layer_collect(view, tape, x, d_y);
     return REEF_OK;

@@ -123,7 +123,7 @@ static size_t carve_activations(reef_layer_bench *layer, float *block) {
 // What the passes write; another layer's tokens and outputs are used where one was named.
 static reef_status allocate_activations(reef_layer_bench *layer, reef_error *err) {
     const reef_layer_bench *beside = layer->options.beside;
-    layer->activations = reef_huge_new(carve_activations(layer, NULL), sizeof(float));
+    layer->activations = reef_huge_page_new(carve_activations(layer, NULL), sizeof(float));
     if (layer->activations != NULL) carve_activations(layer, layer->activations);
     if (beside != NULL) {
         layer->x = beside->x;
@@ -132,7 +132,7 @@ static reef_status allocate_activations(reef_layer_bench *layer, reef_error *err
         layer->d_x = beside->d_x;
         layer->d_y = beside->d_y;
     } else {
-        layer->tokens = reef_huge_new(carve_tokens(layer, NULL), sizeof(float));
+        layer->tokens = reef_huge_page_new(carve_tokens(layer, NULL), sizeof(float));
         if (layer->tokens != NULL) carve_tokens(layer, layer->tokens);
     }
     if (layer->activations == NULL || layer->x == NULL)
@@ -151,8 +151,8 @@ static size_t row_value_count(const reef_layer_bench *layer) {
 
 static reef_status allocate_moments(reef_layer_bench *layer, reef_error *err) {
     size_t values = row_value_count(layer);
-    layer->moments.adam_m = reef_huge_new(values, sizeof(float));
-    layer->moments.adam_v = reef_huge_new(values, sizeof(float));
+    layer->moments.adam_m = reef_huge_page_new(values, sizeof(float));
+    layer->moments.adam_v = reef_huge_page_new(values, sizeof(float));
     layer->moments.counts = calloc(layer->expert_count, sizeof(uint32_t));
     if (layer->moments.adam_m == NULL || layer->moments.adam_v == NULL ||
         layer->moments.counts == NULL)
@@ -168,7 +168,7 @@ static reef_status allocate_rows(reef_layer_bench *layer, reef_error *err) {
     layer->rows = (reef_expert_rows){options->dtype == REEF_BF16 ? REEF_BF16 : REEF_F32,
                                      options->row_block_shift, options->row_blocks};
     if (options->row_blocks != NULL) return REEF_OK;
-    layer->experts = reef_huge_new(row_value_count(layer), value_bytes(layer));
+    layer->experts = reef_huge_page_new(row_value_count(layer), value_bytes(layer));
     if (layer->experts == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts of width %zu",
                          layer->expert_count, layer->D);
@@ -239,18 +239,19 @@ static void draw_router(reef_layer_bench *layer) {
     layer->fold_is_stale = true;
 }
 
-static void initialise(reef_layer_bench *layer, reef_workers *workers) {
+static void initialise(reef_layer_bench *layer, reef_thread_pool *workers) {
     const size_t piece = (size_t)SLABS_PER_PIECE * VALUES_PER_SLAB;
     memset(layer->activations, 0, carve_activations(layer, layer->activations) * sizeof(float));
     if (layer->tokens != NULL) reef_layer_bench_draw_tokens(layer, layer->options.seed);
     draw_router(layer);
     if (layer->experts != NULL)
-        reef_workers_run(workers, (row_value_count(layer) + piece - 1) / piece, draw_piece, layer);
+        reef_thread_pool_run(workers, (row_value_count(layer) + piece - 1) / piece, draw_piece,
+                             layer);
 }
 
 reef_status reef_layer_bench_new(reef_layer_bench **out,
                                  const reef_layer_bench_options *options,
-                                 reef_workers *workers,
+                                 reef_thread_pool *workers,
                                  reef_error *err) {
     *out = NULL;
     reef_status status = reef_router_shape_check(&options->shape, err);
@@ -282,13 +283,13 @@ void reef_layer_bench_free(reef_layer_bench *layer) {
     size_t values = row_value_count(layer);
     reef_router_tape_release(&layer->tape);
     reef_expert_pairs_release(&layer->pairs);
-    reef_huge_free(layer->experts, values, value_bytes(layer));
-    reef_huge_free(layer->moments.adam_m, values, sizeof(float));
-    reef_huge_free(layer->moments.adam_v, values, sizeof(float));
+    reef_huge_page_free(layer->experts, values, value_bytes(layer));
+    reef_huge_page_free(layer->moments.adam_m, values, sizeof(float));
+    reef_huge_page_free(layer->moments.adam_v, values, sizeof(float));
     free(layer->moments.counts);
     free(layer->values);
-    reef_huge_free(layer->tokens, carve_tokens(layer, NULL), sizeof(float));
-    reef_huge_free(layer->activations, carve_activations(layer, NULL), sizeof(float));
+    reef_huge_page_free(layer->tokens, carve_tokens(layer, NULL), sizeof(float));
+    reef_huge_page_free(layer->activations, carve_activations(layer, NULL), sizeof(float));
     free(layer);
 }
 
@@ -337,20 +338,20 @@ typedef struct layer_pass {
     bool first; // of the layers of this pass: it overwrites what the others add to
 } layer_pass;
 
-static void run_pieces(const layer_pass *pass,
-                       reef_workers *workers,
+static void run_pieces(const layer_pass *acts,
+                       reef_thread_pool *workers,
                        void (*work)(void *context, size_t piece)) {
-    const reef_layer_bench_options *options = &pass->layer->options;
-    reef_workers_run(workers, options->tokens / options->piece_tokens, work, (void *)pass);
+    const reef_layer_bench_options *options = &acts->layer->options;
+    reef_thread_pool_run(workers, options->tokens / options->piece_tokens, work, (void *)acts);
 }
 
 static void forward_piece(void *context, size_t piece) {
-    const layer_pass *pass = context;
-    const reef_layer_bench *layer = pass->layer;
+    const layer_pass *acts = context;
+    const reef_layer_bench *layer = acts->layer;
     size_t T = layer->options.piece_tokens, D = layer->D, P = layer->P, row = piece * T;
-    if (pass->first) memset(layer->y + row * D, 0, T * D * sizeof(float));
+    if (acts->first) memset(layer->y + row * D, 0, T * D * sizeof(float));
     reef_experts_forward(&layer->shape, T, layer->y + row * D,
-                         pass->train ? layer->hidden + row * P : NULL, layer->x + row * D,
+                         acts->train ? layer->hidden + row * P : NULL, layer->x + row * D,
                          layer->tape.indices + row * P, layer->tape.gate + row * P, &layer->rows,
                          NULL);
 }
@@ -365,10 +366,10 @@ static void loss_piece(void *context, size_t piece) {
 }
 
 static void backward_piece(void *context, size_t piece) {
-    const layer_pass *pass = context;
-    const reef_layer_bench *layer = pass->layer;
+    const layer_pass *acts = context;
+    const reef_layer_bench *layer = acts->layer;
     size_t T = layer->options.piece_tokens, D = layer->D, P = layer->P, row = piece * T;
-    if (pass->first) memset(layer->d_x + row * D, 0, T * D * sizeof(float));
+    if (acts->first) memset(layer->d_x + row * D, 0, T * D * sizeof(float));
     reef_experts_backward(
         &layer->shape, T, layer->d_x + row * D, layer->d_gate + row * P,
         layer->options.sealed ? NULL
@@ -404,7 +405,7 @@ static void fold(reef_layer_bench *layer) {
 
 static reef_status retrieve(reef_layer_bench *layer,
                             reef_router_mode mode,
-                            reef_workers *workers,
+                            reef_thread_pool *workers,
                             reef_layer_seconds *seconds,
                             reef_error *err) {
     if (mode == REEF_ROUTER_FOLDED) fold(layer);
@@ -417,41 +418,45 @@ static reef_status retrieve(reef_layer_bench *layer,
 }
 
 // In training an open layer has batch statistics; a sealed one is the same as in evaluation.
-static reef_router_mode mode_of(const layer_pass *pass) {
-    bool open = !pass->layer->options.sealed;
-    return pass->train && open ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED;
+static reef_router_mode mode_of(const layer_pass *acts) {
+    bool open = !acts->layer->options.sealed;
+    return acts->train && open ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED;
 }
 
-static reef_status forward(const layer_pass *pass,
-                           reef_workers *workers,
+static reef_status forward(const layer_pass *acts,
+                           reef_thread_pool *workers,
                            reef_layer_seconds *seconds,
                            reef_error *err) {
-    reef_layer_bench *layer = pass->layer;
+    reef_layer_bench *layer = acts->layer;
     const reef_layer_bench_options *options = &layer->options;
-    reef_status status = retrieve(layer, mode_of(pass), workers, seconds, err);
+    reef_status status = retrieve(layer, mode_of(acts), workers, seconds, err);
     if (status != REEF_OK) return status;
     double clock = reef_seconds();
     if (options->chosen != NULL)
         options->chosen(options->chosen_context, options->tokens * layer->P, layer->tape.indices);
-    run_pieces(pass, workers, forward_piece);
+    run_pieces(acts, workers, forward_piece);
     seconds->experts += lap(&clock);
     return REEF_OK;
 }
 
-static void backward(const layer_pass *pass, reef_workers *workers, reef_layer_seconds *seconds) {
-    reef_layer_bench *layer = pass->layer;
+static void backward(const layer_pass *acts,
+                     reef_thread_pool *workers,
+                     reef_layer_seconds *seconds) {
+    reef_layer_bench *layer = acts->layer;
     bool open = !layer->options.sealed;
     double clock = reef_seconds();
-    run_pieces(pass, workers, backward_piece);
+    run_pieces(acts, workers, backward_piece);
     seconds->experts_backward += lap(&clock);
     if (open) memset(layer->values + layer->value_count, 0, layer->value_count * sizeof(float));
     reef_router_backward(&layer->options.shape, open ? &layer->params : &layer->folded,
-                         mode_of(pass), workers, layer->options.tokens, layer->x, NULL,
+                         mode_of(acts), workers, layer->options.tokens, layer->x, NULL,
                          &layer->tape, layer->d_gate, layer->d_x, open ? &layer->grads : NULL);
     seconds->retrieval_backward += lap(&clock);
 }
 
-static void update(reef_layer_bench *layer, reef_workers *workers, reef_layer_seconds *seconds) {
+static void update(reef_layer_bench *layer,
+                   reef_thread_pool *workers,
+                   reef_layer_seconds *seconds) {
     double clock = reef_seconds();
     reef_expert_pairs_sort(&layer->pairs, workers, layer->options.tokens, layer->P,
                            layer->tape.indices, NULL);
@@ -462,8 +467,8 @@ static void update(reef_layer_bench *layer, reef_workers *workers, reef_layer_se
     seconds->experts_update += lap(&clock);
     layer->steps++;
     reef_router_update_stats(&layer->options.shape, &layer->params, &layer->tape, BN_MOMENTUM);
-    reef_workers_run(workers, (layer->value_count + VALUES_PER_PIECE - 1) / VALUES_PER_PIECE,
-                     update_piece, layer);
+    reef_thread_pool_run(workers, (layer->value_count + VALUES_PER_PIECE - 1) / VALUES_PER_PIECE,
+                         update_piece, layer);
     seconds->retrieval_update += lap(&clock);
     layer->fold_is_stale = true;
 }
@@ -472,29 +477,29 @@ static void update(reef_layer_bench *layer, reef_workers *workers, reef_layer_se
 static reef_status train(size_t count,
                          reef_layer_bench *const *layers,
                          bool learn,
-                         reef_workers *workers,
+                         reef_thread_pool *workers,
                          reef_layer_seconds *seconds,
                          reef_error *err) {
     *seconds = (reef_layer_seconds){0};
     for (size_t i = 0; i < count; i++) {
         assert(layers[i]->y == layers[0]->y); // made beside each other
-        layer_pass pass = {layers[i], true, i == 0};
-        reef_status status = forward(&pass, workers, seconds, err);
+        layer_pass acts = {layers[i], true, i == 0};
+        reef_status status = forward(&acts, workers, seconds, err);
         if (status != REEF_OK) return status;
     }
     double clock = reef_seconds();
     run_pieces(&(layer_pass){layers[0], true, true}, workers, loss_piece);
     seconds->loss = lap(&clock);
     for (size_t i = 0; i < count; i++) {
-        layer_pass pass = {layers[i], true, i == 0};
-        backward(&pass, workers, seconds);
+        layer_pass acts = {layers[i], true, i == 0};
+        backward(&acts, workers, seconds);
         if (learn && !layers[i]->options.sealed) update(layers[i], workers, seconds);
     }
     return REEF_OK;
 }
 
 reef_status reef_layer_bench_retrieve(reef_layer_bench *layer,
-                                      reef_workers *workers,
+                                      reef_thread_pool *workers,
                                       reef_layer_seconds *seconds,
                                       reef_error *err) {
     *seconds = (reef_layer_seconds){0};
@@ -502,7 +507,7 @@ reef_status reef_layer_bench_retrieve(reef_layer_bench *layer,
 }
 
 reef_status reef_layer_bench_forward(reef_layer_bench *layer,
-                                     reef_workers *workers,
+                                     reef_thread_pool *workers,
                                      reef_layer_seconds *seconds,
                                      reef_error *err) {
     *seconds = (reef_layer_seconds){0};
@@ -510,14 +515,14 @@ reef_status reef_layer_bench_forward(reef_layer_bench *layer,
 }
 
 reef_status reef_layer_bench_backward(reef_layer_bench *layer,
-                                      reef_workers *workers,
+                                      reef_thread_pool *workers,
                                       reef_layer_seconds *seconds,
                                       reef_error *err) {
     return train(1, &layer, false, workers, seconds, err);
 }
 
 reef_status reef_layer_bench_step(reef_layer_bench *layer,
-                                  reef_workers *workers,
+                                  reef_thread_pool *workers,
                                   reef_layer_seconds *seconds,
                                   reef_error *err) {
     return train(1, &layer, true, workers, seconds, err);
@@ -525,7 +530,7 @@ reef_status reef_layer_bench_step(reef_layer_bench *layer,
 
 reef_status reef_layer_bench_step_all(size_t count,
                                       reef_layer_bench *const *layers,
-                                      reef_workers *workers,
+                                      reef_thread_pool *workers,
                                       reef_layer_seconds *seconds,
                                       reef_error *err) {
     return train(count, layers, true, workers, seconds, err);

@@ -16,9 +16,9 @@ struct reef_layer_pool {
     reef_config config;
     reef_store *store;
     reef_txn *txn;
-    reef_gen *gen;
-    reef_pager *pager;
-    reef_pager_request request;
+    reef_generation *gen;
+    reef_row_prefetch *prefetch;
+    reef_row_prefetch_request request;
 };
 
 // The configuration of a model of one block with this layer.
@@ -33,8 +33,8 @@ static reef_status config_of(reef_config *config, const reef_router_shape *shape
     return reef_config_check(config, err);
 }
 
-static reef_generation generation_of(const reef_router_shape *shape) {
-    return (reef_generation){.side = (uint32_t)shape->side, .dtype = REEF_BF16};
+static reef_generation_record generation_of(const reef_router_shape *shape) {
+    return (reef_generation_record){.side = (uint32_t)shape->side, .dtype = REEF_BF16};
 }
 
 // ---- writing -------------------------------------------------------------------------------------
@@ -68,10 +68,10 @@ static void draw_block(void *context, size_t piece) {
 }
 
 static reef_status put_blocks(
-    writer *w, reef_workers *workers, reef_txn *txn, size_t end, reef_error *err) {
+    writer *w, reef_thread_pool *workers, reef_txn *txn, size_t end, reef_error *err) {
     while (w->first < end) {
         size_t count = end - w->first < BLOCKS_PER_DRAW ? end - w->first : BLOCKS_PER_DRAW;
-        reef_workers_run(workers, count, draw_block, w);
+        reef_thread_pool_run(workers, count, draw_block, w);
         for (size_t b = 0; b < count; b++) {
             reef_key key = {.db = REEF_DB_EXPERTS, .block = (uint32_t)(w->first + b)};
             size_t values = rows_of_block(w, w->first + b) * w->row_values;
@@ -86,13 +86,13 @@ static reef_status put_blocks(
 }
 
 static reef_status write_part(writer *w,
-                              reef_workers *workers,
+                              reef_thread_pool *workers,
                               reef_store *store,
                               reef_error *err) {
     reef_txn *txn = NULL;
     size_t end = w->first + BLOCKS_PER_COMMIT;
     if (end > w->block_count) end = w->block_count;
-    reef_generation info = generation_of(w->shape);
+    reef_generation_record info = generation_of(w->shape);
     reef_commit commit = {0};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status == REEF_OK && w->first == 0) status = reef_generation_put(txn, &info, err);
@@ -107,7 +107,7 @@ static reef_status write_part(writer *w,
 reef_status reef_layer_pool_write(const char *path,
                                   const reef_router_shape *shape,
                                   uint64_t seed,
-                                  reef_workers *workers,
+                                  reef_thread_pool *workers,
                                   void (*progress)(void *context, uint64_t bytes),
                                   void *context,
                                   reef_error *err) {
@@ -149,8 +149,8 @@ reef_status reef_layer_pool_write(const char *path,
 
 static reef_status cover(reef_layer_pool *pool, reef_error *err) {
     reef_map_span all = {0};
-    reef_map_span_widen(&all, &pool->gen->peers[0]);
-    return reef_pager_cover(pool->pager, all.first, (size_t)(all.end - all.first), err);
+    reef_map_span_widen(&all, &pool->gen->expert_tables[0]);
+    return reef_row_prefetch_cover(pool->prefetch, all.first, (size_t)(all.end - all.first), err);
 }
 
 reef_status reef_layer_pool_open(reef_layer_pool **out,
@@ -161,52 +161,53 @@ reef_status reef_layer_pool_open(reef_layer_pool **out,
     *out = NULL;
     reef_layer_pool *pool = calloc(1, sizeof *pool);
     if (pool == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool of rows");
-    reef_generation info = generation_of(shape);
+    reef_generation_record info = generation_of(shape);
     info.sealed = true;
     reef_status status = config_of(&pool->config, shape, err);
     if (status == REEF_OK)
         status = reef_store_open(&pool->store, path, &(reef_store_options){0}, err);
     if (status == REEF_OK) status = reef_txn_begin(&pool->txn, pool->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_gen_new(&pool->gen, &pool->config, &info, err);
-    if (status == REEF_OK) status = reef_persist_locate(pool->gen, pool->txn, &pool->config, err);
-    if (status == REEF_OK) status = reef_pager_new(&pool->pager, memory_bytes, err);
+    if (status == REEF_OK) status = reef_generation_new(&pool->gen, &pool->config, &info, err);
+    if (status == REEF_OK)
+        status = reef_checkpoint_locate(pool->gen, pool->txn, &pool->config, err);
+    if (status == REEF_OK) status = reef_row_prefetch_new(&pool->prefetch, memory_bytes, err);
     if (status == REEF_OK) status = cover(pool, err);
     if (status != REEF_OK) {
         reef_layer_pool_close(pool);
         return status;
     }
-    pool->request = (reef_pager_request){.rows = &pool->gen->peers[0].rows,
-                                         .row_bytes = 2 * shape->d_model * sizeof(reef_bf16),
-                                         .P = shape->head_count * shape->topk};
+    pool->request = (reef_row_prefetch_request){.rows = &pool->gen->expert_tables[0].rows,
+                                                .row_bytes = 2 * shape->d_model * sizeof(reef_bf16),
+                                                .P = shape->head_count * shape->topk};
     *out = pool;
     return REEF_OK;
 }
 
 void reef_layer_pool_close(reef_layer_pool *pool) {
     if (pool == NULL) return;
-    reef_pager_free(pool->pager);
-    reef_gen_free(pool->gen);
+    reef_row_prefetch_free(pool->prefetch);
+    reef_generation_free(pool->gen);
     reef_txn_abort(pool->txn);
     if (pool->store != NULL) reef_store_close(pool->store);
     free(pool);
 }
 
 const void *const *reef_layer_pool_blocks(const reef_layer_pool *pool, uint32_t *block_shift) {
-    *block_shift = pool->gen->peers[0].rows.block_shift;
-    return pool->gen->peers[0].rows.blocks;
+    *block_shift = pool->gen->expert_tables[0].rows.block_shift;
+    return pool->gen->expert_tables[0].rows.blocks;
 }
 
 void reef_layer_pool_chosen(void *context, size_t count, const reef_expert_id *indices) {
     reef_layer_pool *pool = context;
     pool->request.tokens = count / pool->request.P;
     pool->request.indices = indices;
-    reef_pager_start(pool->pager, &pool->request);
+    reef_row_prefetch_start(pool->prefetch, &pool->request);
 }
 
 void reef_layer_pool_finish(reef_layer_pool *pool) {
-    reef_pager_finish(pool->pager);
+    reef_row_prefetch_finish(pool->prefetch);
 }
 
 uint64_t reef_layer_pool_drops(const reef_layer_pool *pool) {
-    return reef_pager_drops(pool->pager);
+    return reef_row_prefetch_drops(pool->prefetch);
 }

@@ -32,7 +32,8 @@ size_t reef_layer_statistics_width(const reef_config *config) {
 }
 
 static bool reserve_statistics(const reef_layer_view *view, reef_layer_collected *c) {
-    size_t width = reef_layer_statistics_width(&view->net->config), most = 2 * c->batches_max + 4;
+    size_t width = reef_layer_statistics_width(&view->network->config),
+           most = 2 * c->batches_max + 4;
     if (width == 0 || c->batches < c->batches_max) return true;
     if (!widen(&c->statistics, most * width, sizeof *c->statistics)) return false;
     c->batches_max = most;
@@ -41,7 +42,7 @@ static bool reserve_statistics(const reef_layer_view *view, reef_layer_collected
 
 reef_status reef_layer_collect_reserve(const reef_layer_view *view, size_t rows, reef_error *err) {
     reef_layer_collected *c = &view->layer->collected;
-    reef_expert_shape shape = reef_gen_expert_shape(&view->net->config, 0);
+    reef_expert_shape shape = reef_generation_expert_shape(&view->network->config, 0);
     size_t needed = c->rows + rows, most = 2 * c->rows_max;
     if (needed > COLLECTED_ROWS_MAX || needed > UINT32_MAX / shape.P)
         return reef_fail(err, REEF_ERR_FULL,
@@ -69,12 +70,12 @@ void reef_layer_collect(const reef_layer_view *view,
                         const reef_layer_tape *tape,
                         const float *x,
                         const float *d_y) {
-    const reef_config *config = &view->net->config;
+    const reef_config *config = &view->network->config;
     reef_layer_collected *c = &view->layer->collected;
-    size_t g = view->net->gen_count - 1, rows = tape->rows, at = c->rows;
+    size_t g = view->network->generation_count - 1, rows = tape->rows, at = c->rows;
     if (tape->generations <= g || !tape->traces[g].ran) return; // the open one took no part
     const reef_layer_trace *trace = &tape->traces[g];
-    reef_expert_shape shape = reef_gen_expert_shape(config, 0);
+    reef_expert_shape shape = reef_generation_expert_shape(config, 0);
     size_t P = shape.P, D = shape.D, each = P * reef_expert_vectors(&shape);
     memcpy(c->x + at * D, x, rows * D * sizeof *x);
     memcpy(c->d_y + at * D, d_y, rows * D * sizeof *d_y);

@@ -59,9 +59,9 @@ typedef struct reef_layer {
 
 /** The layer of a trainer or of a model: what a pass needs. */
 typedef struct reef_layer_view {
-    reef_net *net;
-    reef_workers *workers;
-    reef_pager *pager; // NULL while all rows are in memory
+    reef_network *network;
+    reef_thread_pool *workers;
+    reef_row_prefetch *prefetch; // NULL while all rows are in memory
     reef_layer *layer;
 } reef_layer_view;
 
@@ -73,7 +73,7 @@ void reef_layer_free(reef_layer *layer); // accepts NULL
 void reef_layer_tape_release(reef_layer_tape *tape);
 /** Begin a forward of so many rows; `keep` what a backward needs. */
 REEF_MUST_CHECK reef_status reef_layer_tape_reserve(reef_layer_tape *tape,
-                                                    const reef_net *net,
+                                                    const reef_network *network,
                                                     size_t generations,
                                                     size_t rows,
                                                     bool keep,
@@ -81,7 +81,7 @@ REEF_MUST_CHECK reef_status reef_layer_tape_reserve(reef_layer_tape *tape,
 /** Where generation g leaves what it computes; without `keep` until the next one does. */
 REEF_MUST_CHECK reef_status reef_layer_tape_trace(reef_layer_trace **out,
                                                   reef_layer_tape *tape,
-                                                  const reef_net *net,
+                                                  const reef_network *network,
                                                   size_t g,
                                                   size_t rows,
                                                   bool keep,
@@ -116,7 +116,7 @@ void reef_layer_collect(const reef_layer_view *view,
                         const float *d_y);
 // layer_tensor.c
 
-REEF_MUST_CHECK reef_status reef_layer_tensor_read(const reef_net *net,
+REEF_MUST_CHECK reef_status reef_layer_tensor_read(const reef_network *network,
                                                    uint32_t generation,
                                                    const char *name,
                                                    float *out,
@@ -127,7 +127,7 @@ REEF_MUST_CHECK reef_status reef_layer_tensor_read(const reef_net *net,
 size_t reef_layer_vector_index(const char *name, size_t vectors);
 
 /** The tensor of the layer with this name, or NULL. */
-const reef_tensor *reef_layer_tensor_find(const reef_gen *gen, const char *name);
+const reef_tensor *reef_layer_tensor_find(const reef_generation *gen, const char *name);
 
 /** INVALID when the array has another length than the tensor. */
 REEF_MUST_CHECK reef_status reef_layer_tensor_check_count(const char *name,
@@ -136,7 +136,7 @@ REEF_MUST_CHECK reef_status reef_layer_tensor_check_count(const char *name,
                                                           reef_error *err);
 
 /** NOT_FOUND, naming generation and tensor. */
-REEF_MUST_CHECK reef_status reef_layer_tensor_missing(const reef_gen *gen,
+REEF_MUST_CHECK reef_status reef_layer_tensor_missing(const reef_generation *gen,
                                                       const char *name,
                                                       reef_error *err);
 

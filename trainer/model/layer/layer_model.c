@@ -4,9 +4,10 @@
 static reef_status begin(reef_model *model, reef_layer_view *view, reef_error *err) {
     if (model->layer == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "the pool is no layer by itself: its model is %s",
-                         model->net.config.model);
-    reef_status status = reef_residency_renew(&model->residency, &model->net, err);
-    *view = (reef_layer_view){&model->net, model->workers, model->residency.pager, model->layer};
+                         model->network.config.model);
+    reef_status status = reef_residency_renew(&model->residency, &model->network, err);
+    *view =
+        (reef_layer_view){&model->network, model->workers, model->residency.prefetch, model->layer};
     return status;
 }
 
@@ -46,5 +47,5 @@ reef_status reef_model_layer_read(reef_model *model,
     reef_layer_view view;
     reef_status status = begin(model, &view, err);
     if (status != REEF_OK) return status;
-    return reef_layer_tensor_read(&model->net, generation, name, out, count, err);
+    return reef_layer_tensor_read(&model->network, generation, name, out, count, err);
 }

@@ -42,7 +42,10 @@ void reef_layer_tape_free(reef_layer_tape *tape) {
 }
 
 // A generation that grew, or a tape of more rows, needs another one; so does the first backward.
-static bool fits(const reef_layer_trace *trace, const reef_gen *gen, size_t rows, bool keep) {
+static bool fits(const reef_layer_trace *trace,
+                 const reef_generation *gen,
+                 size_t rows,
+                 bool keep) {
     bool learns = keep && gen->open;
     return trace->side == gen->info.side && trace->rows_max >= rows && (trace->backward || !keep) &&
            (trace->factors != NULL || !learns);
@@ -50,12 +53,12 @@ static bool fits(const reef_layer_trace *trace, const reef_gen *gen, size_t rows
 
 static reef_status make_trace(reef_layer_trace *trace,
                               const reef_config *config,
-                              const reef_gen *gen,
+                              const reef_generation *gen,
                               size_t rows,
                               bool keep,
                               reef_error *err) {
-    reef_router_shape shape = reef_gen_shape(config, gen->info.side);
-    reef_expert_shape experts = reef_gen_expert_shape(config, 0);
+    reef_router_shape shape = reef_generation_shape(config, gen->info.side);
+    reef_expert_shape experts = reef_generation_expert_shape(config, 0);
     release_trace(trace);
     reef_status status =
         reef_router_tape_init(&trace->tape, &shape, rows, REEF_LAYER_PIECE, keep, err);
@@ -105,8 +108,8 @@ static bool is_for(const reef_layer_tape *tape,
 
 // The next forward may be of a layer of other sizes.
 static void fit_to(reef_layer_tape *tape, const reef_config *config) {
-    const reef_router_shape router = reef_gen_shape(config, 0);
-    const reef_expert_shape experts = reef_gen_expert_shape(config, 0);
+    const reef_router_shape router = reef_generation_shape(config, 0);
+    const reef_expert_shape experts = reef_generation_expert_shape(config, 0);
     if (is_for(tape, &router, &experts)) return;
     reef_layer_tape_release(tape);
     tape->router = router;
@@ -114,14 +117,14 @@ static void fit_to(reef_layer_tape *tape, const reef_config *config) {
 }
 
 reef_status reef_layer_tape_reserve(reef_layer_tape *tape,
-                                    const reef_net *net,
+                                    const reef_network *network,
                                     size_t generations,
                                     size_t rows,
                                     bool keep,
                                     reef_error *err) {
     size_t count = keep ? generations : SHARED_TRACES;
     tape->filled = false;
-    fit_to(tape, &net->config);
+    fit_to(tape, &network->config);
     if (count > tape->trace_count) {
         reef_layer_trace *traces = realloc(tape->traces, count * sizeof *traces);
         if (traces == NULL)
@@ -131,19 +134,19 @@ reef_status reef_layer_tape_reserve(reef_layer_tape *tape,
         tape->trace_count = count;
     }
     for (size_t g = 0; g < tape->trace_count; g++) tape->traces[g].ran = false;
-    return reserve_padded(tape, whole_pieces(rows), net->config.d_model, err);
+    return reserve_padded(tape, whole_pieces(rows), network->config.d_model, err);
 }
 
 reef_status reef_layer_tape_trace(reef_layer_trace **out,
                                   reef_layer_tape *tape,
-                                  const reef_net *net,
+                                  const reef_network *network,
                                   size_t g,
                                   size_t rows,
                                   bool keep,
                                   reef_error *err) {
-    const reef_gen *gen = net->gens[g];
+    const reef_generation *gen = network->generations[g];
     size_t padded = whole_pieces(rows);
     *out = &tape->traces[keep || g == 0 ? g : SHARED_TRACES - 1];
     if (fits(*out, gen, padded, keep)) return REEF_OK;
-    return make_trace(*out, &net->config, gen, padded, keep, err);
+    return make_trace(*out, &network->config, gen, padded, keep, err);
 }

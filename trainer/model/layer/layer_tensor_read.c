@@ -17,10 +17,10 @@ size_t reef_layer_vector_index(const char *name, size_t vectors) {
     return v;
 }
 
-const reef_tensor *reef_layer_tensor_find(const reef_gen *gen, const char *name) {
+const reef_tensor *reef_layer_tensor_find(const reef_generation *gen, const char *name) {
     char full[REEF_NAME_BYTES_MAX + 1];
     int length = snprintf(full, sizeof full, "block0.%s", name);
-    return length > 0 && (size_t)length < sizeof full ? reef_gen_find(gen, full) : NULL;
+    return length > 0 && (size_t)length < sizeof full ? reef_generation_find(gen, full) : NULL;
 }
 
 reef_status reef_layer_tensor_check_count(const char *name,
@@ -32,30 +32,32 @@ reef_status reef_layer_tensor_check_count(const char *name,
                      count);
 }
 
-reef_status reef_layer_tensor_missing(const reef_gen *gen, const char *name, reef_error *err) {
+reef_status reef_layer_tensor_missing(const reef_generation *gen,
+                                      const char *name,
+                                      reef_error *err) {
     return reef_fail(err, REEF_ERR_NOT_FOUND, "generation %" PRIu32 ", which is %s, has no '%.40s'",
                      gen->info.generation, gen->open ? "open" : "sealed", name);
 }
 
-reef_status reef_layer_tensor_read(const reef_net *net,
+reef_status reef_layer_tensor_read(const reef_network *network,
                                    uint32_t generation,
                                    const char *name,
                                    float *out,
                                    size_t count,
                                    reef_error *err) {
-    if (generation >= net->gen_count)
+    if (generation >= network->generation_count)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "no generation %" PRIu32 ": the layer has 0 to %zu", generation,
-                         net->gen_count - 1);
-    const reef_gen *gen = net->gens[generation];
-    const reef_peer *peer = &gen->peers[0];
-    size_t D = net->config.d_model, vectors = peer->row_values / D,
+                         network->generation_count - 1);
+    const reef_generation *gen = network->generations[generation];
+    const reef_expert_table *table = &gen->expert_tables[0];
+    size_t D = network->config.d_model, vectors = table->row_values / D,
            v = reef_layer_vector_index(name, vectors);
     if (v < vectors) {
         reef_status status =
-            reef_layer_tensor_check_count(name, peer->expert_count * D, count, err);
-        for (size_t n = 0; status == REEF_OK && n < peer->expert_count; n++)
-            reef_peer_row_read(peer, n, v * D, D, out + n * D);
+            reef_layer_tensor_check_count(name, table->expert_count * D, count, err);
+        for (size_t n = 0; status == REEF_OK && n < table->expert_count; n++)
+            reef_expert_table_row_read(table, n, v * D, D, out + n * D);
         return status;
     }
     const reef_tensor *tensor = reef_layer_tensor_find(gen, name);

@@ -12,7 +12,7 @@ static size_t max_size(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-size_t reef_pass_scratch_width(const reef_config *config) {
+size_t reef_activations_scratch_width(const reef_config *config) {
     size_t widest = max_size(max_size(config->vocab, 3 * (size_t)config->d_model), config->d_ffw);
     return widest + reef_adapter_rank_max(config);
 }
@@ -30,7 +30,7 @@ static bool serves_mixture(const reef_config *config, size_t set, bool training)
     return false;
 }
 
-static bool allocate_layer(reef_pass_layer *layer,
+static bool allocate_layer(reef_activations_layer *layer,
                            const reef_config *config,
                            size_t windows,
                            bool training,
@@ -44,58 +44,58 @@ static bool allocate_layer(reef_pass_layer *layer,
               floats(&layer->norm2_mean, n) && floats(&layer->norm2_rstd, n) &&
               floats(&layer->ffw_in, n * config->d_ffw) &&
               floats(&layer->ffw_act, n * config->d_ffw);
-    reef_moe_shape moe = reef_gen_moe_shape(config);
+    reef_moe_shape moe = reef_generation_moe_shape(config);
     ok = ok &&
          (!mixture || reef_moe_tape_init(&layer->moe, &moe, windows, training, NULL) == REEF_OK);
     return ok && (!training || (floats(&layer->retain_d_y, n * D) && floats(&layer->older, n * D)));
 }
 
-static bool allocate_backward(reef_pass *pass, const reef_config *config) {
-    size_t D = config->d_model, T = config->context, n = pass->rows_max,
+static bool allocate_backward(reef_activations *acts, const reef_config *config) {
+    size_t D = config->d_model, T = config->context, n = acts->rows_max,
            low = n * reef_adapter_rank_max(config);
-    return floats(&pass->d_x, n * D) && floats(&pass->d_mid, n * D) &&
-           floats(&pass->d_norm, n * D) && floats(&pass->d_qkv, n * 3 * D) &&
-           floats(&pass->d_attended, n * D) &&
-           floats(&pass->d_probs, pass->windows_max * REEF_ATTENTION_ROWS * T) &&
-           floats(&pass->d_y, n * D) && floats(&pass->norm_grads, pass->windows_max * 4 * D) &&
-           floats(&pass->low_qkv, low) && floats(&pass->d_low_qkv, low) &&
-           floats(&pass->low_out, low) && floats(&pass->d_low_out, low);
+    return floats(&acts->d_x, n * D) && floats(&acts->d_mid, n * D) &&
+           floats(&acts->d_norm, n * D) && floats(&acts->d_qkv, n * 3 * D) &&
+           floats(&acts->d_attended, n * D) &&
+           floats(&acts->d_probs, acts->windows_max * REEF_ATTENTION_ROWS * T) &&
+           floats(&acts->d_y, n * D) && floats(&acts->norm_grads, acts->windows_max * 4 * D) &&
+           floats(&acts->low_qkv, low) && floats(&acts->d_low_qkv, low) &&
+           floats(&acts->low_out, low) && floats(&acts->d_low_out, low);
 }
 
-reef_status reef_pass_init(reef_pass *pass,
-                           const reef_config *config,
-                           size_t windows_max,
-                           bool training,
-                           reef_error *err) {
+reef_status reef_activations_init(reef_activations *acts,
+                                  const reef_config *config,
+                                  size_t windows_max,
+                                  bool training,
+                                  reef_error *err) {
     size_t D = config->d_model, T = config->context;
-    *pass = (reef_pass){
+    *acts = (reef_activations){
         .config = config,
         .training = training,
         .windows_max = windows_max,
         .rows_max = windows_max * T,
         .layer_sets = training ? config->layers : 1,
     };
-    size_t n = pass->rows_max;
-    bool ok = (pass->layers = calloc(pass->layer_sets, sizeof *pass->layers)) != NULL;
-    for (size_t l = 0; ok && l < pass->layer_sets; l++)
-        ok = allocate_layer(&pass->layers[l], config, windows_max, training,
+    size_t n = acts->rows_max;
+    bool ok = (acts->layers = calloc(acts->layer_sets, sizeof *acts->layers)) != NULL;
+    for (size_t l = 0; ok && l < acts->layer_sets; l++)
+        ok = allocate_layer(&acts->layers[l], config, windows_max, training,
                             serves_mixture(config, l, training));
-    ok = ok && floats(&pass->x, n * D) && floats(&pass->norm, n * D) &&
-         floats(&pass->norm_mean, n) && floats(&pass->norm_rstd, n) &&
-         floats(&pass->logits, n * config->vocab) &&
-         floats(&pass->window_scratch, n * reef_pass_scratch_width(config)) &&
-         (pass->loss = calloc(n, sizeof *pass->loss)) != NULL &&
-         (pass->answers = calloc(n, sizeof *pass->answers)) != NULL &&
-         (pass->several = calloc(n, 1)) != NULL &&
-         (pass->piece_active = calloc(windows_max, 1)) != NULL;
-    ok = ok && (!training || allocate_backward(pass, config));
+    ok = ok && floats(&acts->x, n * D) && floats(&acts->norm, n * D) &&
+         floats(&acts->norm_mean, n) && floats(&acts->norm_rstd, n) &&
+         floats(&acts->logits, n * config->vocab) &&
+         floats(&acts->window_scratch, n * reef_activations_scratch_width(config)) &&
+         (acts->loss = calloc(n, sizeof *acts->loss)) != NULL &&
+         (acts->answers = calloc(n, sizeof *acts->answers)) != NULL &&
+         (acts->several = calloc(n, 1)) != NULL &&
+         (acts->piece_active = calloc(windows_max, 1)) != NULL;
+    ok = ok && (!training || allocate_backward(acts, config));
     if (ok) return REEF_OK;
-    reef_pass_release(pass);
+    reef_activations_release(acts);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pass over %zu windows of %zu tokens",
                      windows_max, T);
 }
 
-static void release_layer(reef_pass_layer *layer) {
+static void release_layer(reef_activations_layer *layer) {
     float *const all[] = {layer->x_in,    layer->norm1,      layer->norm1_mean, layer->norm1_rstd,
                           layer->qkv,     layer->probs,      layer->attended,   layer->x_mid,
                           layer->norm2,   layer->norm2_mean, layer->norm2_rstd, layer->ffw_in,
@@ -104,101 +104,104 @@ static void release_layer(reef_pass_layer *layer) {
     reef_moe_tape_release(&layer->moe);
 }
 
-static void release_peers(reef_pass_peer *peers, size_t count) {
-    if (peers == NULL) return;
+static void release_tables(reef_activations_table *expert_tables, size_t count) {
+    if (expert_tables == NULL) return;
     for (size_t l = 0; l < count; l++) {
-        reef_router_tape_release(&peers[l].tape);
-        free(peers[l].hidden);
-        free(peers[l].d_gate);
-        free(peers[l].factors);
+        reef_router_tape_release(&expert_tables[l].tape);
+        free(expert_tables[l].hidden);
+        free(expert_tables[l].d_gate);
+        free(expert_tables[l].factors);
     }
-    free(peers);
+    free(expert_tables);
 }
 
-void reef_pass_release(reef_pass *pass) {
-    for (size_t l = 0; pass->layers != NULL && l < pass->layer_sets; l++)
-        release_layer(&pass->layers[l]);
-    for (size_t g = 0; g < pass->gen_capacity; g++) release_peers(pass->peers[g], pass->layer_sets);
+void reef_activations_release(reef_activations *acts) {
+    for (size_t l = 0; acts->layers != NULL && l < acts->layer_sets; l++)
+        release_layer(&acts->layers[l]);
+    for (size_t g = 0; g < acts->generation_capacity; g++)
+        release_tables(acts->expert_tables[g], acts->layer_sets);
     float *const all[] = {
-        pass->x,          pass->norm,    pass->norm_mean,  pass->norm_rstd,      pass->logits,
-        pass->d_x,        pass->d_mid,   pass->d_norm,     pass->d_qkv,          pass->d_probs,
-        pass->d_attended, pass->d_y,     pass->norm_grads, pass->window_scratch, pass->low_qkv,
-        pass->d_low_qkv,  pass->low_out, pass->d_low_out};
+        acts->x,          acts->norm,    acts->norm_mean,  acts->norm_rstd,      acts->logits,
+        acts->d_x,        acts->d_mid,   acts->d_norm,     acts->d_qkv,          acts->d_probs,
+        acts->d_attended, acts->d_y,     acts->norm_grads, acts->window_scratch, acts->low_qkv,
+        acts->d_low_qkv,  acts->low_out, acts->d_low_out};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
-    reef_expert_pairs_release(&pass->pairs);
-    free(pass->layers);
-    free(pass->peers);
-    free(pass->loss);
-    free(pass->piece_active);
-    free(pass->answers);
-    free(pass->several);
-    *pass = (reef_pass){0};
+    reef_expert_pairs_release(&acts->pairs);
+    free(acts->layers);
+    free(acts->expert_tables);
+    free(acts->loss);
+    free(acts->piece_active);
+    free(acts->answers);
+    free(acts->several);
+    *acts = (reef_activations){0};
 }
 
-static reef_status allocate_peer(reef_pass_peer *peer,
-                                 const reef_pass *pass,
-                                 const reef_gen *gen,
-                                 reef_expert_shape experts,
-                                 reef_error *err) {
-    const reef_config *config = pass->config;
-    reef_router_shape shape = reef_gen_shape(config, gen->info.side);
-    size_t pairs = pass->rows_max * experts.P;
-    size_t hidden = pass->rows_max * reef_expert_hidden_values(&experts);
-    reef_status status = reef_router_tape_init(&peer->tape, &shape, pass->rows_max, config->context,
-                                               pass->training, err);
+static reef_status allocate_table(reef_activations_table *table,
+                                  const reef_activations *acts,
+                                  const reef_generation *gen,
+                                  reef_expert_shape experts,
+                                  reef_error *err) {
+    const reef_config *config = acts->config;
+    reef_router_shape shape = reef_generation_shape(config, gen->info.side);
+    size_t pairs = acts->rows_max * experts.P;
+    size_t hidden = acts->rows_max * reef_expert_hidden_values(&experts);
+    reef_status status = reef_router_tape_init(&table->tape, &shape, acts->rows_max,
+                                               config->context, acts->training, err);
     if (status != REEF_OK) return status;
-    bool ok = floats(&peer->hidden, hidden);
-    if (pass->training) ok = ok && floats(&peer->d_gate, pairs);
-    if (pass->training && gen->open)
-        ok = ok && floats(&peer->factors, pairs * reef_expert_vectors(&experts));
+    bool ok = floats(&table->hidden, hidden);
+    if (acts->training) ok = ok && floats(&table->d_gate, pairs);
+    if (acts->training && gen->open)
+        ok = ok && floats(&table->factors, pairs * reef_expert_vectors(&experts));
     return ok ? REEF_OK
               : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the routing of %zu pairs", pairs);
 }
 
-reef_status reef_pass_prepare_generation(reef_pass *pass,
-                                         const reef_gen *gen,
-                                         size_t g,
-                                         reef_error *err) {
-    if (g >= pass->gen_capacity) {
-        reef_pass_peer **peers = realloc(pass->peers, (g + 1) * sizeof *peers);
-        if (peers == NULL)
+reef_status reef_activations_prepare_generation(reef_activations *acts,
+                                                const reef_generation *gen,
+                                                size_t g,
+                                                reef_error *err) {
+    if (g >= acts->generation_capacity) {
+        reef_activations_table **expert_tables =
+            realloc(acts->expert_tables, (g + 1) * sizeof *expert_tables);
+        if (expert_tables == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for generation %zu", g);
-        pass->peers = peers;
-        while (pass->gen_capacity <= g) pass->peers[pass->gen_capacity++] = NULL;
+        acts->expert_tables = expert_tables;
+        while (acts->generation_capacity <= g)
+            acts->expert_tables[acts->generation_capacity++] = NULL;
     }
-    if (pass->peers[g] != NULL) return REEF_OK;
-    reef_pass_peer *sets = calloc(pass->layer_sets, sizeof *sets);
+    if (acts->expert_tables[g] != NULL) return REEF_OK;
+    reef_activations_table *sets = calloc(acts->layer_sets, sizeof *sets);
     if (sets == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for generation %zu", g);
-    reef_expert_shape largest = reef_gen_expert_shape_largest(pass->config);
-    for (size_t l = 0; l < pass->layer_sets; l++) {
+    reef_expert_shape largest = reef_generation_expert_shape_largest(acts->config);
+    for (size_t l = 0; l < acts->layer_sets; l++) {
         // In evaluation the one set serves all layers.
-        if (pass->training && !reef_layer_retrieves(pass->config, (uint32_t)l)) continue;
+        if (acts->training && !reef_layer_retrieves(acts->config, (uint32_t)l)) continue;
         reef_expert_shape experts =
-            pass->training ? reef_gen_expert_shape(pass->config, (uint32_t)l) : largest;
-        reef_status status = allocate_peer(&sets[l], pass, gen, experts, err);
+            acts->training ? reef_generation_expert_shape(acts->config, (uint32_t)l) : largest;
+        reef_status status = allocate_table(&sets[l], acts, gen, experts, err);
         if (status == REEF_OK) continue;
-        release_peers(sets, pass->layer_sets);
+        release_tables(sets, acts->layer_sets);
         return status;
     }
-    if (pass->training && gen->open) {
-        size_t pairs = pass->rows_max * pass->config->heads * pass->config->topk;
-        reef_expert_pairs_release(&pass->pairs);
+    if (acts->training && gen->open) {
+        size_t pairs = acts->rows_max * acts->config->heads * acts->config->topk;
+        reef_expert_pairs_release(&acts->pairs);
         reef_status status =
-            reef_expert_pairs_init(&pass->pairs, pairs, (size_t)gen->info.side * gen->info.side,
+            reef_expert_pairs_init(&acts->pairs, pairs, (size_t)gen->info.side * gen->info.side,
                                    reef_expert_row_values(&largest), err);
         if (status != REEF_OK) {
-            release_peers(sets, pass->layer_sets);
+            release_tables(sets, acts->layer_sets);
             return status;
         }
     }
-    pass->peers[g] = sets; // last: what is there has all that it needs
+    acts->expert_tables[g] = sets; // last: what is there has all that it needs
     return REEF_OK;
 }
 
-void reef_pass_forget_generation(reef_pass *pass, size_t g) {
-    if (g >= pass->gen_capacity) return;
-    release_peers(pass->peers[g], pass->layer_sets);
-    pass->peers[g] = NULL;
+void reef_activations_forget_generation(reef_activations *acts, size_t g) {
+    if (g >= acts->generation_capacity) return;
+    release_tables(acts->expert_tables[g], acts->layer_sets);
+    acts->expert_tables[g] = NULL;
 }
 
 const uint8_t *reef_batch_fire(const reef_batch *batch,
@@ -217,36 +220,36 @@ static bool fires_any(const uint8_t *fire, size_t T) {
     return fire == NULL || memchr(fire, 1, T) != NULL;
 }
 
-bool reef_pass_activate(reef_pass *pass, const reef_batch *batch, size_t g) {
+bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, size_t g) {
     bool any = false;
     for (size_t w = 0; w < batch->windows; w++) {
-        pass->piece_active[w] =
-            fires_any(reef_batch_fire(batch, pass->config, g, w), pass->config->context);
-        any = any || pass->piece_active[w];
+        acts->piece_active[w] =
+            fires_any(reef_batch_fire(batch, acts->config, g, w), acts->config->context);
+        any = any || acts->piece_active[w];
     }
     return any;
 }
 
-void reef_pass_run_experts(reef_pass *pass,
-                           const reef_net *net,
-                           reef_workers *workers,
-                           const reef_batch *batch,
-                           size_t g,
-                           uint32_t l,
-                           void (*work)(void *context, size_t window),
-                           void *context) {
-    const reef_peer *peer = &net->gens[g]->peers[l];
-    const reef_expert_shape shape = reef_gen_expert_shape(pass->config, l);
-    bool in_place = pass->pager != NULL && peer->memory == NULL;
-    const reef_pager_request request = {
-        .rows = &peer->rows,
-        .row_bytes = peer->row_values * reef_rows_value_bytes(peer->rows.dtype),
-        .tokens = batch->windows * pass->config->context,
+void reef_activations_run_experts(reef_activations *acts,
+                                  const reef_network *network,
+                                  reef_thread_pool *workers,
+                                  const reef_batch *batch,
+                                  size_t g,
+                                  uint32_t l,
+                                  void (*work)(void *context, size_t window),
+                                  void *context) {
+    const reef_expert_table *table = &network->generations[g]->expert_tables[l];
+    const reef_expert_shape shape = reef_generation_expert_shape(acts->config, l);
+    bool in_place = acts->prefetch != NULL && table->memory == NULL;
+    const reef_row_prefetch_request request = {
+        .rows = &table->rows,
+        .row_bytes = table->row_values * reef_rows_value_bytes(table->rows.dtype),
+        .tokens = batch->windows * acts->config->context,
         .P = shape.P,
-        .indices = pass->peers[g][pass->layer_sets == 1 ? 0 : l].tape.indices,
-        .active = reef_batch_fire(batch, pass->config, g, 0),
+        .indices = acts->expert_tables[g][acts->layer_sets == 1 ? 0 : l].tape.indices,
+        .active = reef_batch_fire(batch, acts->config, g, 0),
     };
-    if (in_place) reef_pager_start(pass->pager, &request);
-    reef_workers_run(workers, batch->windows, work, context);
-    if (in_place) reef_pager_finish(pass->pager);
+    if (in_place) reef_row_prefetch_start(acts->prefetch, &request);
+    reef_thread_pool_run(workers, batch->windows, work, context);
+    if (in_place) reef_row_prefetch_finish(acts->prefetch);
 }

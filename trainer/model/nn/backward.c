@@ -20,10 +20,10 @@ static void weight_gradients(const reef_backward *b,
 // Sum the windows' layer norm gradients in window order: 4 * D floats a window, of which `from` is where
 // the D of scale and the D of shift begin.
 static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, size_t from) {
-    size_t D = b->pass->config->d_model;
+    size_t D = b->acts->config->d_model;
     for (size_t w = 0; w < b->batch->windows; w++) {
-        reef_axpy(D, d_scale, 1.0f, b->pass->norm_grads + w * 4 * D + from);
-        reef_axpy(D, d_shift, 1.0f, b->pass->norm_grads + w * 4 * D + from + D);
+        reef_axpy(D, d_scale, 1.0f, b->acts->norm_grads + w * 4 * D + from);
+        reef_axpy(D, d_shift, 1.0f, b->acts->norm_grads + w * 4 * D + from + D);
     }
 }
 
@@ -31,10 +31,10 @@ static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, 
 
 // The logit gradient of a window as one generation's delta sees it: zero where it does not fire.
 static const float *masked_logits(const reef_backward *b, size_t g, size_t w, float *scratch) {
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t T = config->context, V = config->vocab;
     const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
-    const float *d_logits = b->pass->logits + w * T * V;
+    const float *d_logits = b->acts->logits + w * T * V;
     if (memchr(fire, 0, T) == NULL) return d_logits;
     for (size_t t = 0; t < T; t++) {
         if (fire[t])
@@ -46,41 +46,41 @@ static const float *masked_logits(const reef_backward *b, size_t g, size_t w, fl
 }
 
 static float *window_scratch(const reef_backward *b, size_t w) {
-    const reef_config *config = b->pass->config;
-    return b->pass->window_scratch + w * config->context * reef_pass_scratch_width(config);
+    const reef_config *config = b->acts->config;
+    return b->acts->window_scratch + w * config->context * reef_activations_scratch_width(config);
 }
 
 static void head_window(void *context, size_t w) {
     const reef_backward *b = context;
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
-    reef_pass *pass = b->pass;
-    const reef_weights *base = &b->net->gens[0]->weights;
-    float *d_norm = pass->d_norm + row * D, *d_x = pass->d_x + row * D;
-    reef_gemm(false, true, T, D, V, 1.0f, pass->logits + row * V, V, base->head, V, 0.0f, d_norm,
+    reef_activations *acts = b->acts;
+    const reef_weights *base = &b->network->generations[0]->weights;
+    float *d_norm = acts->d_norm + row * D, *d_x = acts->d_x + row * D;
+    reef_gemm(false, true, T, D, V, 1.0f, acts->logits + row * V, V, base->head, V, 0.0f, d_norm,
               D);
-    for (size_t g = 1; g < b->net->gen_count; g++) {
+    for (size_t g = 1; g < b->network->generation_count; g++) {
         const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
         if (memchr(fire, 1, T) == NULL) continue;
         const float *d_logits = masked_logits(b, g, w, window_scratch(b, w));
-        reef_gemm(false, true, T, D, V, 1.0f, d_logits, V, b->net->gens[g]->weights.head, V, 1.0f,
-                  d_norm, D);
+        reef_gemm(false, true, T, D, V, 1.0f, d_logits, V, b->network->generations[g]->weights.head,
+                  V, 1.0f, d_norm, D);
     }
-    float *grads = pass->norm_grads + w * 4 * D;
+    float *grads = acts->norm_grads + w * 4 * D;
     memset(d_x, 0, T * D * sizeof *d_x);
     memset(grads, 0, 2 * D * sizeof *grads);
     reef_layer_norm_backward(T, D, d_x, b->first ? grads : NULL, b->first ? grads + D : NULL,
-                             d_norm, pass->x + row * D, pass->norm_mean + row,
-                             pass->norm_rstd + row, base->norm_scale);
+                             d_norm, acts->x + row * D, acts->norm_mean + row,
+                             acts->norm_rstd + row, base->norm_scale);
 }
 
 // Turn rows of the open generation's share of something into the gradient of their retain term: rows
 // that did not fire have none. `old` is what the older generations made of the same.
 static void retain_rows(
     const reef_backward *b, size_t w, size_t width, float *rows, const float *old) {
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t T = config->context;
-    const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
+    const uint8_t *fire = reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
     float weight = reef_retain_weight(config, fire);
     for (size_t t = 0; t < T; t++) {
         float *row = rows + t * width;
@@ -94,15 +94,15 @@ static void retain_rows(
 // old data has no loss; what its delta of the head adds to the logits is held down instead.
 static void mask_logits_window(void *context, size_t w) {
     const reef_backward *b = context;
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
-    float *d_logits = b->pass->logits + row * V;
-    const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
+    float *d_logits = b->acts->logits + row * V;
+    const uint8_t *fire = reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
     if (reef_batch_retains(b->batch, w)) {
-        const float *norm = b->pass->norm + row * D;
+        const float *norm = b->acts->norm + row * D;
         float *old = window_scratch(b, w);
-        reef_gemm(false, false, T, V, D, 1.0f, norm, D, b->net->gens[0]->weights.head, V, 0.0f, old,
-                  V);
+        reef_gemm(false, false, T, V, D, 1.0f, norm, D, b->network->generations[0]->weights.head, V,
+                  0.0f, old, V);
         reef_gemm(false, false, T, V, D, 1.0f, norm, D, b->open->weights.head, V, 0.0f, d_logits,
                   V);
         retain_rows(b, w, V, d_logits, old);
@@ -113,12 +113,12 @@ static void mask_logits_window(void *context, size_t w) {
 }
 
 static void head(reef_backward *b) {
-    reef_workers_run(b->workers, b->batch->windows, head_window, b);
+    reef_thread_pool_run(b->workers, b->batch->windows, head_window, b);
     if (b->first) reduce_norm(b, b->open->grads.norm_scale, b->open->grads.norm_shift, 0);
-    reef_workers_run(b->workers, b->batch->windows, mask_logits_window, b);
+    reef_thread_pool_run(b->workers, b->batch->windows, mask_logits_window, b);
     weight_gradients(b, 1,
-                     &(reef_weight_product){b->pass->config->d_model, b->pass->config->vocab,
-                                            b->open->grads.head, b->pass->norm, b->pass->logits});
+                     &(reef_weight_product){b->acts->config->d_model, b->acts->config->vocab,
+                                            b->open->grads.head, b->acts->norm, b->acts->logits});
 }
 
 // ---- adapters ------------------------------------------------------------------------------------
@@ -130,25 +130,25 @@ typedef struct adapted {
 } adapted;
 
 static adapted adapted_qkv(const reef_backward *b) {
-    return (adapted){reef_adapter_shape_qkv(b->pass->config), offsetof(reef_weights, adapters_qkv),
-                     b->pass->low_qkv, b->pass->d_low_qkv};
+    return (adapted){reef_adapter_shape_qkv(b->acts->config), offsetof(reef_weights, adapters_qkv),
+                     b->acts->low_qkv, b->acts->d_low_qkv};
 }
 
 static adapted adapted_out(const reef_backward *b) {
-    return (adapted){reef_adapter_shape_out(b->pass->config), offsetof(reef_weights, adapters_out),
-                     b->pass->low_out, b->pass->d_low_out};
+    return (adapted){reef_adapter_shape_out(b->acts->config), offsetof(reef_weights, adapters_out),
+                     b->acts->low_out, b->acts->d_low_out};
 }
 
 // The feed-forward network is done when attention begins: both take the same memory.
 static adapted adapted_ffw_in(const reef_backward *b) {
-    return (adapted){reef_adapter_shape_ffw_in(b->pass->config),
-                     offsetof(reef_weights, adapters_ffw_in), b->pass->low_qkv, b->pass->d_low_qkv};
+    return (adapted){reef_adapter_shape_ffw_in(b->acts->config),
+                     offsetof(reef_weights, adapters_ffw_in), b->acts->low_qkv, b->acts->d_low_qkv};
 }
 
 static adapted adapted_ffw_out(const reef_backward *b) {
-    return (adapted){reef_adapter_shape_ffw_out(b->pass->config),
-                     offsetof(reef_weights, adapters_ffw_out), b->pass->low_out,
-                     b->pass->d_low_out};
+    return (adapted){reef_adapter_shape_ffw_out(b->acts->config),
+                     offsetof(reef_weights, adapters_ffw_out), b->acts->low_out,
+                     b->acts->d_low_out};
 }
 
 // The adapter in this layer, or with the gradients for weights its gradient.
@@ -167,12 +167,12 @@ static void unadapt_window(const reef_backward *b,
                            float *d_x,
                            const float *d_y,
                            const float *x) {
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t T = config->context, at = w * T * of->shape.rank;
-    for (size_t g = 1; config->adapters > 0 && g < b->net->gen_count; g++) {
-        const reef_adapter *adapter = adapter_in(b, &b->net->gens[g]->weights, of);
+    for (size_t g = 1; config->adapters > 0 && g < b->network->generation_count; g++) {
+        const reef_adapter *adapter = adapter_in(b, &b->network->generations[g]->weights, of);
         const uint8_t *fire = reef_batch_fire(b->batch, config, g, w);
-        bool open = b->net->gens[g]->open;
+        bool open = b->network->generations[g]->open;
         if (!open && memchr(fire, 1, T) == NULL) continue;
         reef_adapter_backward(&of->shape, T, d_x, of->low + at, of->d_low + at, d_y, x, adapter,
                               fire);
@@ -215,39 +215,39 @@ static void adapter_gradients(const reef_backward *b,
 
 static void dense_ffw_window(void *context, size_t w) {
     const reef_backward *b = context;
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
-    const reef_block *block = &b->net->gens[0]->weights.blocks[b->l];
+    const reef_block *block = &b->network->generations[0]->weights.blocks[b->l];
     float *d_act = window_scratch(b, w);
-    reef_gemm(false, true, T, F, D, 1.0f, b->pass->d_x + row * D, D, block->w_ffw_out, D, 0.0f,
+    reef_gemm(false, true, T, F, D, 1.0f, b->acts->d_x + row * D, D, block->w_ffw_out, D, 0.0f,
               d_act, F);
     bool adapt = reef_layer_adapts_ffw(config, b->l);
     adapted out = adapted_ffw_out(b), into = adapted_ffw_in(b);
     if (adapt)
-        unadapt_window(b, w, &out, d_act, b->pass->d_x + row * D, b->layer->ffw_act + row * F);
+        unadapt_window(b, w, &out, d_act, b->acts->d_x + row * D, b->layer->ffw_act + row * F);
     // The tape's input of the activation becomes its gradient: it is not needed after this.
     float *in = b->layer->ffw_in + row * F;
     reef_gelu_backward(T * F, in, d_act, in);
     reef_gemm(false, true, T, D, F, 1.0f, in, F, block->w_ffw_in, F, 1.0f,
-              b->pass->d_norm + row * D, D);
+              b->acts->d_norm + row * D, D);
     if (adapt)
-        unadapt_window(b, w, &into, b->pass->d_norm + row * D, in, b->layer->norm2 + row * D);
+        unadapt_window(b, w, &into, b->acts->d_norm + row * D, in, b->layer->norm2 + row * D);
 }
 
 static void dense_ffw(reef_backward *b) {
-    const reef_config *config = b->pass->config;
-    reef_workers_run(b->workers, b->batch->windows, dense_ffw_window, b);
+    const reef_config *config = b->acts->config;
+    reef_thread_pool_run(b->workers, b->batch->windows, dense_ffw_window, b);
     if (!b->first) {
         adapted into = adapted_ffw_in(b), out = adapted_ffw_out(b);
         if (reef_layer_adapts_ffw(config, b->l))
             adapter_gradients(b, &into, b->layer->norm2, b->layer->ffw_in, &out, b->layer->ffw_act,
-                              b->pass->d_x);
+                              b->acts->d_x);
         return;
     }
     size_t D = config->d_model, F = config->d_ffw;
     const reef_block *grads = &b->open->grads.blocks[b->l];
     const reef_weight_product products[] = {
-        {F, D, grads->w_ffw_out, b->layer->ffw_act, b->pass->d_x},
+        {F, D, grads->w_ffw_out, b->layer->ffw_act, b->acts->d_x},
         {D, F, grads->w_ffw_in, b->layer->norm2, b->layer->ffw_in},
     };
     weight_gradients(b, 2, products);
@@ -255,23 +255,23 @@ static void dense_ffw(reef_backward *b) {
 
 static void moe_window(void *context, size_t w) {
     const reef_backward *b = context;
-    reef_moe_shape shape = reef_gen_moe_shape(b->pass->config);
+    reef_moe_shape shape = reef_generation_moe_shape(b->acts->config);
     size_t at = w * shape.T * shape.D;
-    reef_moe_backward(&shape, &b->net->gens[0]->weights.blocks[b->l].moe, &b->layer->moe, w,
-                      b->pass->d_norm + at, b->pass->d_x + at, b->layer->norm2 + at);
+    reef_moe_backward(&shape, &b->network->generations[0]->weights.blocks[b->l].moe, &b->layer->moe,
+                      w, b->acts->d_norm + at, b->acts->d_x + at, b->layer->norm2 + at);
 }
 
 // Where its experts did not choose, the mixture stands still.
 static void moe(reef_backward *b) {
-    reef_moe_shape shape = reef_gen_moe_shape(b->pass->config);
-    reef_workers_run(b->workers, b->batch->windows, moe_window, b);
+    reef_moe_shape shape = reef_generation_moe_shape(b->acts->config);
+    reef_thread_pool_run(b->workers, b->batch->windows, moe_window, b);
     if (b->layer->moe.chosen)
         reef_moe_gradients(&shape, &b->open->grads.blocks[b->l].moe, &b->layer->moe, b->workers,
                            b->layer->norm2);
 }
 
-static void ffw(reef_backward *b, const reef_pass_update *update) {
-    switch (reef_layer_ffw(b->pass->config, b->l)) {
+static void ffw(reef_backward *b, const reef_network_update *update) {
+    switch (reef_layer_ffw(b->acts->config, b->l)) {
     case REEF_FFW_DENSE:
         dense_ffw(b);
         break;
@@ -289,15 +289,15 @@ static void ffw(reef_backward *b, const reef_pass_update *update) {
 // gradient of x_mid, which w_out's gradient needs.
 static void attend_window(void *context, size_t w) {
     const reef_backward *b = context;
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context, A = config->attention_heads, row = w * T;
-    reef_pass *pass = b->pass;
-    const reef_block *block = &b->net->gens[0]->weights.blocks[b->l];
-    const reef_pass_layer *layer = b->layer;
-    float *d_x = pass->d_x + row * D, *d_mid = pass->d_mid + row * D,
-          *d_norm = pass->d_norm + row * D;
-    float *d_attended = pass->d_attended + row * D, *d_qkv = pass->d_qkv + row * 3 * D;
-    float *grads = pass->norm_grads + w * 4 * D;
+    reef_activations *acts = b->acts;
+    const reef_block *block = &b->network->generations[0]->weights.blocks[b->l];
+    const reef_activations_layer *layer = b->layer;
+    float *d_x = acts->d_x + row * D, *d_mid = acts->d_mid + row * D,
+          *d_norm = acts->d_norm + row * D;
+    float *d_attended = acts->d_attended + row * D, *d_qkv = acts->d_qkv + row * 3 * D;
+    float *grads = acts->norm_grads + w * 4 * D;
     memset(grads, 0, 4 * D * sizeof *grads);
     reef_layer_norm_backward(T, D, d_x, b->first ? grads : NULL, b->first ? grads + D : NULL,
                              d_norm, layer->x_mid + row * D, layer->norm2_mean + row,
@@ -306,7 +306,7 @@ static void attend_window(void *context, size_t w) {
     reef_gemm(false, true, T, D, D, 1.0f, d_mid, D, block->w_out, D, 0.0f, d_attended, D);
     adapted out = adapted_out(b), qkv = adapted_qkv(b);
     unadapt_window(b, w, &out, d_attended, d_mid, layer->attended + row * D);
-    reef_attention_backward(T, D, A, d_qkv, pass->d_probs + w * REEF_ATTENTION_ROWS * T, d_attended,
+    reef_attention_backward(T, D, A, d_qkv, acts->d_probs + w * REEF_ATTENTION_ROWS * T, d_attended,
                             layer->qkv + row * 3 * D, layer->probs + w * A * T * T);
     reef_gemm(false, true, T, D, 3 * D, 1.0f, d_qkv, 3 * D, block->w_qkv, 3 * D, 0.0f, d_norm, D);
     unadapt_window(b, w, &qkv, d_norm, d_qkv, layer->norm1 + row * D);
@@ -316,21 +316,21 @@ static void attend_window(void *context, size_t w) {
 }
 
 static void attend(reef_backward *b) {
-    reef_workers_run(b->workers, b->batch->windows, attend_window, b);
+    reef_thread_pool_run(b->workers, b->batch->windows, attend_window, b);
     if (!b->first) {
         adapted qkv = adapted_qkv(b), out = adapted_out(b);
-        if (b->pass->config->adapters > 0)
-            adapter_gradients(b, &qkv, b->layer->norm1, b->pass->d_qkv, &out, b->layer->attended,
-                              b->pass->d_mid);
+        if (b->acts->config->adapters > 0)
+            adapter_gradients(b, &qkv, b->layer->norm1, b->acts->d_qkv, &out, b->layer->attended,
+                              b->acts->d_mid);
         return;
     }
-    size_t D = b->pass->config->d_model;
+    size_t D = b->acts->config->d_model;
     reef_block *grads = &b->open->grads.blocks[b->l];
     reduce_norm(b, grads->norm2_scale, grads->norm2_shift, 0);
     reduce_norm(b, grads->norm1_scale, grads->norm1_shift, 2 * D);
     const reef_weight_product products[] = {
-        {D, D, grads->w_out, b->layer->attended, b->pass->d_mid},
-        {D, 3 * D, grads->w_qkv, b->layer->norm1, b->pass->d_qkv},
+        {D, D, grads->w_out, b->layer->attended, b->acts->d_mid},
+        {D, 3 * D, grads->w_qkv, b->layer->norm1, b->acts->d_qkv},
     };
     weight_gradients(b, 2, products);
 }
@@ -340,77 +340,79 @@ static void attend(reef_backward *b) {
 // Table `back` holds the token that many places before one.
 static void embed_table(void *context, size_t back) {
     const reef_backward *b = context;
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
     size_t each = reef_token_bytes(config);
     float *d_table = b->open->grads.embedding + back * config->vocab * D;
     for (size_t w = 0; back < T && w < b->batch->windows; w++) {
-        const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
-        reef_embedding_backward(T - back, D, d_table, b->pass->d_x + (w * T + back) * D,
+        const uint8_t *fire =
+            reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
+        reef_embedding_backward(T - back, D, d_table, b->acts->d_x + (w * T + back) * D,
                                 b->batch->tokens + w * T * each, each,
                                 fire == NULL ? NULL : fire + back);
     }
 }
 
 static void embed_positions(const reef_backward *b) {
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
     float *d_position = b->open->grads.position;
     for (size_t w = 0; d_position != NULL && w < b->batch->windows; w++) {
-        const uint8_t *fire = reef_batch_fire(b->batch, config, b->net->gen_count - 1, w);
+        const uint8_t *fire =
+            reef_batch_fire(b->batch, config, b->network->generation_count - 1, w);
         for (size_t t = 0; t < T; t++)
             if (fire == NULL || fire[t])
-                reef_axpy(D, d_position + t * D, 1.0f, b->pass->d_x + (w * T + t) * D);
+                reef_axpy(D, d_position + t * D, 1.0f, b->acts->d_x + (w * T + t) * D);
     }
 }
 
 // On old data the deltas of the embeddings are held down too.
 static void retain_embedding(const reef_backward *b, size_t w) {
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
     const uint8_t *tokens = b->batch->tokens + w * T * reef_token_bytes(config);
-    float *old = window_scratch(b, w), *share = b->pass->d_mid + w * T * D; // d_mid is free by now
-    memcpy(old, b->net->gens[0]->weights.position, T * D * sizeof *old);
+    float *old = window_scratch(b, w), *share = b->acts->d_mid + w * T * D; // d_mid is free by now
+    memcpy(old, b->network->generations[0]->weights.position, T * D * sizeof *old);
     if (b->open->weights.position != NULL)
         memcpy(share, b->open->weights.position, T * D * sizeof *share);
     else
         memset(share, 0, T * D * sizeof *share);
     for (size_t t = 0; t < T; t++) {
-        reef_embed_token(config, old, b->net->gens[0]->weights.embedding, tokens, t);
+        reef_embed_token(config, old, b->network->generations[0]->weights.embedding, tokens, t);
         reef_embed_token(config, share, b->open->weights.embedding, tokens, t);
     }
     retain_rows(b, w, D, share, old);
-    reef_axpy(T * D, b->pass->d_x + w * T * D, 1.0f, share);
+    reef_axpy(T * D, b->acts->d_x + w * T * D, 1.0f, share);
 }
 
 static void embed(reef_backward *b) {
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     for (size_t w = b->batch->windows - b->batch->retain_windows; w < b->batch->windows; w++)
         retain_embedding(b, w);
-    reef_workers_run(b->workers, 1 + (size_t)config->previous_bytes, embed_table, b);
+    reef_thread_pool_run(b->workers, 1 + (size_t)config->previous_bytes, embed_table, b);
     embed_positions(b);
 }
 
-void reef_pass_backward(reef_pass *pass,
-                        reef_net *net,
-                        reef_workers *workers,
-                        const reef_batch *batch,
-                        const reef_pass_update *update) {
-    assert(net->gen_count > 0 && pass->training && batch->weight != NULL);
+void reef_network_backward(reef_activations *acts,
+                           reef_network *network,
+                           reef_thread_pool *workers,
+                           const reef_batch *batch,
+                           const reef_network_update *update) {
+    assert(network->generation_count > 0 && acts->training && batch->weight != NULL);
     reef_backward b = {
-        .pass = pass,
-        .net = net,
+        .acts = acts,
+        .network = network,
         .batch = batch,
         .workers = workers,
-        .open = net->gens[net->gen_count - 1],
-        .first = net->gen_count == 1,
-        .rows = batch->windows * pass->config->context,
+        .open = network->generations[network->generation_count - 1],
+        .first = network->generation_count == 1,
+        .rows = batch->windows * acts->config->context,
     };
     assert(b.open->open);
     head(&b);
-    for (b.l = net->config.layers; b.l-- > 0;) {
-        b.layer = &pass->layers[b.l];
-        memset(pass->d_norm, 0, b.rows * pass->config->d_model * sizeof *pass->d_norm);
+    for (b.l = network->config.layers; b.l-- > 0;) {
+        b.layer = &acts->layers[b.l];
+        memset(acts->d_norm, 0, b.rows * acts->config->d_model * sizeof *acts->d_norm);
         ffw(&b, update);
         attend(&b);
     }
@@ -424,114 +426,117 @@ void reef_pass_backward(reef_pass *pass,
 
 // The gradient of what generation g adds, as generation `newer`, which weighs it, hands it down.
 static void weigh_gradient(const reef_backward *b, size_t newer, size_t w) {
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context;
-    const float *delta = b->net->gens[newer]->weights.delta_older[b->l];
+    const float *delta = b->network->generations[newer]->weights.delta_older[b->l];
     const uint8_t *fire = reef_batch_fire(b->batch, config, newer, w);
-    float *d_y = b->pass->d_y + w * T * D;
+    float *d_y = b->acts->d_y + w * T * D;
     for (size_t t = 0; delta != NULL && t < T; t++, d_y += D)
         for (size_t d = 0; fire[t] && d < D; d++) d_y[d] += delta[d] * d_y[d];
 }
 
 // The window's share of the gradient of the open generation's weights of older experts: (D).
 static void older_gradient_window(const reef_backward *b, size_t w) {
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t D = config->d_model, T = config->context, at = w * T * D;
     const uint8_t *fire = reef_batch_fire(b->batch, config, b->g, w);
-    float *d_delta = b->pass->norm_grads + w * 4 * D;
+    float *d_delta = b->acts->norm_grads + w * 4 * D;
     memset(d_delta, 0, D * sizeof *d_delta);
     for (size_t t = 0; t < T; t++, at += D)
         for (size_t d = 0; fire[t] && d < D; d++)
-            d_delta[d] += b->pass->d_y[at + d] * b->layer->older[at + d];
+            d_delta[d] += b->acts->d_y[at + d] * b->layer->older[at + d];
 }
 
 // d_y of a generation's layer output: the residual gradient as newer generations weigh it, for the open one
 // plus the retain term.
 static void output_gradient_window(void *context, size_t w) {
     const reef_backward *b = context;
-    const reef_config *config = b->pass->config;
+    const reef_config *config = b->acts->config;
     size_t count = (size_t)config->context * config->d_model, at = w * count;
-    memcpy(b->pass->d_y + at, b->pass->d_x + at, count * sizeof(float));
-    for (size_t newer = b->net->gen_count - 1; newer > b->g; newer--) weigh_gradient(b, newer, w);
-    if (b->g == 0 || !b->net->gens[b->g]->open) return;
+    memcpy(b->acts->d_y + at, b->acts->d_x + at, count * sizeof(float));
+    for (size_t newer = b->network->generation_count - 1; newer > b->g; newer--)
+        weigh_gradient(b, newer, w);
+    if (b->g == 0 || !b->network->generations[b->g]->open) return;
     if (reef_batch_retains(b->batch, w))
-        reef_axpy(count, b->pass->d_y + at, 1.0f, b->layer->retain_d_y + at);
+        reef_axpy(count, b->acts->d_y + at, 1.0f, b->layer->retain_d_y + at);
     if (b->open->weights.delta_older[b->l] != NULL) older_gradient_window(b, w);
 }
 
 // In window order.
 static void reduce_older(const reef_backward *b) {
-    size_t D = b->pass->config->d_model;
+    size_t D = b->acts->config->d_model;
     float *d_delta = b->open->grads.delta_older[b->l];
     for (size_t w = 0; d_delta != NULL && w < b->batch->windows; w++)
-        reef_axpy(D, d_delta, 1.0f, b->pass->norm_grads + w * 4 * D);
+        reef_axpy(D, d_delta, 1.0f, b->acts->norm_grads + w * 4 * D);
 }
 
 static void experts_window(void *context, size_t w) {
     const reef_backward *b = context;
-    const reef_config *config = b->pass->config;
-    reef_expert_shape shape = reef_gen_expert_shape(config, b->l);
+    const reef_config *config = b->acts->config;
+    reef_expert_shape shape = reef_generation_expert_shape(config, b->l);
     size_t D = shape.D, P = shape.P, T = config->context, row = w * T,
            at = row * reef_expert_hidden_values(&shape);
-    if (!b->pass->piece_active[w]) return;
-    reef_pass_peer *peer = &b->pass->peers[b->g][b->l];
-    bool open = b->net->gens[b->g]->open;
-    reef_experts_backward(&shape, T, b->pass->d_norm + row * D, peer->d_gate + row * P,
-                          open ? peer->factors + row * P * reef_expert_vectors(&shape) : NULL,
-                          b->pass->d_y + row * D, peer->hidden + at, peer->tape.indices + row * P,
-                          peer->tape.gate + row * P, &b->net->gens[b->g]->peers[b->l].rows,
+    if (!b->acts->piece_active[w]) return;
+    reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
+    bool open = b->network->generations[b->g]->open;
+    reef_experts_backward(&shape, T, b->acts->d_norm + row * D, table->d_gate + row * P,
+                          open ? table->factors + row * P * reef_expert_vectors(&shape) : NULL,
+                          b->acts->d_y + row * D, table->hidden + at, table->tape.indices + row * P,
+                          table->tape.gate + row * P,
+                          &b->network->generations[b->g]->expert_tables[b->l].rows,
                           reef_batch_fire(b->batch, config, b->g, w));
 }
 
-static void update_experts(reef_backward *b, const reef_pass_update *update) {
-    const reef_config *config = b->pass->config;
-    reef_expert_shape shape = reef_gen_expert_shape(config, b->l);
-    reef_pass_peer *tape = &b->pass->peers[b->g][b->l];
-    reef_peer *peer = &b->open->peers[b->l];
+static void update_experts(reef_backward *b, const reef_network_update *update) {
+    const reef_config *config = b->acts->config;
+    reef_expert_shape shape = reef_generation_expert_shape(config, b->l);
+    reef_activations_table *tape = &b->acts->expert_tables[b->g][b->l];
+    reef_expert_table *table = &b->open->expert_tables[b->l];
     const uint8_t *fire = b->g == 0 ? NULL : reef_batch_fire(b->batch, config, b->g, 0);
     double start = reef_seconds();
-    reef_expert_pairs_sort(&b->pass->pairs, b->workers, b->rows, shape.P, tape->tape.indices, fire);
+    reef_expert_pairs_sort(&b->acts->pairs, b->workers, b->rows, shape.P, tape->tape.indices, fire);
     reef_expert_update expert_update = {
         .adam = update->adam,
         .average_rate = update->average_rate,
         .clip = update->clip,
         .flags = update->freeze == NULL
-                     ? peer->flags
-                     : update->freeze(update->freeze_context, b->l, &b->pass->pairs),
-        .dirty = peer->dirty,
-        .usage = peer->usage,
+                     ? table->flags
+                     : update->freeze(update->freeze_context, b->l, &b->acts->pairs),
+        .dirty = table->dirty,
+        .usage = table->usage,
         .squares = update->squares == NULL ? NULL : update->squares[b->l],
     };
     if (update->pulls != NULL) expert_update.pull = update->pulls[b->l];
-    reef_experts_update(b->workers, &shape, peer->experts, &peer->moments, &b->pass->pairs,
-                        b->layer->norm2, b->pass->d_y, tape->tape.gate, tape->factors,
+    reef_experts_update(b->workers, &shape, table->experts, &table->moments, &b->acts->pairs,
+                        b->layer->norm2, b->acts->d_y, tape->tape.gate, tape->factors,
                         &expert_update);
-    b->pass->seconds_update += reef_seconds() - start;
+    b->acts->seconds_update += reef_seconds() - start;
 }
 
-static void generation(reef_backward *b, const reef_pass_update *update) {
-    reef_pass *pass = b->pass;
-    reef_gen *gen = b->net->gens[b->g];
-    if (!reef_pass_activate(pass, b->batch, b->g)) return;
-    if (gen->open) memset(pass->piece_active, 1, b->batch->windows);
-    reef_pass_peer *tape = &pass->peers[b->g][b->l];
-    reef_router_shape shape = reef_gen_shape(pass->config, gen->info.side);
+static void generation(reef_backward *b, const reef_network_update *update) {
+    reef_activations *acts = b->acts;
+    reef_generation *gen = b->network->generations[b->g];
+    if (!reef_activations_activate(acts, b->batch, b->g)) return;
+    if (gen->open) memset(acts->piece_active, 1, b->batch->windows);
+    reef_activations_table *tape = &acts->expert_tables[b->g][b->l];
+    reef_router_shape shape = reef_generation_shape(acts->config, gen->info.side);
     double start = reef_seconds();
-    reef_workers_run(b->workers, b->batch->windows, output_gradient_window, b);
+    reef_thread_pool_run(b->workers, b->batch->windows, output_gradient_window, b);
     if (gen->open) reduce_older(b);
-    reef_pass_run_experts(pass, b->net, b->workers, b->batch, b->g, b->l, experts_window, b);
+    reef_activations_run_experts(acts, b->network, b->workers, b->batch, b->g, b->l, experts_window,
+                                 b);
     double routed = reef_seconds();
     bool train = gen->open && !gen->queries_frozen;
     reef_router_backward(&shape,
                          gen->queries_frozen ? &gen->folded[b->l] : &gen->weights.routers[b->l],
                          train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,
-                         b->layer->norm2, pass->piece_active, &tape->tape, tape->d_gate,
-                         pass->d_norm, gen->open ? &gen->grads.routers[b->l] : NULL);
-    pass->seconds_experts += routed - start;
-    pass->seconds_router += reef_seconds() - routed;
+                         b->layer->norm2, acts->piece_active, &tape->tape, tape->d_gate,
+                         acts->d_norm, gen->open ? &gen->grads.routers[b->l] : NULL);
+    acts->seconds_experts += routed - start;
+    acts->seconds_router += reef_seconds() - routed;
     if (gen->open && !update->freeze_experts) update_experts(b, update);
 }
 
-void reef_backward_experts(reef_backward *b, const reef_pass_update *update) {
-    for (b->g = 0; b->g < b->net->gen_count; b->g++) generation(b, update);
+void reef_backward_experts(reef_backward *b, const reef_network_update *update) {
+    for (b->g = 0; b->g < b->network->generation_count; b->g++) generation(b, update);
 }

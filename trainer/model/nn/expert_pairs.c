@@ -68,8 +68,8 @@ typedef struct sort_pass {
     uint32_t mask;
 } sort_pass;
 
-static uint32_t digit_of(const sort_pass *pass, reef_expert_id expert) {
-    return expert >> pass->shift & pass->mask;
+static uint32_t digit_of(const sort_pass *acts, reef_expert_id expert) {
+    return expert >> acts->shift & acts->mask;
 }
 
 // The first of `count` things that is the piece's.
@@ -77,26 +77,26 @@ static size_t piece_begin(size_t count, size_t piece, size_t pieces) {
     return count * piece / pieces;
 }
 
-static uint32_t *cleared_counts(const sort_pass *pass, size_t piece) {
-    uint32_t *counts = pass->places + piece * DIGITS;
-    memset(counts, 0, ((size_t)pass->mask + 1) * sizeof(*counts));
+static uint32_t *cleared_counts(const sort_pass *acts, size_t piece) {
+    uint32_t *counts = acts->places + piece * DIGITS;
+    memset(counts, 0, ((size_t)acts->mask + 1) * sizeof(*counts));
     return counts;
 }
 
 // Turns what every piece counted of each digit into where its first one goes: digit by digit, and within
 // one in the order of the pieces. Returns the sum. Rows of digits are walked, not columns of pieces.
-static size_t places_from_counts(const sort_pass *pass) {
-    const size_t digits = (size_t)pass->mask + 1;
-    uint32_t *next = cleared_counts(pass, SORT_PIECES), sum = 0;
+static size_t places_from_counts(const sort_pass *acts) {
+    const size_t digits = (size_t)acts->mask + 1;
+    uint32_t *next = cleared_counts(acts, SORT_PIECES), sum = 0;
     for (size_t piece = 0; piece < SORT_PIECES; piece++)
-        for (size_t i = 0; i < digits; i++) next[i] += pass->places[piece * DIGITS + i];
+        for (size_t i = 0; i < digits; i++) next[i] += acts->places[piece * DIGITS + i];
     for (size_t i = 0; i < digits; i++) {
         uint32_t count = next[i];
         next[i] = sum;
         sum += count;
     }
     for (size_t piece = 0; piece < SORT_PIECES; piece++) {
-        uint32_t *places = pass->places + piece * DIGITS;
+        uint32_t *places = acts->places + piece * DIGITS;
         for (size_t i = 0; i < digits; i++) {
             uint32_t count = places[i];
             places[i] = next[i];
@@ -108,41 +108,41 @@ static size_t places_from_counts(const sort_pass *pass) {
 
 // The first round takes its pairs from the indices.
 static void count_indices(void *context, size_t piece) {
-    const sort_pass *pass = context;
-    const size_t end = piece_begin(pass->rows, piece + 1, SORT_PIECES), P = pass->P;
-    uint32_t *counts = cleared_counts(pass, piece);
-    for (size_t t = piece_begin(pass->rows, piece, SORT_PIECES); t < end; t++) {
-        if (pass->active && !pass->active[t]) continue;
-        for (size_t i = t * P; i < (t + 1) * P; i++) counts[digit_of(pass, pass->indices[i])]++;
+    const sort_pass *acts = context;
+    const size_t end = piece_begin(acts->rows, piece + 1, SORT_PIECES), P = acts->P;
+    uint32_t *counts = cleared_counts(acts, piece);
+    for (size_t t = piece_begin(acts->rows, piece, SORT_PIECES); t < end; t++) {
+        if (acts->active && !acts->active[t]) continue;
+        for (size_t i = t * P; i < (t + 1) * P; i++) counts[digit_of(acts, acts->indices[i])]++;
     }
 }
 
 static void place_indices(void *context, size_t piece) {
-    const sort_pass *pass = context;
-    const size_t end = piece_begin(pass->rows, piece + 1, SORT_PIECES), P = pass->P;
-    uint32_t *places = pass->places + piece * DIGITS;
-    for (size_t t = piece_begin(pass->rows, piece, SORT_PIECES); t < end; t++) {
-        if (pass->active && !pass->active[t]) continue;
+    const sort_pass *acts = context;
+    const size_t end = piece_begin(acts->rows, piece + 1, SORT_PIECES), P = acts->P;
+    uint32_t *places = acts->places + piece * DIGITS;
+    for (size_t t = piece_begin(acts->rows, piece, SORT_PIECES); t < end; t++) {
+        if (acts->active && !acts->active[t]) continue;
         for (size_t i = t * P; i < (t + 1) * P; i++)
-            pass->to[places[digit_of(pass, pass->indices[i])]++] =
-                (reef_pair)pass->indices[i] << 32 | i;
+            acts->to[places[digit_of(acts, acts->indices[i])]++] =
+                (reef_pair)acts->indices[i] << 32 | i;
     }
 }
 
 static void count_pairs(void *context, size_t piece) {
-    const sort_pass *pass = context;
-    uint32_t *counts = cleared_counts(pass, piece);
-    size_t end = piece_begin(pass->count, piece + 1, SORT_PIECES);
-    for (size_t i = piece_begin(pass->count, piece, SORT_PIECES); i < end; i++)
-        counts[digit_of(pass, reef_pair_expert(pass->from[i]))]++;
+    const sort_pass *acts = context;
+    uint32_t *counts = cleared_counts(acts, piece);
+    size_t end = piece_begin(acts->count, piece + 1, SORT_PIECES);
+    for (size_t i = piece_begin(acts->count, piece, SORT_PIECES); i < end; i++)
+        counts[digit_of(acts, reef_pair_expert(acts->from[i]))]++;
 }
 
 static void place_pairs(void *context, size_t piece) {
-    const sort_pass *pass = context;
-    uint32_t *places = pass->places + piece * DIGITS;
-    size_t end = piece_begin(pass->count, piece + 1, SORT_PIECES);
-    for (size_t i = piece_begin(pass->count, piece, SORT_PIECES); i < end; i++)
-        pass->to[places[digit_of(pass, reef_pair_expert(pass->from[i]))]++] = pass->from[i];
+    const sort_pass *acts = context;
+    uint32_t *places = acts->places + piece * DIGITS;
+    size_t end = piece_begin(acts->count, piece + 1, SORT_PIECES);
+    for (size_t i = piece_begin(acts->count, piece, SORT_PIECES); i < end; i++)
+        acts->to[places[digit_of(acts, reef_pair_expert(acts->from[i]))]++] = acts->from[i];
 }
 
 // Bits of the largest id, at least one.
@@ -153,25 +153,25 @@ static unsigned id_bits(size_t expert_count) {
 }
 
 void reef_expert_pairs_sort(reef_expert_pairs *pairs,
-                            reef_workers *workers,
+                            reef_thread_pool *workers,
                             size_t rows,
                             size_t P,
                             const reef_expert_id *indices,
                             const uint8_t *active) {
     assert(rows * P <= pairs->pair_count_max);
-    sort_pass pass = {
+    sort_pass acts = {
         .rows = rows, .P = P, .indices = indices, .active = active, .places = pairs->places};
     unsigned bits = id_bits(pairs->expert_count);
     unsigned rounds = (bits + DIGIT_BITS_MAX - 1) / DIGIT_BITS_MAX;
     for (unsigned round = 0; round < rounds; round++) {
-        pass.shift = bits * round / rounds;
-        pass.mask = ((uint32_t)1 << (bits * (round + 1) / rounds - pass.shift)) - 1;
+        acts.shift = bits * round / rounds;
+        acts.mask = ((uint32_t)1 << (bits * (round + 1) / rounds - acts.shift)) - 1;
         // The last round writes to `sorted`.
-        pass.to = (rounds - round) % 2 ? pairs->sorted : pairs->scratch;
-        reef_workers_run(workers, SORT_PIECES, round == 0 ? count_indices : count_pairs, &pass);
-        pass.count = places_from_counts(&pass);
-        reef_workers_run(workers, SORT_PIECES, round == 0 ? place_indices : place_pairs, &pass);
-        pass.from = pass.to;
+        acts.to = (rounds - round) % 2 ? pairs->sorted : pairs->scratch;
+        reef_thread_pool_run(workers, SORT_PIECES, round == 0 ? count_indices : count_pairs, &acts);
+        acts.count = places_from_counts(&acts);
+        reef_thread_pool_run(workers, SORT_PIECES, round == 0 ? place_indices : place_pairs, &acts);
+        acts.from = acts.to;
     }
-    pairs->pair_count = pass.count;
+    pairs->pair_count = acts.count;
 }

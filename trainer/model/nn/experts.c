@@ -333,32 +333,32 @@ static void add_pull(const reef_expert_pull *pull,
         row_grad[i] += pull->weight * stiffness[i] * (values[i] - anchor[i]);
 }
 
-static void expert_update(const update_pass *pass, size_t begin, size_t end, float *row_grad) {
-    const reef_expert_update *update = pass->update;
-    const reef_pair *pairs = pass->pairs->sorted + begin;
+static void expert_update(const update_pass *acts, size_t begin, size_t end, float *row_grad) {
+    const reef_expert_update *update = acts->update;
+    const reef_pair *pairs = acts->pairs->sorted + begin;
     const size_t count = end - begin, expert = reef_pair_expert(pairs[0]);
-    const size_t row_values = pass->row_values, row = expert * row_values;
+    const size_t row_values = acts->row_values, row = expert * row_values;
     if (update->squares) {
-        reef_expert_row_gradient(pass->shape, count, row_grad, pairs, pass->x, pass->d_y,
-                                 pass->factors);
+        reef_expert_row_gradient(acts->shape, count, row_grad, pairs, acts->x, acts->d_y,
+                                 acts->factors);
         float *squares = update->squares + row;
         for (size_t i = 0; i < row_values; i++) squares[i] += row_grad[i] * row_grad[i];
         return;
     }
-    if (update->usage) usage_add(&update->usage[expert], count, pairs, pass->gate);
+    if (update->usage) usage_add(&update->usage[expert], count, pairs, acts->gate);
     if (update->flags && update->flags[expert]) return;
 
-    reef_expert_row_gradient(pass->shape, count, row_grad, pairs, pass->x, pass->d_y,
-                             pass->factors);
+    reef_expert_row_gradient(acts->shape, count, row_grad, pairs, acts->x, acts->d_y,
+                             acts->factors);
     if (update->pull.anchor)
-        add_pull(&update->pull, row_values, row, row_grad, pass->experts + row);
-    uint32_t *updates = &pass->moments->counts[expert];
+        add_pull(&update->pull, row_values, row, row_grad, acts->experts + row);
+    uint32_t *updates = &acts->moments->counts[expert];
     if (*updates < UINT32_MAX) (*updates)++; // beyond that the correction is 1 anyway
-    reef_adam_update(row_values, pass->experts + row, pass->moments->adam_m + row,
-                     pass->moments->adam_v + row, row_grad,
+    reef_adam_update(row_values, acts->experts + row, acts->moments->adam_m + row,
+                     acts->moments->adam_v + row, row_grad,
                      clip_scale(row_values, row_grad, update->clip), *updates, &update->adam);
-    if (pass->moments->average)
-        reef_average_update(row_values, pass->moments->average + row, pass->experts + row, *updates,
+    if (acts->moments->average)
+        reef_average_update(row_values, acts->moments->average + row, acts->experts + row, *updates,
                             update->average_rate);
     if (update->dirty) update->dirty[expert] = 1;
 }
@@ -384,34 +384,34 @@ REEF_PREFETCH_ONLY static inline void prefetch_values(const float *values, size_
 
 // In a large pool the selected rows lie far apart, and no hardware prefetcher sees the next one; it has
 // a pair or two there, so what the first one reads is worth as much as the row (56 to 50 us).
-REEF_PREFETCH_ONLY static inline void expert_prefetch(const update_pass *pass, reef_pair first) {
-    const size_t expert = reef_pair_expert(first), row = expert * pass->row_values;
+REEF_PREFETCH_ONLY static inline void expert_prefetch(const update_pass *acts, reef_pair first) {
+    const size_t expert = reef_pair_expert(first), row = expert * acts->row_values;
     const uint32_t pair = reef_pair_index(first);
-    const size_t D = pass->shape->D, t = pair / (uint32_t)pass->shape->P;
-    __builtin_prefetch(&pass->moments->counts[expert], 1, 2);
-    __builtin_prefetch(pass->factors + pair * reef_expert_vectors(pass->shape), 0, 2);
-    prefetch_values(pass->x + t * D, D);
-    prefetch_values(pass->d_y + t * D, D);
-    prefetch_values(pass->experts + row, pass->row_values);
-    prefetch_values(pass->moments->adam_m + row, pass->row_values);
-    prefetch_values(pass->moments->adam_v + row, pass->row_values);
-    if (pass->moments->average) prefetch_values(pass->moments->average + row, pass->row_values);
+    const size_t D = acts->shape->D, t = pair / (uint32_t)acts->shape->P;
+    __builtin_prefetch(&acts->moments->counts[expert], 1, 2);
+    __builtin_prefetch(acts->factors + pair * reef_expert_vectors(acts->shape), 0, 2);
+    prefetch_values(acts->x + t * D, D);
+    prefetch_values(acts->d_y + t * D, D);
+    prefetch_values(acts->experts + row, acts->row_values);
+    prefetch_values(acts->moments->adam_m + row, acts->row_values);
+    prefetch_values(acts->moments->adam_v + row, acts->row_values);
+    if (acts->moments->average) prefetch_values(acts->moments->average + row, acts->row_values);
 }
 
 static void update_piece(void *context, size_t piece) {
-    const update_pass *pass = context;
-    const reef_expert_pairs *pairs = pass->pairs;
+    const update_pass *acts = context;
+    const reef_expert_pairs *pairs = acts->pairs;
     const size_t end = update_begin(pairs, piece + 1);
-    float *row_grad = pairs->row_grads + piece * reef_expert_grad_stride(pass->row_values);
+    float *row_grad = pairs->row_grads + piece * reef_expert_grad_stride(acts->row_values);
     for (size_t at = update_begin(pairs, piece); at < end;) {
         size_t next = reef_expert_pairs_end(pairs, at);
-        if (next < end) expert_prefetch(pass, pairs->sorted[next]);
-        expert_update(pass, at, next, row_grad);
+        if (next < end) expert_prefetch(acts, pairs->sorted[next]);
+        expert_update(acts, at, next, row_grad);
         at = next;
     }
 }
 
-void reef_experts_update(reef_workers *workers,
+void reef_experts_update(reef_thread_pool *workers,
                          const reef_expert_shape *shape,
                          float *experts,
                          reef_expert_moments *moments,
@@ -421,7 +421,7 @@ void reef_experts_update(reef_workers *workers,
                          const float *gate,
                          const float *factors,
                          const reef_expert_update *update) {
-    update_pass pass = {.shape = shape,
+    update_pass acts = {.shape = shape,
                         .row_values = reef_expert_row_values(shape),
                         .experts = experts,
                         .moments = moments,
@@ -431,5 +431,5 @@ void reef_experts_update(reef_workers *workers,
                         .gate = gate,
                         .factors = factors,
                         .update = update};
-    reef_workers_run(workers, REEF_EXPERT_PIECES, update_piece, &pass);
+    reef_thread_pool_run(workers, REEF_EXPERT_PIECES, update_piece, &acts);
 }

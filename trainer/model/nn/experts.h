@@ -153,7 +153,7 @@ void reef_expert_pairs_release(reef_expert_pairs *pairs);
  * no pairs, and their indices are not read. The result does not depend on the number of threads.
  */
 void reef_expert_pairs_sort(reef_expert_pairs *pairs,
-                            reef_workers *workers,
+                            reef_thread_pool *workers,
                             size_t rows,
                             size_t P,
                             const reef_expert_id *indices,
@@ -186,7 +186,7 @@ typedef struct reef_expert_update {
  * Fixed pieces over experts, no reduction between them: same bits for any number of threads.
  * `pairs` must have been sorted for the same indices.
  */
-void reef_experts_update(reef_workers *workers,
+void reef_experts_update(reef_thread_pool *workers,
                          const reef_expert_shape *shape,
                          float *experts, // (N, row values) in one block
                          reef_expert_moments *moments,

@@ -22,11 +22,11 @@ void reef_embed_token(
 
 // Which generation alone answers each token of the window; in training there are no merged matrices.
 static void answer_window(const reef_forward *f, size_t w) {
-    const reef_config *config = f->pass->config;
+    const reef_config *config = f->acts->config;
     size_t T = config->context;
-    uint32_t *answers = f->pass->answers + w * T;
+    uint32_t *answers = f->acts->answers + w * T;
     memset(answers, 0, T * sizeof *answers);
-    for (size_t g = 1; g < f->net->gen_count; g++) {
+    for (size_t g = 1; g < f->network->generation_count; g++) {
         const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
         for (size_t t = 0; t < T; t++)
             if (fire[t]) answers[t] = answers[t] || f->train ? REEF_ANSWER_SEVERAL : (uint32_t)g;
@@ -37,16 +37,16 @@ static void answer_window(const reef_forward *f, size_t w) {
 static void embed_window(void *context, size_t w) {
     const reef_forward *f = context;
     answer_window(f, w);
-    const reef_config *config = f->pass->config;
+    const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context;
-    const reef_weights *base = &f->net->gens[0]->weights;
+    const reef_weights *base = &f->network->generations[0]->weights;
     const uint8_t *tokens = f->batch->tokens + w * T * reef_token_bytes(config);
-    float *x = f->pass->x + w * T * D;
+    float *x = f->acts->x + w * T * D;
     memcpy(x, base->position, T * D * sizeof *x);
     for (size_t t = 0; t < T; t++) reef_embed_token(config, x, base->embedding, tokens, t);
-    for (size_t g = 1; g < f->net->gen_count; g++) {
+    for (size_t g = 1; g < f->network->generation_count; g++) {
         const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
-        const reef_weights *delta = &f->net->gens[g]->weights;
+        const reef_weights *delta = &f->network->generations[g]->weights;
         for (size_t t = 0; t < T; t++) {
             if (!fire[t]) continue;
             if (delta->position != NULL) reef_axpy(D, x + t * D, 1.0f, delta->position + t * D);
@@ -66,13 +66,13 @@ typedef struct product {
 
 static const float *merged_matrix(const reef_forward *f, const product *of, uint32_t answer) {
     if (!of->corrected || answer == 0 || answer == REEF_ANSWER_SEVERAL) return of->w;
-    const char *merged = (const char *)&f->net->gens[answer]->merged;
+    const char *merged = (const char *)&f->network->generations[answer]->merged;
     return *(float *const *)(const void *)(merged + of->merged);
 }
 
 static void multiply(
     const reef_forward *f, const product *of, uint32_t answer, float *y, const float *x) {
-    size_t T = f->pass->config->context, in = of->shape.in, out = of->shape.out;
+    size_t T = f->acts->config->context, in = of->shape.in, out = of->shape.out;
     reef_gemm(false, false, T, out, in, 1.0f, x, in, merged_matrix(f, of, answer), out,
               of->add ? 1.0f : 0.0f, y, out);
 }
@@ -85,10 +85,10 @@ static bool is_uniform(const uint32_t *answers, size_t T) {
 
 // Where generation g fires among several; false when nowhere in the window.
 static bool fires_among_several(const reef_forward *f, size_t g, size_t w, uint8_t *several) {
-    const reef_config *config = f->pass->config;
+    const reef_config *config = f->acts->config;
     size_t T = config->context, count = 0;
     const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
-    const uint32_t *answers = f->pass->answers + w * T;
+    const uint32_t *answers = f->acts->answers + w * T;
     for (size_t t = 0; t < T; t++)
         count += several[t] = fire[t] && answers[t] == REEF_ANSWER_SEVERAL;
     return count > 0;
@@ -98,9 +98,9 @@ static bool fires_among_several(const reef_forward *f, size_t g, size_t w, uint8
 // so that its shape is fixed, and the token's own rows are taken of it.
 static void multiply_mixed(
     const reef_forward *f, const product *of, size_t w, float *y, const float *x) {
-    size_t T = f->pass->config->context, out = of->shape.out;
-    const uint32_t *answers = f->pass->answers + w * T;
-    float *rows = f->pass->window_scratch + w * T * reef_pass_scratch_width(f->pass->config);
+    size_t T = f->acts->config->context, out = of->shape.out;
+    const uint32_t *answers = f->acts->answers + w * T;
+    float *rows = f->acts->window_scratch + w * T * reef_activations_scratch_width(f->acts->config);
     for (size_t t = 0; t < T; t++) {
         size_t before = 0;
         while (before < t && answers[before] != answers[t]) before++;
@@ -114,18 +114,18 @@ static void multiply_mixed(
 
 static void multiply_window(
     const reef_forward *f, const product *of, size_t w, float *y, const float *x) {
-    const reef_config *config = f->pass->config;
+    const reef_config *config = f->acts->config;
     size_t T = config->context;
-    const uint32_t *answers = f->pass->answers + w * T;
+    const uint32_t *answers = f->acts->answers + w * T;
     if (!of->corrected || is_uniform(answers, T))
         multiply(f, of, answers[0], y, x);
     else
         multiply_mixed(f, of, w, y, x);
-    uint8_t *several = f->pass->several + w * T;
-    float *scratch = f->pass->window_scratch + w * T * reef_pass_scratch_width(config);
-    for (size_t g = 1; of->corrected && of->adapters > 0 && g < f->net->gen_count; g++) {
+    uint8_t *several = f->acts->several + w * T;
+    float *scratch = f->acts->window_scratch + w * T * reef_activations_scratch_width(config);
+    for (size_t g = 1; of->corrected && of->adapters > 0 && g < f->network->generation_count; g++) {
         if (!fires_among_several(f, g, w, several)) continue;
-        const char *layers = (const char *)&f->net->gens[g]->weights + of->adapters;
+        const char *layers = (const char *)&f->network->generations[g]->weights + of->adapters;
         reef_adapter_forward(&of->shape, T, y, x, (const reef_adapter *)(const void *)layers,
                              several, scratch);
     }
@@ -138,14 +138,14 @@ static void multiply_window(
 // Everything of a block before its FFW: x_mid = x + attention(norm1(x)), norm2 = norm(x_mid).
 static void attend_window(void *context, size_t w) {
     const reef_forward *f = context;
-    const reef_config *config = f->pass->config;
+    const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context, A = config->attention_heads, row = w * T;
-    const reef_block *block = &f->net->gens[0]->weights.blocks[f->l];
-    reef_pass_layer *layer = f->layer;
+    const reef_block *block = &f->network->generations[0]->weights.blocks[f->l];
+    reef_activations_layer *layer = f->layer;
     float *x_in = layer->x_in + row * D;
     float *x_mid = layer->x_mid + row * D;
     float *norm1 = layer->norm1 + row * D;
-    memcpy(x_in, f->pass->x + row * D, T * D * sizeof *x_in);
+    memcpy(x_in, f->acts->x + row * D, T * D * sizeof *x_in);
     reef_layer_norm_forward(T, D, norm1, layer->norm1_mean + row, layer->norm1_rstd + row, x_in,
                             block->norm1_scale, block->norm1_shift);
     float *qkv = layer->qkv + row * 3 * D;
@@ -171,14 +171,14 @@ static void attend_window(void *context, size_t w) {
     multiply_window(f, &to_out, w, x_mid, attended);
     reef_layer_norm_forward(T, D, layer->norm2 + row * D, layer->norm2_mean + row,
                             layer->norm2_rstd + row, x_mid, block->norm2_scale, block->norm2_shift);
-    memcpy(f->pass->x + row * D, x_mid, T * D * sizeof *x_mid); // the FFW adds to it
+    memcpy(f->acts->x + row * D, x_mid, T * D * sizeof *x_mid); // the FFW adds to it
 }
 
 static void dense_ffw_window(void *context, size_t w) {
     const reef_forward *f = context;
-    const reef_config *config = f->pass->config;
+    const reef_config *config = f->acts->config;
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
-    const reef_block *block = &f->net->gens[0]->weights.blocks[f->l];
+    const reef_block *block = &f->network->generations[0]->weights.blocks[f->l];
     float *in = f->layer->ffw_in + row * F, *act = f->layer->ffw_act + row * F;
     bool corrected = reef_layer_adapts_ffw(config, f->l);
     product into = {
@@ -198,35 +198,36 @@ static void dense_ffw_window(void *context, size_t w) {
         .corrected = corrected,
         .add = true,
     };
-    multiply_window(f, &out_of, w, f->pass->x + row * D, act);
+    multiply_window(f, &out_of, w, f->acts->x + row * D, act);
 }
 
 // Experts choose among the tokens of a window where they train. Else thresholds decide, as in evaluation: the
 // mixtures of a sealed generation are as they are.
 static bool mixtures_train(const reef_forward *f) {
-    return f->train && f->net->gens[0]->open && !f->net->gens[0]->queries_frozen;
+    return f->train && f->network->generations[0]->open &&
+           !f->network->generations[0]->queries_frozen;
 }
 
 static void moe_window(void *context, size_t w) {
     const reef_forward *f = context;
-    reef_moe_shape shape = reef_gen_moe_shape(f->pass->config);
+    reef_moe_shape shape = reef_generation_moe_shape(f->acts->config);
     size_t at = w * shape.T * shape.D;
-    reef_moe_forward(&shape, &f->net->gens[0]->weights.blocks[f->l].moe, &f->layer->moe, w,
-                     f->pass->x + at, f->layer->norm2 + at);
+    reef_moe_forward(&shape, &f->network->generations[0]->weights.blocks[f->l].moe, &f->layer->moe,
+                     w, f->acts->x + at, f->layer->norm2 + at);
 }
 
 static reef_status ffw(reef_forward *f,
-                       reef_workers *workers,
-                       reef_pass_mode mode,
+                       reef_thread_pool *workers,
+                       reef_activations_mode mode,
                        reef_error *err) {
     size_t windows = f->batch->windows;
-    switch (reef_layer_ffw(&f->net->config, f->l)) {
+    switch (reef_layer_ffw(&f->network->config, f->l)) {
     case REEF_FFW_DENSE:
-        reef_workers_run(workers, windows, dense_ffw_window, f);
+        reef_thread_pool_run(workers, windows, dense_ffw_window, f);
         return REEF_OK;
     case REEF_FFW_MOE:
         reef_moe_begin(&f->layer->moe, windows, mixtures_train(f));
-        reef_workers_run(workers, windows, moe_window, f);
+        reef_thread_pool_run(workers, windows, moe_window, f);
         return REEF_OK;
     default:
         return reef_forward_experts(f, workers, mode, err);
@@ -236,65 +237,67 @@ static reef_status ffw(reef_forward *f,
 // Final norm, logits with the heads' deltas, loss, and with weights the gradient of the logits.
 static void head_window(void *context, size_t w) {
     const reef_forward *f = context;
-    const reef_config *config = f->pass->config;
+    const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
-    reef_pass *pass = f->pass;
-    const reef_weights *base = &f->net->gens[0]->weights;
-    float *norm = pass->norm + row * D, *logits = pass->logits + row * V;
-    reef_layer_norm_forward(T, D, norm, pass->norm_mean + row, pass->norm_rstd + row,
-                            pass->x + row * D, base->norm_scale, base->norm_shift);
+    reef_activations *acts = f->acts;
+    const reef_weights *base = &f->network->generations[0]->weights;
+    float *norm = acts->norm + row * D, *logits = acts->logits + row * V;
+    reef_layer_norm_forward(T, D, norm, acts->norm_mean + row, acts->norm_rstd + row,
+                            acts->x + row * D, base->norm_scale, base->norm_shift);
     product to_logits = {.shape = {.in = D, .out = V},
                          .w = base->head,
                          .merged = offsetof(reef_merged, head),
                          .corrected = true};
     multiply_window(f, &to_logits, w, logits, norm);
-    float *delta = pass->window_scratch + row * reef_pass_scratch_width(config);
-    uint8_t *several = pass->several + row;
-    for (size_t g = 1; g < f->net->gen_count; g++) {
+    float *delta = acts->window_scratch + row * reef_activations_scratch_width(config);
+    uint8_t *several = acts->several + row;
+    for (size_t g = 1; g < f->network->generation_count; g++) {
         if (!fires_among_several(f, g, w, several)) continue;
-        reef_gemm(false, false, T, V, D, 1.0f, norm, D, f->net->gens[g]->weights.head, V, 0.0f,
-                  delta, V);
+        reef_gemm(false, false, T, V, D, 1.0f, norm, D, f->network->generations[g]->weights.head, V,
+                  0.0f, delta, V);
         for (size_t t = 0; t < T; t++)
             if (several[t]) reef_axpy(V, logits + t * V, 1.0f, delta + t * V);
     }
     if (f->batch->targets == NULL) return;
     const float *weight = f->batch->weight == NULL ? NULL : f->batch->weight + row;
     size_t each = reef_token_bytes(config);
-    reef_cross_entropy(T, V, pass->loss + row, logits, f->batch->targets + row * each, each, weight,
+    reef_cross_entropy(T, V, acts->loss + row, logits, f->batch->targets + row * each, each, weight,
                        weight != NULL);
 }
 
 // Corrections of the generations that fire in this evaluation, added up with the backbone.
 static reef_status merge_fired(const reef_forward *f, reef_error *err) {
-    const reef_net *net = f->net;
-    for (size_t g = 1; g < net->gen_count; g++) {
-        if (!reef_pass_activate(f->pass, f->batch, g)) continue;
-        reef_status status = reef_merged_make(net->gens[g], net->gens[0], &net->config, err);
+    const reef_network *network = f->network;
+    for (size_t g = 1; g < network->generation_count; g++) {
+        if (!reef_activations_activate(f->acts, f->batch, g)) continue;
+        reef_status status = reef_merged_make(network->generations[g], network->generations[0],
+                                              &network->config, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
 }
 
-reef_status reef_pass_forward(reef_pass *pass,
-                              const reef_net *net,
-                              reef_workers *workers,
-                              const reef_batch *batch,
-                              reef_pass_mode mode,
-                              reef_error *err) {
-    assert(batch->windows <= pass->windows_max);
-    assert(mode == REEF_PASS_EVALUATE || pass->training);
-    reef_forward f = {.pass = pass, .train = mode == REEF_PASS_TRAIN, .net = net, .batch = batch};
+reef_status reef_network_forward(reef_activations *acts,
+                                 const reef_network *network,
+                                 reef_thread_pool *workers,
+                                 const reef_batch *batch,
+                                 reef_activations_mode mode,
+                                 reef_error *err) {
+    assert(batch->windows <= acts->windows_max);
+    assert(mode == REEF_PASS_EVALUATE || acts->training);
+    reef_forward f = {
+        .acts = acts, .train = mode == REEF_PASS_TRAIN, .network = network, .batch = batch};
     reef_status merged = f.train ? REEF_OK : merge_fired(&f, err);
     if (merged != REEF_OK) return merged;
-    reef_workers_run(workers, batch->windows, embed_window, &f);
-    for (uint32_t l = 0; l < net->config.layers; l++) {
+    reef_thread_pool_run(workers, batch->windows, embed_window, &f);
+    for (uint32_t l = 0; l < network->config.layers; l++) {
         f.l = l;
-        f.layer = &pass->layers[pass->layer_sets == 1 ? 0 : l];
-        reef_workers_run(workers, batch->windows, attend_window, &f);
+        f.layer = &acts->layers[acts->layer_sets == 1 ? 0 : l];
+        reef_thread_pool_run(workers, batch->windows, attend_window, &f);
         reef_status status = ffw(&f, workers, mode, err);
         if (status != REEF_OK) return status;
     }
-    reef_workers_run(workers, batch->windows, head_window, &f);
+    reef_thread_pool_run(workers, batch->windows, head_window, &f);
     return REEF_OK;
 }
 
@@ -306,15 +309,15 @@ reef_status reef_pass_forward(reef_pass *pass,
 // x += delta * y_old where the generation fires: y_old is what all older ones together have added to x_mid.
 // A delta of zero changes no bit, so neither does opening a generation.
 static void weigh_older(const reef_forward *f, size_t w) {
-    const float *delta = f->net->gens[f->g]->weights.delta_older[f->l];
+    const float *delta = f->network->generations[f->g]->weights.delta_older[f->l];
     if (delta == NULL) return;
-    const reef_config *config = f->pass->config;
+    const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context, at = w * T * D;
     const uint8_t *fire = reef_batch_fire(f->batch, config, f->g, w);
-    bool keeps = f->train && f->net->gens[f->g]->open;
+    bool keeps = f->train && f->network->generations[f->g]->open;
     for (size_t t = 0; t < T; t++, at += D) {
         if (!fire[t]) continue;
-        float *x = f->pass->x + at;
+        float *x = f->acts->x + at;
         const float *x_mid = f->layer->x_mid + at;
         for (size_t d = 0; d < D; d++) {
             float old = x[d] - x_mid[d];
@@ -326,16 +329,17 @@ static void weigh_older(const reef_forward *f, size_t w) {
 
 static void experts_window(void *context, size_t w) {
     const reef_forward *f = context;
-    const reef_config *config = f->pass->config;
-    if (!f->pass->piece_active[w]) return;
+    const reef_config *config = f->acts->config;
+    if (!f->acts->piece_active[w]) return;
     if (f->g > 0) weigh_older(f, w);
-    reef_expert_shape shape = reef_gen_expert_shape(config, f->l);
+    reef_expert_shape shape = reef_generation_expert_shape(config, f->l);
     size_t D = shape.D, P = shape.P, T = config->context, row = w * T;
-    reef_pass_peer *peer = &f->pass->peers[f->g][f->layer - f->pass->layers];
+    reef_activations_table *table = &f->acts->expert_tables[f->g][f->layer - f->acts->layers];
     reef_experts_forward(
-        &shape, T, f->pass->x + row * D, peer->hidden + row * reef_expert_hidden_values(&shape),
-        f->layer->norm2 + row * D, peer->tape.indices + row * P, peer->tape.gate + row * P,
-        &f->net->gens[f->g]->peers[f->l].rows, reef_batch_fire(f->batch, config, f->g, w));
+        &shape, T, f->acts->x + row * D, table->hidden + row * reef_expert_hidden_values(&shape),
+        f->layer->norm2 + row * D, table->tape.indices + row * P, table->tape.gate + row * P,
+        &f->network->generations[f->g]->expert_tables[f->l].rows,
+        reef_batch_fire(f->batch, config, f->g, w));
 }
 
 float reef_retain_weight(const reef_config *config, const uint8_t *fire) {
@@ -349,12 +353,12 @@ float reef_retain_weight(const reef_config *config, const uint8_t *fire) {
 // The retain term of one layer: retain_weight * |y_g|^2 / |y_old|^2, a share of it, averaged over
 // the fired tokens, on windows of old data; y_old counts as a constant. `before` is x without y_g.
 static void retain_window(const reef_forward *f, size_t w, const float *before) {
-    const reef_config *config = f->pass->config;
+    const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context, row = w * T;
     const uint8_t *fire = reef_batch_fire(f->batch, config, f->g, w);
     float weight = reef_retain_weight(config, fire);
     for (size_t t = 0; t < T; t++) {
-        const float *x = f->pass->x + (row + t) * D, *base = before + t * D;
+        const float *x = f->acts->x + (row + t) * D, *base = before + t * D;
         const float *x_mid = f->layer->x_mid + (row + t) * D;
         float *d_y = f->layer->retain_d_y + (row + t) * D;
         float old = REEF_RETAIN_FLOOR;
@@ -369,44 +373,45 @@ static void experts_open_window(void *context, size_t w) {
         experts_window(context, w);
         return;
     }
-    const reef_config *config = f->pass->config;
+    const reef_config *config = f->acts->config;
     size_t count = (size_t)config->context * config->d_model;
-    float *before = f->pass->window_scratch + w * config->context * reef_pass_scratch_width(config);
-    memcpy(before, f->pass->x + w * count, count * sizeof *before);
+    float *before =
+        f->acts->window_scratch + w * config->context * reef_activations_scratch_width(config);
+    memcpy(before, f->acts->x + w * count, count * sizeof *before);
     experts_window(context, w);
     retain_window(f, w, before);
 }
 
 reef_status reef_forward_experts(reef_forward *f,
-                                 reef_workers *workers,
-                                 reef_pass_mode mode,
+                                 reef_thread_pool *workers,
+                                 reef_activations_mode mode,
                                  reef_error *err) {
-    reef_pass *pass = f->pass;
-    for (size_t g = 0; g < f->net->gen_count; g++) {
-        const reef_gen *gen = f->net->gens[g];
-        if (!reef_pass_activate(pass, f->batch, g)) continue;
-        reef_status status = reef_pass_prepare_generation(pass, gen, g, err);
+    reef_activations *acts = f->acts;
+    for (size_t g = 0; g < f->network->generation_count; g++) {
+        const reef_generation *gen = f->network->generations[g];
+        if (!reef_activations_activate(acts, f->batch, g)) continue;
+        reef_status status = reef_activations_prepare_generation(acts, gen, g, err);
         if (status != REEF_OK) return status;
         bool train = gen->open && mode == REEF_PASS_TRAIN && !gen->queries_frozen;
-        reef_router_shape shape = reef_gen_shape(pass->config, gen->info.side);
+        reef_router_shape shape = reef_generation_shape(acts->config, gen->info.side);
         const reef_router_params *router =
             gen->open && !train ? &gen->folded[f->l] : &gen->weights.routers[f->l];
         f->g = g;
         double start = reef_seconds();
         // Batch statistics want every row; a window of old data in which the gate is silent is few.
-        if (train) memset(pass->piece_active, 1, f->batch->windows);
+        if (train) memset(acts->piece_active, 1, f->batch->windows);
         status = reef_router_forward(&shape, router, train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED,
-                                     workers, f->batch->windows * pass->config->context,
-                                     f->layer->norm2, pass->piece_active,
-                                     &pass->peers[g][f->layer - pass->layers].tape, err);
+                                     workers, f->batch->windows * acts->config->context,
+                                     f->layer->norm2, acts->piece_active,
+                                     &acts->expert_tables[g][f->layer - acts->layers].tape, err);
         if (status != REEF_OK) return status;
         double routed = reef_seconds();
         bool retain = train && g > 0;
-        reef_pass_run_experts(pass, f->net, workers, f->batch, g, f->l,
-                              retain ? experts_open_window : experts_window, f);
-        pass->seconds_router += routed - start;
-        pass->seconds_experts += reef_seconds() - routed;
-        if (pass->on_experts != NULL) pass->on_experts(pass->on_experts_context, g, f->l);
+        reef_activations_run_experts(acts, f->network, workers, f->batch, g, f->l,
+                                     retain ? experts_open_window : experts_window, f);
+        acts->seconds_router += routed - start;
+        acts->seconds_experts += reef_seconds() - routed;
+        if (acts->on_experts != NULL) acts->on_experts(acts->on_experts_context, g, f->l);
     }
     return REEF_OK;
 }

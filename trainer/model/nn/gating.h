@@ -7,28 +7,28 @@
 #include <string.h>
 
 /** Gates on their way through one stream, and how well it is explained by those that answer. */
-typedef struct reef_firing {
-    size_t gen_count;
-    reef_gate_state *states; // (gen_count); generation 0 has no gate
+typedef struct reef_gating {
+    size_t generation_count;
+    reef_gate_state *states; // (generation_count); generation 0 has no gate
     uint64_t windows;        // read for losses by this one so far; copies begin at their own count
-    double unexplained;      // as reef_drift_unexplained says, of batches taken for older domains
-} reef_firing;
+    double cusum;            // as reef_drift_unexplained says, of batches taken for older domains
+} reef_gating;
 
 /** All gates at the beginning of a stream. */
-REEF_MUST_CHECK reef_status reef_firing_init(reef_firing *firing,
-                                             const reef_net *net,
+REEF_MUST_CHECK reef_status reef_gating_init(reef_gating *gating,
+                                             const reef_network *network,
                                              reef_error *err);
-void reef_firing_release(reef_firing *firing);
-REEF_MUST_CHECK reef_status reef_firing_copy(reef_firing *to,
-                                             const reef_firing *from,
+void reef_gating_release(reef_gating *gating);
+REEF_MUST_CHECK reef_status reef_gating_copy(reef_gating *to,
+                                             const reef_gating *from,
                                              reef_error *err);
 
 /** What computes the losses. The pass's activations are overwritten. */
-typedef struct reef_firing_means {
-    const reef_net *net;
-    reef_pass *pass; // has room for the windows
-    reef_workers *workers;
-} reef_firing_means;
+typedef struct reef_gating_means {
+    const reef_network *network;
+    reef_activations *acts; // has room for the windows
+    reef_thread_pool *workers;
+} reef_gating_means;
 
 /**
  * Decide for the next `count` tokens of the stream: a generation g >= 1 fires where its margin is positive, but
@@ -46,15 +46,15 @@ typedef struct reef_firing_means {
  *           of the last window anything may follow `count`. `fire` is ignored
  * count     tokens of the batch that belong to the stream; `targets` of the last one is the one after it, or
  *           the stream ends here and `firing` is good for nothing afterwards
- * fire      (gen_count, stride) row g >= 1, columns 0 .. count - 1 written, the rest of the batch cleared
- * margins   (gen_count, stride) row g >= 1 written: before fire_max
+ * fire      (generation_count, stride) row g >= 1, columns 0 .. count - 1 written, the rest of the batch cleared
+ * margins   (generation_count, stride) row g >= 1 written: before fire_max
  * answered  the pass holds losses and logits of this batch by all generations: what another forward pass with
  *           these decisions would give. False where no loss was needed, or the last to decide fires
  *
  * Errors: NO_MEMORY, or what the pass says. `firing` is then unspecified.
  */
-REEF_MUST_CHECK reef_status reef_firing_decide(reef_firing *firing,
-                                               const reef_firing_means *means,
+REEF_MUST_CHECK reef_status reef_gating_decide(reef_gating *gating,
+                                               const reef_gating_means *means,
                                                const reef_batch *batch,
                                                size_t count,
                                                uint8_t *fire,
@@ -68,7 +68,7 @@ static inline size_t reef_fire_max(const reef_config *config) {
     return strcmp(config->gate, "off") == 0 ? SIZE_MAX : config->fire_max;
 }
 /** Of the generations that fire at each of `count` tokens keep the `fire_max` newest. */
-void reef_firing_limit(
-    size_t gen_count, size_t count, uint8_t *fire, size_t stride, size_t fire_max);
+void reef_gating_limit(
+    size_t generation_count, size_t count, uint8_t *fire, size_t stride, size_t fire_max);
 
 #endif

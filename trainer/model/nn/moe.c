@@ -262,7 +262,7 @@ void reef_moe_backward(const reef_moe_shape *shape,
 void reef_moe_gradients(const reef_moe_shape *shape,
                         const reef_moe_params *grads,
                         const reef_moe_tape *tape,
-                        reef_workers *workers,
+                        reef_thread_pool *workers,
                         const float *x) {
     size_t D = shape->D, F = shape->F, rows = tape->windows * shape->C;
     assert(tape->chosen);

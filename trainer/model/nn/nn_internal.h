@@ -5,35 +5,35 @@
 #include "generation.h"
 
 typedef struct reef_forward {
-    reef_pass *pass;
+    reef_activations *acts;
     bool train; // REEF_PASS_TRAIN
-    const reef_net *net;
+    const reef_network *network;
     const reef_batch *batch;
-    reef_pass_layer *layer;
+    reef_activations_layer *layer;
     uint32_t l;
     size_t g; // generation of the experts' job
 } reef_forward;
 
 /** All generations that fire add their experts of block `l` to the residual stream. */
 REEF_MUST_CHECK reef_status reef_forward_experts(reef_forward *forward,
-                                                 reef_workers *workers,
-                                                 reef_pass_mode mode,
+                                                 reef_thread_pool *workers,
+                                                 reef_activations_mode mode,
                                                  reef_error *err);
 
 typedef struct reef_backward {
-    reef_pass *pass;
-    reef_net *net;
+    reef_activations *acts;
+    reef_network *network;
     const reef_batch *batch;
-    reef_workers *workers;
-    reef_gen *open; // the generation being trained
-    bool first;     // it is generation 0: the backbone trains
-    reef_pass_layer *layer;
+    reef_thread_pool *workers;
+    reef_generation *open; // the generation being trained
+    bool first;            // it is generation 0: the backbone trains
+    reef_activations_layer *layer;
     uint32_t l;
     size_t g;
     size_t rows;
 } reef_backward;
 
 /** From d_x of block `l` to d_norm; the open generation's experts are updated. */
-void reef_backward_experts(reef_backward *backward, const reef_pass_update *update);
+void reef_backward_experts(reef_backward *backward, const reef_network_update *update);
 
 #endif

@@ -57,13 +57,13 @@ static void add_tile(void *context, size_t piece) {
 }
 
 void reef_ridge_add(const reef_ridge_shape *shape,
-                    reef_workers *workers,
+                    reef_thread_pool *workers,
                     float *gram,
                     size_t rows,
                     const float *hidden,
                     size_t stride) {
     addition add = {shape, gram, rows, stride, hidden};
-    reef_workers_run(workers, reef_ridge_tile_count(shape), add_tile, &add);
+    reef_thread_pool_run(workers, reef_ridge_tile_count(shape), add_tile, &add);
 }
 
 // ---- one tile ------------------------------------------------------------------------------------
@@ -123,14 +123,14 @@ static void finish_tile(void *context, size_t piece) {
               tile_at(s->shape, s->gram, s->k, s->k), tile, 0.0f, target, tile);
 }
 
-static bool decompose(solution *s, reef_workers *workers) {
+static bool decompose(solution *s, reef_thread_pool *workers) {
     size_t tiles = s->shape->tiles;
     for (s->k = 0; s->k < tiles; s->k++) {
         float *diagonal = tile_at(s->shape, s->gram, s->k, s->k);
-        reef_workers_run(workers, tiles - s->k, reduce_tile, s);
+        reef_thread_pool_run(workers, tiles - s->k, reduce_tile, s);
         if (!decompose_tile(s->shape->tile, diagonal)) return false;
         invert_tile(s->shape->tile, diagonal, s->scratch);
-        reef_workers_run(workers, tiles - s->k - 1, finish_tile, s);
+        reef_thread_pool_run(workers, tiles - s->k - 1, finish_tile, s);
     }
     return true;
 }
@@ -165,7 +165,7 @@ size_t reef_ridge_scratch(const reef_ridge_shape *shape, size_t columns) {
 }
 
 bool reef_ridge_solve(const reef_ridge_shape *shape,
-                      reef_workers *workers,
+                      reef_thread_pool *workers,
                       float *gram,
                       double penalty,
                       size_t columns,
@@ -179,12 +179,12 @@ bool reef_ridge_solve(const reef_ridge_shape *shape,
     if (!decompose(&s, workers)) return false;
     for (s.k = 0; s.k < shape->tiles; s.k++) {
         finish_row(&s, false);
-        reef_workers_run(workers, shape->tiles - s.k - 1, forward_row, &s);
+        reef_thread_pool_run(workers, shape->tiles - s.k - 1, forward_row, &s);
     }
     for (size_t left = shape->tiles; left > 0; left--) {
         s.k = left - 1;
         finish_row(&s, true);
-        reef_workers_run(workers, s.k, backward_row, &s);
+        reef_thread_pool_run(workers, s.k, backward_row, &s);
     }
     return true;
 }

@@ -29,7 +29,7 @@ double reef_ridge_trace(const reef_ridge_shape *shape, const float *gram);
 
 /** gram += hidden' hidden. hidden (rows, padded of `shape` or wider), its rows `stride` floats apart. */
 void reef_ridge_add(const reef_ridge_shape *shape,
-                    reef_workers *workers,
+                    reef_thread_pool *workers,
                     float *gram,
                     size_t rows,
                     const float *hidden,
@@ -48,7 +48,7 @@ size_t reef_ridge_scratch(const reef_ridge_shape *shape, size_t columns);
  * Returns false when rounding left no positive definite matrix: try again with a larger penalty.
  */
 bool reef_ridge_solve(const reef_ridge_shape *shape,
-                      reef_workers *workers,
+                      reef_thread_pool *workers,
                       float *gram,
                       double penalty,
                       size_t columns,

@@ -6,7 +6,7 @@
 
 #include "experts.h"
 
-typedef struct reef_pager reef_pager;
+typedef struct reef_row_prefetch reef_row_prefetch;
 
 /**
  * resident_bytes_max  what the whole process may hold in memory; when it holds three quarters of that,
@@ -14,37 +14,37 @@ typedef struct reef_pager reef_pager;
  *                     elsewhere cannot be let go.
  * Errors: NO_MEMORY, also when the thread cannot be started.
  */
-REEF_MUST_CHECK reef_status reef_pager_new(reef_pager **out,
-                                           uint64_t resident_bytes_max,
-                                           reef_error *err);
-void reef_pager_free(reef_pager *pager); // accepts NULL
+REEF_MUST_CHECK reef_status reef_row_prefetch_new(reef_row_prefetch **out,
+                                                  uint64_t resident_bytes_max,
+                                                  reef_error *err);
+void reef_row_prefetch_free(reef_row_prefetch *prefetch); // accepts NULL
 
 /**
  * From now on the rows lie in these `bytes` from `first` on, all of one file's map; nothing is held of
  * them yet. Not between start and finish. NULL and 0: nowhere. Errors: NO_MEMORY.
  */
-REEF_MUST_CHECK reef_status reef_pager_cover(reef_pager *pager,
-                                             const void *first,
-                                             size_t bytes,
-                                             reef_error *err);
+REEF_MUST_CHECK reef_status reef_row_prefetch_cover(reef_row_prefetch *prefetch,
+                                                    const void *first,
+                                                    size_t bytes,
+                                                    reef_error *err);
 
 /** What a pass is about to read. */
-typedef struct reef_pager_request {
+typedef struct reef_row_prefetch_request {
     const reef_expert_rows *rows;
     size_t row_bytes;
     size_t tokens, P;
     const reef_expert_id *indices; // (tokens, P)
     const uint8_t *active;         // (tokens) or NULL: 0 reads nothing
-} reef_pager_request;
+} reef_row_prefetch_request;
 
 /**
- * Begin to fetch, token by token; returns at once. The arrays must not change before reef_pager_finish,
+ * Begin to fetch, token by token; returns at once. The arrays must not change before reef_row_prefetch_finish,
  * which stops what is left of it. Fetching is only about time: rows may be read all along.
  */
-void reef_pager_start(reef_pager *pager, const reef_pager_request *request);
-void reef_pager_finish(reef_pager *pager);
+void reef_row_prefetch_start(reef_row_prefetch *prefetch, const reef_row_prefetch_request *request);
+void reef_row_prefetch_finish(reef_row_prefetch *prefetch);
 
 /** How often all pages were let go. */
-uint64_t reef_pager_drops(const reef_pager *pager);
+uint64_t reef_row_prefetch_drops(const reef_row_prefetch *prefetch);
 
 #endif

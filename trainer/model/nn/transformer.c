@@ -171,14 +171,14 @@ static void weight_tile(void *context, size_t piece) {
               out);
 }
 
-void reef_weight_gradients(reef_workers *workers,
+void reef_weight_gradients(reef_thread_pool *workers,
                            size_t rows,
                            size_t count,
                            const reef_weight_product *products) {
     tile_job job = {.rows = rows, .products = products};
     size_t pieces = 0;
     for (size_t i = 0; i < count; i++) pieces += tile_count(&products[i], tile_of(&products[i]));
-    reef_workers_run(workers, pieces, weight_tile, &job);
+    reef_thread_pool_run(workers, pieces, weight_tile, &job);
 }
 
 // ---- attention -----------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ typedef struct reef_weight_product {
  * The gradients of `count` weights over the same `rows`. Together, so that there are tiles enough for
  * every thread; the tiles depend on the shapes alone.
  */
-void reef_weight_gradients(reef_workers *workers, // or NULL
+void reef_weight_gradients(reef_thread_pool *workers, // or NULL
                            size_t rows,
                            size_t count,
                            const reef_weight_product *products);

@@ -38,7 +38,7 @@ typedef struct reef_vector_head {
     float sharpness;    // of the gate's softmax
 } reef_vector_head;
 
-typedef struct reef_vector_gen {
+typedef struct reef_vector_generation {
     size_t inputs, expert_count; // D, N
     reef_ridge_shape shape;      // of N
     bool drawn;                  // the first batch has come, from which mean and scale are known
@@ -47,19 +47,19 @@ typedef struct reef_vector_gen {
     reef_vector_head head;
     double reference;    // prequential share of errors when it was sealed
     bool experts_stored; // as they are now, in a commit
-} reef_vector_gen;
+} reef_vector_generation;
 
-REEF_MUST_CHECK reef_status reef_vector_gen_new(reef_vector_gen **out,
-                                                const reef_config *config,
-                                                reef_error *err);
-void reef_vector_gen_free(reef_vector_gen *gen); // accepts NULL
+REEF_MUST_CHECK reef_status reef_vector_generation_new(reef_vector_generation **out,
+                                                       const reef_config *config,
+                                                       reef_error *err);
+void reef_vector_generation_free(reef_vector_generation *gen); // accepts NULL
 
 /** Learn mean and scale from the first batch, vectors (rows, D), and draw the experts. */
-void reef_vector_gen_draw(reef_vector_gen *gen,
-                          const reef_config *config,
-                          uint32_t generation,
-                          size_t rows,
-                          const float *vectors);
+void reef_vector_generation_draw(reef_vector_generation *gen,
+                                 const reef_config *config,
+                                 uint32_t generation,
+                                 size_t rows,
+                                 const float *vectors);
 
 /** Make a head of that many classes and generations; values kept are those that were there before. */
 REEF_MUST_CHECK reef_status reef_vector_head_size(reef_vector_head *head,
@@ -74,7 +74,7 @@ void reef_vector_head_release(reef_vector_head *head);
 reef_ridge_shape reef_vector_gate_shape(const reef_config *config);
 
 /** z (rows, D + 1): standardised, the last value 1, which meets the bias. */
-void reef_vector_standardise(const reef_vector_gen *gen,
+void reef_vector_standardise(const reef_vector_generation *gen,
                              size_t rows,
                              float *z,
                              const float *vectors);
@@ -84,29 +84,29 @@ void reef_vector_standardise(const reef_vector_gen *gen,
  * hidden  (PIECE, stride) written, zero from `count` on
  */
 void reef_vector_hidden(
-    const reef_vector_gen *gen, size_t count, size_t stride, float *hidden, const float *z);
+    const reef_vector_generation *gen, size_t count, size_t stride, float *hidden, const float *z);
 
 /** Index of the largest of `count` > 0 values, the first among equals. */
 size_t reef_vector_best(size_t count, const float *values);
 
 // ---- generations together ------------------------------------------------------------------------
 
-typedef struct reef_vector_net {
+typedef struct reef_vector_network {
     reef_config config;
-    size_t gen_count, gen_capacity;
-    reef_vector_gen **gens; // owned
+    size_t generation_count, generation_capacity;
+    reef_vector_generation **generations; // owned
     size_t class_count;
     int32_t *labels; // (REEF_CLASS_COUNT_MAX) of the classes, in the order of their first example
-} reef_vector_net;
+} reef_vector_network;
 
-void reef_vector_net_release(reef_vector_net *net);
-REEF_MUST_CHECK reef_status reef_vector_net_reserve(reef_vector_net *net,
-                                                    size_t gen_count,
-                                                    reef_error *err);
+void reef_vector_network_release(reef_vector_network *network);
+REEF_MUST_CHECK reef_status reef_vector_network_reserve(reef_vector_network *network,
+                                                        size_t generation_count,
+                                                        reef_error *err);
 /** Weights of inputs, experts, heads and gates. */
-uint64_t reef_vector_parameter_count(const reef_vector_net *net);
+uint64_t reef_vector_parameter_count(const reef_vector_network *network);
 /** Floats of scratch that reef_vector_mix needs. */
-size_t reef_vector_mix_floats(const reef_vector_net *net);
+size_t reef_vector_mix_floats(const reef_vector_network *network);
 
 /**
  * What all generations say of one piece, REEF_VECTOR_PIECE rows: their heads' scores, weighted by what the
@@ -114,9 +114,9 @@ size_t reef_vector_mix_floats(const reef_vector_net *net);
  *
  * vectors  (PIECE, D)
  * scores   (PIECE, class_count) written
- * weights  (PIECE, gen_count) written; each row sums to 1
+ * weights  (PIECE, generation_count) written; each row sums to 1
  */
-void reef_vector_mix(const reef_vector_net *net,
+void reef_vector_mix(const reef_vector_network *network,
                      float *scores,
                      float *weights,
                      const float *vectors,
@@ -166,9 +166,9 @@ typedef struct reef_vector_adam {
 } reef_vector_adam;
 
 typedef struct reef_vector {
-    reef_vector_net net; // the open generation's head is of the last scheduled solution
+    reef_vector_network network; // the open generation's head is of the last scheduled solution
     reef_vector_memory memory;
-    bool rival; // strategy is not generations: Adam, one generation
+    bool baseline; // strategy is not generations: Adam, one generation
 
     // the open generation
     float *gram;           // of all its hidden units
@@ -189,7 +189,7 @@ typedef struct reef_vector {
     uint32_t history, next; // batches in it; where the next goes
     double excess;          // errors of the held batches beyond what is borne with
     size_t held;            // examples at the beginning of the carry that are held back
-    uint32_t held_batches;
+    uint32_t deferred_batches;
     size_t untested; // examples at the beginning of the carry that were released
 
     // one batch; rows up to the next whole piece
@@ -240,12 +240,12 @@ double reef_vector_expected_errors(const reef_vector *vector);
 // vector_rival.c
 
 /** One step of Adam on a batch whose vectors and classes are known. */
-REEF_MUST_CHECK reef_status reef_vector_rival_step(struct reef_trainer *trainer,
-                                                   size_t rows,
-                                                   reef_error *err);
-REEF_MUST_CHECK reef_status reef_vector_rival_widen(reef_vector *vector,
-                                                    size_t class_count,
-                                                    reef_error *err);
+REEF_MUST_CHECK reef_status reef_vector_baseline_step(struct reef_trainer *trainer,
+                                                      size_t rows,
+                                                      reef_error *err);
+REEF_MUST_CHECK reef_status reef_vector_baseline_widen(reef_vector *vector,
+                                                       size_t class_count,
+                                                       reef_error *err);
 
 // vector_persist.c
 
@@ -257,20 +257,20 @@ REEF_MUST_CHECK reef_status reef_vector_load(struct reef_trainer *trainer,
                                              reef_txn *txn,
                                              reef_error *err);
 /** A generation and the classes it knows; `records`: its own number, or that of a snapshot's copy. */
-REEF_MUST_CHECK reef_status reef_vector_load_gen(reef_vector_net *net,
-                                                 reef_txn *txn,
-                                                 uint32_t records,
-                                                 reef_error *err);
+REEF_MUST_CHECK reef_status reef_vector_load_generation(reef_vector_network *network,
+                                                        reef_txn *txn,
+                                                        uint32_t records,
+                                                        reef_error *err);
 
 // vector_model.c
 
 /** A copy of some generations, for predictions. */
-REEF_MUST_CHECK reef_status reef_vector_net_load(reef_vector_net **out,
-                                                 reef_txn *txn,
-                                                 const reef_config *config,
-                                                 size_t count,            // generations from 0 on,
-                                                 const uint32_t *records, // and where each lies
-                                                 reef_error *err);
-void reef_vector_net_free(reef_vector_net *net); // accepts NULL
+REEF_MUST_CHECK reef_status reef_vector_network_load(reef_vector_network **out,
+                                                     reef_txn *txn,
+                                                     const reef_config *config,
+                                                     size_t count, // generations from 0 on,
+                                                     const uint32_t *records, // and where each lies
+                                                     reef_error *err);
+void reef_vector_network_free(reef_vector_network *network); // accepts NULL
 
 #endif

@@ -39,7 +39,7 @@ reef_status reef_vector_record_rows(reef_txn *txn,
     return REEF_OK;
 }
 
-bool reef_vector_block_next(const reef_vector_gen *gen, reef_vector_block *b) {
+bool reef_vector_block_next(const reef_vector_generation *gen, reef_vector_block *b) {
     size_t width = gen->inputs + 1, each = reef_block_rows(width * sizeof(float));
     size_t first = (size_t)b->index * each;
     if (first >= gen->expert_count) return false;
@@ -54,7 +54,7 @@ reef_key reef_vector_block_key(reef_db db, uint32_t generation, const reef_vecto
 
 static reef_status get_experts(reef_txn *txn,
                                uint32_t records,
-                               reef_vector_gen *gen,
+                               reef_vector_generation *gen,
                                reef_error *err) {
     for (reef_vector_block b = {0}; reef_vector_block_next(gen, &b);) {
         reef_key key = reef_vector_block_key(REEF_DB_EXPERTS, records, &b);
@@ -65,17 +65,17 @@ static reef_status get_experts(reef_txn *txn,
     return REEF_OK;
 }
 
-reef_status reef_vector_load_gen(reef_vector_net *net,
-                                 reef_txn *txn,
-                                 uint32_t records,
-                                 reef_error *err) {
-    reef_vector_gen *gen = NULL;
-    size_t C = 0, gates = 0, gate_width = reef_vector_gate_shape(&net->config).padded;
+reef_status reef_vector_load_generation(reef_vector_network *network,
+                                        reef_txn *txn,
+                                        uint32_t records,
+                                        reef_error *err) {
+    reef_vector_generation *gen = NULL;
+    size_t C = 0, gates = 0, gate_width = reef_vector_gate_shape(&network->config).padded;
     double values[3];
-    reef_status status = reef_vector_net_reserve(net, net->gen_count + 1, err);
-    if (status == REEF_OK) status = reef_vector_gen_new(&gen, &net->config, err);
+    reef_status status = reef_vector_network_reserve(network, network->generation_count + 1, err);
+    if (status == REEF_OK) status = reef_vector_generation_new(&gen, &network->config, err);
     if (status != REEF_OK) return status;
-    net->gens[net->gen_count++] = gen;
+    network->generations[network->generation_count++] = gen;
     size_t D = gen->inputs * sizeof(float), width = gen->shape.padded;
     status = reef_vector_record_rows(txn, records, "labels", 1, &C, err);
     if (status == REEF_OK && C > REEF_CLASS_COUNT_MAX)
@@ -99,10 +99,10 @@ reef_status reef_vector_load_gen(reef_vector_net *net,
         status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "head", values,
                                          sizeof values, err);
     // Classes only ever join: those of an earlier generation are the first of a later one's.
-    if (status == REEF_OK && C >= net->class_count) {
-        status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "labels", net->labels,
+    if (status == REEF_OK && C >= network->class_count) {
+        status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "labels", network->labels,
                                          C * sizeof(int32_t), err);
-        net->class_count = C;
+        network->class_count = C;
     }
     if (status == REEF_OK) status = get_experts(txn, records, gen, err);
     if (status != REEF_OK) return status;

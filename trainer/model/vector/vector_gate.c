@@ -11,29 +11,35 @@
 #define WEIGHT_MIN 0.01f // below this a generation is not asked
 #define SHARPNESS_STEPS 13
 
-void reef_vector_net_release(reef_vector_net *net) {
-    for (size_t g = 0; g < net->gen_count; g++) reef_vector_gen_free(net->gens[g]);
-    free(net->gens);
-    free(net->labels);
-    *net = (reef_vector_net){0};
+void reef_vector_network_release(reef_vector_network *network) {
+    for (size_t g = 0; g < network->generation_count; g++)
+        reef_vector_generation_free(network->generations[g]);
+    free(network->generations);
+    free(network->labels);
+    *network = (reef_vector_network){0};
 }
 
-reef_status reef_vector_net_reserve(reef_vector_net *net, size_t gen_count, reef_error *err) {
-    if (net->labels == NULL) net->labels = calloc(REEF_CLASS_COUNT_MAX, sizeof *net->labels);
-    if (net->labels == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for labels");
-    if (gen_count <= net->gen_capacity) return REEF_OK;
-    reef_vector_gen **gens = realloc(net->gens, gen_count * sizeof *gens);
-    if (gens == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", gen_count);
-    net->gens = gens;
-    net->gen_capacity = gen_count;
+reef_status reef_vector_network_reserve(reef_vector_network *network,
+                                        size_t generation_count,
+                                        reef_error *err) {
+    if (network->labels == NULL)
+        network->labels = calloc(REEF_CLASS_COUNT_MAX, sizeof *network->labels);
+    if (network->labels == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for labels");
+    if (generation_count <= network->generation_capacity) return REEF_OK;
+    reef_vector_generation **generations =
+        realloc(network->generations, generation_count * sizeof *generations);
+    if (generations == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations",
+                         generation_count);
+    network->generations = generations;
+    network->generation_capacity = generation_count;
     return REEF_OK;
 }
 
-uint64_t reef_vector_parameter_count(const reef_vector_net *net) {
-    uint64_t count = 0, gate = reef_vector_gate_shape(&net->config).size;
-    for (size_t g = 0; g < net->gen_count; g++) {
-        const reef_vector_gen *gen = net->gens[g];
+uint64_t reef_vector_parameter_count(const reef_vector_network *network) {
+    uint64_t count = 0, gate = reef_vector_gate_shape(&network->config).size;
+    for (size_t g = 0; g < network->generation_count; g++) {
+        const reef_vector_generation *gen = network->generations[g];
         count += 2 * gen->inputs + gen->expert_count * (gen->inputs + 1 + gen->head.class_count) +
                  gen->head.gate_count * gate;
     }
@@ -83,17 +89,21 @@ float reef_vector_gate_sharpen(size_t count,
 
 // ---- mixing --------------------------------------------------------------------------------------
 
-size_t reef_vector_mix_floats(const reef_vector_net *net) {
-    const reef_vector_gen *first = net->gens[0];
+size_t reef_vector_mix_floats(const reef_vector_network *network) {
+    const reef_vector_generation *first = network->generations[0];
     return REEF_VECTOR_PIECE * (first->inputs + 1 + first->shape.padded + REEF_CLASS_COUNT_MAX);
 }
 
 // What the generations weigh for each row; all on the last one while there is no gate.
-static void weigh(
-    const reef_vector_net *net, float *weights, const float *vectors, float *z, float *hidden) {
-    size_t G = net->gen_count;
-    const reef_vector_gen *last = net->gens[G - 1], *first = net->gens[0];
-    reef_ridge_shape shape = reef_vector_gate_shape(&net->config);
+static void weigh(const reef_vector_network *network,
+                  float *weights,
+                  const float *vectors,
+                  float *z,
+                  float *hidden) {
+    size_t G = network->generation_count;
+    const reef_vector_generation *last = network->generations[G - 1],
+                                 *first = network->generations[0];
+    reef_ridge_shape shape = reef_vector_gate_shape(&network->config);
     size_t asked = last->head.gate_count;
     memset(weights, 0, REEF_VECTOR_PIECE * G * sizeof *weights);
     if (asked == 0) {
@@ -126,18 +136,18 @@ static bool cut(float *weights, size_t G, size_t g) {
     return needed;
 }
 
-void reef_vector_mix(const reef_vector_net *net,
+void reef_vector_mix(const reef_vector_network *network,
                      float *scores,
                      float *weights,
                      const float *vectors,
                      float *scratch) {
-    size_t G = net->gen_count, width = net->gens[0]->shape.padded;
-    float *z = scratch, *hidden = z + REEF_VECTOR_PIECE * (net->gens[0]->inputs + 1);
+    size_t G = network->generation_count, width = network->generations[0]->shape.padded;
+    float *z = scratch, *hidden = z + REEF_VECTOR_PIECE * (network->generations[0]->inputs + 1);
     float *own = hidden + REEF_VECTOR_PIECE * width;
-    memset(scores, 0, REEF_VECTOR_PIECE * net->class_count * sizeof *scores);
-    weigh(net, weights, vectors, z, hidden);
+    memset(scores, 0, REEF_VECTOR_PIECE * network->class_count * sizeof *scores);
+    weigh(network, weights, vectors, z, hidden);
     for (size_t g = 0; g < G; g++) {
-        const reef_vector_gen *gen = net->gens[g];
+        const reef_vector_generation *gen = network->generations[g];
         size_t C = gen->head.class_count;
         if (!cut(weights, G, g) || C == 0) continue;
         reef_vector_standardise(gen, REEF_VECTOR_PIECE, z, vectors);
@@ -145,6 +155,6 @@ void reef_vector_mix(const reef_vector_net *net,
         reef_gemm(false, true, REEF_VECTOR_PIECE, C, width, 1.0f, hidden, width, gen->head.w_up,
                   width, 0.0f, own, C);
         for (size_t i = 0; i < REEF_VECTOR_PIECE; i++)
-            reef_axpy(C, scores + i * net->class_count, weights[i * G + g], own + i * C);
+            reef_axpy(C, scores + i * network->class_count, weights[i * G + g], own + i * C);
     }
 }

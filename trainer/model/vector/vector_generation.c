@@ -18,9 +18,11 @@ reef_ridge_shape reef_vector_gate_shape(const reef_config *config) {
     return reef_ridge_shape_of(experts < REEF_VECTOR_GATE_MAX ? experts : REEF_VECTOR_GATE_MAX);
 }
 
-reef_status reef_vector_gen_new(reef_vector_gen **out, const reef_config *config, reef_error *err) {
+reef_status reef_vector_generation_new(reef_vector_generation **out,
+                                       const reef_config *config,
+                                       reef_error *err) {
     *out = NULL;
-    reef_vector_gen *gen = calloc(1, sizeof *gen);
+    reef_vector_generation *gen = calloc(1, sizeof *gen);
     if (gen == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
     gen->inputs = config->inputs;
     gen->expert_count = (size_t)config->side * config->side;
@@ -33,12 +35,12 @@ reef_status reef_vector_gen_new(reef_vector_gen **out, const reef_config *config
         *out = gen;
         return REEF_OK;
     }
-    reef_vector_gen_free(gen);
+    reef_vector_generation_free(gen);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u * %u experts of %u inputs",
                      config->side, config->side, config->inputs);
 }
 
-void reef_vector_gen_free(reef_vector_gen *gen) {
+void reef_vector_generation_free(reef_vector_generation *gen) {
     if (gen == NULL) return;
     free(gen->mean);
     free(gen->scale);
@@ -129,7 +131,7 @@ static float own_scale(const column *c) {
     return unit == 0.0 ? 1.0f : (float)fmin(fmax(1.0 / unit, SCALE_MIN), SCALE_MAX);
 }
 
-static void learn_scale(reef_vector_gen *gen, size_t rows, const float *vectors) {
+static void learn_scale(reef_vector_generation *gen, size_t rows, const float *vectors) {
     size_t D = gen->inputs, live, alike = 0;
     double squares = 0.0;
     for (size_t d = 0; d < D; d++) gen->scale[d] = column_of(rows, D, vectors + d).range;
@@ -154,12 +156,12 @@ static void learn_scale(reef_vector_gen *gen, size_t rows, const float *vectors)
 
 // Column d of a vector, standardised. Values far outside of the first batch stay told apart, but do not
 // drown the others. In double, where no difference of two floats overflows.
-static float standardise(const reef_vector_gen *gen, size_t d, float value) {
+static float standardise(const reef_vector_generation *gen, size_t d, float value) {
     double z = ((double)value - (double)gen->mean[d]) * (double)gen->scale[d], size = fabs(z);
     return (float)(size <= SQUASH ? z : copysign(SQUASH + log(1.0 + size - SQUASH), z));
 }
 
-void reef_vector_standardise(const reef_vector_gen *gen,
+void reef_vector_standardise(const reef_vector_generation *gen,
                              size_t rows,
                              float *z,
                              const float *vectors) {
@@ -173,11 +175,11 @@ void reef_vector_standardise(const reef_vector_gen *gen,
 // ---- experts -------------------------------------------------------------------------------------
 
 // w_down so that w_down . z has deviation 1 over the first batch.
-void reef_vector_gen_draw(reef_vector_gen *gen,
-                          const reef_config *config,
-                          uint32_t generation,
-                          size_t rows,
-                          const float *vectors) {
+void reef_vector_generation_draw(reef_vector_generation *gen,
+                                 const reef_config *config,
+                                 uint32_t generation,
+                                 size_t rows,
+                                 const float *vectors) {
     size_t D = gen->inputs;
     double squares = 0.0;
     learn_scale(gen, rows, vectors);
@@ -198,7 +200,7 @@ void reef_vector_gen_draw(reef_vector_gen *gen,
 }
 
 void reef_vector_hidden(
-    const reef_vector_gen *gen, size_t count, size_t stride, float *hidden, const float *z) {
+    const reef_vector_generation *gen, size_t count, size_t stride, float *hidden, const float *z) {
     size_t width = gen->inputs + 1;
     reef_gemm(false, true, REEF_VECTOR_PIECE, count, width, 1.0f, z, width, gen->experts, width,
               0.0f, hidden, stride);

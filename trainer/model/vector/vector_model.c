@@ -5,30 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-reef_status reef_vector_net_load(reef_vector_net **out,
-                                 reef_txn *txn,
-                                 const reef_config *config,
-                                 size_t count,
-                                 const uint32_t *records,
-                                 reef_error *err) {
+reef_status reef_vector_network_load(reef_vector_network **out,
+                                     reef_txn *txn,
+                                     const reef_config *config,
+                                     size_t count,
+                                     const uint32_t *records,
+                                     reef_error *err) {
     *out = NULL;
-    reef_vector_net *net = calloc(1, sizeof *net);
-    if (net == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
-    net->config = *config;
+    reef_vector_network *network = calloc(1, sizeof *network);
+    if (network == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
+    network->config = *config;
     reef_status status = REEF_OK;
     for (size_t g = 0; status == REEF_OK && g < count; g++)
-        status = reef_vector_load_gen(net, txn, records[g], err);
+        status = reef_vector_load_generation(network, txn, records[g], err);
     if (status == REEF_OK)
-        *out = net;
+        *out = network;
     else
-        reef_vector_net_free(net);
+        reef_vector_network_free(network);
     return status;
 }
 
-void reef_vector_net_free(reef_vector_net *net) {
-    if (net == NULL) return;
-    reef_vector_net_release(net);
-    free(net);
+void reef_vector_network_free(reef_vector_network *network) {
+    if (network == NULL) return;
+    reef_vector_network_release(network);
+    free(network);
 }
 
 size_t reef_model_class_count(const reef_model *model) {
@@ -36,8 +36,8 @@ size_t reef_model_class_count(const reef_model *model) {
 }
 
 void reef_model_classes(const reef_model *model, int32_t *labels) {
-    const reef_vector_net *net = model->vector;
-    if (net != NULL) memcpy(labels, net->labels, net->class_count * sizeof *labels);
+    const reef_vector_network *network = model->vector;
+    if (network != NULL) memcpy(labels, network->labels, network->class_count * sizeof *labels);
 }
 
 // ---- predictions ---------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ void reef_model_classes(const reef_model *model, int32_t *labels) {
 #define PIECES_AT_ONCE 32
 
 typedef struct question {
-    const reef_vector_net *net;
+    const reef_vector_network *network;
     size_t count, first; // rows in all; the first of this round
     const float *vectors;
     int32_t *labels;
@@ -56,23 +56,25 @@ typedef struct question {
     size_t piece_floats;
 } question;
 
-static size_t piece_floats(const reef_vector_net *net) {
-    return reef_vector_mix_floats(net) +
-           REEF_VECTOR_PIECE * (net->config.inputs + net->class_count + net->gen_count);
+static size_t piece_floats(const reef_vector_network *network) {
+    return reef_vector_mix_floats(network) +
+           REEF_VECTOR_PIECE *
+               (network->config.inputs + network->class_count + network->generation_count);
 }
 
 static void answer_piece(void *context, size_t piece) {
     const question *q = context;
-    size_t D = q->net->config.inputs, C = q->net->class_count, G = q->net->gen_count;
+    size_t D = q->network->config.inputs, C = q->network->class_count,
+           G = q->network->generation_count;
     size_t from = q->first + piece * REEF_VECTOR_PIECE, left = q->count - from;
     size_t rows = left < REEF_VECTOR_PIECE ? left : REEF_VECTOR_PIECE;
     float *vectors = q->memory + piece * q->piece_floats;
     float *scores = vectors + REEF_VECTOR_PIECE * D, *weights = scores + REEF_VECTOR_PIECE * C;
     memset(vectors, 0, REEF_VECTOR_PIECE * D * sizeof *vectors);
     memcpy(vectors, q->vectors + from * D, rows * D * sizeof *vectors);
-    reef_vector_mix(q->net, scores, weights, vectors, weights + REEF_VECTOR_PIECE * G);
+    reef_vector_mix(q->network, scores, weights, vectors, weights + REEF_VECTOR_PIECE * G);
     for (size_t i = 0; i < rows; i++) {
-        q->labels[from + i] = C == 0 ? -1 : q->net->labels[reef_vector_best(C, scores + i * C)];
+        q->labels[from + i] = C == 0 ? -1 : q->network->labels[reef_vector_best(C, scores + i * C)];
         if (q->generations != NULL)
             q->generations[from + i] = (uint32_t)reef_vector_best(G, weights + i * G);
     }
@@ -86,30 +88,30 @@ reef_status reef_model_predict(reef_model *model,
                                float *scores,
                                uint32_t *generations,
                                reef_error *err) {
-    const reef_vector_net *net = model->vector;
-    if (net == NULL)
+    const reef_vector_network *network = model->vector;
+    if (network == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool holds a language model, which predicts no classes of vectors; "
                          "score or continue a text with it");
-    size_t D = net->config.inputs;
+    size_t D = network->config.inputs;
     for (size_t i = 0; i < count * D; i++)
         if (!isfinite(vectors[i]))
             return reef_fail(err, REEF_ERR_INVALID,
                              "vector %zu has %f in column %zu (both from 0); values must be finite",
                              i / D, (double)vectors[i], i % D);
-    question q = {.net = net,
+    question q = {.network = network,
                   .count = count,
                   .vectors = vectors,
                   .labels = labels,
                   .scores = scores,
                   .generations = generations,
-                  .piece_floats = piece_floats(net)};
+                  .piece_floats = piece_floats(network)};
     q.memory = malloc(PIECES_AT_ONCE * q.piece_floats * sizeof *q.memory);
     if (q.memory == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for predictions");
     for (; q.first < count; q.first += PIECES_AT_ONCE * REEF_VECTOR_PIECE) {
         size_t pieces = (count - q.first + REEF_VECTOR_PIECE - 1) / REEF_VECTOR_PIECE;
-        reef_workers_run(model->workers, pieces < PIECES_AT_ONCE ? pieces : PIECES_AT_ONCE,
-                         answer_piece, &q);
+        reef_thread_pool_run(model->workers, pieces < PIECES_AT_ONCE ? pieces : PIECES_AT_ONCE,
+                             answer_piece, &q);
     }
     free(q.memory);
     return REEF_OK;
