@@ -1,5 +1,6 @@
 // The one writer of a pool: the public handle over stream, steps and growth, how it is opened and closed.
 #include "layer_trainer_internal.h"
+#include "strategy.h"
 #include "trainer_internal.h"
 #include "vector.h"
 

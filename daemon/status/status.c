@@ -3,7 +3,6 @@
 #include "status.h"
 #include "reply_json.h"
 
-#include "command.h"
 #include "reef_kernels.h"
 
 #include <inttypes.h>

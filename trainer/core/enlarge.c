@@ -1,6 +1,5 @@
 // The open generation grows in place, in memory: new sub-keys and experts beside those it has.
 #include "trainer_internal.h"
-#include "warm_start.h"
 
 #include <math.h>
 #include <stdio.h>

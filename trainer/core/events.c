@@ -2,7 +2,6 @@
 #include "reef_json_build.h"
 #include "stream_position.h"
 #include "trainer_internal.h"
-#include "warm_start.h"
 
 #include <inttypes.h>
 #include <jansson.h>

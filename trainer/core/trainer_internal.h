@@ -27,6 +27,7 @@
 #ifndef REEF_LEARNER_H
 #define REEF_LEARNER_H
 
+#include "activations.h"
 #include "boundary_mark.h"
 #include "checkpoint.h"
 #include "drift_test.h"
@@ -35,7 +36,7 @@
 #include "prequential.h"
 #include "reservoir.h"
 #include "residency.h"
-#include "strategy.h"
+#include "strategy_state.h"
 
 #include <jansson.h>
 

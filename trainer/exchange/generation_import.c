@@ -274,7 +274,7 @@ static reef_status read_parts(importing *i, reef_error *err) {
     float values[REEF_GATE_VALUES];
     reef_generation_hash *hash = NULL;
     size_t gate_bytes = 0;
-    reef_status status = reef_generation_hold_tables(i->gen, err);
+    reef_status status = reef_generation_allocate_tables(i->gen, err);
     if (status == REEF_OK) status = reef_generation_hash_new(&hash, err);
     for (size_t k = 0; status == REEF_OK && k < i->parts.count; k++) {
         const reef_tail_file *part = &i->parts.parts[k];

@@ -301,7 +301,7 @@ static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
     if (status == REEF_OK)
         status = reef_model_parts_add(&i->parts, &i->config, i->gen, g, of->gate_values, err);
     if (status == REEF_OK) status = match(i, first, err);
-    if (status == REEF_OK && info.sealed) status = reef_generation_hold_tables(i->gen, err);
+    if (status == REEF_OK && info.sealed) status = reef_generation_allocate_tables(i->gen, err);
     if (status == REEF_OK) status = read_parts(i, first, err);
     if (status == REEF_OK) status = set_gate(i, of, err);
     if (status == REEF_OK) status = check_root(i, of, err);

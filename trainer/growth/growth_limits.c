@@ -1,5 +1,6 @@
 // How many experts a pool may still add: what experts_max leaves room for. See growth_policy.h.
 #include "growth_policy.h"
+#include "strategy.h"
 
 #include <inttypes.h>
 #include <string.h>

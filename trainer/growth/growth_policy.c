@@ -1,5 +1,6 @@
 // See policy.h. Everything here is decided by positions in the stream and by what is part of a commit.
 #include "growth_policy.h"
+#include "strategy.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,6 +5,7 @@
 // seen so far of the squared gradient of a window's mean loss (nats): the empirical Fisher, diagonal. The
 // reservoir samples all tasks alike, so F is estimated anew at each boundary; Schwarz et al., who have the
 // last task's data only, add to an F that decays. Rows of experts are pulled when a step meets them.
+#include "strategy.h"
 #include "trainer_internal.h"
 
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 //
 // The teacher is a sealed copy: batch norm folded, no moments, nothing that could change. It costs one
 // more forward pass a step.
+#include "strategy.h"
 #include "trainer_internal.h"
 #include "transformer.h"
 
@@ -46,7 +47,7 @@ reef_status reef_lwf_prepare(reef_trainer *trainer, reef_error *err) {
     reef_generation_free(strategy->teacher);
     strategy->teacher = NULL;
     reef_status status = reef_generation_new(&strategy->teacher, config, &info, err);
-    if (status == REEF_OK) status = reef_generation_hold_rows(strategy->teacher, err);
+    if (status == REEF_OK) status = reef_generation_allocate_rows(strategy->teacher, err);
     if (status == REEF_OK && strategy->listened.config == NULL)
         status = reef_activations_init(&strategy->listened, config, reef_step_windows(config),
                                        false, err);

@@ -1,6 +1,7 @@
 // Sparse memory finetuning (Lin et al. 2025): the first task trains everything. After the first boundary
 // only rows of experts train, and of these in each step the `sparse_slots` of a layer that the step uses
 // much and old data uses little: TF-IDF with a step as the document and windows of old data as the corpus.
+#include "strategy.h"
 #include "trainer_internal.h"
 
 #include <math.h>

@@ -12,50 +12,9 @@
 #ifndef REEF_STRATEGY_H
 #define REEF_STRATEGY_H
 
-#include "architecture.h"
-#include "generation.h"
+#include "strategy_state.h"
 
-/** One float for every parameter of the open generation, in the same order. */
-typedef struct reef_shadow {
-    float *values;                     // (value_count) of its tensors
-    float *rows[REEF_LAYER_COUNT_MAX]; // (N, row values) of its experts; NULL where there are none
-} reef_shadow;
-
-/** What a rival has beside the model. All of it is part of a commit but the scratch. */
-typedef struct reef_strategy {
-    reef_strategy_kind kind;
-    uint32_t task;      // boundaries so far; always 0 with generations
-    uint64_t task_at;   // position in the stream of the last one
-    uint64_t task_from; // generation_step at the last one
-    bool dirty;         // what the last boundary made is in no commit yet
-
-    reef_shadow anchor, fisher; // ewc, from the first boundary on
-    reef_expert_pull
-        pulls[REEF_LAYER_COUNT_MAX]; // ewc, scratch: both, as the update of rows wants them
-
-    reef_generation *teacher;  // lwf, from the first boundary on: the model of the last one, sealed
-    reef_activations listened; // lwf, scratch: what the teacher says about a batch
-
-    uint32_t
-        *background[REEF_LAYER_COUNT_MAX]; // sparse-memory: windows of old data that used a row
-    uint32_t background_windows;           // sparse-memory: of this many
-    uint8_t *kept[REEF_LAYER_COUNT_MAX];   // sparse-memory, scratch: 1: not changed by this step
-    struct reef_slot *slots;               // sparse-memory, scratch: (N) to be sorted
-
-    uint32_t grid_side; // grid: side before the last boundary; what it had is frozen
-} reef_strategy;
-
-/** Does the strategy keep one generation? Then boundaries count tasks. */
-static inline bool reef_strategy_is_baseline(const reef_strategy *strategy) {
-    return strategy->kind != REEF_STRATEGY_GENERATIONS;
-}
-/** Joint training never looks for a boundary, by whatever policy. */
-static inline bool reef_strategy_has_boundaries(const reef_strategy *strategy) {
-    return strategy->kind != REEF_STRATEGY_JOINT;
-}
 void reef_strategy_release(reef_strategy *strategy);
-
-// ---- replay --------------------------------------------------------------------------------------
 
 // ---- elastic weight consolidation ----------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 //   sparse.blockN                           windows of the background that used each expert (uint32)
 //
 // Arrays are cut into blocks of 32,768 values. They change at boundaries only.
+#include "strategy.h"
 #include "trainer_internal.h"
 
 #include <stdio.h>

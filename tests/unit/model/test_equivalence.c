@@ -1,5 +1,6 @@
 // The layers are those of the papers: what He 2024 says of PEER's relation to a dense network and to a search
 // over all experts, and Lample et al. 2019 of theirs, holds for whole models.
+#include "activations.h"
 #include "small_model.h"
 
 static void free_model(model_fixture *f) {

@@ -1,5 +1,6 @@
 // The formulas of flops.c against what the kernels are asked for: forwards and backwards, every kind of layer.
 // They are equal but for terms that are not counted, and those are known to the last FLOP as well.
+#include "activations.h"
 #include "flop_count.h"
 #include "flops.h"
 #include "generation.h"

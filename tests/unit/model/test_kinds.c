@@ -1,5 +1,6 @@
 // Every kind of feed-forward network in a whole model: gradients, thread counts, what evaluation may look at,
 // and how large each is.
+#include "activations.h"
 #include "small_model.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 // The whole model's backward against finite differences of its forward, and what generations promise
 // about each other: opening one changes nothing, a silent one costs not one bit.
+#include "activations.h"
 #include "small_model.h"
 
 static int setup(void **state) {

@@ -1,7 +1,7 @@
 // A model that is read out of a pool while a trainer commits to it: no transaction keeps the trainer from reusing
 // pages for long, and what is computed is the same to the bit.
-#include "eval_internal.h"
 #include "lifelong.h"
+#include "model_internal.h"
 #include "trainer_internal.h"
 
 #include <setjmp.h>

@@ -2,6 +2,7 @@
 // penalties have the gradients they say, and that the stream alone decides the bits of all of them.
 #include "gradcheck.h"
 #include "lifelong.h"
+#include "strategy.h"
 #include "trainer_internal.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 // Streams of token ids: the gradients of a vocabulary larger than a byte, the lifelong loop on ids of two bytes each,
 // and what is refused because it is no id.
+#include "activations.h"
 #include "lifelong.h"
 #include "small_model.h"
 #include "trainer_internal.h"

@@ -138,7 +138,8 @@ reef_status reef_checkpoint_load(reef_generation **out,
         return REEF_OK;
     }
     status = reef_checkpoint_moments_buffer(&buffer, config, gen, err);
-    if (status == REEF_OK && info.sealed && !in_place) status = reef_generation_hold_rows(gen, err);
+    if (status == REEF_OK && info.sealed && !in_place)
+        status = reef_generation_allocate_rows(gen, err);
     if (status == REEF_OK && training) touch_rows(gen, workers);
     if (status == REEF_OK) status = reef_checkpoint_read_tensors(txn, records, gen, err);
     if (status == REEF_OK) status = reef_checkpoint_read_gate(txn, records, gen, err);

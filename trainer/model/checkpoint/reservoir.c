@@ -1,6 +1,7 @@
 // Slots, sampling and the lists that gates are fitted on. Every draw is a function of the seed and of
 // how many windows were offered before, so that a restart continues the same sample.
 #include "reservoir.h"
+#include "architecture.h"
 
 #include "reef_random.h"
 

@@ -8,11 +8,6 @@
 
 #include "reef_model.h"
 
-#define REEF_GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit a gate on
-#define REEF_OLD_TO_YOUNG 4     // old slots to one young slot
-// With so many old slots a gate can be fitted: the young ones are the fewest, since half of the old ones calibrate.
-#define REEF_RESERVOIR_WINDOWS_MIN (REEF_OLD_TO_YOUNG * REEF_GATE_WINDOWS_MIN)
-
 typedef struct reef_reservoir {
     uint64_t seed;
     size_t window_bytes, old_slots, slots;
@@ -25,8 +20,6 @@ typedef struct reef_reservoir {
     uint8_t *dirty;            // (slots) changed since the last commit
 } reef_reservoir;
 
-/** Bytes of a window: reservoir_window, or a batch's where that has fewer. */
-size_t reef_reservoir_window_bytes(const reef_config *config);
 REEF_MUST_CHECK reef_status reef_reservoir_init(reef_reservoir *reservoir,
                                                 const reef_config *config,
                                                 reef_error *err);

@@ -1,9 +1,8 @@
 // The shapes of a generation's parts, as the configuration has them.
 #include "architecture.h"
-#include "generation.h"
 #include "reef_config.h"
+#include "reef_model.h"
 #include "reef_random.h"
-#include "reservoir.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -7,6 +7,7 @@
 #define REEF_FFW_H
 
 #include "reef_config.h"
+#include "shapes.h"
 
 /** Where the next generation's corrections of a dense network apply: kind d with adapt_ffw. */
 bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer);
@@ -32,5 +33,30 @@ reef_strategy_kind reef_strategy_kind_of(const reef_config *config);
 
 /** How many windows of old data a step has once there is any, beside `batch` windows of the stream. */
 size_t reef_replay_windows(const reef_config *config);
+
+// ---- shapes that the configuration gives -------------------------------------------------------------
+
+reef_router_shape reef_generation_shape(const reef_config *config, uint32_t side);
+/** Of a layer that retrieves: rows of kind k are values alone. */
+reef_expert_shape reef_generation_expert_shape(const reef_config *config, uint32_t layer);
+/** The longest rows of all layers that retrieve, for memory that they share. */
+reef_expert_shape reef_generation_expert_shape_largest(const reef_config *config);
+reef_moe_shape reef_generation_moe_shape(const reef_config *config);
+
+#define REEF_GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit a gate on
+#define REEF_OLD_TO_YOUNG 4     // old slots to one young slot
+/** What rows of experts become when a generation is sealed. */
+reef_dtype reef_generation_seal_dtype(const reef_config *config);
+reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config);
+reef_adapter_shape reef_adapter_shape_out(const reef_config *config);
+reef_adapter_shape reef_adapter_shape_ffw_in(const reef_config *config);
+reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config);
+/** The largest rank of the four, of which scratch memory is made; 0 without adapters. */
+size_t reef_adapter_rank_max(const reef_config *config);
+// With so many old slots a gate can be fitted: the young ones are the fewest, since half of the old ones calibrate.
+#define REEF_RESERVOIR_WINDOWS_MIN (REEF_OLD_TO_YOUNG * REEF_GATE_WINDOWS_MIN)
+
+/** Bytes of a window: reservoir_window, or a batch's where that has fewer. */
+size_t reef_reservoir_window_bytes(const reef_config *config);
 
 #endif

@@ -3,7 +3,6 @@
 #include "config_internal.h"
 
 #include "architecture.h"
-#include "reservoir.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 #include "flops.h"
 
 #include "architecture.h"
-#include "transformer.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 //
 // A text is one stream: cut into windows of the model's context, gates carried from window to window; only the
 // windows of generations that fire cost anything.
-#include "eval_internal.h"
+#include "model_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Which experts a text uses, and where it uses one of them.
-#include "eval_internal.h"
+#include "model_internal.h"
 
 #include <inttypes.h>
 #include <math.h>

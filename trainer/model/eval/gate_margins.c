@@ -1,5 +1,5 @@
 // The gate of one generation along a text: by how much it fires, or does not.
-#include "eval_internal.h"
+#include "model_internal.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // A text continued byte by byte.
-#include "eval_internal.h"
+#include "model_internal.h"
 #include "reef_random.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 // Of a pool larger than memory rows are read in place; then the transaction is begun anew between two passes.
 #include "as_of.h"
 #include "checkpoint.h"
-#include "eval_internal.h"
+#include "model_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -190,8 +190,8 @@ bool reef_tail_file_record_at(const reef_tail_file *part,
 
 // ---- memory ---------------------------------------------------------------------------------------
 
-reef_status reef_generation_hold_tables(reef_generation *gen, reef_error *err) {
-    reef_status status = reef_generation_hold_rows(gen, err);
+reef_status reef_generation_allocate_tables(reef_generation *gen, reef_error *err) {
+    reef_status status = reef_generation_allocate_rows(gen, err);
     for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
         reef_expert_table *table = &gen->expert_tables[l];
         if (table->expert_count == 0) continue;

@@ -51,7 +51,7 @@ bool reef_tail_file_record_at(const reef_tail_file *part,
                               reef_tail_file_record *out);
 
 /** Rows of a sealed generation that is not stored yet, and the tables that it has until then. */
-REEF_MUST_CHECK reef_status reef_generation_hold_tables(reef_generation *gen, reef_error *err);
+REEF_MUST_CHECK reef_status reef_generation_allocate_tables(reef_generation *gen, reef_error *err);
 
 /** Where a generation comes from. */
 typedef struct reef_origin {

@@ -34,7 +34,7 @@ static void release_rows(reef_expert_table *table) {
     table->rows.blocks = NULL;
 }
 
-reef_status reef_generation_hold_rows(reef_generation *gen, reef_error *err) {
+reef_status reef_generation_allocate_rows(reef_generation *gen, reef_error *err) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
         reef_expert_table *table = &gen->expert_tables[l];
         if (table->expert_count == 0 || table->memory != NULL || allocate_rows(table)) continue;

@@ -50,7 +50,7 @@ reef_status reef_generation_make_sealed(reef_generation **out,
     info.dtype = dtype;
     reef_generation *sealed = NULL;
     reef_status status = reef_generation_new(&sealed, config, &info, err);
-    if (status == REEF_OK && dtype != REEF_F32) status = reef_generation_hold_rows(sealed, err);
+    if (status == REEF_OK && dtype != REEF_F32) status = reef_generation_allocate_rows(sealed, err);
     if (status != REEF_OK) {
         reef_generation_free(sealed);
         return status;

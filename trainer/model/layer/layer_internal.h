@@ -8,8 +8,10 @@
 #ifndef REEF_LAYER_INSIDE_H
 #define REEF_LAYER_INSIDE_H
 
+#include "experts.h"
 #include "generation.h"
 #include "reef_layer.h"
+#include "row_prefetch.h"
 
 /** What one generation leaves. */
 typedef struct reef_layer_trace {

@@ -1,5 +1,5 @@
 // A read-only copy of some state of a layer by itself: forward, backward and parameters.
-#include "eval_internal.h"
+#include "model_internal.h"
 
 static reef_status begin(reef_model *model, reef_layer_view *view, reef_error *err) {
     if (model->layer == NULL)

@@ -2,6 +2,7 @@
 //
 // Tapes of a generation are made when it takes part for the first time, not per step: most generations never fire
 // in a given stream.
+#include "activations.h"
 #include "generation.h"
 #include "transformer.h"
 

@@ -4,20 +4,9 @@
 #ifndef REEF_ADAPTER_H
 #define REEF_ADAPTER_H
 
-#include "reef_kernels.h"
+#include "shapes.h"
 
 #include <stdbool.h>
-
-/** One adapter of a matrix (in, out); gradients of one have the same form. */
-typedef struct reef_adapter {
-    float *down; // (in, rank); NULL where the shape is whole: then it is the identity
-    float *up;   // (rank, out)
-} reef_adapter;
-
-typedef struct reef_adapter_shape {
-    size_t in, out, rank;
-    bool whole; // rank == in, and there is no `down`
-} reef_adapter_shape;
 
 /**
  * y[t] += (x[t] down) up where fire[t]; other rows of y are not touched by one bit.

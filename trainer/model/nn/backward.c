@@ -4,6 +4,7 @@
 // of its experts; sealed generations only hand the gradient of their input down. Gradients of weights
 // are matrix products over all rows of the batch, cut into fixed tiles of the weight, so there is nothing
 // to reduce and no trace of the thread count.
+#include "adapter.h"
 #include "nn_internal.h"
 #include "transformer.h"
 

@@ -8,58 +8,9 @@
 #ifndef REEF_EXPERTS_H
 #define REEF_EXPERTS_H
 
-#include "reef_kernels.h"
 #include "reef_router.h"
 #include "reef_store.h"
-
-/** What an expert does with the token x. */
-typedef enum reef_expert_kind {
-    REEF_EXPERT_GELU,  // gelu(w_down . x) w_up
-    REEF_EXPERT_RELU,  // max(0, w_down . x) w_up
-    REEF_EXPERT_GLU,   // gelu(w_gate . x) (w_down . x) w_up (Shazeer 2020)
-    REEF_EXPERT_VALUE, // w_up, whatever x is (Lample et al. 2019)
-} reef_expert_kind;
-
-typedef struct reef_expert_shape {
-    reef_expert_kind kind;
-    size_t P; // experts per token: heads * topk
-    size_t D; // width of a token
-} reef_expert_shape;
-
-/** Vectors of one row: w_down and w_up, gated ones also w_gate, values w_up alone. */
-static inline size_t reef_expert_vectors(const reef_expert_shape *shape) {
-    if (shape->kind == REEF_EXPERT_VALUE) return 1;
-    return shape->kind == REEF_EXPERT_GLU ? 3 : 2;
-}
-
-/** Which of them is w_up. */
-static inline size_t reef_expert_up(const reef_expert_shape *shape) {
-    return shape->kind == REEF_EXPERT_VALUE ? 0 : 1;
-}
-
-/** Values of one row: 2 * D, gated 3 * D, values D. */
-static inline size_t reef_expert_row_values(const reef_expert_shape *shape) {
-    return reef_expert_vectors(shape) * shape->D;
-}
-
-/** Floats of `hidden` per token: w_down . x of its P experts, gated ones followed by P w_gate . x; none of
- *  values. */
-static inline size_t reef_expert_hidden_values(const reef_expert_shape *shape) {
-    if (shape->kind == REEF_EXPERT_VALUE) return 0;
-    return (shape->kind == REEF_EXPERT_GLU ? 2 : 1) * shape->P;
-}
-
-/**
- * The rows of a layer's experts where they lie: in one block of memory, or in blocks anywhere, such as
- * in the store's map. Row n is row n mod 2^block_shift of block n >> block_shift.
- */
-typedef struct reef_expert_rows {
-    reef_dtype dtype;          // REEF_F32 or REEF_BF16
-    uint32_t block_shift;      // 32 where all rows are in one block
-    const void *const *blocks; // each aligned for its type
-} reef_expert_rows;
-
-#define REEF_EXPERT_ONE_BLOCK 32u
+#include "shapes.h"
 
 /**
  * y[t] += sum over p of gate[t][p] * expert indices[t][p] of x[t]
@@ -102,14 +53,6 @@ void reef_experts_backward(const reef_expert_shape *shape,
                            const float *gate,
                            const reef_expert_rows *experts,
                            const uint8_t *active);
-
-/** What training keeps beside the rows of one layer of the open generation. */
-typedef struct reef_expert_moments {
-    float *adam_m;    // (N, row values)
-    float *adam_v;    // (N, row values)
-    float *average;   // (N, row values) of each row over its updates; NULL: none is kept
-    uint32_t *counts; // (N) updates of each row: lazy Adam's own bias correction
-} reef_expert_moments;
 
 /** A selection: the expert's id * 2^32 + its place in `indices`, token * P + p. */
 typedef uint64_t reef_pair;

@@ -4,6 +4,7 @@
 // the same pieces: shapes of all matrix products are fixed, so a window's result depends on nothing
 // outside it (in training: on nothing but the batch statistics of the open generation's queries).
 // Where a generation does not fire for a token, not one bit of the residual stream is touched.
+#include "adapter.h"
 #include "nn_internal.h"
 #include "transformer.h"
 

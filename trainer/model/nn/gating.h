@@ -2,7 +2,7 @@
 #ifndef REEF_FIRING_H
 #define REEF_FIRING_H
 
-#include "generation.h"
+#include "activations.h"
 
 #include <string.h>
 

@@ -15,24 +15,11 @@
 #define REEF_MOE_H
 
 #include "reef_error.h"
-#include "reef_kernels.h"
+#include "shapes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-typedef struct reef_moe_shape {
-    size_t T, D, F, E; // tokens of a window, their width, hidden width of an expert, experts
-    size_t C;          // tokens that an expert takes of a window in training; 1 to T
-} reef_moe_shape;
-
-/** Parameters of one layer; gradients of one have the same form, without thresholds. */
-typedef struct reef_moe_params {
-    float *w_router;  // (D, E)
-    float *w_in;      // (E, D, F)
-    float *w_out;     // (E, F, D)
-    float *threshold; // (E) of scores
-} reef_moe_params;
 
 /** What a forward leaves for its backward, and the scratch of both. Windows count as in the pass. */
 typedef struct reef_moe_tape {

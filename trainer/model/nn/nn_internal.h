@@ -2,7 +2,7 @@
 #ifndef REEF_FORWARD_H
 #define REEF_FORWARD_H
 
-#include "generation.h"
+#include "activations.h"
 
 typedef struct reef_forward {
     reef_activations *acts;

@@ -7,6 +7,7 @@
 #define REEF_TRANSFORMER_H
 
 #include "reef_kernels.h"
+#include "shapes.h"
 
 #define REEF_LAYER_NORM_EPSILON 1e-5f
 
@@ -45,8 +46,6 @@ void reef_weight_gradients(reef_thread_pool *workers, // or NULL
                            size_t rows,
                            size_t count,
                            const reef_weight_product *products);
-
-#define REEF_ATTENTION_ROWS ((size_t)64) // rows of queries that attention takes at a time
 
 /**
  * Causal multi-head attention of one window, after the projections (Vaswani et al. 2017 eq. 1).

@@ -1,5 +1,5 @@
 // A read-only copy of some state of a vector model, and its predictions.
-#include "eval_internal.h"
+#include "model_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,0 +1,163 @@
+// What one pass over a batch leaves behind, forward and backward.
+#ifndef REEF_ACTIVATIONS_H
+#define REEF_ACTIVATIONS_H
+
+#include "experts.h"
+#include "generation.h"
+#include "moe.h"
+#include "row_prefetch.h"
+
+#define REEF_LN2 0.6931471805599453 // nats in a bit: losses are computed in nats, and told in bits
+
+/** Windows of one pass. Row t of window w is row w * T + t everywhere. */
+typedef struct reef_batch {
+    size_t windows;         // B'
+    size_t retain_windows;  // the last ones of them: old data that only feeds the retain term
+    const uint8_t *tokens;  // (B', T) inputs, of reef_token_bytes each
+    const uint8_t *targets; // (B', T) next tokens
+    const float *weight;    // (B', T) of the loss gradient, or NULL for no gradient
+    const uint8_t
+        *fire; // (generation_count, windows_max, T) 1: the generation takes part; row 0 is ignored
+    size_t fire_stride; // bytes between generations in `fire`
+} reef_batch;
+
+/** Activations of one layer, kept for backward (evaluation uses one set for all layers). */
+typedef struct reef_activations_layer {
+    float *x_in; // (rows, D) residual stream before attention
+    float *norm1, *norm1_mean, *norm1_rstd;
+    float *qkv, *probs, *attended;
+    float *x_mid; // residual stream after attention
+    float *norm2, *norm2_mean, *norm2_rstd;
+    float *ffw_in, *ffw_act; // (rows, F) dense
+    reef_moe_tape moe;       // empty where no layer of the set is a mixture
+    float *retain_d_y;       // (rows, D) gradient of the retain term; rows of retain windows only
+    float *older;            // (rows, D) what older experts added, where the open generation fires
+} reef_activations_layer;
+
+/** What one generation leaves in one layer. */
+typedef struct reef_activations_table {
+    reef_router_tape tape;
+    float *hidden;  // (rows, P)
+    float *d_gate;  // (rows, P)
+    float *factors; // (rows, P, reef_expert_vectors) open generation only
+} reef_activations_table;
+
+typedef struct reef_activations {
+    const reef_config *config;
+    bool training;
+    size_t windows_max, rows_max;
+    size_t layer_sets; // layers in training, 1 in evaluation
+    reef_activations_layer *layers;
+    size_t generation_capacity;
+    reef_activations_table *
+        *expert_tables; // (generation_capacity) -> (layer_sets), made when a generation first fires
+    float *x;           // (rows, D) residual stream
+    float *norm, *norm_mean, *norm_rstd; // after the last block
+    float *logits;         // (rows, V); their gradient after reef_network_forward with weights
+    double *loss;          // (rows) nats
+    float *window_scratch; // (windows, T, max(V, 3*D, F)) per window
+    uint32_t
+        *answers; // (rows) the generation that alone fires; 0: none does; or REEF_ANSWER_SEVERAL
+    uint8_t *several; // (rows) scratch: where a generation fires among several
+    float *d_x, *d_mid, *d_norm, *d_qkv, *d_attended, *d_probs, *d_y; // backward
+    float *low_qkv, *d_low_qkv, *low_out,
+        *d_low_out; // (rows, rank) of the open generation's adapters of a block, FFW then attention
+    float *norm_grads;       // (windows, 4 * D)
+    uint8_t *piece_active;   // (windows)
+    reef_expert_pairs pairs; // of the open generation
+    reef_row_prefetch
+        *prefetch; // not owned: fetches rows that are read in place; NULL while none are
+    // Told after the experts of generation g in layer l, while their tape is there, or NULL.
+    void (*on_experts)(void *context, size_t g, uint32_t l);
+    void *on_experts_context;
+    double seconds_router, seconds_experts, seconds_update;
+} reef_activations;
+
+/** No merged matrices for this token: corrections are added to the backbone's products one by one. */
+#define REEF_ANSWER_SEVERAL UINT32_MAX
+
+REEF_MUST_CHECK reef_status reef_activations_init(reef_activations *acts,
+                                                  const reef_config *config,
+                                                  size_t windows_max,
+                                                  bool training,
+                                                  reef_error *err);
+void reef_activations_release(reef_activations *acts);
+
+typedef enum reef_activations_mode {
+    REEF_PASS_EVALUATE, // every generation as it is evaluated: running batch norm folded
+    REEF_PASS_TRAIN,    // the open generation with batch statistics
+} reef_activations_mode;
+
+/**
+ * Losses (and with batch->weight the gradient of the logits) of a batch. Changes nothing in the net.
+ * y(x) = y_0(x) + sum over fired generations of y_g(x), deltas likewise.
+ */
+REEF_MUST_CHECK reef_status reef_network_forward(reef_activations *acts,
+                                                 const reef_network *network,
+                                                 reef_thread_pool *workers,
+                                                 const reef_batch *batch,
+                                                 reef_activations_mode mode,
+                                                 reef_error *err);
+
+// Shared by forward.c and backward.c.
+
+/** Memory for what generation g leaves, where it has none yet. */
+REEF_MUST_CHECK reef_status reef_activations_prepare_generation(reef_activations *acts,
+                                                                const reef_generation *gen,
+                                                                size_t g,
+                                                                reef_error *err);
+
+/** (T) of window `window`: where generation g takes part; NULL for generation 0, which always does. */
+const uint8_t *reef_batch_fire(const reef_batch *batch,
+                               const reef_config *config,
+                               size_t g,
+                               size_t window);
+/** Is window `window` old data, of the retain term? */
+bool reef_batch_retains(const reef_batch *batch, size_t window);
+/** Set piece_active to the windows in which generation g fires at all; false when in none. */
+bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, size_t g);
+/** x[t] += the embeddings of token t and of those before it in its window. */
+void reef_embed_token(
+    const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t);
+/** Run `work` over the windows, with the rows that generation g chose in layer l fetched beside it. */
+void reef_activations_run_experts(reef_activations *acts,
+                                  const reef_network *network,
+                                  reef_thread_pool *workers,
+                                  const reef_batch *batch,
+                                  size_t g,
+                                  uint32_t l,
+                                  void (*work)(void *context, size_t window),
+                                  void *context);
+/** What a fired token of a window of old data weighs in the retain term of one part of the model. */
+float reef_retain_weight(const reef_config *config, const uint8_t *fire);
+#define REEF_RETAIN_FLOOR 1e-3f // added to the old output's squared norm, which divides
+/** Floats per token of window_scratch. */
+size_t reef_activations_scratch_width(const reef_config *config);
+/** Drop the tapes of generation g: it was sealed or has grown. */
+void reef_activations_forget_generation(reef_activations *acts, size_t g);
+
+/** What the optimiser does with expert rows while they are in cache. */
+typedef struct reef_network_update {
+    reef_adam adam; // for expert rows
+    float average_rate;
+    float clip;
+    bool freeze_experts;           // compute gradients of dense tensors only (gradient checks)
+    const reef_expert_pull *pulls; // (layers) or NULL: a penalty on change of rows
+    float *const *squares; // (layers) or NULL: squared gradients of rows are added, no row changes
+    // Which experts of layer l stay as they are, (N) flags, now that their pairs are sorted; NULL: those
+    // that are flagged as frozen.
+    const uint8_t *(*freeze)(void *context, uint32_t l, const reef_expert_pairs *pairs);
+    void *freeze_context;
+} reef_network_update;
+
+/**
+ * Gradients of the open generation's dense tensors (added to gen->grads) and, in the same pass, the
+ * update of its experts. Reads forward's tape backwards; sealed generations only pass gradients on.
+ */
+void reef_network_backward(reef_activations *acts,
+                           reef_network *network,
+                           reef_thread_pool *workers,
+                           const reef_batch *batch,
+                           const reef_network_update *update);
+
+#endif
