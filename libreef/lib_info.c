@@ -29,9 +29,9 @@ static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *
     reef_status status = reef_lib_read_commit(pool, &commit, err);
     if (status != REEF_OK) return status;
     *info = (reef_pool_info){
-        .model = config->model,
-        .expert = config->expert,
-        .score = config->score,
+        .model = reef_config_word(config, "model"),
+        .expert = reef_config_word(config, "expert"),
+        .score = reef_config_word(config, "score"),
         .writing = pool->trainer != NULL,
         .layers = config->layers,
         .d_model = config->d_model,

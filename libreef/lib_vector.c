@@ -13,7 +13,7 @@ static reef_status check_kind(const reef_pool *pool, const char *what, reef_erro
     return reef_fail(err, REEF_ERR_INVALID,
                      "cannot %s: the model of pool %.120s is %s, and labelled vectors are for a "
                      "model that was made with model=vector",
-                     what, reef_store_path(pool->store), pool->config.model);
+                     what, reef_store_path(pool->store), reef_config_word(&pool->config, "model"));
 }
 
 // ---- learning ------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ static reef_status check_trainable(reef_txn *txn, const reef_snapshot *snapshot,
     reef_status status = reef_config_read(txn, &config, err);
     if (status != REEF_OK || snapshot->exact) return status;
     bool vectors = reef_config_is_vector(&config);
-    if (!vectors && strcmp(config.strategy, "generations") == 0) return REEF_OK;
+    if (!vectors && config.strategy == REEF_STRATEGY_GENERATIONS) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "snapshot %s cannot be restored: it was made before snapshots held %s, which "
                      "learning needs; reef eval --as-of %s still works",

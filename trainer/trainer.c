@@ -16,7 +16,7 @@ reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
         return made == REEF_OK ? reef_layer_new(&trainer->layer, err) : made;
     }
     size_t windows = reef_step_windows(config), rows = windows * config->context;
-    trainer->strategy.kind = reef_strategy_kind_of(config);
+    trainer->strategy.kind = config->strategy;
     trainer->tokens = calloc(rows, reef_token_bytes(config));
     trainer->targets = calloc(rows, reef_token_bytes(config));
     trainer->weight = calloc(rows, sizeof *trainer->weight);

@@ -36,7 +36,8 @@ static reef_status read_seal(reef_request *request, json_t *object, reef_error *
     reef_config_default(&config);
     reef_status status = reef_config_set(&config, "seal_dtype", dtype, err);
     if (status == REEF_OK)
-        snprintf(request->seal_dtype, sizeof(request->seal_dtype), "%s", config.seal_dtype);
+        snprintf(request->seal_dtype, sizeof(request->seal_dtype), "%s",
+                 reef_config_word(&config, "seal_dtype"));
     return status;
 }
 

@@ -123,7 +123,7 @@ static reef_status take_sample(reef_txn *txn, reef_forgetting *f, reef_error *er
     if (status == REEF_OK) status = note_generations(txn, f, err);
     if (status != REEF_OK) return status;
     f->commit = commit.number;
-    f->single = strcmp(config.strategy, "generations") != 0;
+    f->single = config.strategy != REEF_STRATEGY_GENERATIONS;
     f->record_bytes = reef_config_is_vector(&config) ? reef_vector_record_bytes(&config) : 0;
     return reef_reservoir_scan(txn, on_window, f, err);
 }

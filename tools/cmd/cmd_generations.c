@@ -82,7 +82,7 @@ static void print_list(const cli_pool *pool, const cli_table *table) {
     char words[CLI_WORD_BYTES];
     cli_table_print(table, stdout);
     if (!cli_keeps_one_generation(pool)) return;
-    printf("strategy %s keeps one generation", pool->config.strategy);
+    printf("strategy %s keeps one generation", reef_config_word(&pool->config, "strategy"));
     if (pool->tasks.task > 0)
         printf("; %" PRIu32 " boundaries so far, the last at byte %s", pool->tasks.task,
                cli_count(pool->tasks.task_at, words));
@@ -98,7 +98,8 @@ reef_status cmd_generations(cli_call *cli, reef_error *err) {
     if (status == REEF_OK && cli->json)
         status = cli_answer(cli,
                             json_pack("{s:O, s:s, s:I}", "generations", array, "strategy",
-                                      pool.config.strategy, "task", (json_int_t)pool.tasks.task),
+                                      reef_config_word(&pool.config, "strategy"), "task",
+                                      (json_int_t)pool.tasks.task),
                             err);
     else if (status == REEF_OK)
         print_list(&pool, table);

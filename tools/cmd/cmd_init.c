@@ -93,7 +93,8 @@ static void print_text_experts(const making *m) {
 static void print_text_model(const making *m) {
     const reef_config *config = &m->config;
     printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " %ss\n",
-           config->model, config->layers, config->d_model, config->context, cli_token_word(config));
+           reef_config_word(config, "model"), config->layers, config->d_model, config->context,
+           cli_token_word(config));
     if (cli_has_ids(config))
         printf("  tokens      ids below %" PRIu32 ", two bytes each\n", config->vocab);
     print_text_experts(m);
@@ -102,7 +103,8 @@ static void print_text_model(const making *m) {
 static void print_vector_model(const making *m) {
     const reef_config *config = &m->config;
     char words[CLI_WORD_BYTES];
-    printf("  model       %s, of %s inputs\n", config->model, cli_count(config->inputs, words));
+    printf("  model       %s, of %s inputs\n", reef_config_word(config, "model"),
+           cli_count(config->inputs, words));
     printf("  experts     %s", cli_count(experts_of(config), words));
     printf(" (%" PRIu32 " x %" PRIu32 ") a generation\n", config->side, config->side);
     printf("  memory      %s", cli_count(config->memory, words));
@@ -113,7 +115,8 @@ static void print_vector_model(const making *m) {
 static void print_layer(const making *m) {
     const reef_config *config = &m->config;
     char words[CLI_WORD_BYTES];
-    printf("  model       %s of width %" PRIu32 ", by itself\n", config->model, config->d_model);
+    printf("  model       %s of width %" PRIu32 ", by itself\n", reef_config_word(config, "model"),
+           config->d_model);
     printf("  experts     %s", cli_count(experts_of(config), words));
     printf(" (%" PRIu32 " x %" PRIu32 ")\n", config->side, config->side);
 }

@@ -113,10 +113,11 @@ static reef_status answer_task(cli_call *cli,
     if (cli->json)
         return cli_answer(cli,
                           json_pack("{s:b, s:s, s:I}", "done", !cli->dry_run, "strategy",
-                                    pool->config.strategy, "task", task),
+                                    reef_config_word(&pool->config, "strategy"), "task", task),
                           err);
     printf("strategy %s keeps generation 0 open: task %" JSON_INTEGER_FORMAT " %s\n",
-           pool->config.strategy, task, cli->dry_run ? "would begin" : "begins");
+           reef_config_word(&pool->config, "strategy"), task,
+           cli->dry_run ? "would begin" : "begins");
     return REEF_OK;
 }
 
@@ -129,11 +130,13 @@ reef_status cmd_seal(cli_call *cli, reef_error *err) {
     uint32_t sealed = pool.generation_count - 1;
     // A dry run refuses what the real one would.
     if (dtype) status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
-    if (status == REEF_OK && cli->dry_run && strcmp(pool.config.strategy, "joint") == 0)
+    if (status == REEF_OK && cli->dry_run && pool.config.strategy == REEF_STRATEGY_JOINT)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "the pool's strategy is joint, which has no boundaries");
     json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
-    if (!dtype) dtype = reef_config_is_vector(&pool.config) ? "f32" : pool.config.seal_dtype;
+    if (!dtype)
+        dtype = reef_config_is_vector(&pool.config) ? "f32"
+                                                    : reef_config_word(&pool.config, "seal_dtype");
     if (status == REEF_OK && cli->dry_run) {
         status = cli_check(cli, request, check, &result, err);
     } else if (status == REEF_OK) {

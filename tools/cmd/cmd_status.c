@@ -44,18 +44,18 @@ static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_po
     }
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
     bool vectors = reef_config_is_vector(&pool->config);
-    json_t *object =
-        json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
-                  cli_path(cli->pool), "state", "idle", "strategy", pool->config.strategy, "task",
-                  (json_int_t)pool->tasks.task, "step", (json_int_t)pool->commit.step,
-                  "stream_bytes", (json_int_t)pool->commit.stream_bytes, "generation",
-                  (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
-                  vectors                      ? "last_error_share"
-                  : cli_has_ids(&pool->config) ? "last_bits_per_token"
-                                               : "last_bits_per_byte",
-                  last_loss_json(pool, points), "experts", (json_int_t)experts, "experts_open",
-                  (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes,
-                  "last_commit", cli_commit_json(&pool->commit));
+    json_t *object = json_pack(
+        "{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
+        cli_path(cli->pool), "state", "idle", "strategy",
+        reef_config_word(&pool->config, "strategy"), "task", (json_int_t)pool->tasks.task, "step",
+        (json_int_t)pool->commit.step, "stream_bytes", (json_int_t)pool->commit.stream_bytes,
+        "generation", (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
+        vectors                      ? "last_error_share"
+        : cli_has_ids(&pool->config) ? "last_bits_per_token"
+                                     : "last_bits_per_byte",
+        last_loss_json(pool, points), "experts", (json_int_t)experts, "experts_open",
+        (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes, "last_commit",
+        cli_commit_json(&pool->commit));
     size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
     json_object_set_new(object, "skipped_bytes", skipped_json(pool));
     json_object_set_new(object, "recycled_experts",

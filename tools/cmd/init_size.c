@@ -82,7 +82,7 @@ static reef_status configure(const cli_call *cli,
 // ---- memory --------------------------------------------------------------------------------------
 
 static uint64_t rows_bytes(const reef_config *config, uint32_t side) {
-    uint64_t vectors = strcmp(config->expert, "glu") == 0 ? 3 : 2;
+    uint64_t vectors = config->expert == REEF_EXPERT_GLU ? 3 : 2;
     return (uint64_t)side * side * cli_peer_layers(config) * vectors * config->d_model *
            sizeof(float);
 }
@@ -276,7 +276,7 @@ reef_status init_probe_run(const reef_config *config,
     bench_directory directory = {0};
     *probe = (init_probe){0};
     reef_config steady = *config; // the data is nobody's: no boundary is to be found in it
-    snprintf(steady.boundaries, sizeof(steady.boundaries), "given");
+    steady.boundaries = REEF_BOUNDARIES_GIVEN;
     reef_status status = bench_directory_new(&directory, err);
     if (status == REEF_OK) {
         char *path = cli_format("%s/pool", directory.path);

@@ -59,7 +59,7 @@ static reef_status read_generations(cli_pool *pool, reef_txn *txn, reef_error *e
 }
 
 bool cli_keeps_one_generation(const cli_pool *pool) {
-    return strcmp(pool->config.strategy, "generations") != 0;
+    return pool->config.strategy != REEF_STRATEGY_GENERATIONS;
 }
 
 reef_status cli_pool_refresh(cli_pool *pool, reef_error *err) {

@@ -61,10 +61,10 @@ static reef_status check_range(const consolidation *c, reef_error *err) {
     if (reef_config_is_vector(&network->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "generations of a model of vectors are not consolidated");
-    if (strcmp(network->config.strategy, "generations") != 0)
+    if (network->config.strategy != REEF_STRATEGY_GENERATIONS)
         return reef_fail(err, REEF_ERR_INVALID,
                          "a pool with strategy %s has no generations to consolidate",
-                         network->config.strategy);
+                         reef_config_word(&network->config, "strategy"));
     if (first == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation 0 holds the backbone that all others stand on; it cannot be "
@@ -200,7 +200,7 @@ static reef_status plan_samples(consolidation *c, reef_error *err) {
 static reef_status check_samples(const consolidation *c, reef_error *err) {
     const reef_config *config = &c->trainer->network.config;
     const reef_reservoir *reservoir = &c->trainer->reservoir;
-    bool off = strcmp(config->gate, "off") == 0; // then all text is theirs
+    bool off = config->gate == REEF_GATE_OFF; // then all text is theirs
     bool few =
         c->taught_count < REEF_GATE_WINDOWS_MIN || c->silent_count < 2 * REEF_GATE_WINDOWS_MIN;
     if (off ? c->taught_count > 0 : !few) return REEF_OK;

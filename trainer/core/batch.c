@@ -11,8 +11,7 @@
 
 size_t reef_step_windows(const reef_config *config) {
     size_t beside = config->rehearse;
-    if (reef_strategy_kind_of(config) == REEF_STRATEGY_REPLAY &&
-        reef_replay_windows(config) > beside)
+    if (config->strategy == REEF_STRATEGY_REPLAY && reef_replay_windows(config) > beside)
         beside = reef_replay_windows(config);
     return (size_t)config->batch + beside + REEF_RETAIN_WINDOWS;
 }

@@ -18,7 +18,7 @@ reef_status reef_growth_enlarge(reef_trainer *trainer,
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's strategy is %s, which keeps what the model was at its size; "
                          "only generations, finetune, replay, joint and grid can grow",
-                         trainer->network.config.strategy);
+                         reef_config_word(&trainer->network.config, "strategy"));
     if (side > REEF_SIDE_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "side %u is more than the %u sub-keys there can be",
                          side, REEF_SIDE_MAX);

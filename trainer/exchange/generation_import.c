@@ -41,14 +41,14 @@ typedef struct importing {
 
 static reef_status check_trainer(const reef_trainer *trainer, double leak_max, reef_error *err) {
     const reef_generation *open = reef_open_generation(trainer);
-    if (leak_max > 0.0 && strcmp(trainer->network.config.gate, "off") == 0)
+    if (leak_max > 0.0 && trainer->network.config.gate == REEF_GATE_OFF)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool was made with gate off: there is no threshold to raise");
     if (reef_strategy_is_baseline(&trainer->strategy))
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's strategy is %s, which keeps one generation: it cannot import "
                          "others",
-                         trainer->network.config.strategy);
+                         reef_config_word(&trainer->network.config, "strategy"));
     if (open->info.generation == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation 0 of the pool is still open: what is imported was trained on "

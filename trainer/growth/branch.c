@@ -62,7 +62,7 @@ reef_status reef_branch_check(const reef_trainer *trainer, uint32_t from, reef_e
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's strategy is %s, which keeps one generation: there is no "
                          "sealed one to branch",
-                         trainer->network.config.strategy);
+                         reef_config_word(&trainer->network.config, "strategy"));
     reef_status status = check_origin(trainer, from, err);
     if (status != REEF_OK) return status;
     return reef_policy_check_side(trainer, trainer->network.generations[from]->info.side, err);

@@ -19,7 +19,7 @@ bool reef_growth_gate_due(const reef_trainer *trainer) {
 }
 
 static bool is_off(const reef_config *config) {
-    return strcmp(config->gate, "off") == 0;
+    return config->gate == REEF_GATE_OFF;
 }
 
 // A generation without a gate: what it stores is a gate that fires on every byte, so nothing that reads
@@ -113,7 +113,7 @@ reef_status reef_generation_fit_gate(reef_generation *gen,
     float *old_surprise = NULL, *new_surprise = NULL;
     reef_status status = reef_gate_train(&gen->gate, old_fit, old_calibrate, young, &fit, err);
     // Losses cost passes, now and on every byte to come: only where n-grams are not enough.
-    if (status != REEF_OK || fit.separates || strcmp(config->gate, "loss") != 0) goto cleanup;
+    if (status != REEF_OK || fit.separates || config->gate != REEF_GATE_LOSS) goto cleanup;
     status = read_surprises(trainer, older_count, old_calibrate, &old_surprise, err);
     if (status == REEF_OK) status = read_surprises(trainer, older_count, young, &new_surprise, err);
     if (status != REEF_OK) goto cleanup;

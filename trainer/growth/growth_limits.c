@@ -26,7 +26,7 @@ uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_ne
     uint64_t side = reef_open_generation(trainer)->info.side;
     bool grid = trainer->strategy.kind == REEF_STRATEGY_GRID;
     if (reef_strategy_is_baseline(&trainer->strategy) && !grid) return 0;
-    if (!grid && strcmp(trainer->network.config.growth, "in_place") != 0)
+    if (!grid && trainer->network.config.growth != REEF_GROWTH_IN_PLACE)
         return (uint64_t)side_new * side_new;
     uint64_t enlarged = reef_grid_side((uint32_t)side, side_new);
     if (enlarged > REEF_SIDE_MAX && !grid) return UINT64_MAX;

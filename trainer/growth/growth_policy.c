@@ -25,10 +25,11 @@ static bool is_saturated(const reef_trainer *trainer) {
 static const char *due(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     if (!reef_strategy_has_boundaries(&trainer->strategy)) return NULL;
-    if (strcmp(config->boundaries, "budget") == 0 &&
+    if (config->boundaries == REEF_BOUNDARIES_BUDGET &&
         trainer->stream_bytes - reef_task_at(trainer) >= config->boundary_bytes)
         return "budget";
-    return strcmp(config->boundaries, "capacity") == 0 && is_saturated(trainer) ? "capacity" : NULL;
+    return config->boundaries == REEF_BOUNDARIES_CAPACITY && is_saturated(trainer) ? "capacity"
+                                                                                   : NULL;
 }
 
 const char *reef_policy_due(const reef_trainer *trainer) {
@@ -93,7 +94,7 @@ reef_status reef_policy_size(reef_trainer *trainer,
         .distance = NAN,
     };
     reef_status status = REEF_OK;
-    if (strcmp(config->size_new, "auto") == 0 && !reef_strategy_is_baseline(&trainer->strategy)) {
+    if (config->size_new == REEF_SIZE_NEW_AUTO && !reef_strategy_is_baseline(&trainer->strategy)) {
         status = measure_distance(trainer, fresh, fresh_bytes, out, err);
         if (status == REEF_OK && !isnan(out->distance)) out->side = side_for(config, out->distance);
     }
@@ -126,7 +127,7 @@ reef_status reef_policy_boundary(reef_trainer *trainer,
     reef_status status = reef_policy_size(trainer, reason, fresh, fresh_bytes, &opening, err);
     if (status != REEF_OK) return status;
     if (opening.side == 0) return refuse(trainer, reason, err);
-    if (reef_strategy_is_baseline(&trainer->strategy) || strcmp(config->growth, "in_place") != 0)
+    if (reef_strategy_is_baseline(&trainer->strategy) || config->growth != REEF_GROWTH_IN_PLACE)
         return reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(config), &sealing,
                                     err);
     uint32_t side = reef_grid_side(reef_open_generation(trainer)->info.side, opening.side);

@@ -31,9 +31,9 @@ bool reef_start_is_due(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     return trainer->generation_step == 0 && !trainer->branched &&
            reef_open_generation(trainer)->info.generation > 0 &&
-           (strcmp(config->subkeys_new, "random") != 0 || config->copy_experts > 0 ||
+           (config->subkeys_new != REEF_SUBKEYS_NEW_RANDOM || config->copy_experts > 0 ||
             (config->weigh_older && reef_config_retrieving_layers(config) > 0) ||
-            strcmp(config->branch_new, "trial") == 0);
+            config->branch_new == REEF_BRANCH_NEW_TRIAL);
 }
 
 // ---- memory --------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ reef_status reef_start_generation(reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     const reef_generation *open = reef_open_generation(trainer);
     size_t batches = fresh_bytes / reef_batch_bytes(config), copied = 0;
-    bool queries = strcmp(config->subkeys_new, "queries") == 0, without = false;
+    bool queries = config->subkeys_new == REEF_SUBKEYS_NEW_QUERIES, without = false;
     start s = {
         .trainer = trainer,
         .seed = reef_random_bits(config->seed, 1, open->info.generation),
@@ -321,7 +321,7 @@ reef_status reef_start_generation(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     reef_generation_average_reset(reef_open_generation(trainer)); // it has not trained yet
     uint32_t origin = REEF_TRIAL_NONE;
-    if (strcmp(config->branch_new, "trial") == 0)
+    if (config->branch_new == REEF_BRANCH_NEW_TRIAL)
         status = reef_branch_trial_choose(trainer, fresh, batches, &origin, err);
     if (status != REEF_OK) return status;
     char branch[32] = "null";
@@ -329,6 +329,6 @@ reef_status reef_start_generation(reef_trainer *trainer,
     return reef_state_event(trainer, err, "start",
                             "\"subkeys\": \"%s\", \"copied\": %zu, \"older\": %s, \"bytes\": %zu, "
                             "\"branch\": %s",
-                            config->subkeys_new, copied, without ? "false" : "true",
-                            batches * reef_batch_bytes(config), branch);
+                            reef_config_word(config, "subkeys_new"), copied,
+                            without ? "false" : "true", batches * reef_batch_bytes(config), branch);
 }

@@ -12,7 +12,8 @@
 
 static reef_status refuse(const reef_trainer *trainer, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "%.120s is no pool of a layer: its model is %s",
-                     reef_store_path(trainer->store), trainer->network.config.model);
+                     reef_store_path(trainer->store),
+                     reef_config_word(&trainer->network.config, "model"));
 }
 
 reef_status reef_trainer_layer_read(reef_trainer *trainer,

@@ -254,7 +254,7 @@ static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
 static bool watches_drift(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     uint32_t window = trainer->drift.window, warmup = config->drift_warmup;
-    return strcmp(config->boundaries, "drift") == 0 &&
+    return config->boundaries == REEF_BOUNDARIES_DRIFT &&
            reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) >= warmup &&
            trainer->drift.count >= (warmup < window ? warmup : window);
 }

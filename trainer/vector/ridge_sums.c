@@ -244,7 +244,7 @@ reef_status reef_vector_solve(reef_vector *vector,
                               reef_vector_head *out,
                               reef_error *err) {
     size_t G = vector->network.generation_count;
-    bool gated = G > 1 && strcmp(vector->network.config.vector_gate, "off") != 0;
+    bool gated = G > 1 && vector->network.config.vector_gate != REEF_VECTOR_GATE_OFF;
     out->sharpness =
         out->sharpness > 0.0f ? out->sharpness : reef_vector_open(vector)->head.sharpness;
     // A class may have come with batches that are held back: it has a row, and nothing in it.

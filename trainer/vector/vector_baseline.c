@@ -48,7 +48,7 @@ static size_t replay(reef_trainer *trainer, size_t rows) {
     size_t D = vector->network.config.inputs,
            each = reef_vector_record_bytes(&vector->network.config);
     size_t filled = memory->seen < memory->slots ? memory->seen : memory->slots;
-    if (strcmp(vector->network.config.strategy, "replay") != 0 || filled == 0) return rows;
+    if (vector->network.config.strategy != REEF_STRATEGY_REPLAY || filled == 0) return rows;
     for (size_t i = 0; i < rows; i++) {
         size_t slot = reef_random_below(vector->network.config.seed, REPLAY_STREAM,
                                         trainer->step * REEF_VECTOR_BATCH_MAX + i, filled);

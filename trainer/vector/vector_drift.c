@@ -82,7 +82,7 @@ static double guessing(const reef_vector *vector) {
 
 double reef_vector_errors_tolerated(const reef_vector *vector) {
     double expected = reef_vector_expected_errors(vector), guess = guessing(vector);
-    if (strcmp(vector->network.config.boundaries, "drift") != 0 || vector->baseline) return 2.0;
+    if (vector->network.config.boundaries != REEF_BOUNDARIES_DRIFT || vector->baseline) return 2.0;
     if (!(expected <= (1.0 - SKILL_MIN) * guess)) return 2.0; // NaN too
     return 0.5 * (expected + guess);
 }

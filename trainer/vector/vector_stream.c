@@ -129,7 +129,7 @@ reef_status reef_vector_check_boundary(const reef_trainer *trainer, reef_error *
         return reef_fail(err, REEF_ERR_INVALID,
                          "strategy %s has one generation, which is never sealed; only pools of "
                          "strategy generations have boundaries",
-                         vector->network.config.strategy);
+                         reef_config_word(&vector->network.config, "strategy"));
     if (vector->examples == 0)
         return reef_fail(
             err, REEF_ERR_INVALID,

@@ -34,7 +34,7 @@ static const char STATUS[] =
 
 static shown look(top_data *data, size_t columns, size_t rows) {
     shown all = {0};
-    if (!data->config.model[0]) reef_config_default(&data->config);
+    if (data->config.layers == 0) reef_config_default(&data->config);
     data->status = json_loads(STATUS, 0, NULL);
     assert_non_null(data->status);
     top_view(data, columns, rows, "q: quit", on_line, &all);
@@ -80,7 +80,7 @@ static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
         top_data data = {
             .pool = "p", .generations = &generation, .usage = &usage, .generation_count = 1};
         reef_config_default(&data.config);
-        snprintf(data.config.model, sizeof(data.config.model), "%s", KINDS[i].model);
+        assert_int_equal(reef_config_set(&data.config, "model", KINDS[i].model, NULL), REEF_OK);
         data.config.inputs = 4; // and a label
         shown all = look(&data, 100, 0);
         if (!strstr(all.text, KINDS[i].trained)) fail_msg("%s", all.text);

@@ -42,7 +42,7 @@ static void make_vector_pool(const world *w) {
     reef_error err = {0};
     reef_config config;
     reef_config_default(&config);
-    strcpy(config.model, "vector");
+    config.model = REEF_MODEL_VECTOR;
     config.inputs = INPUTS;
     config.side = 6;
     config.memory = 40;

@@ -95,7 +95,7 @@ static uint64_t mixture_softmax(const reef_config *config) {
 
 // Sub-key gradients of groups of windows are added up, once a step.
 static uint64_t sub_key_sums(const reef_config *config) {
-    uint64_t tables = strcmp(config->subkeys, "head") == 0 ? config->heads : 1, layers = 0;
+    uint64_t tables = config->subkeys == REEF_SUBKEYS_HEAD ? config->heads : 1, layers = 0;
     for (uint32_t l = 0; l < config->layers; l++)
         layers += strchr("pk", config->ffw[config->ffw[1] == '\0' ? 0 : l]) != NULL;
     return layers * tape_group_count(WINDOWS) * tables * 2 * config->side * config->d_key;

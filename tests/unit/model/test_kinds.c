@@ -268,7 +268,7 @@ static void active_parameters_are_what_one_token_meets(void **state) {
     assert_int_equal(reef_moe_capacity(&config), 128);
     config.moe_capacity = 0.001f;
     assert_int_equal(reef_moe_capacity(&config), 1);
-    strcpy(config.subkeys, "head");
+    config.subkeys = REEF_SUBKEYS_HEAD;
     assert_true(reef_layer_parameters_active(&config, 1, 64) == queries + 8 * keys + 128 * 128);
 }
 

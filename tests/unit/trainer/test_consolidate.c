@@ -290,7 +290,7 @@ static void the_number_of_threads_leaves_no_trace(void **state) {
 static void rows_are_rounded_where_the_pool_rounds_them(void **state) {
     lifelong *f = *state;
     reef_config config = tiny_config();
-    snprintf(config.seal_dtype, sizeof config.seal_dtype, "bf16");
+    config.seal_dtype = REEF_SEAL_BF16;
     make_four(f, 1, &config);
     double before = bits_of(f, "now", 2, NULL);
     reef_consolidation_options options = range(1, 3);

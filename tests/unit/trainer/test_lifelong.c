@@ -305,7 +305,7 @@ static void a_generation_without_training_is_not_sealed(void **state) {
 
 static void without_drift_nothing_is_opened(void **state) {
     lifelong *f = *state;
-    strcpy(f->config.boundaries, "given");
+    f->config.boundaries = REEF_BOUNDARIES_GIVEN;
     make_pool(f, 1);
     feed_kind(f, 0, 8000, 3);
     feed_kind(f, 1, 8000, 3);
@@ -531,7 +531,7 @@ static double drift_on_leaking_tokens(float retain_weight) {
     reef_error err;
     f->config.retain_weight = retain_weight;
     f->config.leak_max = 0.5f;
-    strcpy(f->config.boundaries, "given");
+    f->config.boundaries = REEF_BOUNDARIES_GIVEN;
     make_pool(f, 1);
     feed_kind(f, 0, 8000, 3);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);

@@ -515,7 +515,7 @@ static reef_commit replay_stream(const reef_config *config,
     }
     reef_commit last = run_commit(&r);
     assert_int_equal(status_of(&r).generation,
-                     strcmp(config->strategy, "generations") == 0 ? 1 : 0);
+                     config->strategy == REEF_STRATEGY_GENERATIONS ? 1 : 0);
     run_end(&r);
     return last;
 }

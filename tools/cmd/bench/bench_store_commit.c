@@ -126,7 +126,7 @@ static uint64_t expert_bytes(const reef_config *config) {
 // The default model with as many experts as make rows and moments of about `bytes`.
 static void size_model(reef_config *config, uint64_t bytes) {
     reef_config_default(config);
-    strcpy(config->boundaries, "given");
+    config->boundaries = REEF_BOUNDARIES_GIVEN;
     config->side = 1;
     while ((uint64_t)(config->side + 1) * (config->side + 1) * expert_bytes(config) <= bytes)
         config->side++;

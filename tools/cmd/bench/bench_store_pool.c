@@ -19,7 +19,7 @@
 
 static void configure(reef_config *config, uint64_t side) {
     reef_config_default(config);
-    strcpy(config->boundaries, "given");
+    config->boundaries = REEF_BOUNDARIES_GIVEN;
     strcpy(config->ffw, "p");
     config->layers = 1;
     config->d_model = 32;

@@ -384,7 +384,7 @@ reef_status cmd_bench_readers(cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = cli_config(cli, &config, err);
     if (status == REEF_OK) status = bench_wants_text(&config, err);
     if (status != REEF_OK) return status;
-    if (!cli_text(cli, "boundaries")) strcpy(config.boundaries, "given");
+    if (!cli_text(cli, "boundaries")) config.boundaries = REEF_BOUNDARIES_GIVEN;
     status = bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
     char *path = cli_format("%s/pool", directory.path);

@@ -349,14 +349,14 @@ static reef_status count_threads(const cli_call *cli, size_t *threads, reef_erro
 
 // What differs from the default on this command, and what no rival can follow.
 static reef_status settle_config(const cli_call *cli, reef_config *config, reef_error *err) {
-    if (!cli_text(cli, "boundaries")) strcpy(config->boundaries, "given");
+    if (!cli_text(cli, "boundaries")) config->boundaries = REEF_BOUNDARIES_GIVEN;
     if (!cli_text(cli, "rival")) return REEF_OK;
     if (!cli_text(cli, "rehearse")) config->rehearse = 0;
-    if (strpbrk(config->ffw, "mk") != NULL || strcmp(config->subkeys, "shared") != 0)
+    if (strpbrk(config->ffw, "mk") != NULL || config->subkeys != REEF_SUBKEYS_SHARED)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--rival knows --ffw with letters p and d, and --subkeys shared only");
     if (cli_peer_layers(config) == 0) return REEF_OK;
-    if (strcmp(config->expert, "gelu") == 0 && strcmp(config->score, "softmax") == 0 &&
+    if (config->expert == REEF_EXPERT_GELU && config->score == REEF_SCORE_SOFTMAX &&
         config->batch_norm)
         return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,

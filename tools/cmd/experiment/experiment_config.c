@@ -398,7 +398,7 @@ reef_status experiment_config(const experiment *e,
                               reef_config *out,
                               reef_error *err) {
     reef_config_default(out);
-    snprintf(out->boundaries, sizeof(out->boundaries), "given");
+    out->boundaries = REEF_BOUNDARIES_GIVEN;
     out->rehearse = 0;
     out->adapters = 0;
     out->reservoir_bytes = 65536; // nothing is drawn from it

@@ -105,16 +105,17 @@ static reef_status check(const reef_config *config,
     if (reef_config_is_layer(config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "FLOPs are counted for language models; the pool holds a layer by itself");
-    bool joint = strcmp(config->strategy, "joint") == 0;
-    bool given =
-        strcmp(config->strategy, "generations") == 0 && strcmp(config->boundaries, "given") == 0;
+    bool joint = config->strategy == REEF_STRATEGY_JOINT;
+    bool given = config->strategy == REEF_STRATEGY_GENERATIONS &&
+                 config->boundaries == REEF_BOUNDARIES_GIVEN;
     if ((!joint && !given) || config->boundary_mark[0] != '\0')
         return reef_fail(
             err, REEF_ERR_INVALID,
             "with boundaries %s, strategy %s%s batches may be held back, skipped or "
             "cost more, so FLOPs are no budget: make the pool with --boundaries given, "
             "or --strategy joint, and without a mark",
-            config->boundaries, config->strategy, config->boundary_mark[0] ? " and a mark" : "");
+            reef_config_word(config, "boundaries"), reef_config_word(config, "strategy"),
+            config->boundary_mark[0] ? " and a mark" : "");
     if (generation_count > 1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool has %" PRIu32

@@ -9,17 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The words are those that config_field.c lets through.
-static reef_router_score score_of(const reef_config *config) {
-    if (strcmp(config->score, "sigmoid") == 0) return REEF_SCORE_SIGMOID;
-    return strcmp(config->score, "relu") == 0 ? REEF_SCORE_RELU : REEF_SCORE_SOFTMAX;
-}
-
-static reef_expert_kind expert_kind(const reef_config *config) {
-    if (strcmp(config->expert, "glu") == 0) return REEF_EXPERT_GLU;
-    return strcmp(config->expert, "relu") == 0 ? REEF_EXPERT_RELU : REEF_EXPERT_GELU;
-}
-
 reef_router_shape reef_generation_shape(const reef_config *config, uint32_t side) {
     return (reef_router_shape){
         .d_model = config->d_model,
@@ -28,8 +17,8 @@ reef_router_shape reef_generation_shape(const reef_config *config, uint32_t side
         .d_key = config->d_key,
         .side = side,
         .batch_norm = config->batch_norm,
-        .head_keys = strcmp(config->subkeys, "head") == 0,
-        .score = score_of(config),
+        .head_keys = config->subkeys == REEF_SUBKEYS_HEAD,
+        .score = config->score,
     };
 }
 
@@ -43,7 +32,7 @@ static reef_expert_shape shape_of_kind(const reef_config *config, reef_expert_ki
 
 reef_expert_shape reef_generation_expert_shape(const reef_config *config, uint32_t layer) {
     bool values = reef_layer_ffw(config, layer) == REEF_FFW_PKM;
-    return shape_of_kind(config, values ? REEF_EXPERT_VALUE : expert_kind(config));
+    return shape_of_kind(config, values ? REEF_EXPERT_VALUE : config->expert);
 }
 
 reef_expert_shape reef_generation_expert_shape_largest(const reef_config *config) {
@@ -64,7 +53,7 @@ reef_moe_shape reef_generation_moe_shape(const reef_config *config) {
 }
 
 reef_dtype reef_generation_seal_dtype(const reef_config *config) {
-    return strcmp(config->seal_dtype, "bf16") == 0 ? REEF_BF16 : REEF_F32;
+    return config->seal_dtype == REEF_SEAL_BF16 ? REEF_BF16 : REEF_F32;
 }
 
 const char *reef_rows_dtype_text(reef_dtype dtype) {
@@ -149,21 +138,25 @@ bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer) {
 
 reef_status reef_ffw_check_new(const reef_config *config, reef_error *err) {
     const struct {
-        const char *name, *value, *useless;
-        const char *why;
+        bool useless;
+        const char *setting, *why;
     } settings[] = {
-        {"growth", config->growth, "in_place", "a boundary would enlarge nothing"},
-        {"boundaries", config->boundaries, "capacity", "there would never be a boundary"},
-        {"strategy", config->strategy, "sparse-memory", "nothing would learn after a boundary"},
-        {"strategy", config->strategy, "grid", "nothing would learn after a boundary"},
+        {config->growth == REEF_GROWTH_IN_PLACE, "growth in_place",
+         "a boundary would enlarge nothing"},
+        {config->boundaries == REEF_BOUNDARIES_CAPACITY, "boundaries capacity",
+         "there would never be a boundary"},
+        {config->strategy == REEF_STRATEGY_SPARSE_MEMORY, "strategy sparse-memory",
+         "nothing would learn after a boundary"},
+        {config->strategy == REEF_STRATEGY_GRID, "strategy grid",
+         "nothing would learn after a boundary"},
     };
     if (reef_config_is_vector(config) || reef_config_retrieving_layers(config) > 0) return REEF_OK;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        if (strcmp(settings[i].value, settings[i].useless) == 0)
+        if (settings[i].useless)
             return reef_fail(err, REEF_ERR_INVALID,
-                             "%s %s is for layers that retrieve experts, and ffw %s has none: %s; "
+                             "%s is for layers that retrieve experts, and ffw %s has none: %s; "
                              "give a block the letter p or k",
-                             settings[i].name, settings[i].useless, config->ffw, settings[i].why);
+                             settings[i].setting, config->ffw, settings[i].why);
     return REEF_OK;
 }
 
@@ -262,23 +255,6 @@ size_t reef_reservoir_window_bytes(const reef_config *config) {
 uint32_t reef_config_rehearsed(const reef_config *config) {
     size_t tokens = reef_reservoir_window_bytes(config) / reef_token_bytes(config);
     return tokens > config->context ? config->rehearse : 0;
-}
-
-reef_strategy_kind reef_strategy_kind_of(const reef_config *config) {
-    static const char *const NAMES[] = {
-        [REEF_STRATEGY_GENERATIONS] = "generations",
-        [REEF_STRATEGY_FINETUNE] = "finetune",
-        [REEF_STRATEGY_REPLAY] = "replay",
-        [REEF_STRATEGY_EWC] = "ewc",
-        [REEF_STRATEGY_LWF] = "lwf",
-        [REEF_STRATEGY_JOINT] = "joint",
-        [REEF_STRATEGY_SPARSE_MEMORY] = "sparse-memory",
-        [REEF_STRATEGY_GRID] = "grid",
-    };
-    size_t kind = 0;
-    // The words are those that config_field.c lets through.
-    while (strcmp(config->strategy, NAMES[kind]) != 0) kind++;
-    return (reef_strategy_kind)kind;
 }
 
 size_t reef_replay_windows(const reef_config *config) {

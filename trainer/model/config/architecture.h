@@ -18,19 +18,6 @@ REEF_MUST_CHECK reef_status reef_ffw_check_new(const reef_config *config, reef_e
 /** Tokens of a window of T that one expert of a mixture takes in training: at least 1, at most T. */
 size_t reef_moe_capacity(const reef_config *config);
 
-/** What a boundary does to the model; see trainer/strategy. */
-typedef enum reef_strategy_kind {
-    REEF_STRATEGY_GENERATIONS,
-    REEF_STRATEGY_FINETUNE,
-    REEF_STRATEGY_REPLAY,
-    REEF_STRATEGY_EWC,
-    REEF_STRATEGY_LWF,
-    REEF_STRATEGY_JOINT,
-    REEF_STRATEGY_SPARSE_MEMORY,
-    REEF_STRATEGY_GRID,
-} reef_strategy_kind;
-reef_strategy_kind reef_strategy_kind_of(const reef_config *config);
-
 /** How many windows of old data a step has once there is any, beside `batch` windows of the stream. */
 size_t reef_replay_windows(const reef_config *config);
 

@@ -141,34 +141,36 @@ static reef_status refuse_policies(const policy *policies, size_t count, reef_er
 }
 
 static reef_status vector_check(const reef_config *c, reef_error *err) {
-    static const char *const STRATEGIES[] = {"generations", "finetune", "replay", "joint"};
+    static const reef_strategy_kind STRATEGIES[] = {REEF_STRATEGY_GENERATIONS,
+                                                    REEF_STRATEGY_FINETUNE, REEF_STRATEGY_REPLAY,
+                                                    REEF_STRATEGY_JOINT};
     bool known = false;
     if (c->inputs == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "a vector model needs inputs, the width of a vector; it is 0");
     for (size_t i = 0; i < sizeof(STRATEGIES) / sizeof(STRATEGIES[0]); i++)
-        known |= strcmp(c->strategy, STRATEGIES[i]) == 0;
+        known |= c->strategy == STRATEGIES[i];
     if (!known)
         return reef_fail(err, REEF_ERR_INVALID,
                          "strategy %s is for language models; with vectors choose generations, "
                          "finetune, replay or joint",
-                         c->strategy);
-    if (strcmp(c->strategy, "replay") == 0 && c->memory == 0)
+                         reef_config_word(c, "strategy"));
+    if (c->strategy == REEF_STRATEGY_REPLAY && c->memory == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "strategy replay needs a memory to replay from; it is 0");
-    if (strcmp(c->boundaries, "drift") != 0 && strcmp(c->boundaries, "given") != 0)
+    if (c->boundaries != REEF_BOUNDARIES_DRIFT && c->boundaries != REEF_BOUNDARIES_GIVEN)
         return reef_fail(err, REEF_ERR_INVALID,
                          "boundaries %s is for language models; with vectors choose drift or given",
-                         c->boundaries);
+                         reef_config_word(c, "boundaries"));
     const policy policies[] = {
         {"boundary_mark", c->boundary_mark[0] != '\0'},
-        {"growth in_place", strcmp(c->growth, "generation") != 0},
-        {"size_new auto", strcmp(c->size_new, "fixed") != 0},
+        {"growth in_place", c->growth != REEF_GROWTH_GENERATION},
+        {"size_new auto", c->size_new != REEF_SIZE_NEW_FIXED},
         {"experts_max", c->experts_max > 0},
         {"copy_experts", c->copy_experts > 0},
         {"recycle_after", c->recycle_after > 0},
         {"ffw with letters k or m", strpbrk(c->ffw, "km") != NULL},
-        {"subkeys head", strcmp(c->subkeys, "shared") != 0},
+        {"subkeys head", c->subkeys != REEF_SUBKEYS_SHARED},
         {"vocab", c->vocab != REEF_VOCAB},
     };
     reef_status status = refuse_policies(policies, sizeof(policies) / sizeof(policies[0]), err);
@@ -182,32 +184,34 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
 
 // The fields that reef_config_reduce sets may be anything.
 static reef_status layer_check(const reef_config *c, reef_error *err) {
-    if (strcmp(c->strategy, "generations") != 0)
+    if (c->strategy != REEF_STRATEGY_GENERATIONS)
         return reef_fail(err, REEF_ERR_INVALID,
                          "strategy %s is for language models; a layer by itself has generations",
-                         c->strategy);
+                         reef_config_word(c, "strategy"));
     reef_status status = peer_check(c, err);
     return status == REEF_OK ? first_check(c, 1, err) : status;
 }
 
 // Rivals that learn from old data read windows of T tokens, and their targets, out of the reservoir's.
 static reef_status strategy_check(const reef_config *c, reef_error *err) {
-    const char *const keepers[] = {"ewc", "lwf", "sparse-memory", "grid"};
+    static const reef_strategy_kind keepers[] = {REEF_STRATEGY_EWC, REEF_STRATEGY_LWF,
+                                                 REEF_STRATEGY_SPARSE_MEMORY, REEF_STRATEGY_GRID};
     for (size_t i = 0; i < sizeof(keepers) / sizeof(keepers[0]); i++)
-        if (strcmp(c->strategy, keepers[i]) == 0 && c->recycle_after > 0)
+        if (c->strategy == keepers[i] && c->recycle_after > 0)
             return reef_fail(err, REEF_ERR_INVALID,
                              "recycle_after %" PRIu64 " does not go with strategy %s, which keeps "
                              "what experts were at a boundary; leave it at 0",
-                             c->recycle_after, c->strategy);
-    const char *const readers[] = {"replay", "ewc", "sparse-memory"};
+                             c->recycle_after, reef_config_word(c, "strategy"));
+    static const reef_strategy_kind readers[] = {REEF_STRATEGY_REPLAY, REEF_STRATEGY_EWC,
+                                                 REEF_STRATEGY_SPARSE_MEMORY};
     size_t window = reef_reservoir_window_bytes(c);
     for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
-        if (strcmp(c->strategy, readers[i]) == 0 && window <= c->context * reef_token_bytes(c))
+        if (c->strategy == readers[i] && window <= c->context * reef_token_bytes(c))
             return reef_fail(err, REEF_ERR_INVALID,
                              "strategy %s reads %" PRIu32
                              " tokens and the next one out of the reservoir's windows of %zu "
                              "bytes; raise reservoir_window above context, and batch to 2 or more",
-                             c->strategy, c->context, window);
+                             reef_config_word(c, "strategy"), c->context, window);
     return REEF_OK;
 }
 
@@ -215,8 +219,8 @@ static reef_status strategy_check(const reef_config *c, reef_error *err) {
 
 // Has a later generation a gate that is fitted on the reservoir?
 static bool fits_gates(const reef_config *c) {
-    return strcmp(c->strategy, "generations") == 0 && strcmp(c->growth, "generation") == 0 &&
-           strcmp(c->gate, "off") != 0;
+    return c->strategy == REEF_STRATEGY_GENERATIONS && c->growth == REEF_GROWTH_GENERATION &&
+           c->gate != REEF_GATE_OFF;
 }
 
 static reef_status reservoir_check(const reef_config *c, reef_error *err) {
@@ -244,8 +248,8 @@ static reef_status new_vector_check(const reef_config *c, reef_error *err) {
     reef_config_default(&standard);
     const policy policies[] = {
         {"side_new", c->side_new != standard.side_new && c->side_new != c->side},
-        {"gate", strcmp(c->gate, standard.gate) != 0},
-        {"seal_dtype", strcmp(c->seal_dtype, standard.seal_dtype) != 0},
+        {"gate", c->gate != standard.gate},
+        {"seal_dtype", c->seal_dtype != standard.seal_dtype},
     };
     return refuse_policies(policies, sizeof(policies) / sizeof(policies[0]), err);
 }

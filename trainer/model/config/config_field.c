@@ -15,7 +15,7 @@ static char *field_at(reef_config *config, const reef_config_field *field) {
     return (char *)config + field->offset;
 }
 
-const char *reef_config_field_text(const reef_config *config, const reef_config_field *field) {
+static const char *field_view(const reef_config *config, const reef_config_field *field) {
     return (const char *)config + field->offset;
 }
 
@@ -23,22 +23,22 @@ uint64_t reef_config_field_integer(const reef_config *config, const reef_config_
     uint32_t narrow;
     uint64_t wide;
     if (field->bytes == sizeof(narrow)) {
-        memcpy(&narrow, reef_config_field_text(config, field), sizeof(narrow));
+        memcpy(&narrow, field_view(config, field), sizeof(narrow));
         return narrow;
     }
-    memcpy(&wide, reef_config_field_text(config, field), sizeof(wide));
+    memcpy(&wide, field_view(config, field), sizeof(wide));
     return wide;
 }
 
 float reef_config_field_number(const reef_config *config, const reef_config_field *field) {
     float number;
-    memcpy(&number, reef_config_field_text(config, field), sizeof(number));
+    memcpy(&number, field_view(config, field), sizeof(number));
     return number;
 }
 
 bool reef_config_field_boolean(const reef_config *config, const reef_config_field *field) {
     bool boolean;
-    memcpy(&boolean, reef_config_field_text(config, field), sizeof(boolean));
+    memcpy(&boolean, field_view(config, field), sizeof(boolean));
     return boolean;
 }
 
@@ -103,10 +103,21 @@ static const struct choice *choice_of(const reef_config_field *field) {
     return NULL;
 }
 
-static bool is_choice(const struct choice *choice, const char *value) {
-    for (size_t i = 0; choice->words[i]; i++)
-        if (strcmp(value, choice->words[i]) == 0) return true;
-    return false;
+// Index of the word, which is the enumerator; -1 where it is none.
+static int choice_find(const struct choice *choice, const char *value) {
+    for (int i = 0; choice->words[i]; i++)
+        if (strcmp(value, choice->words[i]) == 0) return i;
+    return -1;
+}
+
+const char *reef_config_field_text(const reef_config *config, const reef_config_field *field) {
+    if (!field->choice) return field_view(config, field);
+    const struct choice *choice = choice_of(field);
+    uint64_t value = reef_config_field_integer(config, field);
+    // A configuration need not have come through reef_config_set: what is beyond the words is none.
+    for (uint64_t i = 0; choice->words[i]; i++)
+        if (i == value) return choice->words[i];
+    return "";
 }
 
 // Text is what one line can hold and every JSON reader takes.
@@ -120,7 +131,7 @@ static bool is_printable(const char *value) {
 // layers is for reef_config_check: fields are set one after the other.
 static const char *text_fault(const reef_config_field *field, const char *value) {
     const struct choice *choice = choice_of(field);
-    if (choice) return is_choice(choice, value) ? NULL : choice->fault;
+    if (choice) return choice_find(choice, value) >= 0 ? NULL : choice->fault;
     if (strcmp(field->name, "boundary_mark") == 0) return NULL; // any letters
     if (value[0] == '\0' || value[strspn(value, "pdmk")] != '\0')
         return "must be letters p (PEER), k (product-key memory), m (mixture of experts) or d "
@@ -139,6 +150,11 @@ reef_status reef_config_field_set_text(reef_config *config,
     const char *fault = text_fault(field, value);
     if (fault)
         return reef_fail(err, REEF_ERR_INVALID, "%s is '%.64s', but %s", field->name, value, fault);
+    if (field->choice) {
+        uint32_t word = (uint32_t)choice_find(choice_of(field), value);
+        memcpy(field_at(config, field), &word, sizeof(word));
+        return REEF_OK;
+    }
     if (bytes >= field->bytes)
         return reef_fail(err, REEF_ERR_INVALID, "%s is %.64s%s, but may have at most %zu letters",
                          field->name, value, bytes > 64 ? "..." : "", field->bytes - 1);
@@ -219,7 +235,7 @@ reef_status reef_config_field_check(const reef_config *config,
                                             (double)reef_config_field_number(config, field), err);
     if (reef_config_field_is(field, REEF_FIELD_BOOLEAN)) return REEF_OK;
     const char *text = reef_config_field_text(config, field);
-    if (!memchr(text, '\0', field->bytes))
+    if (!field->choice && !memchr(text, '\0', field->bytes))
         return reef_fail(err, REEF_ERR_INVALID, "%s has no end", field->name);
     return reef_config_field_set_text(&copy, field, text, err);
 }
@@ -272,4 +288,13 @@ reef_status reef_config_set(reef_config *config,
     const reef_config_field *field = find(name);
     if (!field) return reef_config_name_unknown(name, err);
     return reef_config_field_set(config, field, value, err);
+}
+
+const char *reef_config_word(const reef_config *config, const char *name) {
+    size_t count;
+    const reef_config_field *fields = reef_config_fields(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(fields[i].name, name) == 0 && reef_config_field_is(&fields[i], REEF_FIELD_TEXT))
+            return reef_config_field_text(config, &fields[i]);
+    return "";
 }

@@ -17,9 +17,15 @@
 
 // `type` of a reef_config_field.
 #define REEF_FIELD_TEXT "text"
+#define REEF_FIELD_CHOICE "text" // of a few words, and an enum in memory
 #define REEF_FIELD_INTEGER "integer"
 #define REEF_FIELD_BOOLEAN "boolean"
 #define REEF_FIELD_NUMBER "number"
+#define REEF_FIELD_IS_CHOICE_TEXT false
+#define REEF_FIELD_IS_CHOICE_CHOICE true
+#define REEF_FIELD_IS_CHOICE_INTEGER false
+#define REEF_FIELD_IS_CHOICE_BOOLEAN false
+#define REEF_FIELD_IS_CHOICE_NUMBER false
 
 // config.c
 

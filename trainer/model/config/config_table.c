@@ -8,7 +8,7 @@
 // a new field goes to the end of its group. LATER fields are newer than the first pools: a stored
 // configuration may lack them, and their default, or what EARLIER says instead, is what those pools do.
 #define CONFIG_TABLE(X)                                                                            \
-    X(model, TEXT, FIRST, "lm", 0, 0,                                                              \
+    X(model, CHOICE, FIRST, "lm", 0, 0,                                                            \
       "kind of model: lm, a language model over bytes or token ids; vector, classes of vectors; "  \
       "layer, one "                                                                                \
       "PEER layer by itself, for libreef")                                                         \
@@ -44,11 +44,11 @@
     X(weigh_older, BOOLEAN, LATER, "true", 0, 1,                                                   \
       "later generations weigh what older experts add, where they answer")                         \
     X(batch_norm, BOOLEAN, FIRST, "true", 0, 1, "batch norm on queries")                           \
-    X(expert, TEXT, LATER, "gelu", 0, 0,                                                           \
+    X(expert, CHOICE, LATER, "gelu", 0, 0,                                                         \
       "what an expert is: gelu, relu, or glu (gated, a third vector)")                             \
-    X(score, TEXT, LATER, "softmax", 0, 0,                                                         \
+    X(score, CHOICE, LATER, "softmax", 0, 0,                                                       \
       "weight of an expert by its score: softmax, sigmoid or relu")                                \
-    X(subkeys, TEXT, LATER, "shared", 0, 0,                                                        \
+    X(subkeys, CHOICE, LATER, "shared", 0, 0,                                                      \
       "tables of sub-keys: shared by all heads, or head (tables for each)")                        \
     X(moe_experts, INTEGER, LATER, "8", 1, 1024, "experts of a mixture of experts")                \
     X(moe_capacity, NUMBER, LATER, "1", 0.001, 1024,                                               \
@@ -70,7 +70,7 @@
       "share of a batch in the running query statistics")                                          \
     X(average, NUMBER, LATER, "0.01", 0, 1,                                                        \
       "rate of the weights' running average, which is what is stored; 0: none; vector: none")      \
-    X(boundaries, TEXT, LATER, "drift", 0, 0,                                                      \
+    X(boundaries, CHOICE, LATER, "drift", 0, 0,                                                    \
       "where a generation ends: drift, given, budget or capacity")                                 \
     X(boundary_bytes, INTEGER, LATER, "1048576", 1, INTEGER_MAX,                                   \
       "budget: bytes from one boundary to the next, in whole batches")                             \
@@ -80,17 +80,17 @@
       "capacity: uses after which an expert counts as full")                                       \
     X(capacity_share, NUMBER, LATER, "0.9", 0.001, 1,                                              \
       "capacity: share of full experts that makes a boundary")                                     \
-    X(growth, TEXT, LATER, "generation", 0, 0,                                                     \
+    X(growth, CHOICE, LATER, "generation", 0, 0,                                                   \
       "what a boundary does: generation (seal, open the next) or in_place (enlarge)")              \
-    X(size_new, TEXT, LATER, "fixed", 0, 0,                                                        \
+    X(size_new, CHOICE, LATER, "fixed", 0, 0,                                                      \
       "side of later generations: fixed (side_new) or auto (half to twice, by distance)")          \
     X(experts_max, INTEGER, LATER, "0", 0, INTEGER_MAX,                                            \
       "bound on experts in all generations and layers together; 0 for none")                       \
-    X(subkeys_new, TEXT, LATER, "random", 0, 0,                                                    \
+    X(subkeys_new, CHOICE, LATER, "random", 0, 0,                                                  \
       "first sub-keys of later generations: random, or queries of their own data")                 \
     X(copy_experts, INTEGER, LATER, "0", 0, 4294967295.0,                                          \
       "experts a layer whose w_down a new generation copies from those before it")                 \
-    X(branch_new, TEXT, LATER, "never", 0, 0,                                                      \
+    X(branch_new, CHOICE, LATER, "never", 0, 0,                                                    \
       "a later generation begins as a copy of a sealed one: never, or trial (where that learns "   \
       "its "                                                                                       \
       "first data better)")                                                                        \
@@ -108,7 +108,7 @@
     X(leak_max, NUMBER, FIRST, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire") \
     X(fire_max, INTEGER, FIRST, "1", 1, 65536,                                                     \
       "generations after the first that may fire on one byte, the newest first")                   \
-    X(gate, TEXT, LATER, "ngram", 0, 0,                                                            \
+    X(gate, CHOICE, LATER, "ngram", 0, 0,                                                          \
       "what later generations fire on: ngram (bytes like their own), loss (as well, where "        \
       "n-grams are not enough, what older generations foresee badly), or off (all)")               \
     X(gate_decay, NUMBER, FIRST, "0", 0, 0.99999,                                                  \
@@ -121,9 +121,9 @@
       "bytes in one sampled window; twice the context where that has as many")                     \
     X(retain_weight, NUMBER, FIRST, "1", 0, 1000,                                                  \
       "weight of silence on old bytes that leak; 0 for none")                                      \
-    X(seal_dtype, TEXT, LATER, "f32", 0, 0,                                                        \
+    X(seal_dtype, CHOICE, LATER, "f32", 0, 0,                                                      \
       "rows of experts once sealed: f32, or bf16 at half the bytes")                               \
-    X(strategy, TEXT, LATER, "generations", 0, 0,                                                  \
+    X(strategy, CHOICE, LATER, "generations", 0, 0,                                                \
       "generations; or one for ever: finetune, replay, ewc, lwf, joint, sparse-memory, grid")      \
     X(replay_share, NUMBER, LATER, "0.25", 0, 0.9,                                                 \
       "replay: share of trained windows that are old data")                                        \
@@ -138,7 +138,7 @@
       "vector: examples kept, with labels, as a sample of the past")                               \
     X(ridge, NUMBER, LATER, "0.05", 1e-8, 1e6,                                                     \
       "vector: penalty on w_up, in squared norms of a hidden vector")                              \
-    X(vector_gate, TEXT, LATER, "ridge", 0, 0,                                                     \
+    X(vector_gate, CHOICE, LATER, "ridge", 0, 0,                                                   \
       "vector: what tells generations apart: ridge, or off (the newest answers)")
 
 static const reef_config_field FIELDS[] = {
@@ -150,7 +150,8 @@ static const reef_config_field FIELDS[] = {
      low,                                                                                          \
      high,                                                                                         \
      offsetof(reef_config, field),                                                                 \
-     sizeof(((reef_config *)NULL)->field)},
+     sizeof(((reef_config *)NULL)->field),                                                         \
+     REEF_FIELD_IS_CHOICE_##kind},
     CONFIG_TABLE(CONFIG_FIELD)
 #undef CONFIG_FIELD
 };

@@ -124,7 +124,7 @@ static void feed_forward(reef_flops *out, const reef_config *config, uint32_t la
         break;
     case REEF_FFW_PEER:
         product_keys(out, config);
-        retrieved(out, config, REEF_FLOPS_PEER, strcmp(config->expert, "glu") == 0 ? 2 : 1);
+        retrieved(out, config, REEF_FLOPS_PEER, config->expert == REEF_EXPERT_GLU ? 2 : 1);
         break;
     }
     add_parameters(out, reef_layer_parameters(config, layer, config->side),

@@ -2,6 +2,7 @@
 #ifndef REEF_SHAPES_H
 #define REEF_SHAPES_H
 
+#include "reef_config.h"
 #include "reef_kernels.h"
 #include "reef_router.h"
 #include "reef_store.h"
@@ -24,14 +25,6 @@ typedef struct reef_adapter_shape {
 } reef_adapter_shape;
 
 // ---- retrieved experts -----------------------------------------------------------------------------
-
-/** What an expert does with the token x. */
-typedef enum reef_expert_kind {
-    REEF_EXPERT_GELU,  // gelu(w_down . x) w_up
-    REEF_EXPERT_RELU,  // max(0, w_down . x) w_up
-    REEF_EXPERT_GLU,   // gelu(w_gate . x) (w_down . x) w_up (Shazeer 2020)
-    REEF_EXPERT_VALUE, // w_up, whatever x is (Lample et al. 2019)
-} reef_expert_kind;
 
 typedef struct reef_expert_shape {
     reef_expert_kind kind;

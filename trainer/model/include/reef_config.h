@@ -24,6 +24,92 @@ typedef enum reef_ffw {
     REEF_FFW_PKM,   // k: values, retrieved by product keys (Lample et al. 2019)
 } reef_ffw;
 
+// Choices: the words of a configuration, parsed once. Enumerators stand in the order of the words in config_field.c.
+
+/** Kind of model: language model, classes of vectors, one PEER layer by itself. */
+typedef enum reef_model_kind {
+    REEF_MODEL_LM,
+    REEF_MODEL_VECTOR,
+    REEF_MODEL_LAYER,
+} reef_model_kind;
+
+/** Tables of sub-keys: one for all heads, or one for each. */
+typedef enum reef_subkeys {
+    REEF_SUBKEYS_SHARED,
+    REEF_SUBKEYS_HEAD,
+} reef_subkeys;
+
+/** Where a generation ends: where drift is found, where it is told, after so many bytes, or when its experts are used up. */
+typedef enum reef_boundaries {
+    REEF_BOUNDARIES_DRIFT,
+    REEF_BOUNDARIES_GIVEN,
+    REEF_BOUNDARIES_BUDGET,
+    REEF_BOUNDARIES_CAPACITY,
+} reef_boundaries;
+
+/** What a boundary does: open the next generation, or enlarge the open one. */
+typedef enum reef_growth {
+    REEF_GROWTH_GENERATION,
+    REEF_GROWTH_IN_PLACE,
+} reef_growth;
+
+/** Side of later generations: side_new, or by the distance of the new data. */
+typedef enum reef_size_new {
+    REEF_SIZE_NEW_FIXED,
+    REEF_SIZE_NEW_AUTO,
+} reef_size_new;
+
+/** First sub-keys of later generations: random, or queries of their own data. */
+typedef enum reef_subkeys_new {
+    REEF_SUBKEYS_NEW_RANDOM,
+    REEF_SUBKEYS_NEW_QUERIES,
+} reef_subkeys_new;
+
+/** May a new generation begin as a copy of a sealed one: never, or where that learns better. */
+typedef enum reef_branch_new {
+    REEF_BRANCH_NEW_NEVER,
+    REEF_BRANCH_NEW_TRIAL,
+} reef_branch_new;
+
+/** What later generations fire on: n-grams, the loss of older generations as well, or everything. */
+typedef enum reef_gate_kind {
+    REEF_GATE_NGRAM,
+    REEF_GATE_LOSS,
+    REEF_GATE_OFF,
+} reef_gate_kind;
+
+/** Rows of experts once sealed. */
+typedef enum reef_seal_dtype {
+    REEF_SEAL_F32,
+    REEF_SEAL_BF16,
+} reef_seal_dtype;
+
+/** What a boundary does to the model; see trainer/strategy. */
+typedef enum reef_strategy_kind {
+    REEF_STRATEGY_GENERATIONS,
+    REEF_STRATEGY_FINETUNE,
+    REEF_STRATEGY_REPLAY,
+    REEF_STRATEGY_EWC,
+    REEF_STRATEGY_LWF,
+    REEF_STRATEGY_JOINT,
+    REEF_STRATEGY_SPARSE_MEMORY,
+    REEF_STRATEGY_GRID,
+} reef_strategy_kind;
+
+/** Which generation of a vector model answers: by ridge regression, or always the newest. */
+typedef enum reef_vector_gate {
+    REEF_VECTOR_GATE_RIDGE,
+    REEF_VECTOR_GATE_OFF,
+} reef_vector_gate;
+
+/** What an expert does with the token x. */
+typedef enum reef_expert_kind {
+    REEF_EXPERT_GELU,  // gelu(w_down . x) w_up
+    REEF_EXPERT_RELU,  // max(0, w_down . x) w_up
+    REEF_EXPERT_GLU,   // gelu(w_gate . x) (w_down . x) w_up (Shazeer 2020)
+    REEF_EXPERT_VALUE, // w_up, whatever x is (Lample et al. 2019)
+} reef_expert_kind;
+
 // ---- configuration -------------------------------------------------------------------------------
 
 /**
@@ -32,7 +118,7 @@ typedef enum reef_ffw {
  * its help; the CLI's options and the JSON keys come from it (d_model is --d-model and "d_model").
  */
 typedef struct reef_config {
-    char model[16]; // "lm", "vector" or "layer"
+    reef_model_kind model; // "lm", "vector" or "layer"
     uint64_t seed;
     // sizes
     uint32_t layers, d_model, attention_heads, context; // L, D, A, T
@@ -48,9 +134,9 @@ typedef struct reef_config {
     bool adapt_ffw;              // and of dense FFWs
     bool adapt_position, adapt_whole, weigh_older;
     bool batch_norm;
-    char expert[8];       // "gelu", "relu" or "glu"
-    char score[8];        // "softmax", "sigmoid" or "relu"
-    char subkeys[8];      // tables of sub-keys: "shared" by all heads, or "head": tables for each
+    reef_expert_kind expert; // "gelu", "relu" or "glu"
+    reef_router_score score; // "softmax", "sigmoid" or "relu"
+    reef_subkeys subkeys; // tables of sub-keys: "shared" by all heads, or "head": tables for each
     uint32_t moe_experts; // E of a mixture of experts
     float moe_capacity;   // each takes ceil(moe_capacity * T / E) tokens of a window of T
     uint32_t vocab;       // V. 256: tokens are bytes; otherwise ids below it, see reef_token_bytes
@@ -64,47 +150,49 @@ typedef struct reef_config {
     float bn_momentum;
     float average; // rate of the weights' running average, which is the model; 0: none
     // lifelong policy
-    char boundaries[16];     // where a generation ends: "drift", "given", "budget" or "capacity"
+    reef_boundaries boundaries; // where a generation ends: "drift", "given", "budget" or "capacity"
     uint64_t boundary_bytes; // budget: from one boundary to the next, rounded up to whole batches
     char boundary_mark[64];  // a line of the stream that is exactly this is a boundary; "" for none
     uint64_t capacity_uses;  // capacity: uses after which an expert counts as full
     float capacity_share;   // capacity: share of full experts, of all layers, that makes a boundary
-    char growth[16];        // what a boundary does: "generation" or "in_place"
-    char size_new[8];       // side of later generations: "fixed" or "auto"
+    reef_growth growth;     // what a boundary does: "generation" or "in_place"
+    reef_size_new size_new; // side of later generations: "fixed" or "auto"
     uint64_t experts_max;   // of all generations and layers together; 0 for no bound
-    char subkeys_new[16];   // first sub-keys of later generations: "random" or "queries"
-    uint32_t copy_experts;  // a layer: whose w_down a new generation copies; 0 for none
-    char branch_new[8];     // may a new generation begin as a copy: "never" or "trial"
-    uint64_t recycle_after; // bytes without a use after which an expert begins anew; 0: never
-    float drift_z;          // robust z-score above which a batch is suspicious
-    float drift_bits;       // and at least this many bits per byte above the median
-    uint32_t drift_window;  // batches of history
-    uint32_t drift_confirm; // suspicious batches that make a boundary
-    float drift_share;      // and at least this share of those the generation has trained on,
-    uint32_t drift_hold;    // but never more than this
-    uint32_t drift_warmup;  // batches of a generation before the test is armed
-    float leak_max;         // share of old tokens on which a new gate may fire
-    uint32_t fire_max;      // generations beyond the first that may fire per token
-    char gate[8];     // "ngram", "loss" as well, or "off": every generation takes part everywhere
+    reef_subkeys_new subkeys_new; // first sub-keys of later generations: "random" or "queries"
+    uint32_t copy_experts;        // a layer: whose w_down a new generation copies; 0 for none
+    reef_branch_new branch_new;   // may a new generation begin as a copy: "never" or "trial"
+    uint64_t recycle_after;       // bytes without a use after which an expert begins anew; 0: never
+    float drift_z;                // robust z-score above which a batch is suspicious
+    float drift_bits;             // and at least this many bits per byte above the median
+    uint32_t drift_window;        // batches of history
+    uint32_t drift_confirm;       // suspicious batches that make a boundary
+    float drift_share;            // and at least this share of those the generation has trained on,
+    uint32_t drift_hold;          // but never more than this
+    uint32_t drift_warmup;        // batches of a generation before the test is armed
+    float leak_max;               // share of old tokens on which a new gate may fire
+    uint32_t fire_max;            // generations beyond the first that may fire per token
+    reef_gate_kind
+        gate;         // "ngram", "loss" as well, or "off": every generation takes part everywhere
     float gate_decay; // of the mean; 0: the shortest memory that tells old data from new
     uint32_t gate_negatives; // how often more old windows are fitted on which a gate nearly fires
     uint32_t reservoir_bytes, reservoir_window;
     float retain_weight;
-    char seal_dtype[8]; // of rows of experts once sealed: "f32" or "bf16"
+    reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "bf16"
     // rivals of generations, behind the same trainer
-    char strategy[16];     // what a boundary does: "generations", or the name of a rival
-    float replay_share;    // of the trained windows of a step that are old data
-    float ewc_weight;      // of the penalty of elastic weight consolidation
-    float lwf_weight;      // of the distillation from the model of the last boundary
-    float lwf_temperature; // of both softmaxes of that distillation
+    reef_strategy_kind strategy; // what a boundary does: "generations", or the name of a rival
+    float replay_share;          // of the trained windows of a step that are old data
+    float ewc_weight;            // of the penalty of elastic weight consolidation
+    float lwf_weight;            // of the distillation from the model of the last boundary
+    float lwf_temperature;       // of both softmaxes of that distillation
     uint32_t sparse_slots; // experts of a layer that a step of sparse memory finetuning changes
     // vector models only; of the fields above they read model, seed, side (also of later generations),
     // boundaries ("drift" or "given") and strategy, and the rivals of generations learning_rate, warmup,
     // decay, beta1, beta2 and epsilon
-    uint32_t inputs;     // width of a vector; 0 for language models
-    uint32_t memory;     // examples, with their labels, that are kept as a sample of the past
-    float ridge;         // penalty on w_up, in mean squared norms of a hidden vector
-    char vector_gate[8]; // which generation answers: "ridge", or "off" for always the newest
+    uint32_t inputs; // width of a vector; 0 for language models
+    uint32_t memory; // examples, with their labels, that are kept as a sample of the past
+    float ridge;     // penalty on w_up, in mean squared norms of a hidden vector
+    reef_vector_gate
+        vector_gate; // which generation answers: "ridge", or "off" for always the newest
 } reef_config;
 
 // ---- tokens --------------------------------------------------------------------------------------
@@ -135,12 +223,12 @@ REEF_API REEF_MUST_CHECK reef_status reef_tokens_check(const reef_config *config
 #define REEF_VECTOR_SIDE_MAX 128  // sub-keys per side: 16,384 experts, solved for together
 
 static inline bool reef_config_is_vector(const reef_config *config) {
-    return config->model[0] == 'v';
+    return config->model == REEF_MODEL_VECTOR;
 }
 
 /** One PEER layer with nothing around it: see reef_layer.h. */
 static inline bool reef_config_is_layer(const reef_config *config) {
-    return config->model[0] == 'l' && config->model[1] == 'a';
+    return config->model == REEF_MODEL_LAYER;
 }
 
 static inline size_t reef_vector_record_bytes(const reef_config *config) {
@@ -171,6 +259,7 @@ typedef struct reef_config_field {
     double low, high;     // inclusive bounds of a number
     size_t offset;        // in reef_config
     size_t bytes;
+    bool choice; // a text that is one of a few words, and an enum in reef_config
 } reef_config_field;
 
 REEF_API void reef_config_default(reef_config *config);
@@ -180,6 +269,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
                                                      const char *name,
                                                      const char *value,
                                                      reef_error *err);
+/** The word of a field of type "text", such as "strategy", for messages and documents; "" where there is no such field. */
+REEF_API const char *reef_config_word(const reef_config *config, const char *name);
 /** A reservoir_window that is not longer than the context becomes so: for a new pool, before what is given is set. */
 REEF_API void reef_config_fit_reservoir(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */

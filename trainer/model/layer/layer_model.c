@@ -4,7 +4,7 @@
 static reef_status begin(reef_model *model, reef_layer_view *view, reef_error *err) {
     if (model->layer == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "the pool is no layer by itself: its model is %s",
-                         model->network.config.model);
+                         reef_config_word(&model->network.config, "model"));
     reef_status status = reef_residency_renew(&model->residency, &model->network, err);
     *view =
         (reef_layer_view){&model->network, model->workers, model->residency.prefetch, model->layer};

@@ -65,7 +65,7 @@ REEF_MUST_CHECK reef_status reef_gating_decide(reef_gating *gating,
 
 /** How many generations beyond the first may fire on one token: without gates, all of them. */
 static inline size_t reef_fire_max(const reef_config *config) {
-    return strcmp(config->gate, "off") == 0 ? SIZE_MAX : config->fire_max;
+    return config->gate == REEF_GATE_OFF ? SIZE_MAX : config->fire_max;
 }
 /** Of the generations that fire at each of `count` tokens keep the `fire_max` newest. */
 void reef_gating_limit(
