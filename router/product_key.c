@@ -168,12 +168,12 @@ static void choose_ties(const pair_lists *lists,
     }
 }
 
-size_t pairs_kept(size_t side, size_t topk) {
+size_t reef_pairs_kept(size_t side, size_t topk) {
     return topk < side ? topk + 1 : topk;
 }
 
 bool reef_pairs_list(size_t side, size_t topk, const float *scores, float *best, uint16_t *rows) {
-    return reef_kernels()->topk(side, scores, pairs_kept(side, topk), best, rows);
+    return reef_kernels()->topk(side, scores, reef_pairs_kept(side, topk), best, rows);
 }
 
 bool reef_pairs_choose(const pair_lists *lists,
@@ -190,7 +190,7 @@ bool reef_pairs_choose(const pair_lists *lists,
     if (!rank_candidates(lists)) sort_candidates(lists);
     uint32_t last = lists->places[topk - 1];
     float worst = score_at(lists, last >> 16, last & 0xffff);
-    bool ties = frontier_ties(lists, pairs_kept(lists->side, topk), worst);
+    bool ties = frontier_ties(lists, reef_pairs_kept(lists->side, topk), worst);
 
     chosen_pairs out = {0, topk, indices, index_a, index_b, scores};
     for (size_t k = 0; k < topk; k++) {

@@ -7,10 +7,10 @@
 /** The sorted lists of one selection, its scratch, and its sizes. */
 typedef struct pair_lists {
     size_t side, topk;
-    float *score_a;   // (pairs_kept) best scores of table a, best first
-    float *score_b;   // (pairs_kept)
-    uint16_t *row_a;  // (pairs_kept) their rows
-    uint16_t *row_b;  // (pairs_kept)
+    float *score_a;   // (reef_pairs_kept) best scores of table a, best first
+    float *score_b;   // (reef_pairs_kept)
+    uint16_t *row_a;  // (reef_pairs_kept) their rows
+    uint16_t *row_b;  // (reef_pairs_kept)
     uint64_t *keys;   // (topk) best pairs so far: score and id in one sortable number
     uint32_t *places; // (topk) where they stand in the lists: place in a << 16 | place in b
     uint16_t *tied_a; // (side) rows that may take part in a tie
@@ -18,7 +18,7 @@ typedef struct pair_lists {
 } pair_lists;
 
 /** Length of the lists: one more than are chosen, which tells whether ties go on; side at most. */
-size_t pairs_kept(size_t side, size_t topk);
+size_t reef_pairs_kept(size_t side, size_t topk);
 
 /** Fill one table's list from its scores (side). False, list unspecified, when one is NaN. */
 bool reef_pairs_list(size_t side, size_t topk, const float *scores, float *best, uint16_t *rows);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-bool query_is_finite(size_t D, const float *x) {
+bool reef_query_is_finite(size_t D, const float *x) {
     uint32_t found = 0;
     for (size_t d = 0; d < D; d++) {
         uint32_t bits;
@@ -25,15 +25,15 @@ static double inverse_deviation(float var) {
     return 1 / sqrt((double)var + (double)REEF_BN_EPSILON);
 }
 
-void query_norm_forward(size_t B,
-                        size_t count,
-                        size_t stride,
-                        float *query,
-                        float *mean,
-                        float *var,
-                        const float *query_raw,
-                        const float *bn_scale,
-                        const float *bn_shift) {
+void reef_query_norm_forward(size_t B,
+                             size_t count,
+                             size_t stride,
+                             float *query,
+                             float *mean,
+                             float *var,
+                             const float *query_raw,
+                             const float *bn_scale,
+                             const float *bn_shift) {
     assert(count <= PANEL_WIDTH);
     double sum[PANEL_WIDTH] = {0};
     double square[PANEL_WIDTH] = {0};
@@ -61,16 +61,16 @@ void query_norm_forward(size_t B,
 
 // With n = (raw - mean) / deviation, query = scale n + shift, and <> the mean over the batch:
 //   d_raw = scale / deviation * (d_query - <d_query> - n <d_query n>)
-void query_norm_backward(size_t B,
-                         size_t count,
-                         size_t stride,
-                         float *d_query,
-                         float *d_bn_scale,
-                         float *d_bn_shift,
-                         const float *query_raw,
-                         const float *mean,
-                         const float *var,
-                         const float *bn_scale) {
+void reef_query_norm_backward(size_t B,
+                              size_t count,
+                              size_t stride,
+                              float *d_query,
+                              float *d_bn_scale,
+                              float *d_bn_shift,
+                              const float *query_raw,
+                              const float *mean,
+                              const float *var,
+                              const float *bn_scale) {
     assert(count <= PANEL_WIDTH);
     double sum[PANEL_WIDTH] = {0};     // of d_query
     double product[PANEL_WIDTH] = {0}; // of d_query n

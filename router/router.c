@@ -182,7 +182,7 @@ static bool project(router_pass *pass, size_t piece) {
     for (size_t row = first; row < first + count; row++) {
         if (pass->folded)
             reef_axpy(pass->width, out + row * pass->width, 1, pass->params->query_bias);
-        if (query_is_finite(pass->width, out + row * pass->width)) continue;
+        if (reef_query_is_finite(pass->width, out + row * pass->width)) continue;
         note_bad_row(pass, row);
         finite = false;
     }
@@ -210,7 +210,7 @@ static void score(const router_pass *pass, const tile *of, size_t half, float *s
 static size_t list_tile_a(const router_pass *pass, const tape_slot *slot, size_t count) {
     const size_t side = pass->shape->side;
     const size_t topk = pass->shape->topk;
-    const size_t kept = pairs_kept(side, topk);
+    const size_t kept = reef_pairs_kept(side, topk);
 
     for (size_t n = 0; n < count; n++)
         if (!reef_pairs_list(side, topk, slot->tile_a + n * pass->tape->tile_stride,
@@ -223,7 +223,7 @@ static size_t list_tile_a(const router_pass *pass, const tape_slot *slot, size_t
 static bool choose(const router_pass *pass, tape_slot *slot, size_t query, size_t n) {
     const reef_router_tape *tape = pass->tape;
     const reef_router_shape *shape = pass->shape;
-    const size_t kept = pairs_kept(shape->side, shape->topk);
+    const size_t kept = reef_pairs_kept(shape->side, shape->topk);
     const float *score_a = slot->tile_a + n * tape->tile_stride;
     const float *score_b = slot->tile_b + n * tape->tile_stride;
     pair_lists *lists = &slot->lists;
@@ -288,10 +288,10 @@ static void normalise_panel(void *context, size_t panel) {
     router_pass *pass = context;
     const size_t c = panel * PANEL_WIDTH;
     const size_t count = pass->width - c < PANEL_WIDTH ? pass->width - c : PANEL_WIDTH;
-    query_norm_forward(pass->rows, count, pass->width, pass->tape->query + c,
-                       pass->tape->batch_mean + c, pass->tape->batch_var + c,
-                       pass->tape->query_raw + c, pass->params->bn_scale + c,
-                       pass->params->bn_shift + c);
+    reef_query_norm_forward(pass->rows, count, pass->width, pass->tape->query + c,
+                            pass->tape->batch_mean + c, pass->tape->batch_var + c,
+                            pass->tape->query_raw + c, pass->params->bn_scale + c,
+                            pass->params->bn_shift + c);
     // The running variance would not come back from infinity.
     for (size_t i = c; i < c + count; i++)
         if (!isfinite(pass->tape->batch_var[i])) note_bad_row(pass, farthest_row(pass, i));
@@ -305,12 +305,12 @@ static void choose_piece(void *context, size_t piece) {
     if (!pass->normalise && !project(pass, piece)) return;
     // After a batch norm the queries are new.
     for (size_t row = first; pass->normalise && row < end; row++) {
-        if (query_is_finite(pass->width, pass->tape->query + row * pass->width)) continue;
+        if (reef_query_is_finite(pass->width, pass->tape->query + row * pass->width)) continue;
         note_bad_row(pass, row);
         return;
     }
     size_t number = take_slot(pass);
-    tape_slot slot = tape_slot_at(pass->tape, pass->shape, number);
+    tape_slot slot = reef_tape_slot_at(pass->tape, pass->shape, number);
     choose_all(pass, &slot, piece);
     give_slot(pass, number);
 }
@@ -408,7 +408,7 @@ static void unscore_group(void *context, size_t group) {
     router_pass *pass = context;
     const size_t table = pass->shape->side * reef_router_key_row(pass->shape);
     size_t number = take_slot(pass);
-    tape_slot slot = tape_slot_at(pass->tape, pass->shape, number);
+    tape_slot slot = reef_tape_slot_at(pass->tape, pass->shape, number);
 
     if (pass->grads == NULL) {
         unscore_piece(pass, &slot, group, NULL, NULL);
@@ -442,10 +442,10 @@ static void unnormalise_panel(void *context, size_t panel) {
     const router_pass *pass = context;
     const size_t c = panel * PANEL_WIDTH;
     const size_t count = pass->width - c < PANEL_WIDTH ? pass->width - c : PANEL_WIDTH;
-    query_norm_backward(pass->rows, count, pass->width, pass->tape->d_query + c,
-                        pass->grads->bn_scale + c, pass->grads->bn_shift + c,
-                        pass->tape->query_raw + c, pass->tape->batch_mean + c,
-                        pass->tape->batch_var + c, pass->params->bn_scale + c);
+    reef_query_norm_backward(pass->rows, count, pass->width, pass->tape->d_query + c,
+                             pass->grads->bn_scale + c, pass->grads->bn_shift + c,
+                             pass->tape->query_raw + c, pass->tape->batch_mean + c,
+                             pass->tape->batch_var + c, pass->params->bn_scale + c);
 }
 
 static size_t panels_across(size_t size, size_t panel) {
@@ -501,7 +501,7 @@ void reef_router_backward(const reef_router_shape *shape,
     pass.d_gate = d_gate;
     pass.d_x = d_x;
     pass.grads = grads;
-    pass.group_count = grads == NULL ? pass.piece_count : tape_group_count(pass.piece_count);
+    pass.group_count = grads == NULL ? pass.piece_count : reef_tape_group_count(pass.piece_count);
 
     reef_thread_pool_run(workers, pass.group_count, unscore_group, &pass);
     if (grads != NULL) {

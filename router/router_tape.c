@@ -73,7 +73,7 @@ static size_t spread_stride(size_t side) {
     return ((side + line - 1) / line | 1) * line;
 }
 
-size_t tape_group_count(size_t piece_count) {
+size_t reef_tape_group_count(size_t piece_count) {
     return least(piece_count, TAPE_GROUPS_MAX);
 }
 
@@ -83,7 +83,7 @@ static size_t carve_slot(tape_slot *slot,
                          const reef_router_shape *shape,
                          size_t tile_rows,
                          size_t tile_stride) {
-    const size_t kept = pairs_kept(shape->side, shape->topk);
+    const size_t kept = reef_pairs_kept(shape->side, shape->topk);
     const size_t tile_floats = tile_rows * tile_stride;
     size_t at = 0;
 
@@ -106,9 +106,9 @@ static size_t carve_slot(tape_slot *slot,
     return at;
 }
 
-tape_slot tape_slot_at(const reef_router_tape *tape,
-                       const reef_router_shape *shape,
-                       size_t number) {
+tape_slot reef_tape_slot_at(const reef_router_tape *tape,
+                            const reef_router_shape *shape,
+                            size_t number) {
     assert(number < tape->slot_count);
     tape_slot slot;
     float *start = tape->scratch + number * tape->slot_floats;
@@ -124,7 +124,7 @@ static size_t carve_tape(reef_router_tape *tape,
     const size_t width = shape->head_count * shape->d_key;
     const size_t rows = tape->rows_max;
     const size_t chosen = rows * shape->head_count * shape->topk;
-    const size_t groups = tape_group_count(rows / tape->piece_rows);
+    const size_t groups = reef_tape_group_count(rows / tape->piece_rows);
     const size_t keys = 2 * shape->side * reef_router_key_row(shape);
     size_t at = 0;
 

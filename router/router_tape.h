@@ -23,9 +23,11 @@ typedef struct tape_slot {
 } tape_slot;
 
 /** View of slot `number`; lives as long as the tape. */
-tape_slot tape_slot_at(const reef_router_tape *tape, const reef_router_shape *shape, size_t number);
+tape_slot reef_tape_slot_at(const reef_router_tape *tape,
+                            const reef_router_shape *shape,
+                            size_t number);
 
 /** Groups that `piece_count` pieces are divided into. */
-size_t tape_group_count(size_t piece_count);
+size_t reef_tape_group_count(size_t piece_count);
 
 #endif

@@ -68,37 +68,37 @@
     X(help)
 
 #define CLI_DECLARE(command)                                                                       \
-    REEF_MUST_CHECK reef_status cmd_##command(cli_call *cli, reef_error *err);                     \
-    extern const cli_manual command##_manual;
+    REEF_MUST_CHECK reef_status reef_cmd_##command(reef_cli_call *cli, reef_error *err);           \
+    extern const reef_cli_manual reef_##command##_manual;
 CLI_RUN_LIST(CLI_DECLARE)
 #undef CLI_DECLARE
 
 /** What `reef status --json` says, the caller's: of the daemon where one runs (*daemon), else of the last commit. */
-REEF_MUST_CHECK reef_status status_read(const cli_call *cli,
-                                        json_t **result,
-                                        bool *daemon,
-                                        reef_error *err);
-
-/** The generations of a pool as a table and as JSON, both the caller's; `reef report` shows them too. */
-REEF_MUST_CHECK reef_status generations_list(cli_pool *pool,
-                                             cli_table **table,
-                                             json_t **array,
+REEF_MUST_CHECK reef_status reef_status_read(const reef_cli_call *cli,
+                                             json_t **result,
+                                             bool *daemon,
                                              reef_error *err);
 
+/** The generations of a pool as a table and as JSON, both the caller's; `reef report` shows them too. */
+REEF_MUST_CHECK reef_status reef_generations_list(reef_cli_pool *pool,
+                                                  reef_cli_table **table,
+                                                  json_t **array,
+                                                  reef_error *err);
+
 /** What a file of a generation holds, the caller's; `reef import` shows it too. */
-json_t *generation_file_json(const reef_generation_file *file, const char *path);
-void generation_file_print(const reef_generation_file *file, const char *path);
+json_t *reef_generation_file_json(const reef_generation_file *file, const char *path);
+void reef_generation_file_print(const reef_generation_file *file, const char *path);
 /** The same of a file of a whole model; `reef init --from` shows it too. */
-json_t *model_file_json(const reef_model_file *file, const char *path);
-void model_file_print(const reef_model_file *file, const char *path);
+json_t *reef_model_file_json(const reef_model_file *file, const char *path);
+void reef_model_file_print(const reef_model_file *file, const char *path);
 
 /** An export, and the probe of init, end without a trace after the first signal; for who waits for the process it
  *  ended as by that. */
-void export_catch_signals(void);
-bool export_is_stopped(void);
-void export_end_as_signalled(void);
+void reef_export_catch_signals(void);
+bool reef_export_is_stopped(void);
+void reef_export_end_as_signalled(void);
 
 /** Install the table of commands: the first thing that the program does. */
-void cmd_install(void);
+void reef_cmd_install(void);
 
 #endif

@@ -8,17 +8,17 @@
 #include <string.h>
 
 // Commands of two words come first: "snapshot list" is a command, and so could "snapshot" be.
-static const cli_command *find(int argc, char **argv, int *words) {
-    const cli_command *command = NULL;
+static const reef_cli_command *find(int argc, char **argv, int *words) {
+    const reef_cli_command *command = NULL;
     if (argc > 2) {
-        char *name = cli_format("%s %s", argv[1], argv[2]);
-        command = cli_command_find(name);
+        char *name = reef_cli_format("%s %s", argv[1], argv[2]);
+        command = reef_cli_command_find(name);
         free(name);
     }
     *words = 2;
     if (command) return command;
     *words = 1;
-    return cli_command_find(argv[1]);
+    return reef_cli_command_find(argv[1]);
 }
 
 static reef_status unknown_command(int argc, char **argv, reef_error *err) {
@@ -27,25 +27,25 @@ static reef_status unknown_command(int argc, char **argv, reef_error *err) {
                          "unknown option '%.64s': options come after the command, as in reef "
                          "status --json; see reef help",
                          argv[1]);
-    return cli_command_unknown(argv[1], argc > 2 && argv[2][0] != '-' ? argv[2] : NULL, err);
+    return reef_cli_command_unknown(argv[1], argc > 2 && argv[2][0] != '-' ? argv[2] : NULL, err);
 }
 
-static void guard(const cli_call *cli) {
-    char *name = cli_format("reef %s", cli->command->name);
+static void guard(const reef_cli_call *cli) {
+    char *name = reef_cli_format("reef %s", cli->command->name);
     reef_program_guard(name, cli->pool);
     free(name);
 }
 
-static reef_status run(cli_call *cli, int argc, char **argv, reef_error *err) {
+static reef_status run(reef_cli_call *cli, int argc, char **argv, reef_error *err) {
     int words;
-    const cli_command *command = find(argc, argv, &words);
+    const reef_cli_command *command = find(argc, argv, &words);
     if (!command) return unknown_command(argc, argv, err);
     bool help;
-    reef_status status = cli_parse(cli, command, argc - words, argv + words, &help, err);
+    reef_status status = reef_cli_parse(cli, command, argc - words, argv + words, &help, err);
     if (status != REEF_OK) return status;
-    if (help) return cli_help(cli, command, err);
+    if (help) return reef_cli_help(cli, command, err);
     if (cli->pool) guard(cli);
-    if (cli->pool) cli_way_say(cli);
+    if (cli->pool) reef_cli_way_say(cli);
     status = reef_program_choose_kernels(err);
     return status == REEF_OK ? command->run(cli, err) : status;
 }
@@ -65,8 +65,8 @@ static bool asked_for_json(int argc, char **argv) {
 
 // One line for people; and, for programs, the document they were promised, in one line too, as some read documents line
 // by line. What a message quotes may hold anything, so neither sees it raw.
-static void tell(const cli_call *cli, const reef_error *err, bool json) {
-    char *message = cli_printable((const uint8_t *)err->message, strlen(err->message), false);
+static void tell(const reef_cli_call *cli, const reef_error *err, bool json) {
+    char *message = reef_cli_printable((const uint8_t *)err->message, strlen(err->message), false);
     fprintf(stderr, "reef%s%s: %s\n", cli->command ? " " : "",
             cli->command ? cli->command->name : "", message);
     if (json && !cli->answered) {
@@ -81,11 +81,11 @@ static void tell(const cli_call *cli, const reef_error *err, bool json) {
 }
 
 int main(int argc, char **argv) {
-    cli_call cli = {0};
+    reef_cli_call cli = {0};
     reef_error err = {0};
     char *list[] = {argv[0], "help", NULL};
     reef_program_begin("reef");
-    cmd_install();
+    reef_cmd_install();
     if (argc < 2) {
         argc = 2;
         argv = list;
@@ -103,6 +103,6 @@ int main(int argc, char **argv) {
         cli.answered = true; // there is no use in writing more
         tell(&cli, &err, false);
     }
-    cli_release(&cli);
+    reef_cli_release(&cli);
     return reef_status_exit_code(status);
 }

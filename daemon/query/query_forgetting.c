@@ -241,7 +241,7 @@ static json_t *values_json(const reef_forgetting *f) {
     return rows;
 }
 
-static json_t *matrix_json(const reef_forgetting *f) {
+static json_t *reef_matrix_json(const reef_forgetting *f) {
     json_t *rows = json_array(), *columns = json_array();
     for (size_t r = 0; r < row_count(f); r++)
         json_array_append_new(rows, r + 1 < row_count(f) ? json_sprintf("%zu", f->first + r)
@@ -290,7 +290,7 @@ reef_status reef_query_forgetting(reef_query_thread *queries, reef_query *query,
         status = begin(queries, kept, err);
     }
     if (status == REEF_OK) status = work(queries, *kept, err);
-    if (status == REEF_OK) query->result = matrix_json(*kept);
+    if (status == REEF_OK) query->result = reef_matrix_json(*kept);
     if (status == REEF_OK || !*kept) return status;
     reef_forgetting_free(*kept); // such as a state that has gone since
     *kept = NULL;

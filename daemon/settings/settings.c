@@ -63,9 +63,9 @@ static reef_status on_entry(
                          options->config, line, reef_settings[i].name, options->origins[i].line);
     char label[LABEL_BYTES_MAX];
     snprintf(label, sizeof(label), "%.120s:%u: %s", options->config, line, reef_settings[i].name);
-    const char *kept = option_keep(options, value);
+    const char *kept = reef_option_keep(options, value);
     if (!kept) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
-    return option_take(options, i, (reef_origin){REEF_ORIGIN_FILE, line}, label, kept, err);
+    return reef_option_take(options, i, (reef_origin){REEF_ORIGIN_FILE, line}, label, kept, err);
 }
 
 // For a file that is only looked at: what it is read into, and who is told of mistakes.
@@ -98,7 +98,7 @@ static reef_status take_file(reef_options *options, reef_error *err) {
 // Programs read the environment; an empty variable is as good as none.
 static const char *variable(const char *name) {
     char full[OPTION_NAME_BYTES_MAX];
-    const char *text = getenv(option_variable(name, full));
+    const char *text = getenv(reef_option_variable(name, full));
     return text && *text ? text : NULL;
 }
 
@@ -108,8 +108,9 @@ static reef_status take_environment(reef_options *options, reef_error *err) {
         const char *text = variable(reef_settings[i].name);
         char label[OPTION_NAME_BYTES_MAX];
         if (text)
-            status = option_take(options, i, (reef_origin){REEF_ORIGIN_ENVIRONMENT, 0},
-                                 option_variable(reef_settings[i].name, label), text, err);
+            status =
+                reef_option_take(options, i, (reef_origin){REEF_ORIGIN_ENVIRONMENT, 0},
+                                 reef_option_variable(reef_settings[i].name, label), text, err);
     }
     return status;
 }
@@ -118,7 +119,8 @@ static reef_status take_environment(reef_options *options, reef_error *err) {
 static const char *nearly_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]) {
     for (size_t i = 0; i < reef_setting_count(); i++) {
         size_t letters = strlen(reef_settings[i].name);
-        size_t distance = reef_edit_distance(name, option_variable(reef_settings[i].name, out));
+        size_t distance =
+            reef_edit_distance(name, reef_option_variable(reef_settings[i].name, out));
         if (distance > 0 && distance <= (letters < 6 ? 1 : 2)) return out;
     }
     return NULL;
@@ -127,8 +129,8 @@ static const char *nearly_variable(const char *name, char out[OPTION_NAME_BYTES_
 static bool is_variable(const char *name) {
     char out[OPTION_NAME_BYTES_MAX];
     for (size_t i = 0; i < reef_setting_count(); i++)
-        if (strcmp(name, option_variable(reef_settings[i].name, out)) == 0) return true;
-    return strcmp(name, option_variable("config", out)) == 0;
+        if (strcmp(name, reef_option_variable(reef_settings[i].name, out)) == 0) return true;
+    return strcmp(name, reef_option_variable("config", out)) == 0;
 }
 
 void reef_options_misspelt(reef_misspelt_variable told, void *context) {
@@ -160,8 +162,8 @@ static reef_status check_complete(const reef_options *options, reef_error *err) 
 static void find_log_form(reef_options *options, int argc, char **argv) {
     const char *text = variable("json-log");
     if (text)
-        (void)!option_value_parse(&(setting){.kind = SETTING_SWITCH}, "", text, &options->json_log,
-                                  NULL);
+        (void)!reef_option_value_parse(&(setting){.kind = SETTING_SWITCH}, "", text,
+                                       &options->json_log, NULL);
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--json-log") || !strcmp(argv[i], "--no-json-log"))
             options->json_log = argv[i][2] == 'j';
@@ -177,17 +179,17 @@ static void set_defaults(reef_options *options) {
 }
 
 reef_status reef_options_read(reef_options *options, int argc, char **argv, reef_error *err) {
-    option_flags table;
-    option_flags_init(&table);
+    reef_option_flags table;
+    reef_option_flags_init(&table);
     set_defaults(options);
     options->config = variable("config");
-    reef_status status = option_flags_scan(options, &table, argc, argv, err);
+    reef_status status = reef_option_flags_scan(options, &table, argc, argv, err);
     if (options->action == REEF_ACTION_HELP || options->action == REEF_ACTION_VERSION)
         return REEF_OK;
     reef_status of_file = take_file(options, status == REEF_OK ? err : NULL);
     if (status == REEF_OK) status = of_file;
     if (status == REEF_OK) status = take_environment(options, err);
-    if (status == REEF_OK) status = option_flags_take(options, &table, argc, argv, err);
+    if (status == REEF_OK) status = reef_option_flags_take(options, &table, argc, argv, err);
     if (status != REEF_OK) find_log_form(options, argc, argv);
     return status;
 }

@@ -13,7 +13,7 @@
 // What getopt_long returns: a setting's number, the same for its opposite, or one of these.
 enum { OPT_SETTING = 256, OPT_OPPOSITE = 512, OPT_CONFIG = 768, OPT_CHECK, OPT_HELP, OPT_VERSION };
 
-void option_flags_init(option_flags *table) {
+void reef_option_flags_init(reef_option_flags *table) {
     size_t count = 0;
     for (size_t i = 0; i < reef_setting_count(); i++) {
         bool is_switch = reef_settings[i].kind == SETTING_SWITCH;
@@ -32,14 +32,14 @@ void option_flags_init(option_flags *table) {
     table->flags[count] = (struct option){NULL, 0, NULL, 0};
 }
 
-static int next_flag(const option_flags *table, int argc, char **argv, bool first) {
+static int next_flag(const reef_option_flags *table, int argc, char **argv, bool first) {
     opterr = 0; // the messages are ours
     if (first) optind = 1;
     return getopt_long(argc, argv, ":", table->flags, NULL);
 }
 
 // The option whose name looks most like what was typed, or NULL when none does.
-static const char *guess_flag(const option_flags *table, const char *given) {
+static const char *guess_flag(const reef_option_flags *table, const char *given) {
     char name[OPTION_NAME_BYTES_MAX];
     const char *guess = NULL;
     snprintf(name, sizeof(name), "%s", given + strspn(given, "-"));
@@ -55,7 +55,9 @@ static const char *guess_flag(const option_flags *table, const char *given) {
 }
 
 // `given` is the argument just read, except in the middle of a cluster of letters.
-static reef_status fail_unknown(const option_flags *table, const char *given, reef_error *err) {
+static reef_status fail_unknown(const reef_option_flags *table,
+                                const char *given,
+                                reef_error *err) {
     if (optopt > 0 && optopt < OPT_SETTING)
         return reef_fail(err, REEF_ERR_INVALID, "unknown option '-%c'; see reefd --help", optopt);
     if (optopt >= OPT_SETTING)
@@ -68,8 +70,8 @@ static reef_status fail_unknown(const option_flags *table, const char *given, re
     return reef_fail(err, REEF_ERR_INVALID, "unknown option '%s'; see reefd --help", given);
 }
 
-reef_status option_flags_scan(
-    reef_options *options, const option_flags *table, int argc, char **argv, reef_error *err) {
+reef_status reef_option_flags_scan(
+    reef_options *options, const reef_option_flags *table, int argc, char **argv, reef_error *err) {
     reef_status status = REEF_OK;
     for (int which, first = 1; (which = next_flag(table, argc, argv, first)) != -1; first = 0) {
         reef_error *here = status == REEF_OK ? err : NULL;
@@ -89,8 +91,8 @@ reef_status option_flags_scan(
     return status;
 }
 
-reef_status option_flags_take(
-    reef_options *options, const option_flags *table, int argc, char **argv, reef_error *err) {
+reef_status reef_option_flags_take(
+    reef_options *options, const reef_option_flags *table, int argc, char **argv, reef_error *err) {
     reef_status status = REEF_OK;
     for (int which, first = 1;
          status == REEF_OK && (which = next_flag(table, argc, argv, first)) != -1; first = 0) {
@@ -99,11 +101,11 @@ reef_status option_flags_take(
         size_t i = (size_t)(which - (opposite ? OPT_OPPOSITE : OPT_SETTING));
         char label[OPTION_NAME_BYTES_MAX];
         snprintf(label, sizeof(label), "--%s", reef_settings[i].name);
-        status = option_take(options, i, (reef_origin){REEF_ORIGIN_FLAG, 0}, label,
-                             optarg     ? optarg
-                             : opposite ? "no"
-                                        : "yes",
-                             err);
+        status = reef_option_take(options, i, (reef_origin){REEF_ORIGIN_FLAG, 0}, label,
+                                  optarg     ? optarg
+                                  : opposite ? "no"
+                                             : "yes",
+                                  err);
     }
     return status;
 }

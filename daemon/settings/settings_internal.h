@@ -4,7 +4,7 @@
 //   option_table.c   the settings: their names, kinds and bounds, and what each of them is now
 //   option_value.c   one value of a setting from its text
 //   option_source.c  the sources, and what a pattern stands for
-//   option_flags.c   the command line
+//   reef_option_flags.c   the command line
 //   options_help.c   --help, and what the manual and a new configuration say
 #ifndef REEF_OPTIONS_PRIVATE_H
 #define REEF_OPTIONS_PRIVATE_H
@@ -39,52 +39,52 @@ typedef struct setting {
 extern const setting reef_settings[]; // reef_setting_count() of them
 
 /** Where a setting's value is. */
-void *setting_place(reef_options *options, const setting *one);
+void *reef_setting_place(reef_options *options, const setting *one);
 /** The variable of the environment that has a setting: REEF_COMMIT_SECONDS. Returns `out`. */
-const char *option_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]);
+const char *reef_option_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]);
 
 // ---- option_value.c ------------------------------------------------------------------------------
 
 /** `to` has the type of the setting's kind, which is not SOURCE; `label` is how its layer calls it. Text is borrowed. */
-REEF_MUST_CHECK reef_status option_value_parse(
+REEF_MUST_CHECK reef_status reef_option_value_parse(
     const setting *one, const char *label, const char *text, void *to, reef_error *err);
 
 // ---- option_source.c -----------------------------------------------------------------------------
 
 /** A copy of `text` that lives as long as the options; NULL when memory runs out. */
-const char *option_keep(reef_options *options, const char *text);
+const char *reef_option_keep(reef_options *options, const char *text);
 /** One more source, or those of a pattern. A layer's `first` takes the place of all of the layers below. */
-REEF_MUST_CHECK reef_status option_add_source(reef_options *options,
-                                              const char *text,
-                                              bool first,
-                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_option_add_source(reef_options *options,
+                                                   const char *text,
+                                                   bool first,
+                                                   reef_error *err);
 
-// ---- option_flags.c ------------------------------------------------------------------------------
+// ---- reef_option_flags.c ------------------------------------------------------------------------------
 
-typedef struct option_flags {
+typedef struct reef_option_flags {
     struct option flags[2 * REEF_SETTING_COUNT_MAX + 5];
     char opposites[REEF_SETTING_COUNT_MAX][OPTION_NAME_BYTES_MAX]; // --no-...
-} option_flags;
+} reef_option_flags;
 
-void option_flags_init(option_flags *table);
+void reef_option_flags_init(reef_option_flags *table);
 /**
  * First look: what is to be done, where the file is, and whether all options exist. Goes on after a mistake,
  * because the file may say how to tell it.
  */
-REEF_MUST_CHECK reef_status option_flags_scan(
-    reef_options *options, const option_flags *table, int argc, char **argv, reef_error *err);
+REEF_MUST_CHECK reef_status reef_option_flags_scan(
+    reef_options *options, const reef_option_flags *table, int argc, char **argv, reef_error *err);
 /** Take the settings. */
-REEF_MUST_CHECK reef_status option_flags_take(
-    reef_options *options, const option_flags *table, int argc, char **argv, reef_error *err);
+REEF_MUST_CHECK reef_status reef_option_flags_take(
+    reef_options *options, const reef_option_flags *table, int argc, char **argv, reef_error *err);
 
 // ---- options.c -----------------------------------------------------------------------------------
 
 /** Set setting number `index` from a layer; `label` is how the layer calls it, for messages. */
-REEF_MUST_CHECK reef_status option_take(reef_options *options,
-                                        size_t index,
-                                        reef_origin origin,
-                                        const char *label,
-                                        const char *text,
-                                        reef_error *err);
+REEF_MUST_CHECK reef_status reef_option_take(reef_options *options,
+                                             size_t index,
+                                             reef_origin origin,
+                                             const char *label,
+                                             const char *text,
+                                             reef_error *err);
 
 #endif

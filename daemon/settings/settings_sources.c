@@ -36,7 +36,7 @@ static reef_status add_source(reef_options *options,
     return REEF_OK;
 }
 
-const char *option_keep(reef_options *options, const char *text) {
+const char *reef_option_keep(reef_options *options, const char *text) {
     size_t bytes = strlen(text) + 1;
     struct reef_options_text *kept = malloc(sizeof(*kept) + bytes);
     if (!kept) return NULL;
@@ -68,7 +68,7 @@ static reef_status add_files(reef_options *options,
         char source[sizeof("file:") + PATH_MAX];
         if (!is_file(found->gl_pathv[i])) continue;
         snprintf(source, sizeof(source), "file:%s", found->gl_pathv[i]);
-        const char *kept = option_keep(options, source);
+        const char *kept = reef_option_keep(options, source);
         status = kept ? add_source(options, kept, false, err)
                       : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for sources");
     }
@@ -94,10 +94,10 @@ static reef_status add_pattern(reef_options *options,
                      pattern);
 }
 
-reef_status option_add_source(reef_options *options,
-                              const char *text,
-                              bool first,
-                              reef_error *err) {
+reef_status reef_option_add_source(reef_options *options,
+                                   const char *text,
+                                   bool first,
+                                   reef_error *err) {
     if (strncmp(text, "glob:", 5) == 0) return add_pattern(options, text + 5, first, err);
     reef_status status = reef_input_check_spec(text, err);
     return status == REEF_OK ? add_source(options, text, first, err) : status;

@@ -36,7 +36,7 @@ const setting reef_settings[] = {
 _Static_assert(COUNT <= REEF_SETTING_COUNT_MAX, "every setting has room for its origin");
 
 // A struct's members lie where offsetof says.
-void *setting_place(reef_options *options, const setting *one) {
+void *reef_setting_place(reef_options *options, const setting *one) {
     return (char *)options + one->at;
 }
 
@@ -44,7 +44,7 @@ static const void *value_of(const reef_options *options, const setting *one) {
     return (const char *)options + one->at;
 }
 
-const char *option_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]) {
+const char *reef_option_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]) {
     int length = snprintf(out, OPTION_NAME_BYTES_MAX, "REEF_%s", name);
     for (int i = 5; i < length && out[i]; i++)
         out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
@@ -96,7 +96,7 @@ const char *reef_setting_origin(const reef_options *options, size_t index, char 
         snprintf(out, room, "%s:%u", options->config, options->origins[index].line);
         break;
     case REEF_ORIGIN_ENVIRONMENT:
-        snprintf(out, room, "%s", option_variable(reef_settings[index].name, name));
+        snprintf(out, room, "%s", reef_option_variable(reef_settings[index].name, name));
         break;
     case REEF_ORIGIN_FLAG:
         snprintf(out, room, "--%s", reef_settings[index].name);
@@ -138,7 +138,7 @@ _Static_assert(sizeof(double) == sizeof(uint64_t), "a setting that may change ha
 void reef_options_take_live(reef_options *options, const reef_options *from) {
     for (size_t i = 0; i < COUNT; i++) {
         if (!reef_settings[i].live) continue;
-        memcpy(setting_place(options, &reef_settings[i]), value_of(from, &reef_settings[i]),
+        memcpy(reef_setting_place(options, &reef_settings[i]), value_of(from, &reef_settings[i]),
                kind_bytes(reef_settings[i].kind));
         options->origins[i] = from->origins[i];
     }

@@ -89,7 +89,7 @@ static reef_status parse_listen(const char *label,
     return REEF_OK;
 }
 
-reef_status option_value_parse(
+reef_status reef_option_value_parse(
     const setting *one, const char *label, const char *text, void *to, reef_error *err) {
     switch (one->kind) {
     case SETTING_COUNT:
@@ -120,21 +120,21 @@ static reef_status take_source(reef_options *options,
                                bool first,
                                reef_error *err) {
     reef_error why = {.status = REEF_OK};
-    reef_status status = option_add_source(options, text, first, &why);
+    reef_status status = reef_option_add_source(options, text, first, &why);
     if (status == REEF_OK) return REEF_OK;
     if (origin->kind != REEF_ORIGIN_FILE) return reef_fail(err, status, "%s", why.message);
     return reef_fail(err, status, "%.120s:%u: %s", options->config, origin->line, why.message);
 }
 
-reef_status option_take(reef_options *options,
-                        size_t index,
-                        reef_origin origin,
-                        const char *label,
-                        const char *text,
-                        reef_error *err) {
+reef_status reef_option_take(reef_options *options,
+                             size_t index,
+                             reef_origin origin,
+                             const char *label,
+                             const char *text,
+                             reef_error *err) {
     const setting *one = &reef_settings[index];
     bool first = options->origins[index].kind != origin.kind;
     options->origins[index] = origin;
     if (one->kind == SETTING_SOURCE) return take_source(options, &origin, text, first, err);
-    return option_value_parse(one, label, text, setting_place(options, one), err);
+    return reef_option_value_parse(one, label, text, reef_setting_place(options, one), err);
 }

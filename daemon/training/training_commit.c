@@ -19,13 +19,13 @@ static void count_commit(reef_commit_times *times, double seconds) {
     times->seconds += seconds;
 }
 
-void training_settle(reef_training *training) {
+void reef_training_settle(reef_training *training) {
     uv_mutex_lock(&training->lock);
     for (size_t i = 0; i < training->options.source_count; i++) {
         if (!training->places[i].fresh) continue;
         free(training->settled[i].mark);
         training->settled[i] = training->places[i];
-        training->places[i] = (settled_place){0};
+        training->places[i] = (reef_settled_place){0};
     }
     uv_mutex_unlock(&training->lock);
     (void)uv_async_send(training->options.wake);
@@ -38,7 +38,7 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
     training->commit_steps = 0;
     training->dirty = training->commit_soon = false;
     training->compacting = true;
-    training_settle(training);
+    reef_training_settle(training);
     uv_mutex_lock(&training->lock);
     training->view.last = (reef_commit_view){.commit = *commit, .ms = ms};
     training->view.committed = status;
@@ -59,17 +59,17 @@ static void pass_scrub_on(reef_training *training) {
         reef_trainer_set_scrub(training->options.trainer, &view.scrub);
 }
 
-reef_status training_commit_once(reef_training *training, reef_error *err) {
+reef_status reef_training_commit_once(reef_training *training, reef_error *err) {
     reef_commit commit;
     pass_scrub_on(training);
     uint64_t begin = uv_hrtime();
     reef_status status = reef_trainer_commit(training->options.trainer, &commit, err);
     if (status == REEF_OK) note_commit(training, &commit, (double)(uv_hrtime() - begin) / 1e6);
-    training_refresh(training);
+    reef_training_refresh(training);
     return status;
 }
 
-bool training_worth_retrying(reef_status status) {
+bool reef_training_worth_retrying(reef_status status) {
     return status == REEF_ERR_FULL || status == REEF_ERR_IO || status == REEF_ERR_NO_MEMORY ||
            status == REEF_ERR_BUSY;
 }
@@ -81,7 +81,7 @@ static bool wait_until(reef_training *training, uint64_t deadline, reef_request 
     for (uint64_t now = uv_hrtime(); now < deadline; now = uv_hrtime()) {
         cut = training->stopping && !training->stop_seen;
         if (cut) break;
-        if (request && (*request = training_take_request(training, false))) break;
+        if (request && (*request = reef_training_take_request(training, false))) break;
         (void)uv_cond_timedwait(&training->changed, &training->lock, deadline - now);
     }
     if (cut) training->stop_seen = true;
@@ -89,7 +89,7 @@ static bool wait_until(reef_training *training, uint64_t deadline, reef_request 
     return !cut;
 }
 
-void training_pause_for(reef_training *training, uint64_t seconds) {
+void reef_training_pause_for(reef_training *training, uint64_t seconds) {
     (void)wait_until(training, uv_hrtime() + seconds * NS_PER_SECOND, NULL);
 }
 
@@ -113,12 +113,12 @@ static void note_failure(reef_training *training, const reef_error *err) {
     uv_mutex_unlock(&training->lock);
 }
 
-reef_status training_commit(reef_training *training, reef_error *err) {
+reef_status reef_training_commit(reef_training *training, reef_error *err) {
     bool waited = true;
     for (uint32_t attempt = 0;; attempt++) {
         // Whoever asked for a commit in the pause may have had it.
         bool done = attempt > 0 && !training->dirty;
-        reef_status status = done ? REEF_OK : training_commit_once(training, err);
+        reef_status status = done ? REEF_OK : reef_training_commit_once(training, err);
         if (status == REEF_OK) {
             if (attempt)
                 reef_report_warning(training->options.report, "commit_recovered",
@@ -128,7 +128,7 @@ reef_status training_commit(reef_training *training, reef_error *err) {
         note_failure(training, err);
         uint32_t retries =
             training->options.commit_retries; // a reload in the pause may have changed it
-        if (!training_worth_retrying(status) || attempt >= retries || !waited) return status;
+        if (!reef_training_worth_retrying(status) || attempt >= retries || !waited) return status;
         uint64_t seconds = 1u << attempt;
         reef_report_warning(
             training->options.report, "commit_failed",
@@ -140,7 +140,7 @@ reef_status training_commit(reef_training *training, reef_error *err) {
 }
 
 // Seal, grow, branch, freeze and snapshot commit by themselves; the record is in the pool.
-reef_status training_read_commit(reef_store *store, reef_commit *commit, reef_error *err) {
+reef_status reef_training_read_commit(reef_store *store, reef_commit *commit, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, commit, err);
@@ -148,9 +148,9 @@ reef_status training_read_commit(reef_store *store, reef_commit *commit, reef_er
     return status;
 }
 
-reef_status training_note_own_commit(reef_training *training, double ms, reef_error *err) {
+reef_status reef_training_note_own_commit(reef_training *training, double ms, reef_error *err) {
     reef_commit commit;
-    reef_status status = training_read_commit(training->options.store, &commit, err);
+    reef_status status = reef_training_read_commit(training->options.store, &commit, err);
     if (status == REEF_OK && commit.number != training->view.last.commit.number)
         note_commit(training, &commit, ms);
     return status;
@@ -158,9 +158,9 @@ reef_status training_note_own_commit(reef_training *training, double ms, reef_er
 
 // What is written beside training is a commit of its own, but nothing of what was accepted since the last one is
 // in it: that stays dirty.
-reef_status training_note_aside(reef_training *training, reef_error *err) {
+reef_status reef_training_note_aside(reef_training *training, reef_error *err) {
     reef_commit commit;
-    reef_status status = training_read_commit(training->options.store, &commit, err);
+    reef_status status = reef_training_read_commit(training->options.store, &commit, err);
     if (status != REEF_OK) return status;
     uv_mutex_lock(&training->lock);
     training->view.last.commit = commit;
@@ -172,11 +172,11 @@ static reef_status compact_once(reef_training *training, bool *more, reef_error 
     reef_usage_compaction done;
     reef_status status = reef_trainer_compact(training->options.trainer, &done, err);
     *more = status == REEF_OK && (done.merged > 0 || done.dropped > 0);
-    return *more ? training_note_aside(training, err) : status;
+    return *more ? reef_training_note_aside(training, err) : status;
 }
 
 // Statistics for people are no reason to stop training: what fails is said, and tried after the next commit.
-void training_compact(reef_training *training) {
+void reef_training_compact(reef_training *training) {
     reef_error err = {.status = REEF_OK};
     bool more = false;
     if (compact_once(training, &more, &err) != REEF_OK)
@@ -185,11 +185,11 @@ void training_compact(reef_training *training) {
                             "commit",
                             err.message);
     training->compacting = more;
-    if (more) training_advance(training);
+    if (more) reef_training_advance(training);
 }
 
 // Damage becomes events of the timeline, which the next commit writes.
-void training_note_damage(reef_training *training) {
+void reef_training_note_damage(reef_training *training) {
     char what[256];
     while (training->options.scrubber && reef_scrubber_take(training->options.scrubber, what)) {
         reef_error err;

@@ -1,7 +1,7 @@
 // The inside of a reef_training, shared by the files that make it up:
 //
 //   training.c         the loop's side, what to do next, the thread
-//   training_commit.c  commits, and what is written between two of them
+//   reef_training_commit.c  commits, and what is written between two of them
 //   training_work.c    requests, bytes, decisions about turns, the end of the sources
 #ifndef REEF_TRAINING_PRIVATE_H
 #define REEF_TRAINING_PRIVATE_H
@@ -12,11 +12,11 @@
 #define NS_PER_SECOND 1000000000u
 
 /** A place of a live source that a commit has. */
-typedef struct settled_place {
+typedef struct reef_settled_place {
     uint64_t cursor, begin;
     char *mark; // on the heap, or NULL
     bool fresh; // not told yet
-} settled_place;
+} reef_settled_place;
 
 struct reef_training {
     // set before the thread starts
@@ -25,25 +25,25 @@ struct reef_training {
     void (*serve)(reef_training *training, reef_request *request);
     uv_thread_t thread;
     // the trainer's thread only
-    uint64_t committed_ns; // when the last commit was
-    uint64_t commit_steps; // steps since
-    bool dirty;            // something was accepted since
-    bool commit_soon;      // and somebody waits for the next one
-    bool served;           // the last piece of work was a request
-    bool compacting;       // since the last commit usage may have windows to merge
-    bool compacted;        // the last piece of work merged some
-    bool drained;          // the last source's end was dealt with
-    bool stop_seen;        // a pause between commits was cut short
-    settled_place *places; // (sources) as the commit under way writes them
-    uv_mutex_t lock;       // protects everything below
-    uv_cond_t changed;     // something below changed that the trainer may wait for
+    uint64_t committed_ns;      // when the last commit was
+    uint64_t commit_steps;      // steps since
+    bool dirty;                 // something was accepted since
+    bool commit_soon;           // and somebody waits for the next one
+    bool served;                // the last piece of work was a request
+    bool compacting;            // since the last commit usage may have windows to merge
+    bool compacted;             // the last piece of work merged some
+    bool drained;               // the last source's end was dealt with
+    bool stop_seen;             // a pause between commits was cut short
+    reef_settled_place *places; // (sources) as the commit under way writes them
+    uv_mutex_t lock;            // protects everything below
+    uv_cond_t changed;          // something below changed that the trainer may wait for
     reef_schedule schedule;
-    uint64_t *cursors;        // (sources) bytes accepted
-    uint64_t *committed;      // (sources) of these, in the last commit of training
-    settled_place *settled;   // (sources) in the last commit, and not told yet
-    reef_source_loss *losses; // (sources) before training on them
-    reef_request *requests;   // first come first
-    reef_request *drains;     // those that wait for bytes to be trained
+    uint64_t *cursors;           // (sources) bytes accepted
+    uint64_t *committed;         // (sources) of these, in the last commit of training
+    reef_settled_place *settled; // (sources) in the last commit, and not told yet
+    reef_source_loss *losses;    // (sources) before training on them
+    reef_request *requests;      // first come first
+    reef_request *drains;        // those that wait for bytes to be trained
     bool paused;
     reef_request *answered;
     bool stopping;
@@ -69,46 +69,48 @@ typedef struct work {
 
 // ---- training.c ----------------------------------------------------------------------------------
 
-void training_append(reef_request **list, reef_request *request);
-bool training_is_drained(const reef_training *training, const reef_request *request);
+void reef_training_append(reef_request **list, reef_request *request);
+bool reef_training_is_drained(const reef_training *training, const reef_request *request);
 /** What is to be served now, or NULL; under the lock. */
-reef_request *training_take_request(reef_training *training, bool only_drains);
-void training_set_paused(reef_training *training, bool paused);
-void training_set_state(reef_training *training, reef_training_state state);
+reef_request *reef_training_take_request(reef_training *training, bool only_drains);
+void reef_training_set_paused(reef_training *training, bool paused);
+void reef_training_set_state(reef_training *training, reef_training_state state);
 
-// ---- training_commit.c ---------------------------------------------------------------------------
+// ---- reef_training_commit.c ---------------------------------------------------------------------------
 
-void training_refresh(reef_training *training);
-void training_advance(reef_training *training);
+void reef_training_refresh(reef_training *training);
+void reef_training_advance(reef_training *training);
 /** A commit with all places went through. */
-void training_settle(reef_training *training);
-REEF_MUST_CHECK reef_status training_commit_once(reef_training *training, reef_error *err);
-bool training_worth_retrying(reef_status status);
+void reef_training_settle(reef_training *training);
+REEF_MUST_CHECK reef_status reef_training_commit_once(reef_training *training, reef_error *err);
+bool reef_training_worth_retrying(reef_status status);
 /** Let time pass, but for a stop. */
-void training_pause_for(reef_training *training, uint64_t seconds);
-REEF_MUST_CHECK reef_status training_commit(reef_training *training, reef_error *err);
-REEF_MUST_CHECK reef_status training_read_commit(reef_store *store,
-                                                 reef_commit *commit,
-                                                 reef_error *err);
-REEF_MUST_CHECK reef_status training_note_own_commit(reef_training *training,
-                                                     double ms,
-                                                     reef_error *err);
-REEF_MUST_CHECK reef_status training_note_aside(reef_training *training, reef_error *err);
-void training_compact(reef_training *training);
-void training_note_damage(reef_training *training);
+void reef_training_pause_for(reef_training *training, uint64_t seconds);
+REEF_MUST_CHECK reef_status reef_training_commit(reef_training *training, reef_error *err);
+REEF_MUST_CHECK reef_status reef_training_read_commit(reef_store *store,
+                                                      reef_commit *commit,
+                                                      reef_error *err);
+REEF_MUST_CHECK reef_status reef_training_note_own_commit(reef_training *training,
+                                                          double ms,
+                                                          reef_error *err);
+REEF_MUST_CHECK reef_status reef_training_note_aside(reef_training *training, reef_error *err);
+void reef_training_compact(reef_training *training);
+void reef_training_note_damage(reef_training *training);
 
 // ---- training_work.c -----------------------------------------------------------------------------
 
-void training_serve(reef_training *training, reef_request *request);
-REEF_MUST_CHECK reef_status training_feed(reef_training *training,
-                                          const work *piece,
-                                          reef_error *err);
-void training_decide(reef_training *training, const reef_schedule_next *next);
-REEF_MUST_CHECK reef_status training_write_places(void *context, reef_txn *txn, reef_error *err);
-void training_end_state(reef_training *training);
-REEF_MUST_CHECK reef_status training_drain(reef_training *training, reef_error *err);
+void reef_training_serve(reef_training *training, reef_request *request);
+REEF_MUST_CHECK reef_status reef_training_feed(reef_training *training,
+                                               const work *piece,
+                                               reef_error *err);
+void reef_training_decide(reef_training *training, const reef_schedule_next *next);
+REEF_MUST_CHECK reef_status reef_training_write_places(void *context,
+                                                       reef_txn *txn,
+                                                       reef_error *err);
+void reef_training_end_state(reef_training *training);
+REEF_MUST_CHECK reef_status reef_training_drain(reef_training *training, reef_error *err);
 
 /** Unlink the first request of a list that has one. */
-reef_request *training_take_first(reef_request **list);
+reef_request *reef_training_take_first(reef_request **list);
 
 #endif

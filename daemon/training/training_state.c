@@ -8,19 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-void training_append(reef_request **list, reef_request *request) {
+void reef_training_append(reef_request **list, reef_request *request) {
     while (*list) list = &(*list)->next;
     request->next = NULL;
     *list = request;
 }
 
-reef_request *training_take_first(reef_request **list) {
+reef_request *reef_training_take_first(reef_request **list) {
     reef_request *request = *list;
     *list = request->next;
     return request;
 }
 
-bool training_is_drained(const reef_training *training, const reef_request *request) {
+bool reef_training_is_drained(const reef_training *training, const reef_request *request) {
     for (size_t i = 0; i < training->schedule.queues.count; i++)
         if (training->schedule.queues.queues[i].ring.head < request->until[i]) return false;
     return true;
@@ -30,27 +30,27 @@ bool training_is_drained(const reef_training *training, const reef_request *requ
 static bool drain_is_due(const reef_training *training) {
     const reef_request *drain = training->drains;
     return drain &&
-           (training->paused || training->stopping || training_is_drained(training, drain));
+           (training->paused || training->stopping || reef_training_is_drained(training, drain));
 }
 
-reef_request *training_take_request(reef_training *training, bool only_drains) {
-    if (training->requests && !only_drains) return training_take_first(&training->requests);
-    return drain_is_due(training) ? training_take_first(&training->drains) : NULL;
+reef_request *reef_training_take_request(reef_training *training, bool only_drains) {
+    if (training->requests && !only_drains) return reef_training_take_first(&training->requests);
+    return drain_is_due(training) ? reef_training_take_first(&training->drains) : NULL;
 }
 
-void training_set_paused(reef_training *training, bool paused) {
+void reef_training_set_paused(reef_training *training, bool paused) {
     uv_mutex_lock(&training->lock);
     training->paused = paused;
     uv_mutex_unlock(&training->lock);
 }
 
-void training_set_state(reef_training *training, reef_training_state state) {
+void reef_training_set_state(reef_training *training, reef_training_state state) {
     // Draining and ending are never taken back.
     if (training->view.state < REEF_STATE_DRAINING || state > training->view.state)
         training->view.state = state;
 }
 
-void training_refresh(reef_training *training) {
+void reef_training_refresh(reef_training *training) {
     reef_trainer_status status;
     reef_trainer_status_read(training->options.trainer, &status);
     uv_mutex_lock(&training->lock);
@@ -62,7 +62,7 @@ void training_refresh(reef_training *training) {
 }
 
 // For the watchdog: something was done, and not only tried.
-void training_advance(reef_training *training) {
+void reef_training_advance(reef_training *training) {
     uv_mutex_lock(&training->lock);
     training->view.advances++;
     uv_mutex_unlock(&training->lock);

@@ -104,7 +104,7 @@ reef_status reef_training_request(reef_training *training, reef_request *request
     if (!ended && !full) {
         if (request->until) note_what_was_read(training, request);
         request->asked_ns = uv_hrtime();
-        training_append(
+        reef_training_append(
             request->kind == REEF_REQUEST_DRAIN ? &training->drains : &training->requests, request);
         uv_cond_signal(&training->changed);
     }
@@ -135,8 +135,8 @@ bool reef_training_settled(reef_training *training,
                            reef_input_place *place,
                            char **mark) {
     uv_mutex_lock(&training->lock);
-    settled_place settled = training->settled[source];
-    training->settled[source] = (settled_place){0};
+    reef_settled_place settled = training->settled[source];
+    training->settled[source] = (reef_settled_place){0};
     uv_mutex_unlock(&training->lock);
     *mark = settled.mark;
     *place = (reef_input_place){.cursor = settled.cursor, .begin = settled.begin, .mark = *mark};
@@ -187,7 +187,7 @@ static bool find_work(reef_training *training, work *found) {
     *found = (work){0};
     bool stream = find_stream(training, &found->next);
     // After a request a step goes first, so that clients who ask without pause cannot stop training.
-    found->request = training_take_request(training, training->served && stream);
+    found->request = reef_training_take_request(training, training->served && stream);
     if (found->request) {
         found->kind = WORK_REQUEST;
         return true;
@@ -231,12 +231,13 @@ static work next_work(reef_training *training) {
     work next;
     uv_mutex_lock(&training->lock);
     while (!find_work(training, &next)) {
-        training_set_state(training, training->paused ? REEF_STATE_PAUSED : REEF_STATE_WAITING);
+        reef_training_set_state(training,
+                                training->paused ? REEF_STATE_PAUSED : REEF_STATE_WAITING);
         training->view.idle = true;
         wait_for_change(training, next.next.deadline_ns);
         training->view.idle = false;
     }
-    if (next.kind == WORK_FEED) training_set_state(training, REEF_STATE_TRAINING);
+    if (next.kind == WORK_FEED) reef_training_set_state(training, REEF_STATE_TRAINING);
     training->served = next.kind == WORK_REQUEST;
     training->compacted = next.kind == WORK_COMPACT;
     uv_mutex_unlock(&training->lock);
@@ -251,25 +252,25 @@ static reef_status run(reef_training *training, reef_error *err) {
         work next = next_work(training);
         switch (next.kind) {
         case WORK_REQUEST:
-            training_serve(training, next.request);
+            reef_training_serve(training, next.request);
             break;
         case WORK_DAMAGE:
-            training_note_damage(training);
+            reef_training_note_damage(training);
             break;
         case WORK_COMMIT:
-            status = training_commit(training, err);
+            status = reef_training_commit(training, err);
             break;
         case WORK_COMPACT:
-            training_compact(training);
+            reef_training_compact(training);
             break;
         case WORK_DECIDE:
-            training_decide(training, &next.next);
+            reef_training_decide(training, &next.next);
             break;
         case WORK_FEED:
-            status = training_feed(training, &next, err);
+            status = reef_training_feed(training, &next, err);
             break;
         case WORK_DRAIN:
-            status = training_drain(training, err);
+            status = reef_training_drain(training, err);
             break;
         case WORK_END:
             return REEF_OK;
@@ -281,9 +282,9 @@ static reef_status run(reef_training *training, reef_error *err) {
 static void move_unserved(reef_training *training) {
     while (training->requests || training->drains) {
         reef_request *request =
-            training_take_first(training->requests ? &training->requests : &training->drains);
+            reef_training_take_first(training->requests ? &training->requests : &training->drains);
         request->error.status = reef_fail(&request->error, REEF_ERR_BUSY, "the daemon is ending");
-        training_append(&training->answered, request);
+        reef_training_append(&training->answered, request);
     }
 }
 
@@ -291,9 +292,9 @@ static void training_main(void *argument) {
     reef_training *training = argument;
     reef_error err = {.status = REEF_OK};
     reef_status status = run(training, &err);
-    training_end_state(training);
-    training_note_damage(training);
-    if (status == REEF_OK && training->dirty) status = training_commit(training, &err);
+    reef_training_end_state(training);
+    reef_training_note_damage(training);
+    if (status == REEF_OK && training->dirty) status = reef_training_commit(training, &err);
     err.status = status;
 
     uv_mutex_lock(&training->lock);
@@ -329,7 +330,7 @@ static reef_status training_new(reef_training **out,
     reef_training *training = calloc(1, sizeof(*training));
     if (!training) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's thread");
     training->options = *options;
-    training->serve = training_serve;
+    training->serve = reef_training_serve;
     if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
         abort(); // out of kernel memory
     training->cursors = calloc(options->source_count + 1, sizeof(*training->cursors));
@@ -363,13 +364,13 @@ reef_status reef_training_start(reef_training **out,
     for (size_t i = 0; i < options->source_count; i++)
         training->cursors[i] = training->committed[i] =
             reef_trainer_cursor(options->trainer, options->sources[i].name);
-    reef_trainer_on_commit(options->trainer, training_write_places, training);
+    reef_trainer_on_commit(options->trainer, reef_training_write_places, training);
     training->committed_ns = uv_hrtime();
     training->compacting = true; // what the run before left
     training->view.state = REEF_STATE_WAITING;
     reef_trainer_status_read(options->trainer, &training->view.trainer);
     training->view.committed = training->view.trainer;
-    status = training_read_commit(options->store, &training->view.last.commit, err);
+    status = reef_training_read_commit(options->store, &training->view.last.commit, err);
     if (status == REEF_OK) {
         int code = uv_thread_create(&training->thread, training_main, training);
         if (code)

@@ -17,13 +17,13 @@ static void set_pace(reef_training *training, const reef_pace *pace) {
 }
 
 static reef_status commit_if_dirty(reef_training *training, reef_error *err) {
-    return training->dirty ? training_commit_once(training, err) : REEF_OK;
+    return training->dirty ? reef_training_commit_once(training, err) : REEF_OK;
 }
 
 // What cannot be committed is no pause: its sender was refused and would not know of one.
 static reef_status pause_training(reef_training *training, reef_error *err) {
     reef_status status = commit_if_dirty(training, err);
-    if (status == REEF_OK) training_set_paused(training, true);
+    if (status == REEF_OK) reef_training_set_paused(training, true);
     return status;
 }
 
@@ -49,12 +49,12 @@ static reef_status run_request(reef_training *training, reef_request *request, r
     case REEF_REQUEST_PAUSE:
         return pause_training(training, err);
     case REEF_REQUEST_RESUME:
-        training_set_paused(training, false);
+        reef_training_set_paused(training, false);
         return REEF_OK;
     case REEF_REQUEST_CALL:
         return request->call(request->call_context, training->options.store, trainer, err);
     case REEF_REQUEST_DRAIN:
-        if (!training_is_drained(training, request))
+        if (!reef_training_is_drained(training, request))
             return reef_fail(err, REEF_ERR_BUSY,
                              "training is %s, so what was read is not trained now",
                              training->paused ? "paused" : "ending");
@@ -70,7 +70,7 @@ static reef_status run_request(reef_training *training, reef_request *request, r
 }
 
 // A command that fails is its sender's concern; training goes on.
-void training_serve(reef_training *training, reef_request *request) {
+void reef_training_serve(reef_training *training, reef_request *request) {
     request->error = (reef_error){.status = REEF_OK};
     uint64_t begin = uv_hrtime();
     request->waited_ms = (double)(begin - request->asked_ns) / 1e6;
@@ -79,22 +79,22 @@ void training_serve(reef_training *training, reef_request *request) {
     // that is known then, and is not taken for one of a later request.
     bool aside = request->kind == REEF_REQUEST_CALL;
     if (status != REEF_OK)
-        (void)!training_note_aside(training, NULL);
+        (void)!reef_training_note_aside(training, NULL);
     else if (aside)
-        status = training_note_aside(training, &request->error);
+        status = reef_training_note_aside(training, &request->error);
     else
-        status = training_note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6,
-                                          &request->error);
+        status = reef_training_note_own_commit(training, (double)(uv_hrtime() - begin) / 1e6,
+                                               &request->error);
     request->error.status = status;
     // The change may be in memory although its commit failed: the next commit writes it.
-    if (training_worth_retrying(status) && !aside) training->dirty = true;
-    training_refresh(training);
+    if (reef_training_worth_retrying(status) && !aside) training->dirty = true;
+    reef_training_refresh(training);
     uv_mutex_lock(&training->lock);
     // While commits fail only one that goes through is progress: whoever asks then is answered, and no more.
     training->view.advances += status == REEF_OK && !training->view.failing[0];
     request->trainer = training->view.trainer;
     request->last = training->view.last;
-    training_append(&training->answered, request);
+    reef_training_append(&training->answered, request);
     uv_mutex_unlock(&training->lock);
     (void)uv_async_send(training->options.wake);
 }
@@ -111,7 +111,7 @@ static void took(reef_training *training, size_t source, const work *piece, size
     if (room) (void)uv_async_send(training->options.wake);
 }
 
-reef_status training_feed(reef_training *training, const work *piece, reef_error *err) {
+reef_status reef_training_feed(reef_training *training, const work *piece, reef_error *err) {
     size_t taken = 0, steps = 0;
     // Only this thread moves a lane on to its next source.
     size_t source = reef_queue_source(&training->schedule.queues.queues[piece->next.queue]);
@@ -123,8 +123,8 @@ reef_status training_feed(reef_training *training, const work *piece, reef_error
     training->dirty = true;
     training->commit_steps += steps;
     took(training, source, piece, taken);
-    training_refresh(training);
-    training_advance(training);
+    reef_training_refresh(training);
+    reef_training_advance(training);
     return REEF_OK;
 }
 
@@ -143,16 +143,16 @@ static reef_status write_decision(void *context, reef_txn *txn, reef_error *err)
 
 // A decision about turns takes effect once it is in the pool, so that it is the same after a crash. Until then
 // the lane that has nothing is waited for.
-void training_decide(reef_training *training, const reef_schedule_next *next) {
+void reef_training_decide(reef_training *training, const reef_schedule_next *next) {
     reef_error err = {.status = REEF_OK};
     decision_writer writer = {.schedule = &training->schedule, .next = next};
     reef_status status =
         reef_trainer_write(training->options.trainer, write_decision, &writer, &err);
-    if (status == REEF_OK) status = training_note_aside(training, &err);
+    if (status == REEF_OK) status = reef_training_note_aside(training, &err);
     if (status != REEF_OK) {
         reef_report_warning(training->options.report, "turn_failed",
                             "whose turn it is could not be written: %s; trying again", err.message);
-        training_pause_for(training, DECISION_RETRY_SECONDS);
+        reef_training_pause_for(training, DECISION_RETRY_SECONDS);
         return;
     }
     if (next->kind == REEF_SCHEDULE_FORGET)
@@ -174,16 +174,16 @@ static void note_place(reef_training *training,
                        uint64_t cursor,
                        const reef_place_mark *mark) {
     if (!input->kind->settled) return;
-    settled_place *place = &training->places[input - training->options.sources];
+    reef_settled_place *place = &training->places[input - training->options.sources];
     free(place->mark);
-    *place = (settled_place){.cursor = cursor, .fresh = true};
+    *place = (reef_settled_place){.cursor = cursor, .fresh = true};
     if (!mark) return;
     place->begin = mark->begin;
     place->mark = strdup(mark->text);
 }
 
 // Along with every commit: whose turn it is, and where the live sources' next bytes lie.
-reef_status training_write_places(void *context, reef_txn *txn, reef_error *err) {
+reef_status reef_training_write_places(void *context, reef_txn *txn, reef_error *err) {
     reef_training *training = context;
     reef_schedule *schedule = &training->schedule;
     reef_status status =
@@ -211,16 +211,16 @@ static bool nothing_ever_came(const reef_training *training) {
     return true;
 }
 
-void training_end_state(reef_training *training) {
+void reef_training_end_state(reef_training *training) {
     uv_mutex_lock(&training->lock);
-    training_set_state(training, REEF_STATE_ENDING);
+    reef_training_set_state(training, REEF_STATE_ENDING);
     uv_mutex_unlock(&training->lock);
 }
 
 // The last source has ended: run the steps that held-back batches still allow, and commit.
-reef_status training_drain(reef_training *training, reef_error *err) {
+reef_status reef_training_drain(reef_training *training, reef_error *err) {
     training->drained = true;
-    if (!training->options.stay) training_end_state(training);
+    if (!training->options.stay) reef_training_end_state(training);
     if (!training->options.source_count) return REEF_OK;
     if (nothing_ever_came(training)) {
         if (!training->options.stay)
@@ -238,9 +238,9 @@ reef_status training_drain(reef_training *training, reef_error *err) {
         status = reef_trainer_feed(training->options.trainer, name, (const uint8_t *)"", 0, &taken,
                                    &steps, err);
         if (steps) training->dirty = true;
-        if (steps) training_advance(training);
+        if (steps) reef_training_advance(training);
     }
-    training_refresh(training);
-    if (status == REEF_OK && training->dirty) status = training_commit(training, err);
+    reef_training_refresh(training);
+    if (status == REEF_OK && training->dirty) status = reef_training_commit(training, err);
     return status;
 }

@@ -144,7 +144,7 @@ void reef_adam_update(size_t D,
     assert(count >= 1);
     double correction1 = 1 - pow(adam->beta1, (double)count);
     double correction2 = 1 - pow(adam->beta2, (double)count);
-    adam_step step = {
+    reef_adam_step step = {
         .scale = scale,
         .beta1 = adam->beta1,
         .beta2 = adam->beta2,

@@ -9,14 +9,14 @@
 #include <stdint.h>
 
 /** What one Adam step needs beside the arrays, worked out once per row. */
-typedef struct adam_step {
+typedef struct reef_adam_step {
     float scale;   // of the gradient
     float beta1;   // decay of adam_m
     float beta2;   // decay of adam_v
     float rate;    // learning rate / (1 - beta1^count)
     float root;    // 1 / sqrt(1 - beta2^count)
     float epsilon; // added to the root of adam_v
-} adam_step;
+} reef_adam_step;
 
 /** The kernels; reef_kernels.h says what each one does. */
 typedef struct reef_kernel_table {
@@ -54,7 +54,7 @@ typedef struct reef_kernel_table {
                  float *adam_m,
                  float *adam_v,
                  const float *grad,
-                 const adam_step *step);
+                 const reef_adam_step *step);
     void (*approach)(size_t D, float *average, const float *param, float share);
     /** The K <= D best of a row, best first and the lower index first among equals; D <= 65536.
      *  False when one is NaN. */

@@ -123,7 +123,7 @@ static void adam(size_t D,
                  float *adam_m,
                  float *adam_v,
                  const float *grad,
-                 const adam_step *step) {
+                 const reef_adam_step *step) {
     for (size_t d = 0; d < D; d++) {
         float g = grad[d] * step->scale;
         adam_m[d] = step->beta1 * adam_m[d] + (1.0f - step->beta1) * g;

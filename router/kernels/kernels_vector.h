@@ -138,7 +138,8 @@ static void gelu_backward(size_t D, float *d_x, const float *d_y, const float *x
                    load_some(D - d, d_y + d) * gelu_slope_vec(load_some(D - d, x + d)));
 }
 
-static inline void adam_vec(vec *param, vec *adam_m, vec *adam_v, vec grad, const adam_step *step) {
+static inline void adam_vec(
+    vec *param, vec *adam_m, vec *adam_v, vec grad, const reef_adam_step *step) {
     vec g = grad * step->scale;
     *adam_m = step->beta1 * *adam_m + (1.0f - step->beta1) * g;
     *adam_v = step->beta2 * *adam_v + (1.0f - step->beta2) * g * g;
@@ -150,7 +151,7 @@ static void adam(size_t D,
                  float *adam_m,
                  float *adam_v,
                  const float *grad,
-                 const adam_step *step) {
+                 const reef_adam_step *step) {
     size_t d = 0;
     for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) {
         vec p = load(param + d), m = load(adam_m + d), v = load(adam_v + d);

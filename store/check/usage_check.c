@@ -60,8 +60,8 @@ static reef_status add_name(part_names *all, const part_name *name, reef_error *
 static reef_status find_parts(reef_check *c, part_names *all, reef_error *err) {
     reef_cursor cursor;
     reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
-    reef_status status = usage_seek(&cursor, c->txn, &key, err);
-    while (usage_at(&cursor, &key, &status, err)) {
+    reef_status status = reef_usage_seek(&cursor, c->txn, &key, err);
+    while (reef_usage_at(&cursor, &key, &status, err)) {
         const part_name name = name_of(&key);
         c->report->usage_windows++;
         status = add_name(all, &name, err);
@@ -74,13 +74,13 @@ static reef_status find_parts(reef_check *c, part_names *all, reef_error *err) {
 // Windows whose record is damaged were reported by the walk over all records: the sum is then of the rest.
 static reef_status sum_windows(reef_check *c,
                                const part_name *name,
-                               usage_part *part,
+                               reef_usage_part *part,
                                reef_error *err) {
     reef_cursor cursor;
     reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
-    usage_part_clear(part);
-    reef_status status = usage_seek(&cursor, c->txn, &key, err);
-    while (usage_at(&cursor, &key, &status, err)) {
+    reef_usage_part_clear(part);
+    reef_status status = reef_usage_seek(&cursor, c->txn, &key, err);
+    while (reef_usage_at(&cursor, &key, &status, err)) {
         const part_name other = name_of(&key);
         reef_view view;
         reef_error reason;
@@ -88,7 +88,7 @@ static reef_status sum_windows(reef_check *c,
         if (compare_names(&other, name) == 0 &&
             reef_record_verify(c->txn, REEF_DB_USAGE, &cursor, &key, text, &view, NULL) ==
                 REEF_OK &&
-            usage_part_add(part, &key, &view, &reason) != REEF_OK)
+            reef_usage_part_add(part, &key, &view, &reason) != REEF_OK)
             reef_check_unreadable(c, &key, &reason);
         status = reef_cursor_next(&cursor, c->txn, err);
     }
@@ -110,7 +110,7 @@ static void report(reef_check *c, const part_name *name, uint64_t expert, const 
 // Compare the part with the totals of its layer, which come in blocks of any size.
 static reef_status compare_totals(reef_check *c,
                                   const part_name *name,
-                                  const usage_part *part,
+                                  const reef_usage_part *part,
                                   reef_error *err) {
     static const uint64_t NONE[2] = {0, 0};
     const uint64_t first = (uint64_t)name->part * REEF_USAGE_PART;
@@ -118,8 +118,8 @@ static reef_status compare_totals(reef_check *c,
     bool known = true, more = false;
     reef_cursor cursor;
     reef_key key = {.db = REEF_DB_USAGE, .generation = name->generation, .layer = name->layer};
-    reef_status status = usage_seek(&cursor, c->txn, &key, err);
-    while (known && !more && usage_at(&cursor, &key, &status, err)) {
+    reef_status status = reef_usage_seek(&cursor, c->txn, &key, err);
+    while (known && !more && reef_usage_at(&cursor, &key, &status, err)) {
         reef_view view;
         char text[REEF_NAME_BYTES_MAX + 1];
         if (key.level != REEF_USAGE_TOTALS || key.generation != name->generation ||
@@ -152,8 +152,8 @@ static reef_status has_totals(reef_check *c, const part_name *name, bool *out, r
     reef_cursor cursor;
     reef_key key = {.db = REEF_DB_USAGE, .generation = name->generation, .layer = name->layer};
     *out = false;
-    reef_status status = usage_seek(&cursor, c->txn, &key, err);
-    while (!*out && usage_at(&cursor, &key, &status, err)) {
+    reef_status status = reef_usage_seek(&cursor, c->txn, &key, err);
+    while (!*out && reef_usage_at(&cursor, &key, &status, err)) {
         if (key.level != REEF_USAGE_TOTALS || key.generation != name->generation ||
             key.layer != name->layer)
             break;
@@ -167,10 +167,10 @@ static reef_status has_totals(reef_check *c, const part_name *name, bool *out, r
 void reef_check_usage(reef_check *c) {
     reef_error reason;
     part_names all = {0};
-    usage_part part = {0};
+    reef_usage_part part = {0};
     bool turned;
     if (!reef_check_turn(c, &turned)) return;
-    reef_status status = usage_part_new(&part, &reason);
+    reef_status status = reef_usage_part_new(&part, &reason);
     if (status == REEF_OK) status = find_parts(c, &all, &reason);
     for (size_t i = 0; status == REEF_OK && i < all.count && reef_check_turn(c, &turned); i++) {
         bool known;
@@ -179,7 +179,7 @@ void reef_check_usage(reef_check *c) {
         status = sum_windows(c, &all.names[i], &part, &reason);
         if (status == REEF_OK) status = compare_totals(c, &all.names[i], &part, &reason);
     }
-    usage_part_free(&part);
+    reef_usage_part_free(&part);
     free(all.names);
     if (status != REEF_OK) reef_check_stop(c, &reason);
 }

@@ -55,8 +55,8 @@ reef_status reef_usage_survey(reef_txn *txn, reef_usage_stat *out, reef_error *e
     reef_cursor cursor;
     reef_key key = {.db = REEF_DB_USAGE};
     *out = (reef_usage_stat){0};
-    reef_status status = usage_seek(&cursor, txn, &key, err);
-    while (usage_at(&cursor, &key, &status, err)) {
+    reef_status status = reef_usage_seek(&cursor, txn, &key, err);
+    while (reef_usage_at(&cursor, &key, &status, err)) {
         count_record(out, &key, cursor.value.mv_size);
         status = reef_cursor_next(&cursor, txn, err);
     }
@@ -83,7 +83,7 @@ static uint64_t horizon_ms(uint32_t level, uint64_t now_ms) {
     uint64_t kept = level == REEF_USAGE_DELTAS  ? DELTAS_KEPT_MS
                     : level == REEF_USAGE_HOURS ? HOURS_KEPT_MS
                                                 : DAYS_KEPT_MS;
-    uint64_t span = usage_span_ms(level == REEF_USAGE_DAYS ? level : level + 1);
+    uint64_t span = reef_usage_span_ms(level == REEF_USAGE_DAYS ? level : level + 1);
     if (now_ms < kept) return 0;
     return (now_ms - kept) / span * span;
 }
@@ -105,7 +105,7 @@ static uint32_t due_level(const reef_usage_stat *stat, uint64_t now_ms) {
 
 typedef struct step {
     reef_txn *txn;
-    usage_part part;
+    reef_usage_part part;
     uint32_t level;
     uint64_t horizon, bytes_max;
     uint64_t bytes; // of the level, as it shrinks
@@ -117,8 +117,8 @@ typedef struct step {
 static reef_status oldest(step *s, reef_key *key, size_t *payload, bool *found, reef_error *err) {
     reef_cursor cursor;
     *key = (reef_key){.db = REEF_DB_USAGE, .level = s->level};
-    reef_status status = usage_seek(&cursor, s->txn, key, err);
-    *found = usage_at(&cursor, key, &status, err) && key->level == s->level;
+    reef_status status = reef_usage_seek(&cursor, s->txn, key, err);
+    *found = reef_usage_at(&cursor, key, &status, err) && key->level == s->level;
     *payload = 0;
     if (*found && cursor.value.mv_size > REEF_RECORD_HEADER_BYTES)
         *payload = cursor.value.mv_size - REEF_RECORD_HEADER_BYTES;
@@ -147,16 +147,17 @@ static reef_status gather(step *s,
     reef_key key = *first;
     uint64_t gathered = 0;
     *count = 0;
-    reef_status status = usage_seek(&cursor, s->txn, first, err);
+    reef_status status = reef_usage_seek(&cursor, s->txn, first, err);
     while (gathered < STEP_BYTES && *count < STEP_SOURCES_MAX &&
-           usage_at(&cursor, &key, &status, err) && key.level == s->level && key.window < end) {
+           reef_usage_at(&cursor, &key, &status, err) && key.level == s->level &&
+           key.window < end) {
         s->work += STEP_KEY_BYTES;
         if (key.generation == first->generation && key.layer == first->layer &&
             key.block == first->block) {
             char name[REEF_NAME_BYTES_MAX + 1];
             reef_view view;
             status = reef_record_verify(s->txn, REEF_DB_USAGE, &cursor, &key, name, &view, err);
-            if (status == REEF_OK) status = usage_part_add(&s->part, &key, &view, err);
+            if (status == REEF_OK) status = reef_usage_part_add(&s->part, &key, &view, err);
             if (status != REEF_OK) break;
             windows[(*count)++] = key.window;
             gathered += view.bytes;
@@ -171,9 +172,9 @@ static reef_status gather(step *s,
 static reef_status write_target(step *s, const reef_key *target, reef_error *err) {
     reef_view before;
     reef_status status = reef_record_view(s->txn, target, &before, err);
-    if (status == REEF_OK) status = usage_part_add(&s->part, target, &before, err);
+    if (status == REEF_OK) status = reef_usage_part_add(&s->part, target, &before, err);
     if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
-    size_t bytes = usage_part_encode(&s->part, target->window);
+    size_t bytes = reef_usage_part_encode(&s->part, target->window);
     s->work += bytes;
     return reef_record_put(s->txn, target, REEF_BYTES, s->part.code, bytes, err);
 }
@@ -182,11 +183,11 @@ static reef_status write_target(step *s, const reef_key *target, reef_error *err
 static reef_status merge(step *s, const reef_key *first, reef_error *err) {
     uint64_t windows[STEP_SOURCES_MAX];
     size_t count;
-    uint64_t span = usage_span_ms(s->level + 1);
+    uint64_t span = reef_usage_span_ms(s->level + 1);
     reef_key target = *first, source = *first;
     target.level = s->level + 1;
     target.window = first->window / span * span;
-    usage_part_clear(&s->part);
+    reef_usage_part_clear(&s->part);
     reef_status status = gather(s, first, target.window + span, windows, &count, err);
     if (status == REEF_OK && count == 0) // a key that no commit can have written
         status =
@@ -204,7 +205,7 @@ static reef_status merge(step *s, const reef_key *first, reef_error *err) {
 }
 
 static reef_status merge_level(step *s, reef_error *err) {
-    reef_status status = usage_part_new(&s->part, err);
+    reef_status status = reef_usage_part_new(&s->part, err);
     while (status == REEF_OK && s->work < STEP_BYTES) {
         reef_key key;
         size_t payload;
@@ -213,7 +214,7 @@ static reef_status merge_level(step *s, reef_error *err) {
         if (status != REEF_OK || !found || !is_due(s, &key)) break;
         status = merge(s, &key, err);
     }
-    usage_part_free(&s->part);
+    reef_usage_part_free(&s->part);
     return status;
 }
 

@@ -39,9 +39,9 @@
 #define USE_BYTES_MAX (GAP_BYTES_MAX + 2 * NUMBER_BYTES_MAX)
 #define CODE_BYTES_MAX(uses) (2 * NUMBER_BYTES_MAX + (size_t)(uses)*USE_BYTES_MAX)
 
-static const usage_extent NO_EXTENT = {.first_ms = UINT64_MAX};
+static const reef_usage_extent NO_EXTENT = {.first_ms = UINT64_MAX};
 
-uint64_t usage_span_ms(uint32_t level) {
+uint64_t reef_usage_span_ms(uint32_t level) {
     return level == REEF_USAGE_DAYS ? USAGE_DAY_MS : level == REEF_USAGE_HOURS ? USAGE_HOUR_MS : 1;
 }
 
@@ -81,15 +81,15 @@ static reef_status malformed(const reef_key *key, const char *what, reef_error *
 static reef_status get_extent(const reef_key *key,
                               const uint8_t **at,
                               const uint8_t *end,
-                              usage_extent *out,
+                              reef_usage_extent *out,
                               reef_error *err) {
-    uint64_t first = 0, last = 0, span = usage_span_ms(key->level);
+    uint64_t first = 0, last = 0, span = reef_usage_span_ms(key->level);
     *out = NO_EXTENT;
     const uint8_t *next = get_number(*at, end, &first);
     if (next != NULL) next = get_number(next, end, &last);
     if (next == NULL || first > last || last >= span)
         return malformed(key, "the times of its first and last use are none of its window", err);
-    *out = (usage_extent){key->window + first, key->window + last};
+    *out = (reef_usage_extent){key->window + first, key->window + last};
     *at = next;
     return REEF_OK;
 }
@@ -118,33 +118,33 @@ static reef_status add_uses(const reef_key *key,
 
 // ---- a part in memory ----------------------------------------------------------------------------
 
-reef_status usage_part_new(usage_part *part, reef_error *err) {
-    *part = (usage_part){.sums = calloc(REEF_USAGE_PART, TOTAL_BYTES),
-                         .extent = NO_EXTENT,
-                         .code = malloc(CODE_BYTES_MAX(REEF_USAGE_PART))};
+reef_status reef_usage_part_new(reef_usage_part *part, reef_error *err) {
+    *part = (reef_usage_part){.sums = calloc(REEF_USAGE_PART, TOTAL_BYTES),
+                              .extent = NO_EXTENT,
+                              .code = malloc(CODE_BYTES_MAX(REEF_USAGE_PART))};
     if (part->sums != NULL && part->code != NULL) return REEF_OK;
-    usage_part_free(part);
+    reef_usage_part_free(part);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %u experts",
                      REEF_USAGE_PART);
 }
 
-void usage_part_free(usage_part *part) {
+void reef_usage_part_free(reef_usage_part *part) {
     free(part->sums);
     free(part->code);
-    *part = (usage_part){0};
+    *part = (reef_usage_part){0};
 }
 
-void usage_part_clear(usage_part *part) {
+void reef_usage_part_clear(reef_usage_part *part) {
     memset(part->sums, 0, (size_t)REEF_USAGE_PART * TOTAL_BYTES);
     part->extent = NO_EXTENT;
 }
 
-reef_status usage_part_add(usage_part *part,
-                           const reef_key *key,
-                           const reef_view *view,
-                           reef_error *err) {
+reef_status reef_usage_part_add(reef_usage_part *part,
+                                const reef_key *key,
+                                const reef_view *view,
+                                reef_error *err) {
     const uint8_t *at = view->data, *end = at + view->bytes;
-    usage_extent extent;
+    reef_usage_extent extent;
     reef_status status = get_extent(key, &at, end, &extent, err);
     if (status == REEF_OK) status = add_uses(key, at, end, REEF_USAGE_PART, part->sums, err);
     if (status != REEF_OK) return status;
@@ -153,7 +153,7 @@ reef_status usage_part_add(usage_part *part,
     return REEF_OK;
 }
 
-size_t usage_part_encode(usage_part *part, uint64_t window) {
+size_t reef_usage_part_encode(reef_usage_part *part, uint64_t window) {
     uint8_t *at = put_number(part->code, part->extent.first_ms - window);
     at = put_number(at, part->extent.last_ms - window);
     const uint8_t *uses = at;
@@ -174,18 +174,18 @@ size_t usage_part_encode(usage_part *part, uint64_t window) {
 static reef_status put_delta(
     reef_txn *txn, const reef_key *key, const uint8_t *code, size_t bytes, reef_error *err) {
     reef_view before;
-    usage_part part = {0};
+    reef_usage_part part = {0};
     reef_status status = reef_record_view(txn, key, &before, err);
     if (status == REEF_ERR_NOT_FOUND)
         return reef_record_put(txn, key, REEF_BYTES, code, bytes, err);
     const reef_view now = {.data = code, .bytes = bytes};
-    if (status == REEF_OK) status = usage_part_new(&part, err);
-    if (status == REEF_OK) status = usage_part_add(&part, key, &before, err);
-    if (status == REEF_OK) status = usage_part_add(&part, key, &now, err);
+    if (status == REEF_OK) status = reef_usage_part_new(&part, err);
+    if (status == REEF_OK) status = reef_usage_part_add(&part, key, &before, err);
+    if (status == REEF_OK) status = reef_usage_part_add(&part, key, &now, err);
     if (status == REEF_OK)
         status = reef_record_put(txn, key, REEF_BYTES, part.code,
-                                 usage_part_encode(&part, key->window), err);
-    usage_part_free(&part);
+                                 reef_usage_part_encode(&part, key->window), err);
+    reef_usage_part_free(&part);
     return status;
 }
 
@@ -277,10 +277,10 @@ static reef_status put_part(reef_txn *txn,
                             size_t experts,
                             const uint64_t *totals,
                             uint64_t unix_ms,
-                            usage_part *part,
+                            reef_usage_part *part,
                             reef_error *err) {
     uint32_t index = key.block / (REEF_USAGE_PART / block_rows);
-    usage_part_clear(part);
+    reef_usage_part_clear(part);
     for (size_t first = 0; first < experts; first += block_rows, key.block++) {
         size_t rows = experts - first < block_rows ? experts - first : block_rows;
         const uint64_t *block = totals + 2 * first;
@@ -289,8 +289,8 @@ static reef_status put_part(reef_txn *txn,
             status = reef_record_put(txn, &key, REEF_U64, block, rows * TOTAL_BYTES, err);
         if (status != REEF_OK) return status;
     }
-    part->extent = (usage_extent){unix_ms, unix_ms};
-    size_t bytes = usage_part_encode(part, unix_ms);
+    part->extent = (reef_usage_extent){unix_ms, unix_ms};
+    size_t bytes = reef_usage_part_encode(part, unix_ms);
     if (bytes == 0) return REEF_OK;
     key.level = REEF_USAGE_DELTAS;
     key.window = unix_ms;
@@ -306,13 +306,13 @@ reef_status reef_usage_put(reef_txn *txn,
                            const uint64_t *totals,
                            uint64_t unix_ms,
                            reef_error *err) {
-    usage_part part = {0};
+    reef_usage_part part = {0};
     if (block_rows == 0 || REEF_USAGE_PART % block_rows != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "blocks of usage of %" PRIu32 " experts do not fill %u", block_rows,
                          REEF_USAGE_PART);
     reef_status status = check_time(unix_ms, err);
-    if (status == REEF_OK) status = usage_part_new(&part, err);
+    if (status == REEF_OK) status = reef_usage_part_new(&part, err);
     for (size_t first = 0; status == REEF_OK && first < expert_count; first += REEF_USAGE_PART) {
         size_t left = expert_count - first;
         const reef_key key = {.db = REEF_DB_USAGE,
@@ -322,13 +322,16 @@ reef_status reef_usage_put(reef_txn *txn,
         status = put_part(txn, key, block_rows, left < REEF_USAGE_PART ? left : REEF_USAGE_PART,
                           totals + 2 * first, unix_ms, &part, err);
     }
-    usage_part_free(&part);
+    reef_usage_part_free(&part);
     return status;
 }
 
 // ---- reading -------------------------------------------------------------------------------------
 
-reef_status usage_seek(reef_cursor *cursor, reef_txn *txn, const reef_key *key, reef_error *err) {
+reef_status reef_usage_seek(reef_cursor *cursor,
+                            reef_txn *txn,
+                            const reef_key *key,
+                            reef_error *err) {
     reef_key_bytes encoded;
     *cursor = (reef_cursor){.done = true};
     reef_status status = reef_key_encode(key, &encoded, err);
@@ -337,7 +340,7 @@ reef_status usage_seek(reef_cursor *cursor, reef_txn *txn, const reef_key *key, 
                : status;
 }
 
-bool usage_at(const reef_cursor *cursor, reef_key *key, reef_status *status, reef_error *err) {
+bool reef_usage_at(const reef_cursor *cursor, reef_key *key, reef_status *status, reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
     if (*status != REEF_OK || cursor->done) return false;
     *status =
@@ -355,10 +358,10 @@ static reef_status add_window(reef_txn *txn,
                               reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
     reef_view view;
-    usage_extent extent;
+    reef_usage_extent extent;
     if (range->known_ms == 0 || key->window < range->known_ms) range->known_ms = key->window;
     if (key->window >= range->until_ms ||
-        key->window + usage_span_ms(key->level) <= range->since_ms)
+        key->window + reef_usage_span_ms(key->level) <= range->since_ms)
         return REEF_OK;
     reef_status status = reef_record_verify(txn, REEF_DB_USAGE, cursor, key, name, &view, err);
     if (status != REEF_OK) return status;
@@ -387,8 +390,8 @@ reef_status reef_usage_sum(reef_txn *txn,
     reef_cursor cursor;
     reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
     *range = (reef_usage_range){.since_ms = range->since_ms, .until_ms = range->until_ms};
-    reef_status status = usage_seek(&cursor, txn, &key, err);
-    while (usage_at(&cursor, &key, &status, err)) {
+    reef_status status = reef_usage_seek(&cursor, txn, &key, err);
+    while (reef_usage_at(&cursor, &key, &status, err)) {
         if (key.generation == generation && key.layer == layer)
             status = add_window(txn, &cursor, &key, expert_count, range, sums, err);
         if (status == REEF_OK) status = reef_cursor_next(&cursor, txn, err);
@@ -407,7 +410,7 @@ static reef_status note_last(reef_txn *txn,
                              reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
     reef_view view;
-    usage_extent extent;
+    reef_usage_extent extent;
     reef_status status = reef_record_verify(txn, REEF_DB_USAGE, cursor, key, name, &view, err);
     if (status != REEF_OK) return status;
     const uint8_t *at = view.data, *end = at + view.bytes;
@@ -436,8 +439,8 @@ reef_status reef_usage_last(reef_txn *txn,
     if (sums == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", part);
     memset(last_ms, 0, expert_count * sizeof *last_ms);
-    reef_status status = usage_seek(&cursor, txn, &key, err);
-    while (usage_at(&cursor, &key, &status, err)) {
+    reef_status status = reef_usage_seek(&cursor, txn, &key, err);
+    while (reef_usage_at(&cursor, &key, &status, err)) {
         if (key.generation == generation && key.layer == layer)
             status = note_last(txn, &cursor, &key, sums, expert_count, last_ms, err);
         if (status == REEF_OK) status = reef_cursor_next(&cursor, txn, err);
@@ -456,8 +459,8 @@ reef_status reef_usage_windows_drop(reef_txn *txn, uint32_t generation, reef_err
         reef_cursor cursor;
         reef_key key = {0};
         bool found = false;
-        reef_status status = usage_seek(&cursor, txn, &from, err);
-        while (!found && usage_at(&cursor, &key, &status, err)) {
+        reef_status status = reef_usage_seek(&cursor, txn, &from, err);
+        while (!found && reef_usage_at(&cursor, &key, &status, err)) {
             found = key.generation == generation;
             if (!found) status = reef_cursor_next(&cursor, txn, err);
         }

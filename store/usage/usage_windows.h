@@ -12,37 +12,37 @@
 #define USAGE_DAY_MS UINT64_C(86400000)
 
 /** Milliseconds that a window of a level spans; 1 for deltas, which are of an instant. */
-uint64_t usage_span_ms(uint32_t level);
+uint64_t reef_usage_span_ms(uint32_t level);
 
 /** The times of the first and the last delta in a window; first_ms above last_ms when there is none. */
-typedef struct usage_extent {
+typedef struct reef_usage_extent {
     uint64_t first_ms, last_ms;
-} usage_extent;
+} reef_usage_extent;
 
 /** One part of a layer in memory. */
-typedef struct usage_part {
+typedef struct reef_usage_part {
     uint64_t *sums; // (REEF_USAGE_PART, 2) count and score; zero for experts that were not used
-    usage_extent extent;
+    reef_usage_extent extent;
     uint8_t *code; // room for the longest payload
-} usage_part;
+} reef_usage_part;
 
-REEF_MUST_CHECK reef_status usage_part_new(usage_part *part, reef_error *err); // cleared
-void usage_part_free(usage_part *part); // accepts the zeroed part
-void usage_part_clear(usage_part *part);
+REEF_MUST_CHECK reef_status reef_usage_part_new(reef_usage_part *part, reef_error *err); // cleared
+void reef_usage_part_free(reef_usage_part *part); // accepts the zeroed part
+void reef_usage_part_clear(reef_usage_part *part);
 /** Add what a window's record says to a part. CORRUPT when the payload is no list of uses. */
-REEF_MUST_CHECK reef_status usage_part_add(usage_part *part,
-                                           const reef_key *key,
-                                           const reef_view *view,
-                                           reef_error *err);
+REEF_MUST_CHECK reef_status reef_usage_part_add(reef_usage_part *part,
+                                                const reef_key *key,
+                                                const reef_view *view,
+                                                reef_error *err);
 /** Encode the part into `code` for a window that begins at `window`; 0 bytes when nothing was used. */
-size_t usage_part_encode(usage_part *part, uint64_t window);
+size_t reef_usage_part_encode(reef_usage_part *part, uint64_t window);
 
 /** A cursor on the first record of usage that is not below `key`, or on the first of a level. */
-REEF_MUST_CHECK reef_status usage_seek(reef_cursor *cursor,
-                                       reef_txn *txn,
-                                       const reef_key *key,
-                                       reef_error *err);
+REEF_MUST_CHECK reef_status reef_usage_seek(reef_cursor *cursor,
+                                            reef_txn *txn,
+                                            const reef_key *key,
+                                            reef_error *err);
 /** The key under the cursor; false at the end of the windows (REEF_OK) or on an error. */
-bool usage_at(const reef_cursor *cursor, reef_key *key, reef_status *status, reef_error *err);
+bool reef_usage_at(const reef_cursor *cursor, reef_key *key, reef_status *status, reef_error *err);
 
 #endif

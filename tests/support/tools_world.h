@@ -32,7 +32,7 @@ typedef struct world {
 } world;
 
 static inline char *path_in(const char *directory, const char *name) {
-    return cli_format("%s/%s", directory, name);
+    return reef_cli_format("%s/%s", directory, name);
 }
 
 static inline void write_file(const char *path, const char *text) {
@@ -110,7 +110,7 @@ static inline void make_pool(const char *path) {
 
 static inline int world_make(void **state) {
     unsetenv("REEF_POOL");
-    world *w = cli_alloc(1, sizeof(*w));
+    world *w = reef_cli_alloc(1, sizeof(*w));
     w->directory = test_directory_new();
     w->pool = path_in(w->directory, "pool");
     w->english = path_in(w->directory, "english.txt");
@@ -145,7 +145,7 @@ static inline int world_remove(void **state) {
 }
 
 static inline void expect_keys(json_t *document, const char *keys) {
-    char *copy = cli_format("%s", keys), *rest = NULL;
+    char *copy = reef_cli_format("%s", keys), *rest = NULL;
     for (char *key = strtok_r(copy, " ", &rest); key; key = strtok_r(NULL, " ", &rest))
         if (!json_object_get(document, key)) fail_msg("%s is missing", key);
     free(copy);

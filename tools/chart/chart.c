@@ -6,7 +6,7 @@
 
 #define SMOOTH_RADIUS 7 // points on either side of the median
 
-double chart_tick(double range, int ticks) {
+double reef_chart_tick(double range, int ticks) {
     if (!(range > 0)) return 1;
     double raw = range / ticks, power = pow(10, floor(log10(raw))), lead = raw / power;
     return power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
@@ -17,8 +17,8 @@ static int by_value(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-double *chart_smooth(const reef_point *points, size_t count) {
-    double *smooth = cli_alloc(count, sizeof(*smooth));
+double *reef_chart_smooth(const reef_point *points, size_t count) {
+    double *smooth = reef_cli_alloc(count, sizeof(*smooth));
     for (size_t i = 0; i < count; i++) {
         // The neighbourhood shrinks towards the ends, so that the curve begins where the data begin.
         size_t radius = i < count - 1 - i ? i : count - 1 - i;
@@ -32,9 +32,9 @@ double *chart_smooth(const reef_point *points, size_t count) {
     return smooth;
 }
 
-uint64_t *chart_boundaries(const cli_pool *pool, size_t *count) {
+uint64_t *reef_chart_boundaries(const reef_cli_pool *pool, size_t *count) {
     *count = pool->generation_count - 1;
-    uint64_t *positions = cli_alloc(*count, sizeof(*positions));
+    uint64_t *positions = reef_cli_alloc(*count, sizeof(*positions));
     for (size_t g = 1; g < pool->generation_count; g++)
         positions[g - 1] = pool->generations[g].opened_at;
     return positions;

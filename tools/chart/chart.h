@@ -6,7 +6,7 @@
 #include "matrix.h"
 
 /** Loss over the stream, with the places where generations were opened. */
-typedef struct loss_chart {
+typedef struct reef_loss_chart {
     const reef_point *points;
     size_t count; // at least 1
     const uint64_t *found;
@@ -17,28 +17,28 @@ typedef struct loss_chart {
     bool ids;           // or per token
     const char *unit;   // what the stream is counted in: "byte", "example"
     size_t unit_bytes;  // of one
-} loss_chart;
+} reef_loss_chart;
 
 /** Where a picture goes on the page, axes and labels included. */
-typedef struct chart_box {
+typedef struct reef_chart_box {
     double x, y, width, height;
-} chart_box;
+} reef_chart_box;
 
-void chart_loss_svg(FILE *out, const loss_chart *chart, chart_box box);
+void reef_chart_loss_svg(FILE *out, const reef_loss_chart *chart, reef_chart_box box);
 /** own[j]: the row in which column j was learned; its cell is outlined. */
-void chart_matrix_svg(FILE *out,
-                      const cli_matrix *matrix,
-                      const char *const *names,
-                      const size_t *own,
-                      chart_box box);
+void reef_chart_matrix_svg(FILE *out,
+                           const reef_cli_matrix *matrix,
+                           const char *const *names,
+                           const size_t *own,
+                           reef_chart_box box);
 /** In the terminal, in dots of braille patterns. */
-void chart_loss_print(FILE *out, const loss_chart *chart);
+void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart);
 
 /** Stream positions where the generations after the first were opened; on the heap. */
-uint64_t *chart_boundaries(const cli_pool *pool, size_t *count);
+uint64_t *reef_chart_boundaries(const reef_cli_pool *pool, size_t *count);
 /** A round distance between ticks, so that about `ticks` of them fit into `range`. */
-double chart_tick(double range, int ticks);
+double reef_chart_tick(double range, int ticks);
 /** Losses with each replaced by the median of its neighbourhood; on the heap. */
-double *chart_smooth(const reef_point *points, size_t count);
+double *reef_chart_smooth(const reef_point *points, size_t count);
 
 #endif

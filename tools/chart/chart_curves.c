@@ -1,4 +1,4 @@
-// See chart_curves.h.
+// See reef_chart_curves.h.
 #include "chart_curves.h"
 
 #include "svg.h"
@@ -41,7 +41,7 @@ static void widen(double *low, double *high, double share, double least) {
     *high += margin;
 }
 
-static axes fit_axes(const chart_curves *chart, chart_box box) {
+static axes fit_axes(const reef_chart_curves *chart, reef_chart_box box) {
     axes a = {.left = box.x + LEFT_MARGIN,
               .top = box.y + TOP_MARGIN,
               .width = box.width - LEFT_MARGIN - RIGHT_MARGIN,
@@ -52,7 +52,7 @@ static axes fit_axes(const chart_curves *chart, chart_box box) {
               .y_high = -INFINITY};
     for (size_t c = 0; c < chart->count; c++)
         for (size_t i = 0; i < chart->curves[c].count; i++) {
-            const chart_point *point = &chart->curves[c].points[i];
+            const reef_chart_point *point = &chart->curves[c].points[i];
             a.y_low = fmin(a.y_low, point->low);
             a.y_high = fmax(a.y_high, point->high);
             if (chart->curves[c].level) continue;
@@ -82,8 +82,8 @@ static void x_tick(FILE *out, const axes *a, double x) {
     char label[CLI_WORD_BYTES];
     double bottom = a->top + a->height;
     short_number(x, label);
-    svg_line(out, page_x(a, x), bottom, page_x(a, x), bottom + 6, SVG_PALE, 1, NULL);
-    svg_text(out, page_x(a, x), bottom + 23, TEXT_SIZE, "middle", SVG_INK, label);
+    reef_svg_line(out, page_x(a, x), bottom, page_x(a, x), bottom + 6, SVG_PALE, 1, NULL);
+    reef_svg_text(out, page_x(a, x), bottom + 23, TEXT_SIZE, "middle", SVG_INK, label);
 }
 
 // The steps within a power of ten: as many as there is room for.
@@ -107,56 +107,62 @@ static void draw_x_ticks(FILE *out, const axes *a) {
     }
 }
 
-static void draw_axes(FILE *out, const axes *a, const chart_curves *chart) {
-    double tick = chart_tick(a->y_high - a->y_low, 6);
+static void draw_axes(FILE *out, const axes *a, const reef_chart_curves *chart) {
+    double tick = reef_chart_tick(a->y_high - a->y_low, 6);
     for (int i = (int)ceil(a->y_low / tick); i * tick <= a->y_high; i++) {
         double y = i * tick;
         char label[CLI_WORD_BYTES];
         snprintf(label, sizeof(label), "%.6g", y);
-        svg_line(out, a->left, page_y(a, y), a->left + a->width, page_y(a, y), SVG_GRID, 1, NULL);
-        svg_text(out, a->left - 10, page_y(a, y) + 5, TEXT_SIZE, "end", SVG_INK, label);
+        reef_svg_line(out, a->left, page_y(a, y), a->left + a->width, page_y(a, y), SVG_GRID, 1,
+                      NULL);
+        reef_svg_text(out, a->left - 10, page_y(a, y) + 5, TEXT_SIZE, "end", SVG_INK, label);
     }
     draw_x_ticks(out, a);
-    svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle", SVG_INK,
-             chart->x_title);
-    svg_text_upwards(out, a->left - 58, a->top + a->height / 2, TEXT_SIZE, chart->y_title);
+    reef_svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle",
+                  SVG_INK, chart->x_title);
+    reef_svg_text_upwards(out, a->left - 58, a->top + a->height / 2, TEXT_SIZE, chart->y_title);
 }
 
-static void draw_curve(FILE *out, const axes *a, const chart_curve *curve, const char *colour) {
+static void draw_curve(FILE *out,
+                       const axes *a,
+                       const reef_chart_curve *curve,
+                       const char *colour) {
     for (size_t i = 0; i < curve->count; i++) {
-        const chart_point *point = &curve->points[i];
+        const reef_chart_point *point = &curve->points[i];
         double y = page_y(a, point->y);
         if (curve->level) {
-            svg_line(out, a->left, y, a->left + a->width, y, colour, 2, LEVEL_DASHES);
+            reef_svg_line(out, a->left, y, a->left + a->width, y, colour, 2, LEVEL_DASHES);
             continue;
         }
         double x = page_x(a, point->x);
         if (i > 0)
-            svg_line(out, page_x(a, point[-1].x), page_y(a, point[-1].y), x, y, colour, 2.5, NULL);
+            reef_svg_line(out, page_x(a, point[-1].x), page_y(a, point[-1].y), x, y, colour, 2.5,
+                          NULL);
         if (point->high > point->low)
-            svg_line(out, x, page_y(a, point->low), x, page_y(a, point->high), colour, 1.5, NULL);
-        svg_rect(out, x - MARK, y - MARK, 2 * MARK, 2 * MARK, colour, NULL);
+            reef_svg_line(out, x, page_y(a, point->low), x, page_y(a, point->high), colour, 1.5,
+                          NULL);
+        reef_svg_rect(out, x - MARK, y - MARK, 2 * MARK, 2 * MARK, colour, NULL);
     }
 }
 
-static void draw_legend(FILE *out, const axes *a, const chart_curves *chart) {
+static void draw_legend(FILE *out, const axes *a, const reef_chart_curves *chart) {
     double x = a->left, y = a->top - 26;
     for (size_t c = 0; c < chart->count; c++) {
-        double width = 58 + SVG_CHARACTER * (double)cli_width(chart->curves[c].name);
+        double width = 58 + SVG_CHARACTER * (double)reef_cli_width(chart->curves[c].name);
         if (x > a->left && x + width > a->left + a->width + RIGHT_MARGIN) {
             x = a->left;
             y += 19;
         }
-        svg_line(out, x, y, x + 28, y, COLOURS[c % COLOUR_COUNT], 2.5,
-                 chart->curves[c].level ? LEVEL_DASHES : NULL);
-        svg_text(out, x + 35, y + 5, TEXT_SIZE, "start", SVG_INK, chart->curves[c].name);
+        reef_svg_line(out, x, y, x + 28, y, COLOURS[c % COLOUR_COUNT], 2.5,
+                      chart->curves[c].level ? LEVEL_DASHES : NULL);
+        reef_svg_text(out, x + 35, y + 5, TEXT_SIZE, "start", SVG_INK, chart->curves[c].name);
         x += width;
     }
 }
 
-void chart_curves_svg(FILE *out, const chart_curves *chart, chart_box box) {
+void reef_chart_curves_svg(FILE *out, const reef_chart_curves *chart, reef_chart_box box) {
     axes a = fit_axes(chart, box);
-    svg_text(out, a.left, box.y + 22, TITLE_SIZE, "start", SVG_INK, chart->title);
+    reef_svg_text(out, a.left, box.y + 22, TITLE_SIZE, "start", SVG_INK, chart->title);
     draw_axes(out, &a, chart);
     for (size_t c = 0; c < chart->count; c++)
         draw_curve(out, &a, &chart->curves[c], COLOURS[c % COLOUR_COUNT]);

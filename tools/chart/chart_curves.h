@@ -4,25 +4,25 @@
 
 #include "chart.h"
 
-typedef struct chart_point {
+typedef struct reef_chart_point {
     double x, y;
     double low, high; // of several seeds; both y where there is one
-} chart_point;
+} reef_chart_point;
 
-typedef struct chart_curve {
+typedef struct reef_chart_curve {
     char *name;
-    chart_point *points; // by x
+    reef_chart_point *points; // by x
     size_t count;
     bool level; // one value for all x: a dashed line
-} chart_curve;
+} reef_chart_curve;
 
-typedef struct chart_curves {
+typedef struct reef_chart_curves {
     const char *title, *x_title, *y_title;
-    chart_curve *curves;
+    reef_chart_curve *curves;
     size_t count;
-} chart_curves;
+} reef_chart_curves;
 
 /** x is logarithmic, with ticks at 1, 2 and 5 times the powers of ten; y begins near the lowest value. */
-void chart_curves_svg(FILE *out, const chart_curves *chart, chart_box box);
+void reef_chart_curves_svg(FILE *out, const reef_chart_curves *chart, reef_chart_box box);
 
 #endif

@@ -22,12 +22,12 @@ typedef struct value_range {
     double peak;      // the highest value, which may lie beyond
 } value_range;
 
-static value_range range_of(const metrics_matrix *m) {
+static value_range range_of(const reef_metrics_matrix *m) {
     value_range range = {.high = m->rising ? 1 : 0.1};
     for (size_t i = 0; i < m->rows * m->columns; i++)
         if (isfinite(m->values[i])) range.peak = fmax(range.peak, m->values[i]);
     range.high = fmax(range.high, fmin(range.peak, BITS_SHOWN_MAX));
-    double tick = chart_tick(range.high, 6);
+    double tick = reef_chart_tick(range.high, 6);
     range.high = tick * ceil(range.high / tick - 1e-9);
     return range;
 }
@@ -52,13 +52,13 @@ static void put_letter(char *cell, char letter) {
 
 // A run of dots from one state to the next, and letters on the states.
 static void draw_line(char grid[ROWS][COLUMNS + 1],
-                      const metrics_matrix *m,
+                      const reef_metrics_matrix *m,
                       const value_range *range,
                       size_t column) {
     size_t steps = m->rows > 1 ? m->rows - 1 : 1;
     int before_x = -1, before_y = 0;
     for (size_t row = 0; row < m->rows; row++) {
-        double value = metrics_at(m, row, column);
+        double value = reef_metrics_at(m, row, column);
         if (!isfinite(value)) continue;
         int x = (int)lround((double)row * (COLUMNS - 1) / (double)steps);
         int y = (int)lround(depth(range, value) * (ROWS - 1));
@@ -72,24 +72,24 @@ static void draw_line(char grid[ROWS][COLUMNS + 1],
     }
 }
 
-static void print_legend(FILE *out, const forgetting_chart *chart) {
+static void print_legend(FILE *out, const reef_forgetting_chart *chart) {
     static const char *const HEADING[] = {"", "domain", "best before", "now", "forgotten"};
-    const metrics_matrix *m = &chart->matrix;
-    cli_table *table = cli_table_new("<<>>>", HEADING);
+    const reef_metrics_matrix *m = &chart->matrix;
+    reef_cli_table *table = reef_cli_table_new("<<>>>", HEADING);
     for (size_t j = 0; j < m->columns; j++) {
-        double now = metrics_at(m, m->rows - 1, j), lost = metrics_forgetting_max(m, j);
-        cli_table_cell(table, "%c", LETTERS[j % LETTER_COUNT]);
-        cli_table_cell(table, "%s", chart->names[j]);
-        cli_table_cell(table, "%.4f", m->rising ? now + lost : now - lost);
-        cli_table_cell(table, "%.4f", now);
-        cli_table_cell(table, "%+.4f", lost);
+        double now = reef_metrics_at(m, m->rows - 1, j), lost = reef_metrics_forgetting_max(m, j);
+        reef_cli_table_cell(table, "%c", LETTERS[j % LETTER_COUNT]);
+        reef_cli_table_cell(table, "%s", chart->names[j]);
+        reef_cli_table_cell(table, "%.4f", m->rising ? now + lost : now - lost);
+        reef_cli_table_cell(table, "%.4f", now);
+        reef_cli_table_cell(table, "%+.4f", lost);
     }
-    cli_table_print(table, out);
-    cli_table_free(table);
+    reef_cli_table_print(table, out);
+    reef_cli_table_free(table);
 }
 
-void chart_forgetting_print(FILE *out, const forgetting_chart *chart) {
-    const metrics_matrix *m = &chart->matrix;
+void reef_chart_forgetting_print(FILE *out, const reef_forgetting_chart *chart) {
+    const reef_metrics_matrix *m = &chart->matrix;
     value_range range = range_of(m);
     if (!m->rising) range.high = LABEL_STEP * ceil(range.high / LABEL_STEP);
     char grid[ROWS][COLUMNS + 1];
@@ -111,7 +111,7 @@ void chart_forgetting_print(FILE *out, const forgetting_chart *chart) {
     fprintf(out, "        +");
     for (size_t x = 0; x <= COLUMNS; x++) fputc('-', out);
     const char *first = chart->states[0], *last = chart->states[m->rows - 1];
-    int apart = COLUMNS - (int)cli_width(first) - (int)cli_width(last);
+    int apart = COLUMNS - (int)reef_cli_width(first) - (int)reef_cli_width(last);
     fprintf(out, "\n          %s%*s%s\n", first, apart > 0 ? apart : 0, "", last);
     fprintf(out, "from left to right:");
     for (size_t row = 0; row < m->rows; row++)
@@ -139,7 +139,7 @@ static const char *const DASHES[] = {NULL, "8 4", "2 4", "10 3 2 3"};
 #define COLOUR_COUNT (sizeof(COLOURS) / sizeof(COLOURS[0]))
 #define DASH_COUNT (sizeof(DASHES) / sizeof(DASHES[0]))
 
-static double page_x(const metrics_matrix *m, size_t row) {
+static double page_x(const reef_metrics_matrix *m, size_t row) {
     double steps = m->rows > 1 ? (double)(m->rows - 1) : 1;
     return LEFT + (WIDTH - LEFT - RIGHT) * (double)row / steps;
 }
@@ -157,7 +157,7 @@ static void draw_mark(FILE *out, size_t column, double x, double y) {
                 colour);
         break;
     case 1:
-        svg_rect(out, x - MARK, y - MARK, 2 * MARK, 2 * MARK, colour, NULL);
+        reef_svg_rect(out, x - MARK, y - MARK, 2 * MARK, 2 * MARK, colour, NULL);
         break;
     case 2:
         fprintf(out, "<path d=\"M%.1f %.1f l%.1f %.1f h%.1f z\" fill=\"%s\"/>\n", x, y - 1.2 * MARK,
@@ -178,11 +178,11 @@ static void draw_mark(FILE *out, size_t column, double x, double y) {
 
 // Names below the axis: neighbours on two lines where there are many, and where that is too close every n-th,
 // of which the last is one.
-static void draw_states(FILE *out, const forgetting_chart *chart, double bottom) {
-    const metrics_matrix *m = &chart->matrix;
+static void draw_states(FILE *out, const reef_forgetting_chart *chart, double bottom) {
+    const reef_metrics_matrix *m = &chart->matrix;
     size_t most = m->rows > 6 ? 12 : 18, widest = 0, lines = m->rows > 4 ? 2 : 1;
     for (size_t row = 0; row < m->rows; row++) {
-        size_t width = cli_width(chart->states[row]);
+        size_t width = reef_cli_width(chart->states[row]);
         if (width > widest) widest = width < most ? width : most;
     }
     double room = (double)lines * (page_x(m, 1) - page_x(m, 0)); // of a name, were each there
@@ -191,50 +191,50 @@ static void draw_states(FILE *out, const forgetting_chart *chart, double bottom)
         size_t from_last = m->rows - 1 - row;
         bool named = from_last % each == 0;
         double x = page_x(m, row), line = from_last / each % lines ? 20 : 0;
-        svg_line(out, x, bottom, x, bottom + 6 + (named ? line : 0), SVG_PALE, 1, NULL);
+        reef_svg_line(out, x, bottom, x, bottom + 6 + (named ? line : 0), SVG_PALE, 1, NULL);
         if (!named) continue;
-        char *name = cli_cut(chart->states[row], most);
-        svg_text(out, x, bottom + 24 + line, SIZE, "middle", SVG_INK, name);
+        char *name = reef_cli_cut(chart->states[row], most);
+        reef_svg_text(out, x, bottom + 24 + line, SIZE, "middle", SVG_INK, name);
         free(name);
     }
 }
 
-static void draw_axes(FILE *out, const forgetting_chart *chart, const value_range *range) {
-    const metrics_matrix *m = &chart->matrix;
-    double tick = chart_tick(range->high, 6);
+static void draw_axes(FILE *out, const reef_forgetting_chart *chart, const value_range *range) {
+    const reef_metrics_matrix *m = &chart->matrix;
+    double tick = reef_chart_tick(range->high, 6);
     char label[CLI_WORD_BYTES];
     for (int i = 0; i * tick <= range->high * 1.0001; i++) {
         double y = page_y(range, i * tick);
         snprintf(label, sizeof(label), "%g", i * tick);
-        svg_line(out, LEFT, y, WIDTH - RIGHT, y, SVG_GRID, 1, NULL);
-        svg_text(out, LEFT - 12, y + 5, SIZE, "end", SVG_INK, label);
+        reef_svg_line(out, LEFT, y, WIDTH - RIGHT, y, SVG_GRID, 1, NULL);
+        reef_svg_text(out, LEFT - 12, y + 5, SIZE, "end", SVG_INK, label);
     }
     double bottom = HEIGHT - BOTTOM;
     draw_states(out, chart, bottom);
-    svg_text(out, LEFT, 30, 18, "start", SVG_INK,
-             m->rising ? "Accuracy on each domain, in every state"
-                       : "What each domain costs, in every state");
-    svg_text_upwards(out, LEFT - 48, (TOP + bottom) / 2, SIZE, chart->measure);
+    reef_svg_text(out, LEFT, 30, 18, "start", SVG_INK,
+                  m->rising ? "Accuracy on each domain, in every state"
+                            : "What each domain costs, in every state");
+    reef_svg_text_upwards(out, LEFT - 48, (TOP + bottom) / 2, SIZE, chart->measure);
     char note[NOTE_BYTES];
-    if (cut_off(range, note)) svg_text(out, WIDTH - RIGHT, 30, SIZE, "end", SVG_PALE, note);
+    if (cut_off(range, note)) reef_svg_text(out, WIDTH - RIGHT, 30, SIZE, "end", SVG_PALE, note);
 }
 
 static void draw_domain(FILE *out,
-                        const forgetting_chart *chart,
+                        const reef_forgetting_chart *chart,
                         const value_range *range,
                         size_t j) {
-    const metrics_matrix *m = &chart->matrix;
+    const reef_metrics_matrix *m = &chart->matrix;
     const char *dashes = DASHES[j / COLOUR_COUNT % DASH_COUNT];
     fprintf(out, "<polyline points=\"");
     for (size_t row = 0; row < m->rows; row++)
-        if (isfinite(metrics_at(m, row, j)))
-            fprintf(out, "%.1f,%.1f ", page_x(m, row), page_y(range, metrics_at(m, row, j)));
+        if (isfinite(reef_metrics_at(m, row, j)))
+            fprintf(out, "%.1f,%.1f ", page_x(m, row), page_y(range, reef_metrics_at(m, row, j)));
     fprintf(out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"%s%s%s/>\n",
             COLOURS[j % COLOUR_COUNT], dashes ? " stroke-dasharray=\"" : "", dashes ? dashes : "",
             dashes ? "\"" : "");
     for (size_t row = 0; row < m->rows; row++)
-        if (isfinite(metrics_at(m, row, j)))
-            draw_mark(out, j, page_x(m, row), page_y(range, metrics_at(m, row, j)));
+        if (isfinite(reef_metrics_at(m, row, j)))
+            draw_mark(out, j, page_x(m, row), page_y(range, reef_metrics_at(m, row, j)));
 }
 
 typedef struct end_label {
@@ -248,11 +248,11 @@ static int by_height(const void *a, const void *b) {
 }
 
 // Names beside the ends of the lines, moved apart where lines end close together.
-static void draw_names(FILE *out, const forgetting_chart *chart, const value_range *range) {
-    const metrics_matrix *m = &chart->matrix;
-    end_label *labels = cli_alloc(m->columns, sizeof(*labels));
+static void draw_names(FILE *out, const reef_forgetting_chart *chart, const value_range *range) {
+    const reef_metrics_matrix *m = &chart->matrix;
+    end_label *labels = reef_cli_alloc(m->columns, sizeof(*labels));
     for (size_t j = 0; j < m->columns; j++) {
-        double now = metrics_at(m, m->rows - 1, j);
+        double now = reef_metrics_at(m, m->rows - 1, j);
         labels[j] = (end_label){.column = j, .y = page_y(range, isfinite(now) ? now : range->low)};
     }
     qsort(labels, m->columns, sizeof(*labels), by_height);
@@ -263,23 +263,23 @@ static void draw_names(FILE *out, const forgetting_chart *chart, const value_ran
         double at = fmax(fmin(labels[i].y, last), y);
         y = at + LABEL_GAP;
         size_t j = labels[i].column;
-        char *name = cli_cut(chart->names[j], 13);
-        char *text = cli_format("%s  %.3f", name, metrics_at(m, m->rows - 1, j));
+        char *name = reef_cli_cut(chart->names[j], 13);
+        char *text = reef_cli_format("%s  %.3f", name, reef_metrics_at(m, m->rows - 1, j));
         double x = WIDTH - RIGHT;
-        svg_line(out, x + 8, labels[i].y, x + 24, at, SVG_GRID, 1, NULL);
+        reef_svg_line(out, x + 8, labels[i].y, x + 24, at, SVG_GRID, 1, NULL);
         draw_mark(out, j, x + 32, at);
-        svg_text(out, x + 44, at + 5, SIZE, "start", SVG_INK, text);
+        reef_svg_text(out, x + 44, at + 5, SIZE, "start", SVG_INK, text);
         free(text);
         free(name);
     }
     free(labels);
 }
 
-void chart_forgetting_svg(FILE *out, const forgetting_chart *chart) {
+void reef_chart_forgetting_svg(FILE *out, const reef_forgetting_chart *chart) {
     value_range range = range_of(&chart->matrix);
-    svg_begin(out, WIDTH, HEIGHT);
+    reef_svg_begin(out, WIDTH, HEIGHT);
     draw_axes(out, chart, &range);
     for (size_t j = 0; j < chart->matrix.columns; j++) draw_domain(out, chart, &range, j);
     draw_names(out, chart, &range);
-    svg_end(out);
+    reef_svg_end(out);
 }

@@ -6,16 +6,16 @@
 #include "cli.h"
 #include "forgetting.h"
 
-typedef struct forgetting_chart {
-    metrics_matrix matrix;     // at least one row and one column
-    const char *const *names;  // of columns
-    const char *const *states; // of rows
-    const char *measure;       // what values are, in words: "bits per byte"
-} forgetting_chart;
+typedef struct reef_forgetting_chart {
+    reef_metrics_matrix matrix; // at least one row and one column
+    const char *const *names;   // of columns
+    const char *const *states;  // of rows
+    const char *measure;        // what values are, in words: "bits per byte"
+} reef_forgetting_chart;
 
 /** In the terminal: one letter per domain. */
-void chart_forgetting_print(FILE *out, const forgetting_chart *chart);
+void reef_chart_forgetting_print(FILE *out, const reef_forgetting_chart *chart);
 /** As a whole SVG document. */
-void chart_forgetting_svg(FILE *out, const forgetting_chart *chart);
+void reef_chart_forgetting_svg(FILE *out, const reef_forgetting_chart *chart);
 
 #endif

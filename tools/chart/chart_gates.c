@@ -30,7 +30,7 @@ static void put(char grid[ROWS][COLUMNS + 1], double leak, double missed, char l
     if (*cell == ' ' || isupper(letter)) *cell = letter;
 }
 
-void chart_gates_print(FILE *out, const gate_curve *curves, size_t count) {
+void reef_chart_gates_print(FILE *out, const reef_gate_curve *curves, size_t count) {
     char grid[ROWS][COLUMNS + 1];
     for (size_t y = 0; y < ROWS; y++) {
         memset(grid[y], ' ', COLUMNS);
@@ -89,36 +89,36 @@ static double page_y(double missed) {
 static void draw_axes(FILE *out) {
     for (int d = 0; d <= DECADES; d++) {
         double rate = pow(10, d - DECADES);
-        svg_line(out, page_x(rate), page_y(0), page_x(rate), page_y(1), SVG_GRID, 1, NULL);
-        svg_line(out, page_x(0), page_y(rate), page_x(1), page_y(rate), SVG_GRID, 1, NULL);
-        svg_text(out, page_x(rate), HEIGHT - BOTTOM + 22, SIZE, "middle", SVG_INK, TICKS[d]);
-        svg_text(out, LEFT - 10, page_y(rate) + 5, SIZE, "end", SVG_INK, TICKS[d]);
+        reef_svg_line(out, page_x(rate), page_y(0), page_x(rate), page_y(1), SVG_GRID, 1, NULL);
+        reef_svg_line(out, page_x(0), page_y(rate), page_x(1), page_y(rate), SVG_GRID, 1, NULL);
+        reef_svg_text(out, page_x(rate), HEIGHT - BOTTOM + 22, SIZE, "middle", SVG_INK, TICKS[d]);
+        reef_svg_text(out, LEFT - 10, page_y(rate) + 5, SIZE, "end", SVG_INK, TICKS[d]);
     }
-    svg_text(out, page_x(0.01), HEIGHT - BOTTOM + 50, SIZE, "middle", SVG_INK,
-             "fired on older texts, %");
-    svg_text_upwards(out, 24, page_y(0.01), SIZE, "missed of its own, %");
-    svg_text(out, LEFT, TOP - 20, SIZE + 2, "start", SVG_INK,
-             "Gates: detection error trade-off, circles at their own thresholds");
+    reef_svg_text(out, page_x(0.01), HEIGHT - BOTTOM + 50, SIZE, "middle", SVG_INK,
+                  "fired on older texts, %");
+    reef_svg_text_upwards(out, 24, page_y(0.01), SIZE, "missed of its own, %");
+    reef_svg_text(out, LEFT, TOP - 20, SIZE + 2, "start", SVG_INK,
+                  "Gates: detection error trade-off, circles at their own thresholds");
 }
 
-static void draw_curve(FILE *out, const gate_curve *curve, size_t number) {
+static void draw_curve(FILE *out, const reef_gate_curve *curve, size_t number) {
     const char *colour = COLOURS[number % COLOUR_COUNT];
     char label[CLI_WORD_BYTES];
     for (size_t p = 1; p < GATE_DET_POINTS; p++)
-        svg_line(out, page_x(curve->leak[p - 1]), page_y(curve->missed[p - 1]),
-                 page_x(curve->leak[p]), page_y(curve->missed[p]), colour, 2, NULL);
+        reef_svg_line(out, page_x(curve->leak[p - 1]), page_y(curve->missed[p - 1]),
+                      page_x(curve->leak[p]), page_y(curve->missed[p]), colour, 2, NULL);
     fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"6\" fill=\"%s\"/>\n", page_x(curve->own_leak),
             page_y(curve->own_missed), colour);
     double y = TOP + 20 * (double)number;
     snprintf(label, sizeof(label), "generation %u", curve->generation);
-    svg_line(out, WIDTH - RIGHT + 14, y, WIDTH - RIGHT + 34, y, colour, 3, NULL);
-    svg_text(out, WIDTH - RIGHT + 40, y + 5, SIZE, "start", SVG_INK, label);
+    reef_svg_line(out, WIDTH - RIGHT + 14, y, WIDTH - RIGHT + 34, y, colour, 3, NULL);
+    reef_svg_text(out, WIDTH - RIGHT + 40, y + 5, SIZE, "start", SVG_INK, label);
 }
 
-void chart_gates_svg(FILE *out, const gate_curve *curves, size_t count) {
-    svg_begin(out, WIDTH, HEIGHT);
+void reef_chart_gates_svg(FILE *out, const reef_gate_curve *curves, size_t count) {
+    reef_svg_begin(out, WIDTH, HEIGHT);
     draw_axes(out);
     for (size_t i = 0; i < count; i++)
         if (curves[i].known) draw_curve(out, &curves[i], i);
-    svg_end(out);
+    reef_svg_end(out);
 }

@@ -6,8 +6,8 @@
 #include "gate_det.h"
 
 /** In the terminal: one letter per gate, a capital at its own threshold. */
-void chart_gates_print(FILE *out, const gate_curve *curves, size_t count);
+void reef_chart_gates_print(FILE *out, const reef_gate_curve *curves, size_t count);
 /** As a whole SVG document. */
-void chart_gates_svg(FILE *out, const gate_curve *curves, size_t count);
+void reef_chart_gates_svg(FILE *out, const reef_gate_curve *curves, size_t count);
 
 #endif

@@ -41,7 +41,7 @@ static double page_y(const axes *a, double bits) {
     return a->top + a->height * (1 - (bits < a->y_max ? bits : a->y_max) / a->y_max);
 }
 
-static axes fit_axes(const loss_chart *chart, chart_box box) {
+static axes fit_axes(const reef_loss_chart *chart, reef_chart_box box) {
     axes a = {.left = box.x + LEFT_MARGIN,
               .top = box.y + TOP_MARGIN,
               .width = box.width - LEFT_MARGIN - RIGHT_MARGIN,
@@ -57,13 +57,13 @@ static axes fit_axes(const loss_chart *chart, chart_box box) {
     }
     a.peak = a.y_max;
     a.y_max = fmin(a.y_max, BITS_SHOWN_MAX);
-    double tick = chart_tick(a.y_max, 6);
+    double tick = reef_chart_tick(a.y_max, 6);
     a.y_max = tick * ceil(a.y_max / tick);
     return a;
 }
 
 // What the axis of the stream is counted in, in thousands or millions where that gives short numbers.
-static double name_unit(const loss_chart *chart, double x_max, char out[CLI_WORD_BYTES]) {
+static double name_unit(const reef_loss_chart *chart, double x_max, char out[CLI_WORD_BYTES]) {
     double count = x_max / (double)chart->unit_bytes;
     size_t thousands = count >= 1e6 ? 2 : count >= 1e3 ? 1 : 0;
     static const char *const BYTES[] = {"bytes", "kB", "MB"}, *const MANY[] = {"", "thousands of ",
@@ -75,38 +75,38 @@ static double name_unit(const loss_chart *chart, double x_max, char out[CLI_WORD
     return (double)chart->unit_bytes * pow(1000, (double)thousands);
 }
 
-static void draw_axes(FILE *out, const axes *a, const loss_chart *chart) {
+static void draw_axes(FILE *out, const axes *a, const reef_loss_chart *chart) {
     char label[CLI_WORD_BYTES], name[CLI_WORD_BYTES];
     double unit = name_unit(chart, a->x_max, name);
-    double x_tick = chart_tick(a->x_max / unit, 8), y_tick = chart_tick(a->y_max, 6);
+    double x_tick = reef_chart_tick(a->x_max / unit, 8), y_tick = reef_chart_tick(a->y_max, 6);
     for (int i = 0; i * y_tick <= a->y_max + y_tick / 2; i++) {
         double bits = i * y_tick;
         snprintf(label, sizeof(label), "%g", bits);
-        svg_line(out, a->left, page_y(a, bits), a->left + a->width, page_y(a, bits), SVG_GRID, 1,
-                 NULL);
-        svg_text(out, a->left - 10, page_y(a, bits) + 5, TEXT_SIZE, "end", SVG_INK, label);
+        reef_svg_line(out, a->left, page_y(a, bits), a->left + a->width, page_y(a, bits), SVG_GRID,
+                      1, NULL);
+        reef_svg_text(out, a->left - 10, page_y(a, bits) + 5, TEXT_SIZE, "end", SVG_INK, label);
     }
     for (int i = 0; i * x_tick * unit <= a->x_max * 1.0001; i++) {
         double at = i * x_tick;
         double x = page_x(a, at * unit);
         snprintf(label, sizeof(label), "%g", at);
-        svg_line(out, x, a->top + a->height, x, a->top + a->height + 6, SVG_PALE, 1, NULL);
-        svg_text(out, x, a->top + a->height + 23, TEXT_SIZE, "middle", SVG_INK, label);
+        reef_svg_line(out, x, a->top + a->height, x, a->top + a->height + 6, SVG_PALE, 1, NULL);
+        reef_svg_text(out, x, a->top + a->height + 23, TEXT_SIZE, "middle", SVG_INK, label);
     }
-    char *title = cli_format("position in the stream (%s)", name);
-    svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle", SVG_INK,
-             title);
+    char *title = reef_cli_format("position in the stream (%s)", name);
+    reef_svg_text(out, a->left + a->width / 2, a->top + a->height + 48, TEXT_SIZE, "middle",
+                  SVG_INK, title);
     free(title);
-    svg_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, a->title);
+    reef_svg_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, a->title);
     if (a->peak <= a->y_max) return;
     char note[512];
     snprintf(note, sizeof(note), "cut off at %g; the highest is %.1f", a->y_max, a->peak);
-    svg_text(out, a->left + a->width, a->top - 56, TEXT_SIZE, "end", SVG_PALE, note);
+    reef_svg_text(out, a->left + a->width, a->top - 56, TEXT_SIZE, "end", SVG_PALE, note);
 }
 
 static void draw_curve(FILE *out,
                        const axes *a,
-                       const loss_chart *chart,
+                       const reef_loss_chart *chart,
                        const double *bits,
                        const char *colour,
                        double width) {
@@ -124,39 +124,39 @@ static void draw_curve(FILE *out,
 }
 
 // The middle of a label over a boundary, that keeps within the picture.
-static double label_x(const axes *a, const loss_chart *chart, size_t i, double room) {
+static double label_x(const axes *a, const reef_loss_chart *chart, size_t i, double room) {
     double edge = a->left + a->width + RIGHT_MARGIN;
     return fmin(page_x(a, (double)chart->found[i]), edge - room / 2);
 }
 
 // Whether there is room for the word beside each number.
-static bool labels_fit(const axes *a, const loss_chart *chart) {
+static bool labels_fit(const axes *a, const reef_loss_chart *chart) {
     for (size_t i = 1; i < chart->found_count; i++)
         if (label_x(a, chart, i, LABEL_ROOM) - label_x(a, chart, i - 1, LABEL_ROOM) < LABEL_ROOM)
             return false;
     return true;
 }
 
-static void draw_boundaries(FILE *out, const axes *a, const loss_chart *chart) {
+static void draw_boundaries(FILE *out, const axes *a, const reef_loss_chart *chart) {
     bool fit = labels_fit(a, chart);
     double bottom = a->top + a->height, room = fit ? LABEL_ROOM : NUMBER_ROOM, labelled = -INFINITY;
     for (size_t i = 0; i < chart->found_count; i++) {
         double x = page_x(a, (double)chart->found[i]), middle = label_x(a, chart, i, room);
         char label[CLI_WORD_BYTES];
-        svg_line(out, x, a->top - 8, x, bottom, FOUND_COLOUR, 2.5, NULL);
+        reef_svg_line(out, x, a->top - 8, x, bottom, FOUND_COLOUR, 2.5, NULL);
         if (middle - labelled < room) continue; // the next number would lie on this one
         snprintf(label, sizeof(label), "%s%zu", fit ? "generation " : "", i + 1);
-        svg_text(out, middle, a->top - 14, TEXT_SIZE, "middle", FOUND_COLOUR, label);
+        reef_svg_text(out, middle, a->top - 14, TEXT_SIZE, "middle", FOUND_COLOUR, label);
         labelled = middle;
     }
     // Dashed and on top: where both fall together, both are seen.
     for (size_t i = 0; i < chart->truth_count; i++) {
         double x = page_x(a, (double)chart->truth[i]);
-        svg_line(out, x, a->top, x, bottom + 6, TRUTH_COLOUR, 2, "7 9");
+        reef_svg_line(out, x, a->top, x, bottom + 6, TRUTH_COLOUR, 2, "7 9");
     }
 }
 
-static void draw_legend(FILE *out, const axes *a, const loss_chart *chart) {
+static void draw_legend(FILE *out, const axes *a, const reef_loss_chart *chart) {
     const struct {
         const char *colour, *dashes, *text;
         double width;
@@ -172,17 +172,17 @@ static void draw_legend(FILE *out, const axes *a, const loss_chart *chart) {
     double x = a->left, y = a->top - 40;
     for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
         if (!items[i].shown) continue;
-        svg_line(out, x, y, x + 32, y, items[i].colour, items[i].width, items[i].dashes);
-        svg_text(out, x + 40, y + 5, TEXT_SIZE, "start", SVG_INK, items[i].text);
-        x += 70 + SVG_CHARACTER * (double)cli_width(items[i].text);
+        reef_svg_line(out, x, y, x + 32, y, items[i].colour, items[i].width, items[i].dashes);
+        reef_svg_text(out, x + 40, y + 5, TEXT_SIZE, "start", SVG_INK, items[i].text);
+        x += 70 + SVG_CHARACTER * (double)reef_cli_width(items[i].text);
     }
 }
 
-void chart_loss_svg(FILE *out, const loss_chart *chart, chart_box box) {
+void reef_chart_loss_svg(FILE *out, const reef_loss_chart *chart, reef_chart_box box) {
     axes a = fit_axes(chart, box);
-    double *smooth = chart_smooth(chart->points, chart->count);
-    svg_text(out, a.left, box.y + 18, TITLE_SIZE, "start", SVG_INK,
-             "Loss over the stream, before each batch is trained on");
+    double *smooth = reef_chart_smooth(chart->points, chart->count);
+    reef_svg_text(out, a.left, box.y + 18, TITLE_SIZE, "start", SVG_INK,
+                  "Loss over the stream, before each batch is trained on");
     draw_axes(out, &a, chart);
     draw_curve(out, &a, chart, NULL, RAW_COLOUR, 1);
     draw_curve(out, &a, chart, smooth, SMOOTH_COLOUR, 2.5);
@@ -210,51 +210,52 @@ static void cell_colour(double share, char out[8]) {
     snprintf(out, 8, "#%02x%02x%02x", mixed[0] & 255, mixed[1] & 255, mixed[2] & 255);
 }
 
-static void draw_cell(FILE *out, chart_box cell, double bits, double share, bool own) {
+static void draw_cell(FILE *out, reef_chart_box cell, double bits, double share, bool own) {
     char colour[8], text[CLI_WORD_BYTES] = "-"; // as of a generation that was consolidated
     cell_colour(share, colour);
     if (!isnan(bits)) snprintf(text, sizeof(text), "%.3f", bits);
     double inset = own ? 3 : 1;
-    svg_rect(out, cell.x + inset, cell.y + inset, cell.width - 2 * inset, cell.height - 2 * inset,
-             colour, own ? FOUND_COLOUR : NULL);
-    svg_text(out, cell.x + cell.width / 2, cell.y + cell.height / 2 + 6, TEXT_SIZE + 2, "middle",
-             share > 0.45 ? "#ffffff" : SVG_INK, text);
+    reef_svg_rect(out, cell.x + inset, cell.y + inset, cell.width - 2 * inset,
+                  cell.height - 2 * inset, colour, own ? FOUND_COLOUR : NULL);
+    reef_svg_text(out, cell.x + cell.width / 2, cell.y + cell.height / 2 + 6, TEXT_SIZE + 2,
+                  "middle", share > 0.45 ? "#ffffff" : SVG_INK, text);
 }
 
-void chart_matrix_svg(FILE *out,
-                      const cli_matrix *matrix,
-                      const char *const *names,
-                      const size_t *own,
-                      chart_box box) {
-    double low = matrix_at(matrix, 0, 0), high = low;
+void reef_chart_matrix_svg(FILE *out,
+                           const reef_cli_matrix *matrix,
+                           const char *const *names,
+                           const size_t *own,
+                           reef_chart_box box) {
+    double low = reef_matrix_at(matrix, 0, 0), high = low;
     for (size_t i = 0; i < matrix->rows * matrix->columns; i++) {
         low = fmin(low, matrix->bits[i]);
         high = fmax(high, matrix->bits[i]);
     }
-    svg_text(out, box.x + LEFT_MARGIN, box.y + 18, TITLE_SIZE, "start", SVG_INK,
-             "Bits per byte on held-out text, by state of the model");
-    svg_text(out, box.x + LEFT_MARGIN, box.y + 42, TEXT_SIZE, "start", SVG_PALE,
-             "outlined: the generation in which the domain was learned; below it, anything above "
-             "its number "
-             "is forgotten");
+    reef_svg_text(out, box.x + LEFT_MARGIN, box.y + 18, TITLE_SIZE, "start", SVG_INK,
+                  "Bits per byte on held-out text, by state of the model");
+    reef_svg_text(
+        out, box.x + LEFT_MARGIN, box.y + 42, TEXT_SIZE, "start", SVG_PALE,
+        "outlined: the generation in which the domain was learned; below it, anything above "
+        "its number "
+        "is forgotten");
     double left = box.x + LEFT_MARGIN + ROW_NAME_WIDTH, top = box.y + HEAD_HEIGHT;
     double width =
         (box.width - LEFT_MARGIN - ROW_NAME_WIDTH - RIGHT_MARGIN) / (double)matrix->columns;
     double height = (box.height - HEAD_HEIGHT) / (double)matrix->rows;
     for (size_t j = 0; j < matrix->columns; j++) {
-        char *name = cli_cut(names[j], (size_t)(width / SVG_CHARACTER));
-        svg_text(out, left + width * ((double)j + 0.5), top - 8, TEXT_SIZE, "middle", SVG_INK,
-                 name);
+        char *name = reef_cli_cut(names[j], (size_t)(width / SVG_CHARACTER));
+        reef_svg_text(out, left + width * ((double)j + 0.5), top - 8, TEXT_SIZE, "middle", SVG_INK,
+                      name);
         free(name);
     }
     for (size_t row = 0; row < matrix->rows; row++) {
         char name[CLI_WORD_BYTES];
         double y = top + height * (double)row;
-        svg_text(out, left - 12, y + height / 2 + 5, TEXT_SIZE, "end", SVG_INK,
-                 matrix_row_name(matrix, row, name));
+        reef_svg_text(out, left - 12, y + height / 2 + 5, TEXT_SIZE, "end", SVG_INK,
+                      reef_matrix_row_name(matrix, row, name));
         for (size_t j = 0; j < matrix->columns; j++) {
-            double bits = matrix_at(matrix, row, j);
-            chart_box cell = {left + width * (double)j, y, width, height};
+            double bits = reef_matrix_at(matrix, row, j);
+            reef_chart_box cell = {left + width * (double)j, y, width, height};
             draw_cell(out, cell, bits, cell_share(bits, low, high), own[j] == row);
         }
     }

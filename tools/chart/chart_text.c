@@ -23,7 +23,7 @@ static int dot_x(double share) {
 
 // Every column of dots shows the mean of the losses that fall into it, joined to the one before.
 static void draw_curve(uint8_t cells[ROWS][COLUMNS],
-                       const loss_chart *chart,
+                       const reef_loss_chart *chart,
                        const double *bits,
                        double x_max,
                        double y_max) {
@@ -62,7 +62,7 @@ static void print_row(FILE *out, const uint8_t row[COLUMNS]) {
 
 // The loss at a round number, in the row nearest to it, and a piece of the axis.
 static void print_label(FILE *out, int row, double y_max) {
-    double tick = chart_tick(y_max, 4), row_bits = y_max / (ROWS - 1);
+    double tick = reef_chart_tick(y_max, 4), row_bits = y_max / (ROWS - 1);
     double bits = tick * round(y_max * (1 - (double)row / (ROWS - 1)) / tick);
     if (abs((int)lround((y_max - bits) / row_bits) - row) == 0)
         fprintf(out, "%5g \xe2\x94\xa4", bits); // an axis with a tick
@@ -71,7 +71,7 @@ static void print_label(FILE *out, int row, double y_max) {
 }
 
 // Marks below the axis: where generations were opened.
-static void print_marks(FILE *out, const loss_chart *chart, double x_max) {
+static void print_marks(FILE *out, const reef_loss_chart *chart, double x_max) {
     char marks[COLUMNS + 1];
     memset(marks, ' ', COLUMNS);
     marks[COLUMNS] = '\0';
@@ -82,10 +82,10 @@ static void print_marks(FILE *out, const loss_chart *chart, double x_max) {
     if (chart->found_count > 0) fprintf(out, "       %s  ^ a generation opens\n", marks);
 }
 
-void chart_loss_print(FILE *out, const loss_chart *chart) {
+void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
     uint8_t cells[ROWS][COLUMNS] = {{0}};
     double x_max = 1, y_max = 1;
-    double *smooth = chart_smooth(chart->points, chart->count);
+    double *smooth = reef_chart_smooth(chart->points, chart->count);
     for (size_t i = 0; i < chart->count; i++) {
         x_max = fmax(x_max, (double)chart->points[i].stream_bytes);
         if (isfinite(smooth[i])) y_max = fmax(y_max, smooth[i]);
@@ -106,9 +106,9 @@ void chart_loss_print(FILE *out, const loss_chart *chart) {
     fputc('\n', out);
     print_marks(out, chart, x_max);
     if (strcmp(chart->unit, "byte") == 0)
-        fprintf(out, "       0%*s\n", COLUMNS - 1, cli_bytes((uint64_t)x_max, end));
+        fprintf(out, "       0%*s\n", COLUMNS - 1, reef_cli_bytes((uint64_t)x_max, end));
     else
         fprintf(out, "       0%*s %ss\n", COLUMNS - 2 - (int)strlen(chart->unit),
-                cli_count((uint64_t)x_max / chart->unit_bytes, end), chart->unit);
+                reef_cli_count((uint64_t)x_max / chart->unit_bytes, end), chart->unit);
     free(smooth);
 }

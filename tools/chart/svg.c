@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void svg_begin(FILE *out, double width, double height) {
+void reef_svg_begin(FILE *out, double width, double height) {
     fprintf(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
@@ -18,18 +18,18 @@ void svg_begin(FILE *out, double width, double height) {
         width, height, width, height);
 }
 
-void svg_end(FILE *out) {
+void reef_svg_end(FILE *out) {
     fputs("</svg>\n", out);
 }
 
-void svg_line(FILE *out,
-              double x1,
-              double y1,
-              double x2,
-              double y2,
-              const char *colour,
-              double width,
-              const char *dashes) {
+void reef_svg_line(FILE *out,
+                   double x1,
+                   double y1,
+                   double x2,
+                   double y2,
+                   const char *colour,
+                   double width,
+                   const char *dashes) {
     fprintf(
         out,
         "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\" stroke-width=\"%.2f\"",
@@ -38,13 +38,13 @@ void svg_line(FILE *out,
     fputs("/>\n", out);
 }
 
-void svg_rect(FILE *out,
-              double x,
-              double y,
-              double width,
-              double height,
-              const char *fill,
-              const char *stroke) {
+void reef_svg_rect(FILE *out,
+                   double x,
+                   double y,
+                   double width,
+                   double height,
+                   const char *fill,
+                   const char *stroke) {
     fprintf(out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"", x, y,
             width, height, fill);
     if (stroke) fprintf(out, " stroke=\"%s\" stroke-width=\"2.5\"", stroke);
@@ -53,7 +53,7 @@ void svg_rect(FILE *out,
 
 // Made printable, as XML bears neither control characters nor what is not UTF-8; what it reserves as entities.
 static void escape(FILE *out, const char *text) {
-    char *printable = cli_printable((const uint8_t *)text, strlen(text), false);
+    char *printable = reef_cli_printable((const uint8_t *)text, strlen(text), false);
     for (const char *at = printable; *at; at++) {
         switch (*at) {
         case '&':
@@ -76,20 +76,20 @@ static void escape(FILE *out, const char *text) {
     free(printable);
 }
 
-void svg_text(FILE *out,
-              double x,
-              double y,
-              double size,
-              const char *anchor,
-              const char *colour,
-              const char *text) {
+void reef_svg_text(FILE *out,
+                   double x,
+                   double y,
+                   double size,
+                   const char *anchor,
+                   const char *colour,
+                   const char *text) {
     fprintf(out, "<text x=\"%.2f\" y=\"%.2f\" font-size=\"%.0f\" text-anchor=\"%s\" fill=\"%s\">",
             x, y, size, anchor, colour);
     escape(out, text);
     fputs("</text>\n", out);
 }
 
-void svg_text_upwards(FILE *out, double x, double y, double size, const char *text) {
+void reef_svg_text_upwards(FILE *out, double x, double y, double size, const char *text) {
     fprintf(out,
             "<text transform=\"translate(%.2f %.2f) rotate(-90)\" font-size=\"%.0f\" "
             "text-anchor=\"middle\" fill=\"" SVG_INK "\">",
@@ -98,16 +98,16 @@ void svg_text_upwards(FILE *out, double x, double y, double size, const char *te
     fputs("</text>\n", out);
 }
 
-reef_status svg_write(const char *path,
-                      void (*draw)(FILE *out, const void *context),
-                      const void *context,
-                      reef_error *err) {
+reef_status reef_svg_write(const char *path,
+                           void (*draw)(FILE *out, const void *context),
+                           const void *context,
+                           reef_error *err) {
     reef_status status = reef_store_check_output(path, err);
     if (status != REEF_OK) return status;
     FILE *out = fopen(path, "w");
-    if (!out) return cli_write_failed(path, errno, err);
+    if (!out) return reef_cli_write_failed(path, errno, err);
     draw(out, context);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
-    return failed ? cli_write_failed(path, errno, err) : REEF_OK;
+    return failed ? reef_cli_write_failed(path, errno, err) : REEF_OK;
 }

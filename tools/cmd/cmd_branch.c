@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-const cli_manual branch_manual = {
+const reef_cli_manual reef_branch_manual = {
     .about =
         "The open generation, which must have trained nothing yet (seal it first), begins as a "
         "copy "
@@ -49,7 +49,7 @@ static reef_status read_number(const char *text, uint32_t *out, reef_error *err)
                      "'%.40s' is no generation; reef generations lists them, such as 0", text);
 }
 
-static reef_status answer(cli_call *cli, const json_t *result, reef_error *err) {
+static reef_status answer(reef_cli_call *cli, const json_t *result, reef_error *err) {
     static const char *const MEMBERS[] = {"from", "generation", "side", "whole", "experts"};
     json_int_t numbers[5];
     json_t *document = json_pack("{s:b}", "done", !cli->dry_run);
@@ -59,13 +59,13 @@ static reef_status answer(cli_call *cli, const json_t *result, reef_error *err) 
         json_object_set(document, MEMBERS[i], member);
     }
     bool whole = json_is_true(json_object_get(result, "whole"));
-    if (cli->json) return cli_answer(cli, document, err);
+    if (cli->json) return reef_cli_answer(cli, document, err);
     json_decref(document);
     char words[CLI_WORD_BYTES];
     const char *begins = cli->dry_run ? "would begin" : "begins";
     printf("generation %" JSON_INTEGER_FORMAT " %s as a copy of generation %" JSON_INTEGER_FORMAT
            ": %s experts, %" JSON_INTEGER_FORMAT " x %" JSON_INTEGER_FORMAT " in each PEER layer\n",
-           numbers[1], begins, numbers[0], cli_count((uint64_t)numbers[4], words), numbers[2],
+           numbers[1], begins, numbers[0], reef_cli_count((uint64_t)numbers[4], words), numbers[2],
            numbers[2]);
     printf("%s\n", whole ? "it goes on from what that one computes, and answers nothing before it "
                            "has trained"
@@ -73,14 +73,14 @@ static reef_status answer(cli_call *cli, const json_t *result, reef_error *err) 
     return REEF_OK;
 }
 
-reef_status cmd_branch(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_branch(reef_cli_call *cli, reef_error *err) {
     uint32_t from;
     json_t *result = NULL;
     reef_status status = read_number(cli->operands[0], &from, err);
     if (status != REEF_OK) return status;
     json_t *request = json_pack("{s:s, s:I, s:b}", "command", "branch", "from", (json_int_t)from,
                                 "dry_run", cli->dry_run);
-    status = cli_change(cli, request, branch, &result, err);
+    status = reef_cli_change(cli, request, branch, &result, err);
     if (status == REEF_OK) status = answer(cli, result, err);
     json_decref(result);
     return status;

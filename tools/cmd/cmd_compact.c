@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-const cli_manual compact_manual = {
+const reef_cli_manual reef_compact_manual = {
     .about =
         "Merges usage over time as far as it is due: commits older than an hour into hours, hours "
         "older\n"
@@ -45,30 +45,30 @@ static reef_status survey(reef_store *store, reef_usage_stat *out, reef_error *e
 }
 
 static reef_status compact(reef_store *store, outcome *o, reef_error *err) {
-    uint64_t now = cli_now_ms();
+    uint64_t now = reef_cli_now_ms();
     reef_status status = survey(store, &o->before, err);
     while (status == REEF_OK) {
         reef_usage_compaction done;
-        double begin = cli_clock();
+        double begin = reef_cli_clock();
         status = reef_store_compact(store, now, &done, NULL, err);
         if (status != REEF_OK || did_nothing(&done)) break;
-        note(o, &done, cli_clock() - begin);
+        note(o, &done, reef_cli_clock() - begin);
     }
     return status == REEF_OK ? survey(store, &o->after, err) : status;
 }
 
 // All steps in one transaction, which is then given up.
 static reef_status rehearse(reef_store *store, outcome *o, reef_error *err) {
-    uint64_t now = cli_now_ms();
+    uint64_t now = reef_cli_now_ms();
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status == REEF_OK) status = reef_usage_survey(txn, &o->before, err);
     while (status == REEF_OK) {
         reef_usage_compaction done;
-        double begin = cli_clock();
+        double begin = reef_cli_clock();
         status = reef_usage_compact(txn, now, &done, err);
         if (status != REEF_OK || did_nothing(&done)) break;
-        note(o, &done, cli_clock() - begin);
+        note(o, &done, reef_cli_clock() - begin);
     }
     if (status == REEF_OK) status = reef_usage_survey(txn, &o->after, err);
     reef_txn_abort(txn);
@@ -91,28 +91,28 @@ static json_t *stat_json(const reef_usage_stat *stat) {
 static void print_outcome(const outcome *o, bool dry_run) {
     static const char *const HEADING[] = {"level", "windows", "after", "bytes", "after"};
     char words[CLI_WORD_BYTES];
-    cli_table *table = cli_table_new("<>>>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>>>", HEADING);
     for (uint32_t l = REEF_USAGE_DELTAS; l < REEF_USAGE_LEVELS; l++) {
         const reef_usage_level_stat *before = &o->before.levels[l], *after = &o->after.levels[l];
-        cli_table_cell(table, "%s", LEVELS[l]);
-        cli_table_cell(table, "%s", cli_count(before->windows, words));
-        cli_table_cell(table, "%s", cli_count(after->windows, words));
-        cli_table_cell(table, "%s", cli_bytes(before->bytes, words));
-        cli_table_cell(table, "%s", cli_bytes(after->bytes, words));
+        reef_cli_table_cell(table, "%s", LEVELS[l]);
+        reef_cli_table_cell(table, "%s", reef_cli_count(before->windows, words));
+        reef_cli_table_cell(table, "%s", reef_cli_count(after->windows, words));
+        reef_cli_table_cell(table, "%s", reef_cli_bytes(before->bytes, words));
+        reef_cli_table_cell(table, "%s", reef_cli_bytes(after->bytes, words));
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
     if (o->steps == 0) {
         printf("nothing is due\n");
         return;
     }
-    printf("%s records %smerged, ", cli_count(o->merged, words), dry_run ? "would be " : "");
-    printf("%s dropped, in ", cli_count(o->dropped, words));
-    printf("%s steps of at most %.1f ms\n", cli_count(o->steps, words), o->longest_ms);
+    printf("%s records %smerged, ", reef_cli_count(o->merged, words), dry_run ? "would be " : "");
+    printf("%s dropped, in ", reef_cli_count(o->dropped, words));
+    printf("%s steps of at most %.1f ms\n", reef_cli_count(o->steps, words), o->longest_ms);
 }
 
 // Whoever writes to the pool compacts it as well.
-static reef_status open_idle(const cli_call *cli, reef_store **store, reef_error *err) {
+static reef_status open_idle(const reef_cli_call *cli, reef_store **store, reef_error *err) {
     reef_status status =
         reef_store_open(store, cli->pool, &(reef_store_options){.write = true}, err);
     if (status != REEF_ERR_BUSY || !err) return status;
@@ -123,7 +123,7 @@ static reef_status open_idle(const cli_call *cli, reef_store **store, reef_error
                      reason.message);
 }
 
-reef_status cmd_compact(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_compact(reef_cli_call *cli, reef_error *err) {
     reef_store *store = NULL;
     outcome o = {0};
     reef_status status = open_idle(cli, &store, err);
@@ -135,11 +135,12 @@ reef_status cmd_compact(cli_call *cli, reef_error *err) {
         print_outcome(&o, cli->dry_run);
         return REEF_OK;
     }
-    return cli_answer(cli,
-                      json_pack("{s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "pool",
-                                cli_path(cli->pool), "dry_run", cli->dry_run, "steps",
-                                (json_int_t)o.steps, "merged", (json_int_t)o.merged, "dropped",
-                                (json_int_t)o.dropped, "longest_step_ms", cli_real(o.longest_ms),
-                                "before", stat_json(&o.before), "after", stat_json(&o.after)),
-                      err);
+    return reef_cli_answer(cli,
+                           json_pack("{s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "pool",
+                                     reef_cli_path(cli->pool), "dry_run", cli->dry_run, "steps",
+                                     (json_int_t)o.steps, "merged", (json_int_t)o.merged, "dropped",
+                                     (json_int_t)o.dropped, "longest_step_ms",
+                                     reef_cli_real(o.longest_ms), "before", stat_json(&o.before),
+                                     "after", stat_json(&o.after)),
+                           err);
 }

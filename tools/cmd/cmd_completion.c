@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-const cli_manual completion_manual = {
+const reef_cli_manual reef_completion_manual = {
     .about = "Prints the script. `cmake --install` and the packages put it where the shells look "
              "for it; without "
              "them\n"
@@ -20,25 +20,25 @@ const cli_manual completion_manual = {
 };
 
 // The script as one JSON text, for programs that install it.
-static reef_status answer(cli_call *cli, const char *shell, reef_error *err) {
+static reef_status answer(reef_cli_call *cli, const char *shell, reef_error *err) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     if (!out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the script");
-    bool known = completion_write(out, shell);
+    bool known = reef_completion_write(out, shell);
     reef_status status = REEF_OK;
     if (fclose(out) != 0) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the script");
     if (status == REEF_OK && !known)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "'%.40s' is no shell that is known: bash, zsh or fish", shell);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli, json_pack("{s:s, s:s}", "shell", shell, "script", text), err);
+        status = reef_cli_answer(cli, json_pack("{s:s, s:s}", "shell", shell, "script", text), err);
     else if (status == REEF_OK)
         fputs(text, stdout);
     free(text);
     return status;
 }
 
-reef_status cmd_completion(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_completion(reef_cli_call *cli, reef_error *err) {
     return answer(cli, cli->operands[0], err);
 }

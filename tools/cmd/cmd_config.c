@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cli_option SHOW_OPTIONS[] = {
+static const reef_cli_option SHOW_OPTIONS[] = {
     {"config", "FILE", "the configuration file (default: REEF_CONFIG, or none)"},
     {0},
 };
 
-const cli_manual config_show_manual = {
+const reef_cli_manual reef_config_show_manual = {
     .about = "Every setting of reefd with its value and where that comes from: default, FILE:LINE, "
              "a variable of "
              "the\n"
@@ -26,7 +26,7 @@ const cli_manual config_show_manual = {
                "REEF_STAY=yes reef config show -- --pool reef.pool --commit-seconds 5",
 };
 
-const cli_manual config_check_manual = {
+const reef_cli_manual reef_config_check_manual = {
     .about = "Reads a configuration file of reefd and names every mistake in it with its line, and "
              "what a misspelt key\n"
              "was meant to be. Nothing is opened but the file; `reefd --config FILE --check` looks "
@@ -41,31 +41,31 @@ const cli_manual config_check_manual = {
 
 static void print_settings(const json_t *settings) {
     static const char *const HEADING[] = {"setting", "value", "from"};
-    cli_table *table = cli_table_new("<<<", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<<<", HEADING);
     size_t i;
     json_t *one;
     json_array_foreach(settings, i, one) {
         const json_t *value = json_object_get(one, "value");
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(12));
-        cli_table_cell(table, "%s%s", json_string_value(json_object_get(one, "name")),
-                       json_is_true(json_object_get(one, "live")) ? "*" : "");
-        cli_table_cell(table, "%s", json_is_null(value) ? "" : text);
-        cli_table_cell(table, "%s", json_string_value(json_object_get(one, "origin")));
+        reef_cli_table_cell(table, "%s%s", json_string_value(json_object_get(one, "name")),
+                            json_is_true(json_object_get(one, "live")) ? "*" : "");
+        reef_cli_table_cell(table, "%s", json_is_null(value) ? "" : text);
+        reef_cli_table_cell(table, "%s", json_string_value(json_object_get(one, "origin")));
         free(text);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 // Settings are read by the daemon's own code from the command line that it would have.
-static reef_status read_settings(const cli_call *cli, reef_options *options, reef_error *err) {
-    char **argv = cli_alloc(cli->operand_count + 4, sizeof(*argv));
+static reef_status read_settings(const reef_cli_call *cli, reef_options *options, reef_error *err) {
+    char **argv = reef_cli_alloc(cli->operand_count + 4, sizeof(*argv));
     char name[] = "reefd", flag[] = "--config";
     int argc = 0;
     argv[argc++] = name;
-    if (cli_text(cli, "config")) {
+    if (reef_cli_text(cli, "config")) {
         argv[argc++] = flag;
-        argv[argc++] = (char *)cli_text(cli, "config"); // getopt moves it about, and no more
+        argv[argc++] = (char *)reef_cli_text(cli, "config"); // getopt moves it about, and no more
     }
     for (size_t i = 0; i < cli->operand_count; i++) argv[argc++] = cli->operands[i];
     reef_status status = reef_options_read(options, argc, argv, err);
@@ -79,7 +79,7 @@ static void warn_of_variable(void *context, const char *name, const char *meant)
             name, meant);
 }
 
-reef_status cmd_config_show(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_config_show(reef_cli_call *cli, reef_error *err) {
     reef_options options;
     reef_status status = read_settings(cli, &options, err);
     if (status != REEF_OK) {
@@ -88,10 +88,10 @@ reef_status cmd_config_show(cli_call *cli, reef_error *err) {
     }
     reef_options_misspelt(warn_of_variable, NULL);
     json_t *settings = reef_settings_json(&options);
-    json_t *file = options.config ? cli_path(options.config) : json_null();
+    json_t *file = options.config ? reef_cli_path(options.config) : json_null();
     if (cli->json) {
-        status =
-            cli_answer(cli, json_pack("{s:o, s:o}", "config", file, "settings", settings), err);
+        status = reef_cli_answer(cli, json_pack("{s:o, s:o}", "config", file, "settings", settings),
+                                 err);
     } else {
         print_settings(settings);
         json_decref(settings);
@@ -120,7 +120,7 @@ static void on_mistake(void *context, unsigned line, const char *message) {
         at--;
     json_array_insert_new(found->list, at,
                           json_pack("{s:I, s:o}", "line", (json_int_t)line, "message",
-                                    cli_path(text ? text + 2 : message)));
+                                    reef_cli_path(text ? text + 2 : message)));
 }
 
 static void print_mistakes(const char *path, const json_t *list) {
@@ -131,15 +131,16 @@ static void print_mistakes(const char *path, const json_t *list) {
                                             json_string_value(json_object_get(one, "message")));
 }
 
-reef_status cmd_config_check(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_config_check(reef_cli_call *cli, reef_error *err) {
     const char *path = cli->operands[0];
     mistakes found = {.list = json_array(), .path_bytes = strnlen(path, 120)};
     size_t settings = 0;
     reef_status status = reef_options_check_file(path, on_mistake, &found, &settings, err);
     size_t count = json_array_size(found.list);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli,
-                            json_pack("{s:o, s:I, s:O}", "file", cli_path(path), "settings",
+        status =
+            reef_cli_answer(cli,
+                            json_pack("{s:o, s:I, s:O}", "file", reef_cli_path(path), "settings",
                                       (json_int_t)settings, "mistakes", found.list),
                             err);
     else if (status == REEF_OK && count > 0)

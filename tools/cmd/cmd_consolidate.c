@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"generations", "A-B",
      "sealed generations to consolidate, such as 1-3; B is the number it keeps"},
     {"side", "N", "sub-keys per side of the new one (default: the largest of theirs)"},
@@ -18,7 +18,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual consolidate_manual = {
+const reef_cli_manual reef_consolidate_manual = {
     .about = "A new generation learns, from the reservoir's text, to compute what the named ones "
              "compute,\n"
              "and takes the place of the last of them. What the pool was before the first of them "
@@ -31,11 +31,11 @@ const cli_manual consolidate_manual = {
                "reef consolidate reef.pool --generations 1-3 --yes",
 };
 
-static reef_status parse_range(const cli_call *cli,
+static reef_status parse_range(const reef_cli_call *cli,
                                uint32_t *first,
                                uint32_t *last,
                                reef_error *err) {
-    const char *text = cli_text(cli, "generations");
+    const char *text = reef_cli_text(cli, "generations");
     if (text == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--generations A-B is missing: which ones to consolidate, such as 1-3");
@@ -49,16 +49,17 @@ static reef_status parse_range(const cli_call *cli,
     return REEF_OK;
 }
 
-static reef_status parse(const cli_call *cli,
+static reef_status parse(const reef_cli_call *cli,
                          reef_consolidation_options *options,
                          reef_error *err) {
     uint64_t side = 0;
     *options = (reef_consolidation_options){
-        .drop_snapshots = cli_text(cli, "drop-snapshots") != NULL,
+        .drop_snapshots = reef_cli_text(cli, "drop-snapshots") != NULL,
     };
     reef_status status = parse_range(cli, &options->first, &options->last, err);
-    if (status == REEF_OK) status = cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
-    if (status == REEF_OK) status = cli_integer(cli, "steps", 1, 100000000, &options->steps, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
+    if (status == REEF_OK)
+        status = reef_cli_integer(cli, "steps", 1, 100000000, &options->steps, err);
     options->side = (uint32_t)side;
     return status;
 }
@@ -71,8 +72,8 @@ static json_t *losses_json(const reef_consolidation *report) {
         const reef_consolidation_loss *loss = &report->losses[i];
         json_array_append_new(
             array, json_pack("{s:I, s:I, s:o, s:o}", "generation", (json_int_t)loss->generation,
-                             "bytes", (json_int_t)loss->bytes, "before", cli_real(loss->before),
-                             "after", cli_real(loss->after)));
+                             "bytes", (json_int_t)loss->bytes, "before",
+                             reef_cli_real(loss->before), "after", reef_cli_real(loss->after)));
     }
     return array;
 }
@@ -95,13 +96,13 @@ static json_t *report_json(const reef_consolidation *report, bool done, double s
         (json_int_t)report->bytes_before);
     json_object_set_new(object, "bytes_after",
                         done ? json_integer((json_int_t)report->bytes_after) : json_null());
-    json_object_set_new(object, "fired_before", cli_real(report->fired_before));
-    json_object_set_new(object, "fired_after", cli_real(report->fired_after));
-    json_object_set_new(object, "gate_leak", cli_real(report->gate_leak));
-    json_object_set_new(object, "gate_detect", cli_real(report->gate_detect));
+    json_object_set_new(object, "fired_before", reef_cli_real(report->fired_before));
+    json_object_set_new(object, "fired_after", reef_cli_real(report->fired_after));
+    json_object_set_new(object, "gate_leak", reef_cli_real(report->gate_leak));
+    json_object_set_new(object, "gate_detect", reef_cli_real(report->gate_detect));
     json_object_set_new(object, "losses", losses_json(report));
     json_object_set_new(object, "snapshots", snapshots_json(report));
-    json_object_set_new(object, "seconds", cli_real(seconds));
+    json_object_set_new(object, "seconds", reef_cli_real(seconds));
     return object;
 }
 
@@ -113,19 +114,19 @@ static void print_losses(const reef_consolidation *report, bool done, FILE *out)
     const char *unit = unit_of(report);
     const char *const heading[] = {
         "text of generation", report->token_bytes == 1 ? "bytes" : "tokens", "before", "after"};
-    cli_table *table = cli_table_new(done ? ">>>>" : ">>>", heading);
+    reef_cli_table *table = reef_cli_table_new(done ? ">>>>" : ">>>", heading);
     char words[CLI_WORD_BYTES];
     for (size_t i = 0; i < report->loss_count; i++) {
         const reef_consolidation_loss *loss = &report->losses[i];
         if (loss->bytes == 0) continue;
-        cli_table_cell(table, "%" PRIu32, loss->generation);
-        cli_table_cell(table, "%s", cli_count(loss->bytes, words));
-        cli_table_cell(table, "%.4f", loss->before);
-        if (done) cli_table_cell(table, "%.4f", loss->after);
+        reef_cli_table_cell(table, "%" PRIu32, loss->generation);
+        reef_cli_table_cell(table, "%s", reef_cli_count(loss->bytes, words));
+        reef_cli_table_cell(table, "%.4f", loss->before);
+        if (done) reef_cli_table_cell(table, "%.4f", loss->after);
     }
     fprintf(out, "bits per %s on text of the reservoir that nothing is taught from:\n", unit);
-    cli_table_print(table, out);
-    cli_table_free(table);
+    reef_cli_table_print(table, out);
+    reef_cli_table_free(table);
 }
 
 static void print_given_up(const reef_consolidation *report, const char *verb, FILE *out) {
@@ -147,12 +148,13 @@ static void print_report(const reef_consolidation *report, bool done, FILE *out)
             done ? "consolidated" : "would consolidate", report->merged, report->first,
             report->last, report->last, report->side, report->side);
     fprintf(out, "%" PRIu64 " steps of distillation on %s of the reservoir\n", report->steps,
-            cli_bytes(report->taught_bytes, taught));
-    fprintf(out, "experts: %s before, %s after\n", cli_count(report->experts_before, before),
-            cli_count(report->experts_after, after));
+            reef_cli_bytes(report->taught_bytes, taught));
+    fprintf(out, "experts: %s before, %s after\n", reef_cli_count(report->experts_before, before),
+            reef_cli_count(report->experts_after, after));
     if (done)
         fprintf(out, "their bytes in the pool: %s before, %s after\n",
-                cli_bytes(report->bytes_before, before), cli_bytes(report->bytes_after, after));
+                reef_cli_bytes(report->bytes_before, before),
+                reef_cli_bytes(report->bytes_after, after));
     fprintf(out, "generations after the first that fire per %s: %.3f before, %.3f %s\n",
             unit_of(report), report->fired_before, report->fired_after,
             done ? "after" : "expected");
@@ -166,14 +168,17 @@ static void print_report(const reef_consolidation *report, bool done, FILE *out)
 // ---- doing it ------------------------------------------------------------------------------------
 
 static void on_progress(void *context, uint64_t step, uint64_t steps, double bits) {
-    cli_progress *progress = context;
+    reef_cli_progress *progress = context;
     (void)bits;
     progress->total = steps;
-    cli_progress_show(progress, step);
+    reef_cli_progress_show(progress, step);
 }
 
-static reef_status open_pool(
-    const cli_call *cli, bool write, reef_store **store, reef_trainer **trainer, reef_error *err) {
+static reef_status open_pool(const reef_cli_call *cli,
+                             bool write,
+                             reef_store **store,
+                             reef_trainer **trainer,
+                             reef_error *err) {
     reef_error reason;
     reef_status status =
         reef_store_open(store, cli->pool, &(reef_store_options){.write = write}, &reason);
@@ -187,7 +192,7 @@ static reef_status open_pool(
     return reef_trainer_open(trainer, *store, &options, err);
 }
 
-static reef_status run(const cli_call *cli,
+static reef_status run(const reef_cli_call *cli,
                        const reef_consolidation_options *options,
                        reef_consolidation *report,
                        reef_error *err) {
@@ -202,11 +207,11 @@ static reef_status run(const cli_call *cli,
 }
 
 // Shows the plan and waits for a yes. Only where there is someone to ask.
-static reef_status confirm(const cli_call *cli,
+static reef_status confirm(const reef_cli_call *cli,
                            const reef_consolidation_options *options,
                            reef_error *err) {
     char line[16] = "";
-    if (cli_text(cli, "yes") != NULL) return REEF_OK;
+    if (reef_cli_text(cli, "yes") != NULL) return REEF_OK;
     if (cli->json || isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1)
         return reef_fail(
             err, REEF_ERR_INVALID,
@@ -227,22 +232,23 @@ static reef_status confirm(const cli_call *cli,
     return status;
 }
 
-reef_status cmd_consolidate(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_consolidate(reef_cli_call *cli, reef_error *err) {
     reef_consolidation_options options;
     reef_consolidation report = {0};
-    cli_progress progress;
+    reef_cli_progress progress;
     reef_status status = parse(cli, &options, err);
     if (status == REEF_OK && !cli->dry_run) status = confirm(cli, &options, err);
     if (status != REEF_OK) return status;
     options.dry_run = cli->dry_run;
     options.progress = on_progress;
     options.context = &progress;
-    double start = cli_clock();
-    cli_progress_start(&progress, "distilling", 0, "steps");
+    double start = reef_cli_clock();
+    reef_cli_progress_start(&progress, "distilling", 0, "steps");
     status = run(cli, &options, &report, err);
-    cli_progress_end(&progress);
+    reef_cli_progress_end(&progress);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli, report_json(&report, !cli->dry_run, cli_clock() - start), err);
+        status = reef_cli_answer(cli, report_json(&report, !cli->dry_run, reef_cli_clock() - start),
+                                 err);
     else if (status == REEF_OK)
         print_report(&report, !cli->dry_run, stdout);
     reef_consolidation_release(&report);

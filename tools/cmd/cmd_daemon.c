@@ -3,14 +3,14 @@
 
 #include <inttypes.h>
 
-const cli_manual commit_manual = {
+const reef_cli_manual reef_commit_manual = {
     .about = "Answers when everything that was trained by then is on disk. The daemon commits by "
              "itself as well.",
     .options = NULL,
     .example = "reef commit reef.pool && reef eval reef.pool today.txt",
 };
 
-const cli_manual pause_manual = {
+const reef_cli_manual reef_pause_manual = {
     .about = "The step under way is finished and what was trained is committed. From then on "
              "nothing is trained\n"
              "until `reef resume`, or until the daemon ends; other commands work as before. What "
@@ -22,21 +22,21 @@ const cli_manual pause_manual = {
     .example = "reef pause reef.pool && reef eval reef.pool today.txt && reef resume reef.pool",
 };
 
-const cli_manual resume_manual = {
+const reef_cli_manual reef_resume_manual = {
     .about = "Nothing of the stream was lost while training was paused.",
     .options = NULL,
     .example = "reef resume reef.pool",
 };
 
-const cli_manual drain_manual = {
-    .about =
-        "Waits for what the daemon has read when it is asked, not for what comes in after that. What "
-        "fills\nno batch yet is committed, and trained as the beginning of the next batch.",
+const reef_cli_manual reef_drain_manual = {
+    .about = "Waits for what the daemon has read when it is asked, not for what comes in after "
+             "that. What "
+             "fills\nno batch yet is committed, and trained as the beginning of the next batch.",
     .options = NULL,
     .example = "reef drain reef.pool && reef eval reef.pool today.txt",
 };
 
-const cli_manual reload_manual = {
+const reef_cli_manual reef_reload_manual = {
     .about = "As SIGHUP does: the daemon reads its configuration file and its token again. "
              "commit-steps,\n"
              "commit-seconds, commit-retries, scrub-rate, json-log, quiet and the token change "
@@ -46,7 +46,7 @@ const cli_manual reload_manual = {
     .example = "reef reload reef.pool",
 };
 
-const cli_manual stop_manual = {
+const reef_cli_manual reef_stop_manual = {
     .about = "As SIGTERM does: what came in over standard input is trained, files are left where "
              "they are, the\n"
              "last step is committed. Answers at once; the daemon's end follows.",
@@ -55,51 +55,51 @@ const cli_manual stop_manual = {
 };
 
 // What a dry run says: that there is a daemon, and what it is doing.
-static reef_status rehearse(cli_call *cli, const char *command, reef_error *err) {
+static reef_status rehearse(reef_cli_call *cli, const char *command, reef_error *err) {
     json_t *running = NULL;
-    reef_status status = cli_daemon_status(cli, &running, err);
+    reef_status status = reef_cli_daemon_status(cli, &running, err);
     if (status != REEF_OK) return status;
     json_int_t pid = json_integer_value(json_object_get(running, "pid"));
     json_t *state = json_incref(json_object_get(running, "state"));
     json_decref(running);
     if (cli->json)
-        return cli_answer(cli,
-                          json_pack("{s:b, s:s, s:I, s:o}", "done", 0, "command", command, "pid",
-                                    pid, "state", state),
-                          err);
+        return reef_cli_answer(cli,
+                               json_pack("{s:b, s:s, s:I, s:o}", "done", 0, "command", command,
+                                         "pid", pid, "state", state),
+                               err);
     printf("would ask reefd %" JSON_INTEGER_FORMAT " (%s): %s\n", pid, json_string_value(state),
            command);
     json_decref(state);
     return REEF_OK;
 }
 
-static reef_status ask(cli_call *cli, const char *command, const char *done, reef_error *err) {
+static reef_status ask(reef_cli_call *cli, const char *command, const char *done, reef_error *err) {
     json_t *result = NULL;
     if (cli->dry_run) return rehearse(cli, command, err);
-    reef_status status = cli_daemon_ask(cli, command, &result, err);
+    reef_status status = reef_cli_daemon_ask(cli, command, &result, err);
     if (status != REEF_OK) return status;
     char words[CLI_WORD_BYTES];
-    if (cli->json) return cli_answer(cli, result, err);
+    if (cli->json) return reef_cli_answer(cli, result, err);
     printf("%s at step %s, commit %" JSON_INTEGER_FORMAT "\n", done,
-           cli_count((uint64_t)json_integer_value(json_object_get(result, "step")), words),
+           reef_cli_count((uint64_t)json_integer_value(json_object_get(result, "step")), words),
            json_integer_value(json_object_get(result, "number")));
     json_decref(result);
     return REEF_OK;
 }
 
-reef_status cmd_commit(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_commit(reef_cli_call *cli, reef_error *err) {
     return ask(cli, "commit", "committed", err);
 }
 
-reef_status cmd_pause(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_pause(reef_cli_call *cli, reef_error *err) {
     return ask(cli, "pause", "paused", err);
 }
 
-reef_status cmd_resume(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_resume(reef_cli_call *cli, reef_error *err) {
     return ask(cli, "resume", "training goes on; last committed", err);
 }
 
-reef_status cmd_drain(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_drain(reef_cli_call *cli, reef_error *err) {
     return ask(cli, "drain", "trained and committed", err);
 }
 
@@ -111,24 +111,24 @@ static void print_names(const char *what, const json_t *names) {
     printf("%s\n", json_array_size(names) ? "" : "nothing");
 }
 
-reef_status cmd_reload(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_reload(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
     if (cli->dry_run) return rehearse(cli, "reload", err);
-    reef_status status = cli_daemon_ask(cli, "reload", &result, err);
+    reef_status status = reef_cli_daemon_ask(cli, "reload", &result, err);
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, result, err);
+    if (cli->json) return reef_cli_answer(cli, result, err);
     print_names("changed        ", json_object_get(result, "changed"));
     print_names("needs restart  ", json_object_get(result, "restart"));
     json_decref(result);
     return REEF_OK;
 }
 
-reef_status cmd_stop(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_stop(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
     if (cli->dry_run) return rehearse(cli, "stop", err);
-    reef_status status = cli_daemon_ask(cli, "stop", &result, err);
+    reef_status status = reef_cli_daemon_ask(cli, "stop", &result, err);
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, result, err);
+    if (cli->json) return reef_cli_answer(cli, result, err);
     json_decref(result);
     printf("the daemon finishes what it has to, commits and ends\n");
     return REEF_OK;

@@ -12,7 +12,7 @@
 #define PLACES_DEFAULT 10 // of a text
 #define PLACES_MAX 100000
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"generation", "G", "only of this one (default: all; with --id the last one)"},
     {"layer", "N", "only of this layer (default: all that have experts)"},
     {"state", "open|sealed|frozen", "only those that learn, are sealed, or are frozen"},
@@ -32,7 +32,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual experts_manual = {
+const reef_cli_manual reef_experts_manual = {
     .about =
         "An expert is one hidden neuron: weight * act(w_down . x) * w_up, where a token's query "
         "chose it\n"
@@ -59,12 +59,14 @@ const cli_manual experts_manual = {
 
 // ---- what was asked for --------------------------------------------------------------------------
 
-static reef_status choose_sort(const cli_call *cli, experts_request *asked, reef_error *err) {
-    const char *text = cli_text(cli, "sort");
+static reef_status choose_sort(const reef_cli_call *cli,
+                               reef_experts_request *asked,
+                               reef_error *err) {
+    const char *text = reef_cli_text(cli, "sort");
     if (!text) return REEF_OK;
     for (int sort = 0; sort < EXPERTS_SORT_COUNT; sort++) {
-        if (strcmp(text, experts_sort_text((experts_sort)sort)) != 0) continue;
-        asked->sort = (experts_sort)sort;
+        if (strcmp(text, reef_experts_sort_text((reef_experts_sort)sort)) != 0) continue;
+        asked->sort = (reef_experts_sort)sort;
         return REEF_OK;
     }
     return reef_fail(err, REEF_ERR_INVALID,
@@ -72,13 +74,15 @@ static reef_status choose_sort(const cli_call *cli, experts_request *asked, reef
                      text);
 }
 
-static reef_status choose_state(const cli_call *cli, experts_request *asked, reef_error *err) {
+static reef_status choose_state(const reef_cli_call *cli,
+                                reef_experts_request *asked,
+                                reef_error *err) {
     static const char *const STATES[] = {"open", "sealed", "frozen"};
-    const char *text = cli_text(cli, "state");
+    const char *text = reef_cli_text(cli, "state");
     if (!text) return REEF_OK;
     for (int i = 0; i < 3; i++) {
         if (strcmp(text, STATES[i]) != 0) continue;
-        asked->state = (experts_state)(EXPERTS_OPEN + i);
+        asked->state = (reef_experts_state)(EXPERTS_OPEN + i);
         return REEF_OK;
     }
     return reef_fail(err, REEF_ERR_INVALID,
@@ -86,13 +90,13 @@ static reef_status choose_state(const cli_call *cli, experts_request *asked, ree
 }
 
 // Experts of vector models have no uses to ask for.
-static reef_status check_kind(const cli_call *cli,
-                              const cli_pool *pool,
-                              const experts_request *asked,
+static reef_status check_kind(const reef_cli_call *cli,
+                              const reef_cli_pool *pool,
+                              const reef_experts_request *asked,
                               reef_error *err) {
-    bool uses = asked->ranged || (cli_text(cli, "sort") && asked->sort <= EXPERTS_SORT_LAST);
+    bool uses = asked->ranged || (reef_cli_text(cli, "sort") && asked->sort <= EXPERTS_SORT_LAST);
     if (!reef_config_is_vector(&pool->config)) return REEF_OK;
-    if (cli_text(cli, "text"))
+    if (reef_cli_text(cli, "text"))
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.120s has a vector model, which reads no text, and in which every "
                          "expert sees every input; --id alone shows one's norms and class",
@@ -104,23 +108,23 @@ static reef_status check_kind(const cli_call *cli,
                      cli->pool);
 }
 
-static reef_status choose(const cli_call *cli,
-                          const cli_pool *pool,
-                          experts_request *asked,
+static reef_status choose(const reef_cli_call *cli,
+                          const reef_cli_pool *pool,
+                          reef_experts_request *asked,
                           reef_error *err) {
     uint64_t generation = 0, layer = 0, top = TOP_DEFAULT;
-    *asked = (experts_request){.one_generation = cli_text(cli, "generation") != NULL,
-                               .one_layer = cli_text(cli, "layer") != NULL,
-                               .sort = reef_config_is_vector(&pool->config) ? EXPERTS_SORT_UP
-                                                                            : EXPERTS_SORT_USES,
-                               .reverse = cli_text(cli, "reverse") != NULL};
-    reef_status status = cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
-    if (status == REEF_OK) status = cli_integer(cli, "layer", 0, UINT32_MAX, &layer, err);
-    if (status == REEF_OK) status = cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
+    *asked = (reef_experts_request){
+        .one_generation = reef_cli_text(cli, "generation") != NULL,
+        .one_layer = reef_cli_text(cli, "layer") != NULL,
+        .sort = reef_config_is_vector(&pool->config) ? EXPERTS_SORT_UP : EXPERTS_SORT_USES,
+        .reverse = reef_cli_text(cli, "reverse") != NULL};
+    reef_status status = reef_cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "layer", 0, UINT32_MAX, &layer, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
     if (status == REEF_OK) status = choose_sort(cli, asked, err);
     if (status == REEF_OK) status = choose_state(cli, asked, err);
     if (status == REEF_OK)
-        status = cli_time_range(cli, &asked->ranged, &asked->since_ms, &asked->until_ms, err);
+        status = reef_cli_time_range(cli, &asked->ranged, &asked->since_ms, &asked->until_ms, err);
     asked->generation = (uint32_t)generation;
     asked->layer = (uint32_t)layer;
     asked->top = (size_t)top;
@@ -133,81 +137,81 @@ static json_t *count_or_null(bool known, uint64_t count) {
     return known ? json_integer((json_int_t)count) : json_null();
 }
 
-static json_t *row_json(const cli_pool *pool, const expert_row *row) {
+static json_t *row_json(const reef_cli_pool *pool, const reef_expert_row *row) {
     bool vectors = reef_config_is_vector(&pool->config);
     uint32_t i, j;
     reef_expert_pair_of(row->id, &i, &j);
     json_t *object =
         json_pack("{s:I, s:I, s:I, s:I, s:s}", "generation", (json_int_t)row->generation, "layer",
                   (json_int_t)row->layer, "id", (json_int_t)row->id, "pool_id",
-                  (json_int_t)row->pool_id, "state", expert_row_state(row));
+                  (json_int_t)row->pool_id, "state", reef_expert_row_state(row));
     json_object_set_new(object, "row", count_or_null(!vectors, i));
     json_object_set_new(object, "column", count_or_null(!vectors, j));
     json_object_set_new(object, "uses", count_or_null(!vectors, row->uses));
-    json_object_set_new(object, "share", cli_real(row->share));
-    json_object_set_new(object, "weight", cli_real(row->weight));
+    json_object_set_new(object, "share", reef_cli_real(row->share));
+    json_object_set_new(object, "weight", reef_cli_real(row->weight));
     json_object_set_new(object, "last_ms", count_or_null(row->last_ms > 0, row->last_ms));
-    json_object_set_new(object, "norm_down", cli_real(row->stats.down));
-    json_object_set_new(object, "norm_up", cli_real(row->stats.up));
-    json_object_set_new(object, "norm_gate", cli_real(row->stats.gate));
-    json_object_set_new(object, "bias", cli_real(row->stats.bias));
+    json_object_set_new(object, "norm_down", reef_cli_real(row->stats.down));
+    json_object_set_new(object, "norm_up", reef_cli_real(row->stats.up));
+    json_object_set_new(object, "norm_gate", reef_cli_real(row->stats.gate));
+    json_object_set_new(object, "bias", reef_cli_real(row->stats.bias));
     json_object_set_new(object, "class",
                         row->stats.label >= 0 ? json_integer(row->stats.label) : json_null());
     return object;
 }
 
-static void norm_cell(cli_table *table, double value) {
-    cli_table_cell(table, isnan(value) ? "" : "%.3f", value);
+static void norm_cell(reef_cli_table *table, double value) {
+    reef_cli_table_cell(table, isnan(value) ? "" : "%.3f", value);
 }
 
-static void add_uses(cli_table *table, const expert_row *row) {
+static void add_uses(reef_cli_table *table, const reef_expert_row *row) {
     char words[CLI_WORD_BYTES];
     uint32_t i, j;
     reef_expert_pair_of(row->id, &i, &j);
-    cli_table_cell(table, "%" PRIu32 ", %" PRIu32, i, j);
-    cli_table_cell(table, "%s", cli_count(row->uses, words));
-    cli_table_cell(table, isnan(row->share) ? "" : "%.2f", 100 * row->share);
-    cli_table_cell(table, isnan(row->weight) ? "" : "%.4f", row->weight);
-    cli_table_cell(table, "%s", row->last_ms > 0 ? cli_time(row->last_ms, words) : "");
+    reef_cli_table_cell(table, "%" PRIu32 ", %" PRIu32, i, j);
+    reef_cli_table_cell(table, "%s", reef_cli_count(row->uses, words));
+    reef_cli_table_cell(table, isnan(row->share) ? "" : "%.2f", 100 * row->share);
+    reef_cli_table_cell(table, isnan(row->weight) ? "" : "%.4f", row->weight);
+    reef_cli_table_cell(table, "%s", row->last_ms > 0 ? reef_cli_time(row->last_ms, words) : "");
 }
 
-static void print_rows(const cli_pool *pool, const experts_list *list) {
+static void print_rows(const reef_cli_pool *pool, const reef_experts_list *list) {
     static const char *const HEADING[] = {"generation", "layer",  "id",      "state",
                                           "key",        "uses",   "share %", "weight",
                                           "last used",  "w_down", "w_up"};
     static const char *const VECTOR_HEADING[] = {"generation", "layer", "id",   "state",
                                                  "w_down",     "w_up",  "bias", "class"};
     bool vectors = reef_config_is_vector(&pool->config);
-    cli_table *table =
-        vectors ? cli_table_new(">>><>>>>", VECTOR_HEADING) : cli_table_new(">>><>>>><>>", HEADING);
+    reef_cli_table *table = vectors ? reef_cli_table_new(">>><>>>>", VECTOR_HEADING)
+                                    : reef_cli_table_new(">>><>>>><>>", HEADING);
     for (size_t i = 0; i < list->count; i++) {
-        const expert_row *row = &list->rows[i];
-        cli_table_cell(table, "%" PRIu32, row->generation);
-        cli_table_cell(table, "%" PRIu32, row->layer);
-        cli_table_cell(table, "%" PRIu32, row->id);
-        cli_table_cell(table, "%s", expert_row_state(row));
+        const reef_expert_row *row = &list->rows[i];
+        reef_cli_table_cell(table, "%" PRIu32, row->generation);
+        reef_cli_table_cell(table, "%" PRIu32, row->layer);
+        reef_cli_table_cell(table, "%" PRIu32, row->id);
+        reef_cli_table_cell(table, "%s", reef_expert_row_state(row));
         if (!vectors) add_uses(table, row);
         norm_cell(table, row->stats.down);
         norm_cell(table, row->stats.up);
         if (!vectors) continue;
         norm_cell(table, row->stats.bias);
-        cli_table_cell(table, row->stats.label >= 0 ? "%" PRId32 : "", row->stats.label);
+        reef_cli_table_cell(table, row->stats.label >= 0 ? "%" PRId32 : "", row->stats.label);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 // ---- many ----------------------------------------------------------------------------------------
 
-static json_t *list_json(const cli_pool *pool,
-                         const experts_request *asked,
-                         const experts_list *list) {
+static json_t *list_json(const reef_cli_pool *pool,
+                         const reef_experts_request *asked,
+                         const reef_experts_list *list) {
     json_t *array = json_array();
     for (size_t i = 0; i < list->count; i++)
         json_array_append_new(array, row_json(pool, &list->rows[i]));
     json_t *document =
         json_pack("{s:I, s:s, s:b, s:o}", "total", (json_int_t)list->total, "sort",
-                  experts_sort_text(asked->sort), "reverse", asked->reverse, "experts", array);
+                  reef_experts_sort_text(asked->sort), "reverse", asked->reverse, "experts", array);
     if (!asked->ranged) return document;
     json_object_set_new(document, "since_ms", json_integer((json_int_t)asked->since_ms));
     json_object_set_new(document, "until_ms",
@@ -215,33 +219,36 @@ static json_t *list_json(const cli_pool *pool,
     return document;
 }
 
-static reef_status show_list(cli_call *cli,
-                             cli_pool *pool,
-                             const experts_request *asked,
+static reef_status show_list(reef_cli_call *cli,
+                             reef_cli_pool *pool,
+                             const reef_experts_request *asked,
                              reef_error *err) {
-    experts_list list;
+    reef_experts_list list;
     char shown[CLI_WORD_BYTES], total[CLI_WORD_BYTES];
-    reef_status status = experts_list_read(pool, asked, &list, err);
+    reef_status status = reef_experts_list_read(pool, asked, &list, err);
     if (status == REEF_OK && cli->json) {
-        status = cli_answer(cli, list_json(pool, asked, &list), err);
+        status = reef_cli_answer(cli, list_json(pool, asked, &list), err);
     } else if (status == REEF_OK) {
         print_rows(pool, &list);
-        printf("%s of %s experts\n", cli_count(list.count, shown), cli_count(list.total, total));
+        printf("%s of %s experts\n", reef_cli_count(list.count, shown),
+               reef_cli_count(list.total, total));
     }
-    experts_list_release(&list);
+    reef_experts_list_release(&list);
     return status;
 }
 
 // ---- one -----------------------------------------------------------------------------------------
 
 // A layer need not be named where there is only one with experts.
-static reef_status choose_layer(const cli_pool *pool, experts_request *asked, reef_error *err) {
+static reef_status choose_layer(const reef_cli_pool *pool,
+                                reef_experts_request *asked,
+                                reef_error *err) {
     uint32_t found = 0;
     if (asked->one_layer) return REEF_OK;
     asked->one_layer = true;
     if (reef_config_is_vector(&pool->config)) return REEF_OK;
     for (uint32_t l = 0; l < pool->config.layers; l++) {
-        if (!cli_layer_is_peer(&pool->config, l)) continue;
+        if (!reef_cli_layer_is_peer(&pool->config, l)) continue;
         asked->layer = l;
         found++;
     }
@@ -253,17 +260,17 @@ static reef_status choose_layer(const cli_pool *pool, experts_request *asked, re
 }
 
 // The whole layer by uses: where an expert stands in it is its rank.
-static reef_status find_expert(cli_pool *pool,
-                               experts_request *asked,
+static reef_status find_expert(reef_cli_pool *pool,
+                               reef_experts_request *asked,
                                uint64_t id,
-                               experts_list *list,
+                               reef_experts_list *list,
                                size_t *at,
                                reef_error *err) {
     if (!asked->one_generation) asked->generation = pool->generation_count - 1;
     asked->one_generation = true;
     asked->top = 0;
     reef_status status = choose_layer(pool, asked, err);
-    if (status == REEF_OK) status = experts_list_read(pool, asked, list, err);
+    if (status == REEF_OK) status = reef_experts_list_read(pool, asked, list, err);
     if (status != REEF_OK) return status;
     for (*at = 0; *at < list->count; ++*at)
         if (list->rows[*at].id == id) return REEF_OK;
@@ -273,20 +280,24 @@ static reef_status find_expert(cli_pool *pool,
                      id, asked->layer, asked->generation, list->total - 1);
 }
 
-static void print_uses(const expert_row *row, size_t rank, uint64_t total) {
+static void print_uses(const reef_expert_row *row, size_t rank, uint64_t total) {
     char words[CLI_WORD_BYTES], all[CLI_WORD_BYTES], place[CLI_WORD_BYTES];
-    printf("uses         %s", cli_count(row->uses, words));
+    printf("uses         %s", reef_cli_count(row->uses, words));
     if (!isnan(row->share)) printf(", %.2f %% of its layer's", 100 * row->share);
-    printf("; rank %s of %s\n", cli_count(rank + 1, place), cli_count(total, all));
+    printf("; rank %s of %s\n", reef_cli_count(rank + 1, place), reef_cli_count(total, all));
     if (!isnan(row->weight)) printf("mean weight  %.4f\n", row->weight);
-    printf("last used    %s\n", row->last_ms > 0 ? cli_time(row->last_ms, words) : "not known");
+    printf("last used    %s\n",
+           row->last_ms > 0 ? reef_cli_time(row->last_ms, words) : "not known");
 }
 
-static void print_expert(const cli_pool *pool, const expert_row *row, size_t rank, uint64_t total) {
+static void print_expert(const reef_cli_pool *pool,
+                         const reef_expert_row *row,
+                         size_t rank,
+                         uint64_t total) {
     uint32_t i, j;
     reef_expert_pair_of(row->id, &i, &j);
     printf("expert %" PRIu32 " of layer %" PRIu32 ", generation %" PRIu32 ": %s\n", row->id,
-           row->layer, row->generation, expert_row_state(row));
+           row->layer, row->generation, reef_expert_row_state(row));
     printf("number       %" PRIu64 " of its layer in the pool\n", row->pool_id);
     if (!reef_config_is_vector(&pool->config)) {
         printf("key          row %" PRIu32 " of sub_keys_a, row %" PRIu32
@@ -304,73 +315,81 @@ static void print_expert(const cli_pool *pool, const expert_row *row, size_t ran
 }
 
 // The text and the model that reads it come first: of which state it is says which generation is the last one.
-static reef_status open_text(
-    cli_call *cli, cli_pool *pool, experts_request *asked, experts_text *text, reef_error *err) {
+static reef_status open_text(reef_cli_call *cli,
+                             reef_cli_pool *pool,
+                             reef_experts_request *asked,
+                             reef_experts_text *text,
+                             reef_error *err) {
     uint64_t places = PLACES_DEFAULT;
-    reef_status status = cli_integer(cli, "places", 1, PLACES_MAX, &places, err);
-    if (status != REEF_OK || !cli_text(cli, "text")) return status;
-    status = cli_pool_wants_bytes(pool, "--id alone shows an expert", err);
-    if (status == REEF_OK) status = experts_text_open(cli, pool, (size_t)places, text, err);
+    reef_status status = reef_cli_integer(cli, "places", 1, PLACES_MAX, &places, err);
+    if (status != REEF_OK || !reef_cli_text(cli, "text")) return status;
+    status = reef_cli_pool_wants_bytes(pool, "--id alone shows an expert", err);
+    if (status == REEF_OK) status = reef_experts_text_open(cli, pool, (size_t)places, text, err);
     if (status != REEF_OK || asked->one_generation) return status;
     asked->generation = reef_model_generation_count(text->model) - 1;
     asked->one_generation = true;
     return REEF_OK;
 }
 
-static reef_status show_one(
-    cli_call *cli, cli_pool *pool, experts_request *asked, uint64_t id, reef_error *err) {
-    experts_list list = {0};
-    experts_text text = {0};
+static reef_status show_one(reef_cli_call *cli,
+                            reef_cli_pool *pool,
+                            reef_experts_request *asked,
+                            uint64_t id,
+                            reef_error *err) {
+    reef_experts_list list = {0};
+    reef_experts_text text = {0};
     size_t at;
     reef_status status = open_text(cli, pool, asked, &text, err);
     if (status == REEF_OK) status = find_expert(pool, asked, id, &list, &at, err);
-    if (status == REEF_OK && text.model) status = experts_text_read(&text, &list.rows[at], err);
+    if (status == REEF_OK && text.model)
+        status = reef_experts_text_read(&text, &list.rows[at], err);
     if (status == REEF_OK && cli->json) {
         json_t *document = row_json(pool, &list.rows[at]);
         bool ranked = !reef_config_is_vector(&pool->config);
         json_object_set_new(document, "rank", count_or_null(ranked, at + 1));
         json_object_set_new(document, "experts", json_integer((json_int_t)list.total));
-        if (cli_text(cli, "text")) json_object_set_new(document, "text", experts_text_json(&text));
-        status = cli_answer(cli, document, err);
+        if (reef_cli_text(cli, "text"))
+            json_object_set_new(document, "text", reef_experts_text_json(&text));
+        status = reef_cli_answer(cli, document, err);
     } else if (status == REEF_OK) {
         print_expert(pool, &list.rows[at], at, list.total);
-        if (cli_text(cli, "text")) experts_text_print(&text);
+        if (reef_cli_text(cli, "text")) reef_experts_text_print(&text);
     }
-    experts_text_release(&text);
-    experts_list_release(&list);
+    reef_experts_text_release(&text);
+    reef_experts_list_release(&list);
     return status;
 }
 
-static reef_status check_together(const cli_call *cli, reef_error *err) {
+static reef_status check_together(const reef_cli_call *cli, reef_error *err) {
     static const char *const OF_LISTS[] = {"sort", "reverse", "top", "state"};
-    bool one = cli_text(cli, "id") != NULL;
+    bool one = reef_cli_text(cli, "id") != NULL;
     for (size_t i = 0; one && i < sizeof(OF_LISTS) / sizeof(OF_LISTS[0]); i++)
-        if (cli_text(cli, OF_LISTS[i]))
+        if (reef_cli_text(cli, OF_LISTS[i]))
             return reef_fail(err, REEF_ERR_INVALID, "--%s is for lists, and --id names one expert",
                              OF_LISTS[i]);
-    if (!one && cli_text(cli, "text"))
+    if (!one && reef_cli_text(cli, "text"))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--text shows what one expert does; say which with --id");
-    if (!cli_text(cli, "text") && cli_text(cli, "places"))
+    if (!reef_cli_text(cli, "text") && reef_cli_text(cli, "places"))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--places without --text: there is no text to show");
-    if (!cli_text(cli, "text") && cli_text(cli, "as-of"))
+    if (!reef_cli_text(cli, "text") && reef_cli_text(cli, "as-of"))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--as-of is for --text: uses and norms are those of now");
     return REEF_OK;
 }
 
-reef_status cmd_experts(cli_call *cli, reef_error *err) {
-    cli_pool pool = {0};
-    experts_request asked;
+reef_status reef_cmd_experts(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool = {0};
+    reef_experts_request asked;
     uint64_t id = 0;
     reef_status status = check_together(cli, err);
-    if (status == REEF_OK) status = cli_integer(cli, "id", 0, UINT32_MAX, &id, err);
-    if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "id", 0, UINT32_MAX, &id, err);
+    if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = choose(cli, &pool, &asked, err);
     if (status == REEF_OK)
-        status = cli_text(cli, "id") ? show_one(cli, &pool, &asked, id, err)
-                                     : show_list(cli, &pool, &asked, err);
-    cli_pool_close(&pool);
+        status = reef_cli_text(cli, "id") ? show_one(cli, &pool, &asked, id, err)
+                                          : show_list(cli, &pool, &asked, err);
+    reef_cli_pool_close(&pool);
     return status;
 }

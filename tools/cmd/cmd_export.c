@@ -10,12 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const cli_option POOL_OPTIONS[] = {
+static const reef_cli_option POOL_OPTIONS[] = {
     {"no-verify", NULL, "do not read the copy back as a whole"},
     {0},
 };
 
-const cli_manual export_pool_manual = {
+const reef_cli_manual reef_export_pool_manual = {
     .about = "Copies the last commit into a new pool, DIRECTORY, without the free pages of the "
              "original; a\n"
              "daemon goes on training meanwhile. The copy is on the disk and checked before it "
@@ -27,12 +27,12 @@ const cli_manual export_pool_manual = {
     .example = "reef export pool reef.pool backup.pool",
 };
 
-static const cli_option GENERATION_OPTIONS[] = {
+static const reef_cli_option GENERATION_OPTIONS[] = {
     {"force", NULL, "replace FILE where it exists"},
     {0},
 };
 
-const cli_manual export_generation_manual = {
+const reef_cli_manual reef_export_generation_manual = {
     .about =
         "Writes sealed generation G to FILE, in the safetensors format: tensors, gate, rows of "
         "experts and\n"
@@ -56,7 +56,7 @@ typedef struct copy_report {
 } copy_report;
 
 static uint64_t data_bytes(const char *pool) {
-    char *path = cli_format("%s/data.mdb", pool);
+    char *path = reef_cli_format("%s/data.mdb", pool);
     struct stat info;
     uint64_t bytes = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
     free(path);
@@ -86,10 +86,10 @@ static reef_status plan_copy(reef_store *store,
     return status;
 }
 
-static reef_status copy_pool(const cli_call *cli, copy_report *report, reef_error *err) {
+static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef_error *err) {
     const char *to = cli->operands[0];
     reef_store *store = NULL;
-    double started = cli_clock();
+    double started = reef_cli_clock();
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
     report->bytes_before = data_bytes(cli->pool);
@@ -97,32 +97,33 @@ static reef_status copy_pool(const cli_call *cli, copy_report *report, reef_erro
                           : reef_store_copy(store, to, &report->commit, err);
     reef_store_close(store);
     if (cli->dry_run) return status;
-    if (status == REEF_OK && cli_text(cli, "no-verify") == NULL)
+    if (status == REEF_OK && reef_cli_text(cli, "no-verify") == NULL)
         status = verify_copy(to, report, err);
     report->bytes_after = data_bytes(to);
-    report->seconds = cli_clock() - started;
+    report->seconds = reef_cli_clock() - started;
     return status;
 }
 
-static void print_copy(const cli_call *cli, const copy_report *report) {
+static void print_copy(const reef_cli_call *cli, const copy_report *report) {
     char before[CLI_WORD_BYTES], after[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(report->commit.root, root);
     printf("%s %s to %s\n", cli->dry_run ? "would copy" : "copied  ", cli->pool, cli->operands[0]);
     printf("commit   %" PRIu64 ", step %" PRIu64 "\n", report->commit.number, report->commit.step);
     printf("root     %s\n", root);
     if (cli->dry_run) {
-        printf("size     %s, free pages among them\n", cli_bytes(report->bytes_before, before));
+        printf("size     %s, free pages among them\n",
+               reef_cli_bytes(report->bytes_before, before));
         return;
     }
-    printf("size     %s before, %s after\n", cli_bytes(report->bytes_before, before),
-           cli_bytes(report->bytes_after, after));
+    printf("size     %s before, %s after\n", reef_cli_bytes(report->bytes_before, before),
+           reef_cli_bytes(report->bytes_after, after));
     if (report->verified)
         printf("checked  %s records, nothing is damaged\n",
-               cli_count(report->check.records, before));
-    printf("took     %s\n", cli_duration(report->seconds, before));
+               reef_cli_count(report->check.records, before));
+    printf("took     %s\n", reef_cli_duration(report->seconds, before));
 }
 
-reef_status cmd_export_pool(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {
     copy_report report = {0};
     reef_status status = copy_pool(cli, &report, err);
     if (status != REEF_OK) return status;
@@ -133,14 +134,15 @@ reef_status cmd_export_pool(cli_call *cli, reef_error *err) {
     json_t *records =
         report.verified ? json_integer((json_int_t)report.check.records) : json_null();
     json_t *after = cli->dry_run ? json_null() : json_integer((json_int_t)report.bytes_after);
-    return cli_answer(
-        cli,
-        json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done", !cli->dry_run, "pool",
-                  cli_path(cli->pool), "copy", cli_path(cli->operands[0]), "commit",
-                  cli_commit_json(&report.commit), "bytes_before", (json_int_t)report.bytes_before,
-                  "bytes_after", after, "verified", report.verified, "records", records, "seconds",
-                  cli_real(cli->dry_run ? NAN : report.seconds)),
-        err);
+    return reef_cli_answer(cli,
+                           json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done",
+                                     !cli->dry_run, "pool", reef_cli_path(cli->pool), "copy",
+                                     reef_cli_path(cli->operands[0]), "commit",
+                                     reef_cli_commit_json(&report.commit), "bytes_before",
+                                     (json_int_t)report.bytes_before, "bytes_after", after,
+                                     "verified", report.verified, "records", records, "seconds",
+                                     reef_cli_real(cli->dry_run ? NAN : report.seconds)),
+                           err);
 }
 
 // ---- a generation --------------------------------------------------------------------------------
@@ -158,11 +160,11 @@ static reef_status parse_generation(const char *text, uint32_t *out, reef_error 
     return REEF_OK;
 }
 
-json_t *generation_file_json(const reef_generation_file *file, const char *path) {
+json_t *reef_generation_file_json(const reef_generation_file *file, const char *path) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(file->info.root, root);
     return json_pack(
-        "{s:o, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I}", "path", cli_path(path), "bytes",
+        "{s:o, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I}", "path", reef_cli_path(path), "bytes",
         (json_int_t)file->file_bytes, "generation", (json_int_t)file->info.generation, "side",
         (json_int_t)file->info.side, "experts", (json_int_t)file->experts, "dtype",
         reef_rows_dtype_text(file->info.dtype), "trained_bytes",
@@ -170,15 +172,16 @@ json_t *generation_file_json(const reef_generation_file *file, const char *path)
         (json_int_t)file->builds_on, "root", root, "tensors", (json_int_t)file->tensor_count);
 }
 
-void generation_file_print(const reef_generation_file *file, const char *path) {
+void reef_generation_file_print(const reef_generation_file *file, const char *path) {
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(file->info.root, root);
     if (file->file_bytes > 0)
-        printf("file        %s, %s\n", path, cli_bytes(file->file_bytes, words));
+        printf("file        %s, %s\n", path, reef_cli_bytes(file->file_bytes, words));
     printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
            file->info.generation, file->info.side, file->info.side,
            reef_rows_dtype_text(file->info.dtype));
-    printf("trained on  %s bytes\n", cli_count(file->info.sealed_at - file->info.opened_at, words));
+    printf("trained on  %s bytes\n",
+           reef_cli_count(file->info.sealed_at - file->info.opened_at, words));
     if (file->builds_on == 1)
         printf("builds on   generation 0\n");
     else if (file->builds_on > 1)
@@ -192,12 +195,12 @@ static void on_signal(int number) {
     stop_signal = number;
 }
 
-bool export_is_stopped(void) {
+bool reef_export_is_stopped(void) {
     return stop_signal != 0;
 }
 
 // The first signal asks for an end that leaves nothing behind, the second one is the system's.
-void export_catch_signals(void) {
+void reef_export_catch_signals(void) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
     sigemptyset(&action.sa_mask);
@@ -209,13 +212,13 @@ void export_catch_signals(void) {
 }
 
 // For who waits for this process it ended as by the signal.
-void export_end_as_signalled(void) {
+void reef_export_end_as_signalled(void) {
     if (stop_signal == 0) return;
     (void)signal(stop_signal, SIG_DFL);
     (void)raise(stop_signal);
 }
 
-reef_status cmd_export_generation(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
     const char *path = cli->operands[1];
     uint32_t generation = 0;
     reef_generation_file file;
@@ -224,23 +227,23 @@ reef_status cmd_export_generation(cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
-    export_catch_signals();
-    const reef_export_options options = {.force = cli_text(cli, "force") != NULL,
+    reef_export_catch_signals();
+    const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
                                          .dry_run = cli->dry_run,
-                                         .stopped = export_is_stopped};
+                                         .stopped = reef_export_is_stopped};
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
     if (status == REEF_OK)
         status = reef_generation_export(store, generation, path, &options, &file, err);
     reef_store_close(store);
-    if (status == REEF_ERR_BUSY) export_end_as_signalled();
+    if (status == REEF_ERR_BUSY) reef_export_end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) {
-        json_t *document = generation_file_json(&file, path);
+        json_t *document = reef_generation_file_json(&file, path);
         json_object_set_new(document, "done", json_boolean(!cli->dry_run));
-        return cli_answer(cli, document, err);
+        return reef_cli_answer(cli, document, err);
     }
     if (cli->dry_run) printf("would write generation %" PRIu32 " to %s:\n", generation, path);
-    generation_file_print(&file, path);
+    reef_generation_file_print(&file, path);
     return REEF_OK;
 }

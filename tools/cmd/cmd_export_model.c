@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
     {"force", NULL, "replace FILE where it exists"},
     {0},
 };
 
-const cli_manual export_model_manual = {
+const reef_cli_manual reef_export_model_manual = {
     .about =
         "Writes the model to FILE, in the safetensors format, which PyTorch and NumPy read: "
         "embedding,\n"
@@ -35,48 +35,48 @@ const cli_manual export_model_manual = {
                "reef export model reef.pool first.safetensors --as-of 0",
 };
 
-json_t *model_file_json(const reef_model_file *file, const char *path) {
-    return json_pack("{s:o, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "path", cli_path(path), "bytes",
-                     (json_int_t)file->file_bytes, "generations", (json_int_t)file->generations,
-                     "open", file->open, "experts", (json_int_t)file->experts, "tensors",
-                     (json_int_t)file->tensor_count, "step", (json_int_t)file->step, "stream_bytes",
-                     (json_int_t)file->stream_bytes);
+json_t *reef_model_file_json(const reef_model_file *file, const char *path) {
+    return json_pack("{s:o, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "path", reef_cli_path(path),
+                     "bytes", (json_int_t)file->file_bytes, "generations",
+                     (json_int_t)file->generations, "open", file->open, "experts",
+                     (json_int_t)file->experts, "tensors", (json_int_t)file->tensor_count, "step",
+                     (json_int_t)file->step, "stream_bytes", (json_int_t)file->stream_bytes);
 }
 
-void model_file_print(const reef_model_file *file, const char *path) {
+void reef_model_file_print(const reef_model_file *file, const char *path) {
     char words[CLI_WORD_BYTES];
     if (file->file_bytes > 0)
-        printf("file         %s, %s\n", path, cli_bytes(file->file_bytes, words));
+        printf("file         %s, %s\n", path, reef_cli_bytes(file->file_bytes, words));
     printf("generations  %" PRIu32 ", the last one %s\n", file->generations,
            file->open ? "open" : "sealed");
     printf("tensors      %zu, %s experts among them\n", file->tensor_count,
-           cli_count(file->experts, words));
-    printf("trained on   %s bytes\n", cli_count(file->stream_bytes, words));
+           reef_cli_count(file->experts, words));
+    printf("trained on   %s bytes\n", reef_cli_count(file->stream_bytes, words));
 }
 
-reef_status cmd_export_model(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
     const char *path = cli->operands[0];
     reef_model_file file;
     reef_store *store = NULL;
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
-    export_catch_signals();
-    const reef_export_options options = {.force = cli_text(cli, "force") != NULL,
+    reef_export_catch_signals();
+    const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
                                          .dry_run = cli->dry_run,
-                                         .stopped = export_is_stopped};
+                                         .stopped = reef_export_is_stopped};
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
     if (status == REEF_OK)
-        status = reef_model_export(store, cli_text(cli, "as-of"), path, &options, &file, err);
+        status = reef_model_export(store, reef_cli_text(cli, "as-of"), path, &options, &file, err);
     reef_store_close(store);
-    if (status == REEF_ERR_BUSY) export_end_as_signalled();
+    if (status == REEF_ERR_BUSY) reef_export_end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) {
-        json_t *document = model_file_json(&file, path);
+        json_t *document = reef_model_file_json(&file, path);
         json_object_set_new(document, "done", json_boolean(!cli->dry_run));
-        return cli_answer(cli, document, err);
+        return reef_cli_answer(cli, document, err);
     }
     if (cli->dry_run) printf("would write the model to %s:\n", path);
-    model_file_print(&file, path);
+    reef_model_file_print(&file, path);
     return REEF_OK;
 }

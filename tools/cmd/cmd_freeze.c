@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const cli_option FREEZE_OPTIONS[] = {
+static const reef_cli_option FREEZE_OPTIONS[] = {
     {"layer", "L", "only this layer, counted from 0 (default: all)"},
     {"first", "ID", "first expert of the range (default: 0)"},
     {"last", "ID", "last expert of the range (default: the last one)"},
@@ -12,7 +12,7 @@ static const cli_option FREEZE_OPTIONS[] = {
     {0},
 };
 
-const cli_manual freeze_manual = {
+const reef_cli_manual reef_freeze_manual = {
     .about = "Frozen experts take part as before, but the optimiser skips them. Ids count within "
              "the open\n"
              "generation.",
@@ -21,7 +21,7 @@ const cli_manual freeze_manual = {
                "reef freeze reef.pool --layer 1 --first 0 --last 99 --dry-run",
 };
 
-const cli_manual thaw_manual = {
+const reef_cli_manual reef_thaw_manual = {
     .about = "Undoes reef freeze in the open generation. A sealed generation cannot be thawed.",
     .options = FREEZE_OPTIONS,
     .example = "reef thaw reef.pool --layer 1",
@@ -45,49 +45,50 @@ static reef_status freeze(reef_trainer *trainer,
     return status;
 }
 
-static reef_status build_request(const cli_call *cli,
+static reef_status build_request(const reef_cli_call *cli,
                                  const char *command,
                                  json_t **request,
                                  reef_error *err) {
     uint64_t layer = 0, first = 0, last = REEF_FREEZE_TO_END;
     double quantile = 0;
-    reef_status status = cli_integer(cli, "layer", 0, REEF_LAYER_COUNT_MAX - 1, &layer, err);
-    if (status == REEF_OK) status = cli_integer(cli, "first", 0, INT64_MAX, &first, err);
-    if (status == REEF_OK) status = cli_integer(cli, "last", 0, INT64_MAX, &last, err);
-    if (status == REEF_OK) status = cli_number(cli, "usage-above", 0, 0.999999, &quantile, err);
+    reef_status status = reef_cli_integer(cli, "layer", 0, REEF_LAYER_COUNT_MAX - 1, &layer, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "first", 0, INT64_MAX, &first, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "last", 0, INT64_MAX, &last, err);
+    if (status == REEF_OK)
+        status = reef_cli_number(cli, "usage-above", 0, 0.999999, &quantile, err);
     if (status != REEF_OK) return status;
     if (last < first)
         return reef_fail(err, REEF_ERR_INVALID, "--last %" PRIu64 " is before --first %" PRIu64,
                          last, first);
     *request = json_pack("{s:s, s:I, s:I, s:I, s:f, s:b}", "command", command, "layer",
-                         cli_text(cli, "layer") ? (json_int_t)layer : (json_int_t)-1, "first",
+                         reef_cli_text(cli, "layer") ? (json_int_t)layer : (json_int_t)-1, "first",
                          (json_int_t)first, "last", (json_int_t)last, "usage_quantile", quantile,
                          "dry_run", cli->dry_run);
     return REEF_OK;
 }
 
-static reef_status set_flags(cli_call *cli, const char *command, reef_error *err) {
+static reef_status set_flags(reef_cli_call *cli, const char *command, reef_error *err) {
     json_t *request = NULL, *result = NULL;
     reef_status status = build_request(cli, command, &request, err);
-    if (status == REEF_OK) status = cli_change(cli, request, freeze, &result, err);
+    if (status == REEF_OK) status = reef_cli_change(cli, request, freeze, &result, err);
     if (status != REEF_OK) return status;
     json_int_t changed = json_integer_value(json_object_get(result, "changed"));
     json_decref(result);
     if (cli->json)
-        return cli_answer(cli, json_pack("{s:b, s:I}", "done", !cli->dry_run, "changed", changed),
-                          err);
+        return reef_cli_answer(
+            cli, json_pack("{s:b, s:I}", "done", !cli->dry_run, "changed", changed), err);
     char words[CLI_WORD_BYTES];
     printf("%s %s expert%s\n",
            cli->dry_run ? (command[0] == 'f' ? "would freeze" : "would thaw")
                         : (command[0] == 'f' ? "froze" : "thawed"),
-           cli_count((uint64_t)changed, words), changed == 1 ? "" : "s");
+           reef_cli_count((uint64_t)changed, words), changed == 1 ? "" : "s");
     return REEF_OK;
 }
 
-reef_status cmd_freeze(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_freeze(reef_cli_call *cli, reef_error *err) {
     return set_flags(cli, "freeze", err);
 }
 
-reef_status cmd_thaw(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_thaw(reef_cli_call *cli, reef_error *err) {
     return set_flags(cli, "thaw", err);
 }

@@ -8,7 +8,7 @@
 #define BYTES_MAX (1u << 20)
 #define SHOWN_BYTES_MAX 200 // of a prompt that is a file
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"prompt", "TEXT", "what to continue (default: a line end)"},
     {"prompt-file", "FILE", "continue this file instead; its last line is shown"},
     {"bytes", "N", "bytes to generate (default: 256)"},
@@ -19,7 +19,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual generate_manual = {
+const reef_cli_manual reef_generate_manual = {
     .about = "Prints the prompt and its continuation. Bytes that are not UTF-8 are written as "
              "\\xNN. The\n"
              "same seed gives the same text.",
@@ -29,14 +29,14 @@ const cli_manual generate_manual = {
 };
 
 typedef struct request {
-    cli_file prompt;
+    reef_cli_file prompt;
     size_t shown; // from here on the prompt is printed
     uint64_t bytes, seed;
     double temperature, top_p;
 } request;
 
 // The last line of a prompt, or its end where that line is long.
-static size_t last_line(const cli_file *prompt) {
+static size_t last_line(const reef_cli_file *prompt) {
     size_t at = prompt->count;
     while (at > 0 && prompt->count - at < SHOWN_BYTES_MAX &&
            (prompt->bytes[at - 1] != '\n' || at == prompt->count))
@@ -45,18 +45,18 @@ static size_t last_line(const cli_file *prompt) {
     return at;
 }
 
-static reef_status read_prompt(const cli_call *cli, request *r, reef_error *err) {
-    const char *text = cli_text(cli, "prompt"), *path = cli_text(cli, "prompt-file");
+static reef_status read_prompt(const reef_cli_call *cli, request *r, reef_error *err) {
+    const char *text = reef_cli_text(cli, "prompt"), *path = reef_cli_text(cli, "prompt-file");
     if (text && path)
         return reef_fail(err, REEF_ERR_INVALID, "--prompt and --prompt-file exclude each other");
     if (path) {
-        reef_status status = cli_file_read(&r->prompt, path, err);
+        reef_status status = reef_cli_file_read(&r->prompt, path, err);
         if (status != REEF_OK) return status;
         r->shown = last_line(&r->prompt);
     } else {
         if (!text) text = "\n";
-        r->prompt = (cli_file){.path = "--prompt", .count = strlen(text)};
-        r->prompt.bytes = cli_alloc(r->prompt.count, 1);
+        r->prompt = (reef_cli_file){.path = "--prompt", .count = strlen(text)};
+        r->prompt.bytes = reef_cli_alloc(r->prompt.count, 1);
         memcpy(r->prompt.bytes, text, r->prompt.count);
     }
     if (r->prompt.count == 0)
@@ -65,57 +65,62 @@ static reef_status read_prompt(const cli_call *cli, request *r, reef_error *err)
     return REEF_OK;
 }
 
-static reef_status read_request(const cli_call *cli, request *r, reef_error *err) {
+static reef_status read_request(const reef_cli_call *cli, request *r, reef_error *err) {
     *r = (request){.bytes = BYTES_DEFAULT, .seed = 1, .temperature = 0.8, .top_p = 0.95};
-    reef_status status = cli_integer(cli, "bytes", 1, BYTES_MAX, &r->bytes, err);
-    if (status == REEF_OK) status = cli_integer(cli, "seed", 0, UINT64_MAX, &r->seed, err);
-    if (status == REEF_OK) status = cli_number(cli, "temperature", 0, 100, &r->temperature, err);
-    if (status == REEF_OK) status = cli_number(cli, "top-p", 1e-6, 1, &r->top_p, err);
+    reef_status status = reef_cli_integer(cli, "bytes", 1, BYTES_MAX, &r->bytes, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "seed", 0, UINT64_MAX, &r->seed, err);
+    if (status == REEF_OK)
+        status = reef_cli_number(cli, "temperature", 0, 100, &r->temperature, err);
+    if (status == REEF_OK) status = reef_cli_number(cli, "top-p", 1e-6, 1, &r->top_p, err);
     return status == REEF_OK ? read_prompt(cli, r, err) : status;
 }
 
-static reef_status answer(cli_call *cli, const request *r, const uint8_t *out, reef_error *err) {
+static reef_status answer(reef_cli_call *cli,
+                          const request *r,
+                          const uint8_t *out,
+                          reef_error *err) {
     size_t shown = r->prompt.count - r->shown, count = (size_t)r->bytes;
     // Together, so that a character that the prompt begins and the model ends stays whole.
-    uint8_t *all = cli_alloc(shown + count, 1);
+    uint8_t *all = reef_cli_alloc(shown + count, 1);
     memcpy(all, r->prompt.bytes + r->shown, shown);
     memcpy(all + shown, out, count);
-    char *text = cli_printable(all, shown + count, true);
+    char *text = reef_cli_printable(all, shown + count, true);
     free(all);
     if (!cli->json) {
         puts(text);
         free(text);
         return REEF_OK;
     }
-    char *hex = cli_alloc(2 * count + 1, 1);
+    char *hex = reef_cli_alloc(2 * count + 1, 1);
     for (size_t i = 0; i < count; i++) snprintf(hex + 2 * i, 3, "%02x", out[i]);
-    char *prompt = cli_printable(r->prompt.bytes + r->shown, shown, true);
-    const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
+    char *prompt = reef_cli_printable(r->prompt.bytes + r->shown, shown, true);
+    const char *as_of = reef_cli_text(cli, "as-of") ? reef_cli_text(cli, "as-of") : "now";
     json_t *document = json_pack("{s:s, s:s, s:s, s:s, s:I}", "as_of", as_of, "prompt", prompt,
                                  "text", text, "generated_hex", hex, "bytes", (json_int_t)count);
     free(prompt);
     free(hex);
     free(text);
-    return cli_answer(cli, document, err);
+    return reef_cli_answer(cli, document, err);
 }
 
-reef_status cmd_generate(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
     request r = {0};
-    cli_pool pool = {0};
+    reef_cli_pool pool = {0};
     reef_model *model = NULL;
     uint8_t *out = NULL;
 
     reef_status status = read_request(cli, &r, err);
-    if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
-        status = cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
+        status =
+            reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK)
         status = reef_model_open(
-            &model, pool.store, cli_text(cli, "as-of"),
+            &model, pool.store, reef_cli_text(cli, "as-of"),
             &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) goto cleanup;
 
-    out = cli_alloc((size_t)r.bytes, 1);
+    out = reef_cli_alloc((size_t)r.bytes, 1);
     reef_sampling sampling = {
         .seed = r.seed, .temperature = (float)r.temperature, .top_p = (float)r.top_p};
     status = reef_model_generate(model, r.prompt.bytes, r.prompt.count, (size_t)r.bytes, &sampling,
@@ -125,7 +130,7 @@ reef_status cmd_generate(cli_call *cli, reef_error *err) {
 cleanup:
     free(out);
     reef_model_close(model);
-    cli_file_release(&r.prompt);
-    cli_pool_close(&pool);
+    reef_cli_file_release(&r.prompt);
+    reef_cli_pool_close(&pool);
     return status;
 }

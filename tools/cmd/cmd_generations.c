@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-const cli_manual generations_manual = {
+const reef_cli_manual reef_generations_manual = {
     .about = "Used is the share of experts that were ever chosen; unevenness is the distance of "
              "their use\n"
              "from uniform in nats (0: all alike), averaged over the PEER layers. In a model of\n"
@@ -13,45 +13,51 @@ const cli_manual generations_manual = {
     .example = "reef generations reef.pool",
 };
 
-static void add_row(cli_table *table,
-                    const cli_pool *pool,
+static void add_row(reef_cli_table *table,
+                    const reef_cli_pool *pool,
                     const reef_generation_record *g,
                     const reef_usage_summary *usage) {
     char words[CLI_WORD_BYTES];
-    cli_table_cell(table, "%" PRIu32, g->generation);
-    cli_table_cell(table, "%" PRIu32 " x %" PRIu32, g->side, g->side);
-    cli_table_cell(table, "%s", cli_count(cli_generation_experts(pool, g), words));
-    cli_table_cell(table, "%s", reef_rows_dtype_text(g->dtype));
+    reef_cli_table_cell(table, "%" PRIu32, g->generation);
+    reef_cli_table_cell(table, "%" PRIu32 " x %" PRIu32, g->side, g->side);
+    reef_cli_table_cell(table, "%s", reef_cli_count(reef_cli_generation_experts(pool, g), words));
+    reef_cli_table_cell(table, "%s", reef_rows_dtype_text(g->dtype));
     if (reef_generation_is_empty(g))
-        cli_table_cell(table, "in %" PRIu32, cli_generation_merged_into(pool, g));
+        reef_cli_table_cell(table, "in %" PRIu32, reef_cli_generation_merged_into(pool, g));
     else
-        cli_table_cell(table, "%s", g->sealed ? "sealed" : "open");
+        reef_cli_table_cell(table, "%s", g->sealed ? "sealed" : "open");
     const reef_config *config = &pool->config;
-    cli_table_cell(table, "%s", cli_count(cli_stream_units(config, g->opened_at), words));
-    cli_table_cell(table, "%s",
-                   g->sealed ? cli_count(cli_stream_units(config, g->sealed_at), words) : "");
+    reef_cli_table_cell(table, "%s",
+                        reef_cli_count(reef_cli_stream_units(config, g->opened_at), words));
+    reef_cli_table_cell(
+        table, "%s",
+        g->sealed ? reef_cli_count(reef_cli_stream_units(config, g->sealed_at), words) : "");
     if (reef_config_is_vector(config)) return;
-    cli_table_cell(table, "%.1f", usage->used_percent);
-    cli_table_cell(table, "%.3f", usage->unevenness);
+    reef_cli_table_cell(table, "%.1f", usage->used_percent);
+    reef_cli_table_cell(table, "%.3f", usage->unevenness);
 }
 
-static json_t *row_json(const cli_pool *pool,
+static json_t *row_json(const reef_cli_pool *pool,
                         const reef_generation_record *g,
                         const reef_usage_summary *usage) {
-    json_t *object = cli_generation_json(pool, g);
+    json_t *object = reef_cli_generation_json(pool, g);
     bool counted = !reef_config_is_vector(&pool->config);
     json_object_set_new(object, "used_percent",
-                        counted ? cli_real(usage->used_percent) : json_null());
-    json_object_set_new(object, "unevenness", counted ? cli_real(usage->unevenness) : json_null());
+                        counted ? reef_cli_real(usage->used_percent) : json_null());
+    json_object_set_new(object, "unevenness",
+                        counted ? reef_cli_real(usage->unevenness) : json_null());
     json_object_set_new(object, "selections",
                         counted ? json_integer((json_int_t)usage->selections) : json_null());
     return object;
 }
 
-static reef_status collect(cli_pool *pool, cli_table *table, json_t *array, reef_error *err) {
+static reef_status collect(reef_cli_pool *pool,
+                           reef_cli_table *table,
+                           json_t *array,
+                           reef_error *err) {
     for (uint32_t g = 0; g < pool->generation_count; g++) {
         reef_usage_summary usage;
-        reef_status status = cli_usage_summary(pool, &pool->generations[g], &usage, err);
+        reef_status status = reef_cli_usage_summary(pool, &pool->generations[g], &usage, err);
         if (status != REEF_OK) return status;
         add_row(table, pool, &pool->generations[g], &usage);
         json_array_append_new(array, row_json(pool, &pool->generations[g], &usage));
@@ -59,52 +65,56 @@ static reef_status collect(cli_pool *pool, cli_table *table, json_t *array, reef
     return REEF_OK;
 }
 
-reef_status generations_list(cli_pool *pool, cli_table **table, json_t **array, reef_error *err) {
+reef_status reef_generations_list(reef_cli_pool *pool,
+                                  reef_cli_table **table,
+                                  json_t **array,
+                                  reef_error *err) {
     bool vectors = reef_config_is_vector(&pool->config);
-    const char *unit = cli_stream_unit(&pool->config);
-    char *opened = cli_format("opened at %s", unit), *sealed = cli_format("sealed at %s", unit);
+    const char *unit = reef_cli_stream_unit(&pool->config);
+    char *opened = reef_cli_format("opened at %s", unit),
+         *sealed = reef_cli_format("sealed at %s", unit);
     const char *const heading[] = {"generation", "side", "experts", "rows",      "state",
                                    opened,       sealed, "used %",  "unevenness"};
-    *table = cli_table_new(vectors ? ">>><<>>" : ">>><<>>>>", heading);
+    *table = reef_cli_table_new(vectors ? ">>><<>>" : ">>><<>>>>", heading);
     free(opened);
     free(sealed);
     *array = json_array();
     reef_status status = collect(pool, *table, *array, err);
     if (status == REEF_OK) return REEF_OK;
-    cli_table_free(*table);
+    reef_cli_table_free(*table);
     json_decref(*array);
     *table = NULL;
     *array = NULL;
     return status;
 }
 
-static void print_list(const cli_pool *pool, const cli_table *table) {
+static void print_list(const reef_cli_pool *pool, const reef_cli_table *table) {
     char words[CLI_WORD_BYTES];
-    cli_table_print(table, stdout);
-    if (!cli_keeps_one_generation(pool)) return;
+    reef_cli_table_print(table, stdout);
+    if (!reef_cli_keeps_one_generation(pool)) return;
     printf("strategy %s keeps one generation", reef_config_word(&pool->config, "strategy"));
     if (pool->tasks.task > 0)
         printf("; %" PRIu32 " boundaries so far, the last at byte %s", pool->tasks.task,
-               cli_count(pool->tasks.task_at, words));
+               reef_cli_count(pool->tasks.task_at, words));
     printf("\n");
 }
 
-reef_status cmd_generations(cli_call *cli, reef_error *err) {
-    cli_pool pool;
-    cli_table *table = NULL;
+reef_status reef_cmd_generations(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool;
+    reef_cli_table *table = NULL;
     json_t *array = NULL;
-    reef_status status = cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = generations_list(&pool, &table, &array, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_generations_list(&pool, &table, &array, err);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli,
-                            json_pack("{s:O, s:s, s:I}", "generations", array, "strategy",
-                                      reef_config_word(&pool.config, "strategy"), "task",
-                                      (json_int_t)pool.tasks.task),
-                            err);
+        status = reef_cli_answer(cli,
+                                 json_pack("{s:O, s:s, s:I}", "generations", array, "strategy",
+                                           reef_config_word(&pool.config, "strategy"), "task",
+                                           (json_int_t)pool.tasks.task),
+                                 err);
     else if (status == REEF_OK)
         print_list(&pool, table);
     json_decref(array);
-    cli_table_free(table);
-    cli_pool_close(&pool);
+    reef_cli_table_free(table);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -3,12 +3,12 @@
 
 #include <inttypes.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"side", "N", "sub-keys per side afterwards: N * N experts in each PEER layer"},
     {0},
 };
 
-const cli_manual grow_manual = {
+const reef_cli_manual reef_grow_manual = {
     .about =
         "Makes the grid of the open generation larger in place. Experts are appended, so no id\n"
         "changes; the new ones start silent.",
@@ -35,23 +35,26 @@ static reef_status check(reef_trainer *trainer,
     return reef_trainer_grow_check(trainer, side, err);
 }
 
-static reef_status answer(
-    cli_call *cli, const cli_pool *pool, uint32_t before, uint32_t side, reef_error *err) {
+static reef_status answer(reef_cli_call *cli,
+                          const reef_cli_pool *pool,
+                          uint32_t before,
+                          uint32_t side,
+                          reef_error *err) {
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
-    uint64_t layers = cli_peer_layers(&pool->config);
+    uint64_t layers = reef_cli_peer_layers(&pool->config);
     uint64_t added = ((uint64_t)side * side - (uint64_t)before * before) * layers;
     if (cli->json)
-        return cli_answer(cli,
-                          json_pack("{s:b, s:I, s:I, s:I, s:I}", "done", !cli->dry_run,
-                                    "generation", (json_int_t)open->generation, "side_before",
-                                    (json_int_t)before, "side", (json_int_t)side, "experts_added",
-                                    (json_int_t)added),
-                          err);
+        return reef_cli_answer(cli,
+                               json_pack("{s:b, s:I, s:I, s:I, s:I}", "done", !cli->dry_run,
+                                         "generation", (json_int_t)open->generation, "side_before",
+                                         (json_int_t)before, "side", (json_int_t)side,
+                                         "experts_added", (json_int_t)added),
+                               err);
     char words[CLI_WORD_BYTES];
     printf("%s generation %" PRIu32 " from %" PRIu32 " x %" PRIu32 " to %" PRIu32 " x %" PRIu32
            " experts in each PEER layer: %s more\n",
            cli->dry_run ? "would grow" : "grew", open->generation, before, before, side, side,
-           cli_count(added, words));
+           reef_cli_count(added, words));
     return REEF_OK;
 }
 
@@ -65,29 +68,30 @@ static reef_status check_side(uint32_t before, uint64_t side, reef_error *err) {
     return REEF_OK;
 }
 
-reef_status cmd_grow(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     uint64_t side = 0;
-    reef_status status = cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
+    reef_status status = reef_cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
     if (status != REEF_OK) return status;
     if (side == 0)
         return reef_fail(err, REEF_ERR_INVALID, "--side N is missing: how large to grow");
-    cli_pool pool;
+    reef_cli_pool pool;
     json_t *result = NULL;
-    status = cli_pool_open(&pool, cli, err);
+    status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
-    status = cli_pool_wants(&pool, false, "reef seal opens a generation with more experts", err);
+    status =
+        reef_cli_pool_wants(&pool, false, "reef seal opens a generation with more experts", err);
     uint32_t before = pool.generations[pool.generation_count - 1].side;
     if (status == REEF_OK) status = check_side(before, side, err);
     json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
     if (status == REEF_OK && cli->dry_run) {
-        status = cli_check(cli, request, check, &result, err);
+        status = reef_cli_check(cli, request, check, &result, err);
     } else if (status == REEF_OK) {
-        status = cli_change(cli, json_incref(request), grow, &result, err);
-        if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
+        status = reef_cli_change(cli, json_incref(request), grow, &result, err);
+        if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     }
     if (status == REEF_OK) status = answer(cli, &pool, before, (uint32_t)side, err);
     json_decref(request);
     json_decref(result);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -4,12 +4,12 @@
 
 #include <stdlib.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"man", "DIRECTORY", "write the pages of the manual into this directory"},
     {0},
 };
 
-const cli_manual help_manual = {
+const reef_cli_manual reef_help_manual = {
     .about =
         "Without a command: the list of all commands; with the first word of several commands: "
         "those.",
@@ -20,32 +20,33 @@ const cli_manual help_manual = {
                "mkdir man && reef help --man man && man -l man/reef-eval.1",
 };
 
-static reef_status write_manual(cli_call *cli, const char *directory, reef_error *err) {
+static reef_status write_manual(reef_cli_call *cli, const char *directory, reef_error *err) {
     size_t count = 0;
-    reef_status status = manual_write(directory, &count, err);
+    reef_status status = reef_manual_write(directory, &count, err);
     if (status != REEF_OK) return status;
     if (cli->json)
-        return cli_answer(
-            cli,
-            json_pack("{s:o, s:I}", "directory", cli_path(directory), "pages", (json_int_t)count),
-            err);
+        return reef_cli_answer(cli,
+                               json_pack("{s:o, s:I}", "directory", reef_cli_path(directory),
+                                         "pages", (json_int_t)count),
+                               err);
     printf("wrote %zu pages into %s\n", count, directory);
     return REEF_OK;
 }
 
-reef_status cmd_help(cli_call *cli, reef_error *err) {
-    const char *directory = cli_text(cli, "man");
+reef_status reef_cmd_help(reef_cli_call *cli, reef_error *err) {
+    const char *directory = reef_cli_text(cli, "man");
     if (directory) return write_manual(cli, directory, err);
-    if (cli->operand_count == 0) return cli_help_list(cli, NULL, err);
-    if (cli->operand_count == 1 && cli_group_has(cli->operands[0]))
-        return cli_help_list(cli, cli->operands[0], err);
-    char *name = cli->operand_count == 1 ? cli_format("%s", cli->operands[0])
-                                         : cli_format("%s %s", cli->operands[0], cli->operands[1]);
-    const cli_command *command = cli_command_find(name);
+    if (cli->operand_count == 0) return reef_cli_help_list(cli, NULL, err);
+    if (cli->operand_count == 1 && reef_cli_group_has(cli->operands[0]))
+        return reef_cli_help_list(cli, cli->operands[0], err);
+    char *name = cli->operand_count == 1
+                     ? reef_cli_format("%s", cli->operands[0])
+                     : reef_cli_format("%s %s", cli->operands[0], cli->operands[1]);
+    const reef_cli_command *command = reef_cli_command_find(name);
     reef_status status =
-        command ? cli_help(cli, command, err)
-                : cli_command_unknown(cli->operands[0],
-                                      cli->operand_count > 1 ? cli->operands[1] : NULL, err);
+        command ? reef_cli_help(cli, command, err)
+                : reef_cli_command_unknown(cli->operands[0],
+                                           cli->operand_count > 1 ? cli->operands[1] : NULL, err);
     free(name);
     return status;
 }

@@ -6,13 +6,13 @@
 #include <inttypes.h>
 #include <math.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"leak-max", "SHARE",
      "raise its gate's threshold until it fires on no more of what the pool remembers"},
     {0},
 };
 
-const cli_manual import_manual = {
+const reef_cli_manual reef_import_manual = {
     .about =
         "Takes in the generation that `reef export generation` wrote to FILE. It must have been "
         "trained on\n"
@@ -30,7 +30,7 @@ const cli_manual import_manual = {
                "reef import reef.pool french.safetensors --leak-max 0.01",
 };
 
-static reef_status open_pool(const cli_call *cli,
+static reef_status open_pool(const reef_cli_call *cli,
                              reef_store **store,
                              reef_trainer **trainer,
                              reef_error *err) {
@@ -50,7 +50,7 @@ static reef_status open_pool(const cli_call *cli,
 static void print_import(const reef_import *import, const char *path, bool dry_run) {
     char first[CLI_WORD_BYTES], last[CLI_WORD_BYTES];
     uint64_t count = (uint64_t)import->file.info.side * import->file.info.side;
-    generation_file_print(&import->file, path);
+    reef_generation_file_print(&import->file, path);
     if (!isnan(import->leak))
         printf("fires on    %.2f %% of what this pool remembers\n", 100.0 * import->leak);
     if (import->leak_now < import->leak)
@@ -58,31 +58,32 @@ static void print_import(const reef_import *import, const char *path, bool dry_r
     printf("%s  as generation %" PRIu32 ", ids %s to %s in each layer; generation %" PRIu32
            " %s open\n",
            dry_run ? "would join" : "imported  ", import->generation,
-           cli_count(import->first_id, first), cli_count(import->first_id + count - 1, last),
-           import->open, dry_run ? "would be" : "is");
+           reef_cli_count(import->first_id, first),
+           reef_cli_count(import->first_id + count - 1, last), import->open,
+           dry_run ? "would be" : "is");
 }
 
-reef_status cmd_import(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_import(reef_cli_call *cli, reef_error *err) {
     const char *path = cli->operands[0];
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     reef_import import;
     reef_import_options options = {.dry_run = cli->dry_run};
-    reef_status status = cli_number(cli, "leak-max", 1e-6, 1, &options.leak_max, err);
+    reef_status status = reef_cli_number(cli, "leak-max", 1e-6, 1, &options.leak_max, err);
     if (status == REEF_OK) status = open_pool(cli, &store, &trainer, err);
     if (status == REEF_OK) status = reef_trainer_import(trainer, path, &options, &import, err);
     reef_trainer_close(trainer);
     if (store) reef_store_close(store);
     if (status != REEF_OK) return status;
     if (cli->json)
-        return cli_answer(cli,
-                          json_pack("{s:b, s:o, s:I, s:I, s:I, s:o, s:o}", "done", !cli->dry_run,
-                                    "file", generation_file_json(&import.file, path), "generation",
-                                    (json_int_t)import.generation, "first_id",
-                                    (json_int_t)import.first_id, "open", (json_int_t)import.open,
-                                    "leak", cli_real(import.leak), "leak_now",
-                                    cli_real(import.leak_now)),
-                          err);
+        return reef_cli_answer(
+            cli,
+            json_pack("{s:b, s:o, s:I, s:I, s:I, s:o, s:o}", "done", !cli->dry_run, "file",
+                      reef_generation_file_json(&import.file, path), "generation",
+                      (json_int_t)import.generation, "first_id", (json_int_t)import.first_id,
+                      "open", (json_int_t)import.open, "leak", reef_cli_real(import.leak),
+                      "leak_now", reef_cli_real(import.leak_now)),
+            err);
     print_import(&import, path, cli->dry_run);
     return REEF_OK;
 }

@@ -24,7 +24,7 @@
 #define BUSY_MS 200 // where the daemon does not say how long
 #define PREFIX_BYTES_MAX 100
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"source", "NAME", "push into the source push:NAME (default: the only one there is)"},
     {"batch", "LINES", "lines of one batch (default: 1000)"},
     {"id-prefix", "P",
@@ -34,7 +34,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual ingest_manual = {
+const reef_cli_manual reef_ingest_manual = {
     .about =
         "Sends the lines of FILE, or of standard input, to the daemon that runs on the pool, and "
         "waits until it\n"
@@ -51,9 +51,9 @@ const cli_manual ingest_manual = {
 };
 
 typedef struct ingestion {
-    cli_call *cli;
-    ingest_feed feed;
-    cli_progress progress;
+    reef_cli_call *cli;
+    reef_ingest_feed feed;
+    reef_cli_progress progress;
     const char *source;
     char prefix[PREFIX_BYTES_MAX + 1];
     bool jsonl;
@@ -65,7 +65,7 @@ typedef struct ingestion {
 
 static char *encode_base64(const uint8_t *bytes, size_t count) {
     static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *text = cli_alloc((count + 2) / 3 * 4 + 1, 1), *out = text;
+    char *text = reef_cli_alloc((count + 2) / 3 * 4 + 1, 1), *out = text;
     for (size_t i = 0; i < count; i += 3) {
         size_t left = count - i;
         uint32_t bits = (uint32_t)bytes[i] << 16 | (uint32_t)(left > 1 ? bytes[i + 1] : 0) << 8 |
@@ -105,7 +105,7 @@ static reef_status add_records(const ingestion *in, json_t *request, reef_error 
 }
 
 static reef_status make_request(const ingestion *in, char **text, reef_error *err) {
-    char *id = cli_format("%s-%" PRIu64, in->prefix, in->feed.offset);
+    char *id = reef_cli_format("%s-%" PRIu64, in->prefix, in->feed.offset);
     json_t *request =
         json_pack("{s:s, s:s, s:s*}", "command", "ingest", "id", id, "source", in->source);
     reef_status status = REEF_OK;
@@ -137,15 +137,16 @@ static void sleep_ms(unsigned ms) {
 }
 
 static void show(ingestion *in, const char *state) {
-    double now = cli_clock();
-    if (in->progress.total > 0) cli_progress_show(&in->progress, in->feed.offset);
+    double now = reef_cli_clock();
+    if (in->progress.total > 0) reef_cli_progress_show(&in->progress, in->feed.offset);
     if (in->progress.total > 0 || !in->progress.terminal || now - in->drawn < 0.1) return;
     char bytes[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
     double passed = now - in->progress.started;
     in->drawn = now;
     in->progress.visible = true;
-    fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", cli_bytes(in->feed.offset, bytes),
-            cli_bytes(passed > 0 ? (uint64_t)((double)in->feed.offset / passed) : 0, rate), state);
+    fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", reef_cli_bytes(in->feed.offset, bytes),
+            reef_cli_bytes(passed > 0 ? (uint64_t)((double)in->feed.offset / passed) : 0, rate),
+            state);
     fflush(stderr);
 }
 
@@ -168,7 +169,7 @@ static bool is_worth_it(const ingestion *in, reef_status status, unsigned *ms, d
     // A daemon that was never there, or has no such source, is no matter of time.
     bool lost = status == REEF_ERR_IO || (status == REEF_ERR_NOT_FOUND && in->batches > 0);
     *ms = AWAY_MS;
-    return lost && cli_clock() - since < AWAY_SECONDS_MAX;
+    return lost && reef_cli_clock() - since < AWAY_SECONDS_MAX;
 }
 
 // In a dry run a batch is counted as if it had been taken.
@@ -179,18 +180,18 @@ static void count_batch(ingestion *in) {
 }
 
 static reef_status send_batch(ingestion *in, const char *request, reef_error *err) {
-    double heard = cli_clock();
+    double heard = reef_cli_clock();
     for (;;) {
         char *answer = NULL;
         unsigned ms = 0;
-        reef_status status = reef_daemon_call_hinted(in->cli->pool, cli_text(in->cli, "socket"),
-                                                     request, &answer, &ms, err);
+        reef_status status = reef_daemon_call_hinted(
+            in->cli->pool, reef_cli_text(in->cli, "socket"), request, &answer, &ms, err);
         if (status == REEF_OK) {
             note(in, answer);
             free(answer);
             return REEF_OK;
         }
-        if (status == REEF_ERR_BUSY) heard = cli_clock();
+        if (status == REEF_ERR_BUSY) heard = reef_cli_clock();
         if (!is_worth_it(in, status, &ms, heard)) return status;
         in->waits++;
         show(in, status == REEF_ERR_BUSY ? "  waiting for room" : "  waiting for the daemon");
@@ -210,7 +211,7 @@ static reef_status send_all(ingestion *in, reef_error *err) {
     reef_error reason;
     for (;;) {
         char *request = NULL;
-        reef_status status = ingest_feed_next(&in->feed, &reason);
+        reef_status status = reef_ingest_feed_next(&in->feed, &reason);
         if (status == REEF_OK && in->feed.bytes == 0) return REEF_OK;
         if (status == REEF_OK) status = make_request(in, &request, &reason);
         if (status == REEF_OK && in->cli->dry_run)
@@ -228,18 +229,19 @@ static reef_status send_all(ingestion *in, reef_error *err) {
 // ---- the command ---------------------------------------------------------------------------------
 
 static bool is_plain(const char *text) {
-    char *printable = cli_printable((const uint8_t *)text, strlen(text), false);
+    char *printable = reef_cli_printable((const uint8_t *)text, strlen(text), false);
     bool plain = strcmp(printable, text) == 0;
     free(printable);
     return plain;
 }
 
 static reef_status choose_prefix(ingestion *in, reef_error *err) {
-    const char *given = cli_text(in->cli, "id-prefix");
+    const char *given = reef_cli_text(in->cli, "id-prefix");
     if (in->source && !is_plain(in->source))
         return reef_fail(err, REEF_ERR_INVALID, "--source takes UTF-8 without control characters");
     if (!given) {
-        snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", cli_now_ms(), (long)getpid());
+        snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", reef_cli_now_ms(),
+                 (long)getpid());
         return REEF_OK;
     }
     if (strlen(given) < 1 || strlen(given) > PREFIX_BYTES_MAX)
@@ -254,11 +256,11 @@ static reef_status choose_prefix(ingestion *in, reef_error *err) {
 }
 
 static reef_status choose_format(ingestion *in, reef_error *err) {
-    cli_pool pool = {0};
-    reef_status status = cli_pool_open(&pool, in->cli, err);
+    reef_cli_pool pool = {0};
+    reef_status status = reef_cli_pool_open(&pool, in->cli, err);
     in->jsonl = status == REEF_OK &&
-                (reef_config_is_vector(&pool.config) || cli_text(in->cli, "jsonl") != NULL);
-    cli_pool_close(&pool);
+                (reef_config_is_vector(&pool.config) || reef_cli_text(in->cli, "jsonl") != NULL);
+    reef_cli_pool_close(&pool);
     in->feed.bytes_max = in->jsonl ? JSON_BYTES_MAX : TEXT_BYTES_MAX;
     in->feed.line_max = REEF_REQUEST_BYTES_MAX;
     return status;
@@ -266,7 +268,7 @@ static reef_status choose_format(ingestion *in, reef_error *err) {
 
 static reef_status answer(const ingestion *in, double seconds, reef_error *err) {
     if (in->cli->json)
-        return cli_answer(
+        return reef_cli_answer(
             in->cli,
             json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "done", !in->cli->dry_run,
                       "accepted_bytes", (json_int_t)in->accepted_bytes, "records",
@@ -275,42 +277,42 @@ static reef_status answer(const ingestion *in, double seconds, reef_error *err) 
                       (json_int_t)in->feed.offset, "position",
                       in->batches && !in->cli->dry_run ? json_integer((json_int_t)in->position)
                                                        : json_null(),
-                      "seconds", cli_real(seconds)),
+                      "seconds", reef_cli_real(seconds)),
             err);
     char bytes[CLI_WORD_BYTES], records[CLI_WORD_BYTES], time[CLI_WORD_BYTES];
     printf("%s %s records, %s, in %" PRIu64 " batch%s and %s\n",
-           in->cli->dry_run ? "would send" : "acknowledged", cli_count(in->records, records),
-           cli_bytes(in->accepted_bytes, bytes), in->batches, in->batches == 1 ? "" : "es",
-           cli_duration(seconds, time));
+           in->cli->dry_run ? "would send" : "acknowledged", reef_cli_count(in->records, records),
+           reef_cli_bytes(in->accepted_bytes, bytes), in->batches, in->batches == 1 ? "" : "es",
+           reef_cli_duration(seconds, time));
     if (in->duplicates > 0)
         printf("%" PRIu64 " of these batches the pool had already\n", in->duplicates);
     return REEF_OK;
 }
 
 // A dry run sends nothing, but says as well as a real one that nobody listens.
-static reef_status check_daemon(const cli_call *cli, reef_error *err) {
+static reef_status check_daemon(const reef_cli_call *cli, reef_error *err) {
     json_t *running = NULL;
-    reef_status status = cli_daemon_status(cli, &running, err);
+    reef_status status = reef_cli_daemon_status(cli, &running, err);
     json_decref(running);
     return status;
 }
 
-reef_status cmd_ingest(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_ingest(reef_cli_call *cli, reef_error *err) {
     uint64_t lines = LINES_DEFAULT;
     ingestion in = {.cli = cli,
-                    .source = cli_text(cli, "source"),
+                    .source = reef_cli_text(cli, "source"),
                     .feed = {.fd = -1, .path = cli->operand_count ? cli->operands[0] : "-"}};
-    reef_status status = cli_integer(cli, "batch", 1, LINES_MAX, &lines, err);
-    if (status == REEF_OK) status = cli_integer(cli, "skip", 0, INT64_MAX, &in.feed.skip, err);
+    reef_status status = reef_cli_integer(cli, "batch", 1, LINES_MAX, &lines, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "skip", 0, INT64_MAX, &in.feed.skip, err);
     if (status == REEF_OK) status = choose_prefix(&in, err);
     if (status == REEF_OK) status = choose_format(&in, err);
     in.feed.lines_max = (size_t)lines;
     if (status == REEF_OK && cli->dry_run) status = check_daemon(cli, err);
-    if (status == REEF_OK) status = ingest_feed_open(&in.feed, err);
-    cli_progress_start(&in.progress, "ingest", in.feed.size, "B");
+    if (status == REEF_OK) status = reef_ingest_feed_open(&in.feed, err);
+    reef_cli_progress_start(&in.progress, "ingest", in.feed.size, "B");
     if (status == REEF_OK) status = send_all(&in, err);
-    cli_progress_end(&in.progress);
-    if (status == REEF_OK) status = answer(&in, cli_clock() - in.progress.started, err);
-    ingest_feed_close(&in.feed);
+    reef_cli_progress_end(&in.progress);
+    if (status == REEF_OK) status = answer(&in, reef_cli_clock() - in.progress.started, err);
+    reef_ingest_feed_close(&in.feed);
     return status;
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"size", "small|medium|large", "choose sizes, and measure what they cost on this machine"},
     {"memory", "VALUE",
      "with a unit, such as 2G: the largest of these sizes that leaves half of it to later "
@@ -21,7 +21,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual init_manual = {
+const reef_cli_manual reef_init_manual = {
     .about = "Makes the directory POOL with a model whose first generation is open, initialised "
              "from the\n"
              "seed. The configuration is written once and cannot be changed later.\n"
@@ -48,7 +48,7 @@ const cli_manual init_manual = {
 };
 
 static uint64_t experts_of(const reef_config *config) {
-    return (uint64_t)config->side * config->side * cli_peer_layers(config);
+    return (uint64_t)config->side * config->side * reef_cli_peer_layers(config);
 }
 
 static json_t *config_json(const reef_config *config) {
@@ -59,17 +59,17 @@ static json_t *config_json(const reef_config *config) {
 }
 
 // What only a pool that was made can tell is null in a dry run.
-static json_t *measured(const cli_call *cli, uint64_t value) {
+static json_t *measured(const reef_cli_call *cli, uint64_t value) {
     return cli->dry_run ? json_null() : json_integer((json_int_t)value);
 }
 
 // Everything about a new pool.
 typedef struct making {
     reef_config config;
-    init_size size;
-    init_probe probe;     // all-zero: none ran
-    const char *from;     // NULL: it begins with what is drawn from the seed
-    reef_model_file file; // that it comes from
+    reef_init_size size;
+    reef_init_probe probe; // all-zero: none ran
+    const char *from;      // NULL: it begins with what is drawn from the seed
+    reef_model_file file;  // that it comes from
     uint64_t parameters, file_bytes;
 } making;
 
@@ -81,21 +81,22 @@ static uint64_t experts_made(const making *m) {
 static void print_text_experts(const making *m) {
     const reef_config *config = &m->config;
     char words[CLI_WORD_BYTES];
-    printf("  experts     %s (", cli_count(experts_made(m), words));
+    printf("  experts     %s (", reef_cli_count(experts_made(m), words));
     if (m->from)
         printf("of %" PRIu32 " generation%s", m->file.generations,
                m->file.generations == 1 ? "" : "s");
     else
         printf("%" PRIu32 " x %" PRIu32, config->side, config->side);
-    printf(" in each of %" PRIu32 " layers; --ffw %s)\n", cli_peer_layers(config), config->ffw);
+    printf(" in each of %" PRIu32 " layers; --ffw %s)\n", reef_cli_peer_layers(config),
+           config->ffw);
 }
 
 static void print_text_model(const making *m) {
     const reef_config *config = &m->config;
     printf("  model       %s, %" PRIu32 " layers of width %" PRIu32 ", context %" PRIu32 " %ss\n",
            reef_config_word(config, "model"), config->layers, config->d_model, config->context,
-           cli_token_word(config));
-    if (cli_has_ids(config))
+           reef_cli_token_word(config));
+    if (reef_cli_has_ids(config))
         printf("  tokens      ids below %" PRIu32 ", two bytes each\n", config->vocab);
     print_text_experts(m);
 }
@@ -104,12 +105,12 @@ static void print_vector_model(const making *m) {
     const reef_config *config = &m->config;
     char words[CLI_WORD_BYTES];
     printf("  model       %s, of %s inputs\n", reef_config_word(config, "model"),
-           cli_count(config->inputs, words));
-    printf("  experts     %s", cli_count(experts_of(config), words));
+           reef_cli_count(config->inputs, words));
+    printf("  experts     %s", reef_cli_count(experts_of(config), words));
     printf(" (%" PRIu32 " x %" PRIu32 ") a generation\n", config->side, config->side);
-    printf("  memory      %s", cli_count(config->memory, words));
+    printf("  memory      %s", reef_cli_count(config->memory, words));
     printf(" examples, %s\n",
-           cli_bytes((uint64_t)config->memory * reef_vector_record_bytes(config), words));
+           reef_cli_bytes((uint64_t)config->memory * reef_vector_record_bytes(config), words));
 }
 
 static void print_layer(const making *m) {
@@ -117,7 +118,7 @@ static void print_layer(const making *m) {
     char words[CLI_WORD_BYTES];
     printf("  model       %s of width %" PRIu32 ", by itself\n", reef_config_word(config, "model"),
            config->d_model);
-    printf("  experts     %s", cli_count(experts_of(config), words));
+    printf("  experts     %s", reef_cli_count(experts_of(config), words));
     printf(" (%" PRIu32 " x %" PRIu32 ")\n", config->side, config->side);
 }
 
@@ -129,33 +130,35 @@ static json_t *size_json(const making *m) {
         "{s:s, s:o, s:I, s:I, s:o, s:o, s:I}", "name", m->size.name, "budget_bytes",
         m->size.budget_bytes ? json_integer((json_int_t)m->size.budget_bytes) : json_null(),
         "memory_bytes", (json_int_t)m->size.memory_bytes, "generation_bytes",
-        (json_int_t)m->size.generation_bytes, "bytes_per_s", cli_real(rate), "probe_seconds",
-        cli_real(probed ? m->probe.seconds : NAN), "probe_steps", (json_int_t)m->probe.steps);
+        (json_int_t)m->size.generation_bytes, "bytes_per_s", reef_cli_real(rate), "probe_seconds",
+        reef_cli_real(probed ? m->probe.seconds : NAN), "probe_steps", (json_int_t)m->probe.steps);
 }
 
-static json_t *making_json(const cli_call *cli, const making *m) {
-    const char *file = cli_text(cli, "config-out");
-    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pool", cli_path(cli->pool),
-                     "created", !cli->dry_run, "experts", (json_int_t)experts_made(m), "parameters",
-                     measured(cli, m->parameters), "file_bytes", measured(cli, m->file_bytes),
-                     "config", config_json(&m->config), "size", size_json(m), "from",
-                     m->from ? model_file_json(&m->file, m->from) : json_null(), "config_file",
-                     file && !cli->dry_run ? cli_path(file) : json_null());
+static json_t *making_json(const reef_cli_call *cli, const making *m) {
+    const char *file = reef_cli_text(cli, "config-out");
+    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pool",
+                     reef_cli_path(cli->pool), "created", !cli->dry_run, "experts",
+                     (json_int_t)experts_made(m), "parameters", measured(cli, m->parameters),
+                     "file_bytes", measured(cli, m->file_bytes), "config", config_json(&m->config),
+                     "size", size_json(m), "from",
+                     m->from ? reef_model_file_json(&m->file, m->from) : json_null(), "config_file",
+                     file && !cli->dry_run ? reef_cli_path(file) : json_null());
 }
 
 // Why these sizes, and what to expect of them.
 static void print_size(FILE *out, const making *m) {
     char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
-    const init_size *size = &m->size;
+    const reef_init_size *size = &m->size;
     if (!size->name) return;
     if (size->budget_bytes)
         fprintf(out, "  size        %s, the largest that leaves half of %s to later generations\n",
-                size->name, cli_bytes(size->budget_bytes, words));
+                size->name, reef_cli_bytes(size->budget_bytes, words));
     else
         fprintf(out, "  size        %s\n", size->name);
-    fprintf(out, "  memory      about %s while it trains, ", cli_bytes(size->memory_bytes, words));
+    fprintf(out, "  memory      about %s while it trains, ",
+            reef_cli_bytes(size->memory_bytes, words));
     fprintf(out, "and %s more for each sealed generation\n",
-            cli_bytes(size->generation_bytes, more));
+            reef_cli_bytes(size->generation_bytes, more));
     if (m->probe.seconds <= 0) return;
     double rate = (double)m->probe.bytes / m->probe.seconds;
     bool vectors = reef_config_is_vector(&m->config);
@@ -163,31 +166,31 @@ static void print_size(FILE *out, const making *m) {
     fprintf(out,
             "  speed       %s%s/s on this machine as busy as it is (%" PRIu64
             " steps of training in %.1f s)\n",
-            vectors ? cli_count((uint64_t)rate, words) : cli_bytes((uint64_t)rate, words),
+            vectors ? reef_cli_count((uint64_t)rate, words) : reef_cli_bytes((uint64_t)rate, words),
             vectors ? " examples" : "", m->probe.steps, m->probe.seconds);
     if (!vectors)
-        fprintf(out, "  a day       %s of %s\n", cli_bytes((uint64_t)(rate * 86400), words),
-                cli_has_ids(&m->config) ? "token ids, two bytes each" : "text");
+        fprintf(out, "  a day       %s of %s\n", reef_cli_bytes((uint64_t)(rate * 86400), words),
+                reef_cli_has_ids(&m->config) ? "token ids, two bytes each" : "text");
 }
 
-static reef_status answer(cli_call *cli, const making *m, reef_error *err) {
-    if (cli->json) return cli_answer(cli, making_json(cli, m), err);
+static reef_status answer(reef_cli_call *cli, const making *m, reef_error *err) {
+    if (cli->json) return reef_cli_answer(cli, making_json(cli, m), err);
     char words[CLI_WORD_BYTES];
-    const char *file = cli_text(cli, "config-out");
+    const char *file = reef_cli_text(cli, "config-out");
     bool vector = reef_config_is_vector(&m->config);
     printf("%s %s\n", cli->dry_run ? "would make" : "made", cli->pool);
     bool layer = reef_config_is_layer(&m->config);
     (vector ? print_vector_model : layer ? print_layer : print_text_model)(m);
     print_size(stdout, m);
-    if (m->from) model_file_print(&m->file, m->from);
+    if (m->from) reef_model_file_print(&m->file, m->from);
     if (cli->dry_run) return REEF_OK;
-    printf("  parameters  %s\n", cli_count(m->parameters, words));
-    printf("  on disk     %s\n", cli_bytes(m->file_bytes, words));
+    printf("  parameters  %s\n", reef_cli_count(m->parameters, words));
+    printf("  on disk     %s\n", reef_cli_bytes(m->file_bytes, words));
     if (file)
         printf("wrote %s; name a source in it, then: reefd --config %s\n", file, file);
     else if (layer)
         printf("next: a program that uses libreef, or reef.torch (docs/LIBRARY.md)\n");
-    else if (cli_has_ids(&m->config))
+    else if (reef_cli_has_ids(&m->config))
         printf("next: reef train %s FILE (token ids of two bytes each, little-endian)\n",
                cli->pool);
     else
@@ -197,8 +200,8 @@ static reef_status answer(cli_call *cli, const making *m, reef_error *err) {
 }
 
 // The file for reefd says at its top what the pool is.
-static reef_status write_config(const cli_call *cli, const making *m, reef_error *err) {
-    const char *path = cli_text(cli, "config-out");
+static reef_status write_config(const reef_cli_call *cli, const making *m, reef_error *err) {
+    const char *path = reef_cli_text(cli, "config-out");
     if (!path) return REEF_OK;
     char *about = NULL, words[CLI_WORD_BYTES];
     size_t bytes = 0;
@@ -206,32 +209,32 @@ static reef_status write_config(const cli_call *cli, const making *m, reef_error
     if (!out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
     fprintf(out, "The pool has a %s model, %s experts%s:\n",
             reef_config_is_vector(&m->config) ? "vector" : "language",
-            cli_count(experts_made(m), words), m->from ? "" : " in its first generation");
+            reef_cli_count(experts_made(m), words), m->from ? "" : " in its first generation");
     print_size(out, m);
     fputs("Its own configuration was written once: reef status, reef init --help.\n", out);
     reef_status status = REEF_OK;
     if (fclose(out) != 0)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
-    if (status == REEF_OK) status = config_text_write(path, cli->pool, about, err);
+    if (status == REEF_OK) status = reef_config_text_write(path, cli->pool, about, err);
     free(about);
     return status;
 }
 
 // What was made, read back from the pool.
-static reef_status measure(const cli_call *cli,
+static reef_status measure(const reef_cli_call *cli,
                            uint64_t *parameters,
                            uint64_t *file_bytes,
                            reef_error *err) {
-    cli_pool pool;
+    reef_cli_pool pool;
     reef_model *model = NULL;
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
         status =
             reef_model_open(&model, pool.store, NULL, &(reef_model_options){.threads = 1}, err);
     if (status == REEF_OK) *parameters = reef_model_parameter_count(model);
     *file_bytes = pool.file_bytes;
     reef_model_close(model);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     return status;
 }
 
@@ -243,9 +246,9 @@ static reef_status check_path(const char *path, reef_error *err) {
 }
 
 // Before anything is made: the file must be new as well, and be one that can be written.
-static reef_status check_file(const cli_call *cli, const making *m, reef_error *err) {
-    const char *path = cli_text(cli, "config-out");
-    if (path && cli_has_ids(&m->config))
+static reef_status check_file(const reef_cli_call *cli, const making *m, reef_error *err) {
+    const char *path = reef_cli_text(cli, "config-out");
+    if (path && reef_cli_has_ids(&m->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--config-out is a file for reefd, which reads no token ids: reef train "
                          "does");
@@ -254,29 +257,29 @@ static reef_status check_file(const cli_call *cli, const making *m, reef_error *
                          "--config-out is a file for reefd, which trains no layer by itself: a "
                          "program that uses libreef does (docs/LIBRARY.md)");
     if (!path || access(path, F_OK) != 0)
-        return path ? config_text_check(path, cli->pool, err) : REEF_OK;
+        return path ? reef_config_text_check(path, cli->pool, err) : REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID, "cannot write %.120s: it exists; choose another name",
                      path);
 }
 
-static reef_status probe(const cli_call *cli, making *m, reef_error *err) {
-    if (!m->size.name || cli_text(cli, "no-probe")) return REEF_OK;
+static reef_status probe(const reef_cli_call *cli, making *m, reef_error *err) {
+    if (!m->size.name || reef_cli_text(cli, "no-probe")) return REEF_OK;
     if (isatty(STDERR_FILENO) == 1)
         fputs("training a temporary pool for two seconds ...\r", stderr);
-    reef_status status = init_probe_run(&m->config, 0, &m->probe, err);
+    reef_status status = reef_init_probe_run(&m->config, 0, &m->probe, err);
     if (isatty(STDERR_FILENO) == 1) fputs("\033[K", stderr);
     return status;
 }
 
-static reef_status make(const cli_call *cli, making *m, reef_error *err) {
+static reef_status make(const reef_cli_call *cli, making *m, reef_error *err) {
     if (m->from)
         return reef_pool_from_model(cli->pool, m->from, &m->config, cli->dry_run, &m->file, err);
     return cli->dry_run ? REEF_OK : reef_pool_init(cli->pool, &m->config, err);
 }
 
-reef_status cmd_init(cli_call *cli, reef_error *err) {
-    making m = {.from = cli_text(cli, "from")};
-    reef_status status = init_configure(cli, &m.config, &m.size, err);
+reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
+    making m = {.from = reef_cli_text(cli, "from")};
+    reef_status status = reef_init_configure(cli, &m.config, &m.size, err);
     if (status == REEF_OK) status = check_path(cli->pool, err);
     if (status == REEF_OK) status = check_file(cli, &m, err);
     if (status == REEF_OK) status = probe(cli, &m, err);

@@ -6,12 +6,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"svg", "FILE", "write a picture instead of drawing in the terminal"},
     {0},
 };
 
-const cli_manual plot_loss_manual = {
+const reef_cli_manual reef_plot_loss_manual = {
     .about =
         "The loss of each batch before it was trained on, which is what the drift test sees, and\n"
         "where generations were opened. Of a vector model: the share of each batch that was "
@@ -23,66 +23,66 @@ const cli_manual plot_loss_manual = {
 };
 
 static void draw(FILE *out, const void *context) {
-    svg_begin(out, 1000, 420);
-    chart_loss_svg(out, context, (chart_box){10, 14, 980, 396});
-    svg_end(out);
+    reef_svg_begin(out, 1000, 420);
+    reef_chart_loss_svg(out, context, (reef_chart_box){10, 14, 980, 396});
+    reef_svg_end(out);
 }
 
-static json_t *chart_json(const loss_chart *chart) {
+static json_t *chart_json(const reef_loss_chart *chart) {
     json_t *points = json_array(), *found = json_array();
     for (size_t i = 0; i < chart->count; i++) {
         const reef_point *point = &chart->points[i];
-        json_array_append_new(points, json_pack("{s:I, s:I, s:o, s:I, s:I}", "step",
-                                                (json_int_t)point->step, "stream_bytes",
-                                                (json_int_t)point->stream_bytes,
-                                                chart->vectors ? "error_share"
-                                                : chart->ids   ? "bits_per_token"
-                                                               : "bits_per_byte",
-                                                cli_real((double)point->bits_per_byte),
-                                                "generation", (json_int_t)point->generation,
-                                                "batches", (json_int_t)cli_point_batches(point)));
+        json_array_append_new(
+            points, json_pack("{s:I, s:I, s:o, s:I, s:I}", "step", (json_int_t)point->step,
+                              "stream_bytes", (json_int_t)point->stream_bytes,
+                              chart->vectors ? "error_share"
+                              : chart->ids   ? "bits_per_token"
+                                             : "bits_per_byte",
+                              reef_cli_real((double)point->bits_per_byte), "generation",
+                              (json_int_t)point->generation, "batches",
+                              (json_int_t)reef_cli_point_batches(point)));
     }
     for (size_t i = 0; i < chart->found_count; i++)
         json_array_append_new(found, json_integer((json_int_t)chart->found[i]));
     return json_pack("{s:o, s:o}", "points", points, "boundaries_found", found);
 }
 
-static reef_status show(cli_call *cli, const loss_chart *chart, reef_error *err) {
-    const char *path = cli_text(cli, "svg");
+static reef_status show(reef_cli_call *cli, const reef_loss_chart *chart, reef_error *err) {
+    const char *path = reef_cli_text(cli, "svg");
     if (chart->count == 0 && (path || !cli->json))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "%.160s has no loss to plot: nothing was trained yet", cli->pool);
     if (path) {
-        reef_status status = svg_write(path, draw, chart, err);
+        reef_status status = reef_svg_write(path, draw, chart, err);
         if (status != REEF_OK) return status;
     }
-    if (cli->json) return cli_answer(cli, chart_json(chart), err);
+    if (cli->json) return reef_cli_answer(cli, chart_json(chart), err);
     if (path)
         printf("wrote %s\n", path);
     else
-        chart_loss_print(stdout, chart);
+        reef_chart_loss_print(stdout, chart);
     return REEF_OK;
 }
 
-reef_status cmd_plot_loss(cli_call *cli, reef_error *err) {
-    cli_pool pool = {0};
-    cli_points points = {0};
+reef_status reef_cmd_plot_loss(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool = {0};
+    reef_cli_points points = {0};
     uint64_t *found = NULL;
-    reef_status status = cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = cli_points_read(&points, &pool, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_cli_points_read(&points, &pool, err);
     if (status == REEF_OK) {
-        loss_chart chart = {.points = points.points,
-                            .count = points.count,
-                            .vectors = reef_config_is_vector(&pool.config),
-                            .ids = cli_has_ids(&pool.config),
-                            .unit = cli_stream_unit(&pool.config),
-                            .unit_bytes = cli_stream_unit_bytes(&pool.config)};
-        found = chart_boundaries(&pool, &chart.found_count);
+        reef_loss_chart chart = {.points = points.points,
+                                 .count = points.count,
+                                 .vectors = reef_config_is_vector(&pool.config),
+                                 .ids = reef_cli_has_ids(&pool.config),
+                                 .unit = reef_cli_stream_unit(&pool.config),
+                                 .unit_bytes = reef_cli_stream_unit_bytes(&pool.config)};
+        found = reef_chart_boundaries(&pool, &chart.found_count);
         chart.found = found;
         status = show(cli, &chart, err);
     }
     free(found);
-    cli_points_release(&points);
-    cli_pool_close(&pool);
+    reef_cli_points_release(&points);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -10,14 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"eval", "NAME=FILE", "held-out set of one domain; give it several times"},
     {"results", "FILE", "instead: what `reef train --results` kept, with no evaluation"},
     {"svg", "FILE", "write a picture instead of drawing in the terminal"},
     {0},
 };
 
-const cli_manual plot_forgetting_manual = {
+const reef_cli_manual reef_plot_forgetting_manual = {
     .about =
         "With --eval: every domain as of every generation and now. With --results: every domain "
         "before\n"
@@ -38,9 +38,9 @@ typedef struct plot {
 } plot;
 
 static void plot_init(plot *p, size_t rows, size_t columns) {
-    *p = (plot){.values = cli_alloc(rows * columns, sizeof(double)),
-                .names = cli_alloc(columns, sizeof(char *)),
-                .states = cli_alloc(rows, sizeof(char *)),
+    *p = (plot){.values = reef_cli_alloc(rows * columns, sizeof(double)),
+                .names = reef_cli_alloc(columns, sizeof(char *)),
+                .states = reef_cli_alloc(rows, sizeof(char *)),
                 .rows = rows,
                 .columns = columns};
 }
@@ -55,38 +55,42 @@ static void plot_release(plot *p) {
 
 // ---- where the matrix comes from -----------------------------------------------------------------
 
-static reef_status measure_set(
-    plot *p, const cli_call *cli, cli_pool *pool, const eval_set *set, reef_error *err) {
-    cli_matrix matrix;
-    cli_file *files = cli_alloc(set->count, sizeof(*files));
+static reef_status measure_set(plot *p,
+                               const reef_cli_call *cli,
+                               reef_cli_pool *pool,
+                               const reef_eval_set *set,
+                               reef_error *err) {
+    reef_cli_matrix matrix;
+    reef_cli_file *files = reef_cli_alloc(set->count, sizeof(*files));
     for (size_t j = 0; j < set->count; j++) files[j] = set->domains[j].file; // lent
-    reef_status status = matrix_measure(&matrix, cli, pool, files, set->count, err);
+    reef_status status = reef_matrix_measure(&matrix, cli, pool, files, set->count, err);
     free(files);
     if (status != REEF_OK) return status;
     plot_init(p, matrix.rows, matrix.columns);
     p->rising = matrix.rising;
-    p->ids = cli_has_ids(&pool->config);
+    p->ids = reef_cli_has_ids(&pool->config);
     memcpy(p->values, matrix.bits, p->rows * p->columns * sizeof(double));
-    for (size_t j = 0; j < p->columns; j++) p->names[j] = cli_format("%s", set->domains[j].name);
+    for (size_t j = 0; j < p->columns; j++)
+        p->names[j] = reef_cli_format("%s", set->domains[j].name);
     for (size_t i = 0; i < p->rows; i++) {
         char words[CLI_WORD_BYTES];
-        p->states[i] = cli_format("%s", matrix_row_name(&matrix, i, words));
+        p->states[i] = reef_cli_format("%s", reef_matrix_row_name(&matrix, i, words));
     }
-    matrix_release(&matrix);
+    reef_matrix_release(&matrix);
     return REEF_OK;
 }
 
-static reef_status measure_pool(plot *p, const cli_call *cli, reef_error *err) {
-    cli_pool pool = {0};
-    eval_set set = {0};
-    reef_status status = cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = eval_set_read(&set, cli, "eval", &pool.config, err);
+static reef_status measure_pool(plot *p, const reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool = {0};
+    reef_eval_set set = {0};
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_eval_set_read(&set, cli, "eval", &pool.config, err);
     if (status == REEF_OK && set.count == 0)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "nothing to plot: give --eval NAME=FILE for each domain, or --results");
     if (status == REEF_OK) status = measure_set(p, cli, &pool, &set, err);
-    eval_set_release(&set);
-    cli_pool_close(&pool);
+    reef_eval_set_release(&set);
+    reef_cli_pool_close(&pool);
     return status;
 }
 
@@ -119,7 +123,8 @@ static reef_status read_document(plot *p,
         const json_t *domain = json_object_get(json_array_get(domains, i - 1), "name");
         bool paired = columns < rows && i <= columns;
         const char *name = paired ? json_string_value(domain) : file_name(json_string_value(file));
-        p->states[i] = i > 0 ? cli_format("after %s", name ? name : "?") : cli_format("before");
+        p->states[i] =
+            i > 0 ? reef_cli_format("after %s", name ? name : "?") : reef_cli_format("before");
         for (size_t j = 0; j < columns; j++) {
             const json_t *value = json_array_get(json_array_get(matrix, i), j);
             p->values[i * columns + j] = json_is_number(value) ? json_number_value(value) : NAN;
@@ -127,7 +132,7 @@ static reef_status read_document(plot *p,
     }
     for (size_t j = 0; j < columns; j++) {
         const char *name = json_string_value(json_object_get(json_array_get(domains, j), "name"));
-        p->names[j] = cli_format("%s", name ? name : "?");
+        p->names[j] = reef_cli_format("%s", name ? name : "?");
     }
     return REEF_OK;
 }
@@ -145,38 +150,38 @@ static reef_status read_results(plot *p, const char *path, reef_error *err) {
 
 // ---- what comes out ------------------------------------------------------------------------------
 
-static forgetting_chart chart_of(const plot *p) {
-    return (forgetting_chart){.matrix = {.rows = p->rows,
-                                         .columns = p->columns,
-                                         .values = p->values,
-                                         .rising = p->rising},
-                              .names = (const char *const *)p->names,
-                              .states = (const char *const *)p->states,
-                              .measure = p->rising ? "accuracy"
-                                         : p->ids  ? "bits per token"
-                                                   : "bits per byte"};
+static reef_forgetting_chart chart_of(const plot *p) {
+    return (reef_forgetting_chart){.matrix = {.rows = p->rows,
+                                              .columns = p->columns,
+                                              .values = p->values,
+                                              .rising = p->rising},
+                                   .names = (const char *const *)p->names,
+                                   .states = (const char *const *)p->states,
+                                   .measure = p->rising ? "accuracy"
+                                              : p->ids  ? "bits per token"
+                                                        : "bits per byte"};
 }
 
 static void draw_chart(FILE *out, const void *chart) {
-    chart_forgetting_svg(out, chart);
+    reef_chart_forgetting_svg(out, chart);
 }
 
 static json_t *texts_json(char *const *texts, size_t count) {
     json_t *array = json_array();
-    for (size_t i = 0; i < count; i++) json_array_append_new(array, cli_path(texts[i]));
+    for (size_t i = 0; i < count; i++) json_array_append_new(array, reef_cli_path(texts[i]));
     return array;
 }
 
-static json_t *chart_json(const plot *p, const metrics_matrix *matrix) {
+static json_t *chart_json(const plot *p, const reef_metrics_matrix *matrix) {
     json_t *rows = json_array(), *forgetting = json_array();
     for (size_t i = 0; i < p->rows; i++) {
         json_t *row = json_array();
         for (size_t j = 0; j < p->columns; j++)
-            json_array_append_new(row, cli_real(metrics_at(matrix, i, j)));
+            json_array_append_new(row, reef_cli_real(reef_metrics_at(matrix, i, j)));
         json_array_append_new(rows, row);
     }
     for (size_t j = 0; j < p->columns; j++)
-        json_array_append_new(forgetting, cli_real(metrics_forgetting_max(matrix, j)));
+        json_array_append_new(forgetting, reef_cli_real(reef_metrics_forgetting_max(matrix, j)));
     return json_pack("{s:s, s:o, s:o, s:o, s:o}", "measure",
                      p->rising ? "accuracy"
                      : p->ids  ? "bits_per_token"
@@ -185,25 +190,25 @@ static json_t *chart_json(const plot *p, const metrics_matrix *matrix) {
                      texts_json(p->states, p->rows), "matrix", rows, "forgetting", forgetting);
 }
 
-static reef_status show(cli_call *cli, const plot *p, reef_error *err) {
-    forgetting_chart chart = chart_of(p);
-    const char *path = cli_text(cli, "svg");
+static reef_status show(reef_cli_call *cli, const plot *p, reef_error *err) {
+    reef_forgetting_chart chart = chart_of(p);
+    const char *path = reef_cli_text(cli, "svg");
     if (path) {
-        reef_status status = svg_write(path, draw_chart, &chart, err);
+        reef_status status = reef_svg_write(path, draw_chart, &chart, err);
         if (status != REEF_OK) return status;
     }
-    if (cli->json) return cli_answer(cli, chart_json(p, &chart.matrix), err);
+    if (cli->json) return reef_cli_answer(cli, chart_json(p, &chart.matrix), err);
     if (path)
         printf("wrote %s\n", path);
     else
-        chart_forgetting_print(stdout, &chart);
+        reef_chart_forgetting_print(stdout, &chart);
     return REEF_OK;
 }
 
-reef_status cmd_plot_forgetting(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_plot_forgetting(reef_cli_call *cli, reef_error *err) {
     plot p = {0};
-    const char *results = cli_text(cli, "results");
-    if (results && cli_text(cli, "eval"))
+    const char *results = reef_cli_text(cli, "results");
+    if (results && reef_cli_text(cli, "eval"))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--results is already measured: it takes no --eval");
     reef_status status = results ? read_results(&p, results, err) : measure_pool(&p, cli, err);

@@ -21,12 +21,12 @@
 #define FILL_COLOUR "#dbe8f5"
 #define GENERATION_COLOUR "#c8402f"
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"svg", "FILE", "write a picture instead of drawing in the terminal"},
     {0},
 };
 
-const cli_manual plot_growth_manual = {
+const reef_cli_manual reef_plot_growth_manual = {
     .about = "The experts of a pool, in all layers and generations together, along its stream: a "
              "step where a "
              "generation\n"
@@ -59,10 +59,10 @@ static uint64_t member(const json_t *object, const char *name) {
 
 // Experts that a generation got by growing in place, each time a step of its own.
 static uint64_t add_grown(growth *g,
-                          const cli_pool *pool,
+                          const reef_cli_pool *pool,
                           const json_t *events,
                           const reef_generation_record *generation) {
-    uint64_t layers = cli_peer_layers(&pool->config), sum = 0;
+    uint64_t layers = reef_cli_peer_layers(&pool->config), sum = 0;
     size_t i;
     json_t *event;
     json_array_foreach(events, i, event) {
@@ -86,11 +86,11 @@ static int by_position(const void *a, const void *b) {
     return (left->generation > right->generation) - (left->generation < right->generation);
 }
 
-static void collect(growth *g, const cli_pool *pool, const json_t *events) {
-    g->steps = cli_alloc(pool->generation_count + json_array_size(events), sizeof(*g->steps));
+static void collect(growth *g, const reef_cli_pool *pool, const json_t *events) {
+    g->steps = reef_cli_alloc(pool->generation_count + json_array_size(events), sizeof(*g->steps));
     for (uint32_t i = 0; i < pool->generation_count; i++) {
         const reef_generation_record *one = &pool->generations[i];
-        uint64_t experts = cli_generation_experts(pool, one);
+        uint64_t experts = reef_cli_generation_experts(pool, one);
         if (reef_generation_is_empty(one)) continue; // consolidated
         uint64_t grown = add_grown(g, pool, events, one);
         g->steps[g->count++] =
@@ -99,11 +99,11 @@ static void collect(growth *g, const cli_pool *pool, const json_t *events) {
     qsort(g->steps, g->count, sizeof(*g->steps), by_position);
     for (size_t i = 1; i < g->count; i++) g->steps[i].experts += g->steps[i - 1].experts;
     g->stream_bytes = pool->commit.stream_bytes;
-    g->unit = cli_stream_unit(&pool->config);
-    g->record_bytes = cli_stream_unit_bytes(&pool->config);
+    g->unit = reef_cli_stream_unit(&pool->config);
+    g->record_bytes = reef_cli_stream_unit_bytes(&pool->config);
 }
 
-static reef_status read_growth(cli_pool *pool, growth *g, reef_error *err) {
+static reef_status read_growth(reef_cli_pool *pool, growth *g, reef_error *err) {
     reef_txn *txn = NULL;
     json_t *events = json_array();
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
@@ -121,7 +121,8 @@ static bool is_bytes(const growth *g) {
 }
 
 static const char *position(const growth *g, uint64_t bytes, char words[CLI_WORD_BYTES]) {
-    return is_bytes(g) ? cli_bytes(bytes, words) : cli_count(bytes / g->record_bytes, words);
+    return is_bytes(g) ? reef_cli_bytes(bytes, words)
+                       : reef_cli_count(bytes / g->record_bytes, words);
 }
 
 // Of a pool without experts, all of whose blocks are dense, the axis is that of one.
@@ -142,21 +143,21 @@ static json_t *growth_json(const growth *g) {
 
 static void print_growth(const growth *g) {
     const char *const heading[] = {is_bytes(g) ? "stream" : g->unit, "experts", "", "what"};
-    cli_table *table = cli_table_new(">><<", heading);
+    reef_cli_table *table = reef_cli_table_new(">><<", heading);
     double most = most_experts(g);
     for (size_t i = 0; i < g->count; i++) {
         const growth_step *one = &g->steps[i];
         char words[CLI_WORD_BYTES], bar[BAR_COLUMNS + 1] = "";
         long length = lround((double)one->experts / most * BAR_COLUMNS);
         for (long k = 0; k < length && k < BAR_COLUMNS; k++) bar[k] = '#';
-        cli_table_cell(table, "%s", position(g, one->stream_bytes, words));
-        cli_table_cell(table, "%s", cli_count(one->experts, words));
-        cli_table_cell(table, "%s", bar);
-        cli_table_cell(table, "generation %" PRIu32 " %s", one->generation,
-                       one->grew ? "grows" : "opens");
+        reef_cli_table_cell(table, "%s", position(g, one->stream_bytes, words));
+        reef_cli_table_cell(table, "%s", reef_cli_count(one->experts, words));
+        reef_cli_table_cell(table, "%s", bar);
+        reef_cli_table_cell(table, "generation %" PRIu32 " %s", one->generation,
+                            one->grew ? "grows" : "opens");
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
     char words[CLI_WORD_BYTES];
     (void)position(g, g->stream_bytes, words);
     if (is_bytes(g))
@@ -181,31 +182,31 @@ static double page_y(const axes *a, double experts) {
 static axes fit(const growth *g) {
     double bytes = fmax((double)g->stream_bytes / (double)g->record_bytes, 1);
     double unit = bytes >= 1e6 ? 1e6 : bytes >= 1e3 ? 1e3 : 1;
-    double most = most_experts(g), tick = chart_tick(most, 5);
+    double most = most_experts(g), tick = reef_chart_tick(most, 5);
     return (axes){.x_max = bytes / unit, .y_max = tick * ceil(most / tick), .x_unit = unit};
 }
 
 static void draw_axes(FILE *out, const growth *g, const axes *a) {
-    double x_tick = chart_tick(a->x_max, 8), y_tick = chart_tick(a->y_max, 5);
+    double x_tick = reef_chart_tick(a->x_max, 8), y_tick = reef_chart_tick(a->y_max, 5);
     char label[CLI_WORD_BYTES];
     for (int i = 0; i * y_tick <= a->y_max * 1.0001; i++) {
         double y = page_y(a, i * y_tick);
-        svg_line(out, LEFT, y, LEFT + WIDTH, y, SVG_GRID, 1, NULL);
-        svg_text(out, LEFT - 10, y + 5, 15, "end", SVG_INK,
-                 cli_count((uint64_t)(i * y_tick), label));
+        reef_svg_line(out, LEFT, y, LEFT + WIDTH, y, SVG_GRID, 1, NULL);
+        reef_svg_text(out, LEFT - 10, y + 5, 15, "end", SVG_INK,
+                      reef_cli_count((uint64_t)(i * y_tick), label));
     }
     for (int i = 0; i * x_tick <= a->x_max * 1.0001; i++) {
         double x = page_x(a, i * x_tick);
         snprintf(label, sizeof(label), "%g", i * x_tick);
-        svg_line(out, x, TOP + HEIGHT, x, TOP + HEIGHT + 6, SVG_PALE, 1, NULL);
-        svg_text(out, x, TOP + HEIGHT + 23, 15, "middle", SVG_INK, label);
+        reef_svg_line(out, x, TOP + HEIGHT, x, TOP + HEIGHT + 6, SVG_PALE, 1, NULL);
+        reef_svg_text(out, x, TOP + HEIGHT + 23, 15, "middle", SVG_INK, label);
     }
     const char *thousands = a->x_unit >= 1e6   ? "millions of "
                             : a->x_unit >= 1e3 ? "thousands of "
                                                : "";
     snprintf(label, sizeof(label), "stream (%s%ss)", thousands, g->unit);
-    svg_text(out, LEFT + WIDTH / 2, TOP + HEIGHT + 48, 15, "middle", SVG_INK, label);
-    svg_text_upwards(out, 18, TOP + HEIGHT / 2, 15, "experts");
+    reef_svg_text(out, LEFT + WIDTH / 2, TOP + HEIGHT + 48, 15, "middle", SVG_INK, label);
+    reef_svg_text_upwards(out, 18, TOP + HEIGHT / 2, 15, "experts");
 }
 
 static double step_x(const growth *g, const axes *a, size_t i) {
@@ -223,8 +224,8 @@ static void put_steps(FILE *out, const growth *g, const axes *a) {
 static void draw_growth(FILE *out, const void *context) {
     const growth *g = context;
     axes a = fit(g);
-    svg_begin(out, LEFT + WIDTH + 24, TOP + HEIGHT + 64);
-    svg_text(out, LEFT, 28, 18, "start", SVG_INK, "Experts of the pool along its stream");
+    reef_svg_begin(out, LEFT + WIDTH + 24, TOP + HEIGHT + 64);
+    reef_svg_text(out, LEFT, 28, 18, "start", SVG_INK, "Experts of the pool along its stream");
     draw_axes(out, g, &a);
     fprintf(out, "<polygon points=\"%.1f,%.1f ", step_x(g, &a, 0), TOP + HEIGHT);
     put_steps(out, g, &a);
@@ -238,26 +239,26 @@ static void draw_growth(FILE *out, const void *context) {
     for (size_t i = 0; i < g->count; i++) {
         double x = step_x(g, &a, i);
         char label[CLI_WORD_BYTES];
-        svg_line(out, x, TOP - 6, x, TOP + HEIGHT, GENERATION_COLOUR, 1,
-                 g->steps[i].grew ? "3 4" : NULL);
+        reef_svg_line(out, x, TOP - 6, x, TOP + HEIGHT, GENERATION_COLOUR, 1,
+                      g->steps[i].grew ? "3 4" : NULL);
         if (x - labelled < 26) continue; // the next number would lie on this one
         snprintf(label, sizeof(label), "%" PRIu32 "%s", g->steps[i].generation,
                  g->steps[i].grew ? "+" : "");
-        svg_text(out, x, TOP - 12, 14, "middle", GENERATION_COLOUR, label);
+        reef_svg_text(out, x, TOP - 12, 14, "middle", GENERATION_COLOUR, label);
         labelled = x;
     }
-    svg_text(out, LEFT, 48, 14, "start", SVG_PALE,
-             "numbers: generations where they opened; +: grown in place");
-    svg_end(out);
+    reef_svg_text(out, LEFT, 48, 14, "start", SVG_PALE,
+                  "numbers: generations where they opened; +: grown in place");
+    reef_svg_end(out);
 }
 
-static reef_status show(cli_call *cli, const growth *g, reef_error *err) {
-    const char *path = cli_text(cli, "svg");
+static reef_status show(reef_cli_call *cli, const growth *g, reef_error *err) {
+    const char *path = reef_cli_text(cli, "svg");
     if (path) {
-        reef_status status = svg_write(path, draw_growth, g, err);
+        reef_status status = reef_svg_write(path, draw_growth, g, err);
         if (status != REEF_OK) return status;
     }
-    if (cli->json) return cli_answer(cli, growth_json(g), err);
+    if (cli->json) return reef_cli_answer(cli, growth_json(g), err);
     if (path)
         printf("wrote %s\n", path);
     else
@@ -265,13 +266,13 @@ static reef_status show(cli_call *cli, const growth *g, reef_error *err) {
     return REEF_OK;
 }
 
-reef_status cmd_plot_growth(cli_call *cli, reef_error *err) {
-    cli_pool pool = {0};
+reef_status reef_cmd_plot_growth(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool = {0};
     growth g = {0};
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = read_growth(&pool, &g, err);
     if (status == REEF_OK) status = show(cli, &g, err);
     free(g.steps);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     return status;
 }

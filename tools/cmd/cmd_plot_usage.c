@@ -20,12 +20,12 @@
 #define KEY_GAP 24.0 // from one line of the key to the next
 #define KEY_ROWS 19  // that stand beside the square
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"svg", "FILE", "write a picture instead of drawing in the terminal"},
     {0},
 };
 
-const cli_manual plot_usage_manual = {
+const reef_cli_manual reef_plot_usage_manual = {
     .about = "For each generation: the share of its experts that were ever chosen, and which share "
              "of all selections "
              "its\n"
@@ -64,17 +64,20 @@ static void fill_curve(usage_curve *curve, uint64_t *counts, size_t count) {
     }
 }
 
-static reef_status read_curve(cli_pool *pool, uint32_t g, usage_curve *curve, reef_error *err) {
+static reef_status read_curve(reef_cli_pool *pool,
+                              uint32_t g,
+                              usage_curve *curve,
+                              reef_error *err) {
     const reef_generation_record *generation = &pool->generations[g];
     size_t each = (size_t)generation->side * generation->side, count = 0;
     curve->generation = g;
     curve->sealed = generation->sealed;
-    reef_status status = cli_usage_summary(pool, generation, &curve->summary, err);
-    uint64_t *counts = cli_alloc(each * cli_peer_layers(&pool->config), sizeof(*counts));
+    reef_status status = reef_cli_usage_summary(pool, generation, &curve->summary, err);
+    uint64_t *counts = reef_cli_alloc(each * reef_cli_peer_layers(&pool->config), sizeof(*counts));
     for (uint32_t layer = 0; status == REEF_OK && layer < pool->config.layers; layer++) {
         reef_usage *usage = NULL;
-        if (!cli_layer_is_peer(&pool->config, layer)) continue;
-        status = cli_usage_read(pool, generation, layer, &usage, err);
+        if (!reef_cli_layer_is_peer(&pool->config, layer)) continue;
+        status = reef_cli_usage_read(pool, generation, layer, &usage, err);
         for (size_t i = 0; status == REEF_OK && i < each; i++) counts[count++] = usage[i].count;
         free(usage);
     }
@@ -84,13 +87,13 @@ static reef_status read_curve(cli_pool *pool, uint32_t g, usage_curve *curve, re
 }
 
 // *curves is the caller's; consolidated generations have none.
-static reef_status read_curves(cli_pool *pool,
+static reef_status read_curves(reef_cli_pool *pool,
                                usage_curve **curves,
                                size_t *count,
                                reef_error *err) {
     reef_status status = REEF_OK;
     *count = 0;
-    *curves = cli_alloc(pool->generation_count, sizeof(**curves));
+    *curves = reef_cli_alloc(pool->generation_count, sizeof(**curves));
     for (uint32_t g = 0; status == REEF_OK && g < pool->generation_count; g++)
         if (!reef_generation_is_empty(&pool->generations[g]))
             status = read_curve(pool, g, &(*curves)[(*count)++], err);
@@ -104,43 +107,44 @@ static json_t *curves_json(const usage_curve *curves, size_t count) {
     for (size_t i = 0; i < count; i++) {
         json_t *shares = json_array();
         for (size_t p = 0; p < CURVE_POINTS; p++)
-            json_array_append_new(shares, cli_real(curves[i].share[p]));
+            json_array_append_new(shares, reef_cli_real(curves[i].share[p]));
         const reef_usage_summary *s = &curves[i].summary;
-        json_array_append_new(
-            list, json_pack("{s:I, s:b, s:I, s:o, s:o, s:I, s:o}", "generation",
-                            (json_int_t)curves[i].generation, "sealed", curves[i].sealed, "experts",
-                            (json_int_t)s->expert_count, "used_percent", cli_real(s->used_percent),
-                            "unevenness", cli_real(s->unevenness), "selections",
-                            (json_int_t)s->selections, "share", shares));
+        json_array_append_new(list,
+                              json_pack("{s:I, s:b, s:I, s:o, s:o, s:I, s:o}", "generation",
+                                        (json_int_t)curves[i].generation, "sealed",
+                                        curves[i].sealed, "experts", (json_int_t)s->expert_count,
+                                        "used_percent", reef_cli_real(s->used_percent),
+                                        "unevenness", reef_cli_real(s->unevenness), "selections",
+                                        (json_int_t)s->selections, "share", shares));
     }
     return json_pack("{s:o}", "generations", list);
 }
 
-static void print_share(cli_table *table, double share) {
+static void print_share(reef_cli_table *table, double share) {
     if (isfinite(share))
-        cli_table_cell(table, "%.1f", 100 * share);
+        reef_cli_table_cell(table, "%.1f", 100 * share);
     else
-        cli_table_cell(table, "%s", "");
+        reef_cli_table_cell(table, "%s", "");
 }
 
 static void print_curves(const usage_curve *curves, size_t count) {
     static const char *const HEADING[] = {"generation", "experts",   "used %",   "",
                                           "1 % do %",   "10 % do %", "50 % do %"};
-    cli_table *table = cli_table_new(">>><>>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new(">>><>>>", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES], bar[BAR_COLUMNS + 1] = "";
         long length = lround(curves[i].summary.used_percent * BAR_COLUMNS / 100);
         for (long k = 0; k < length && k < BAR_COLUMNS; k++) bar[k] = '#';
-        cli_table_cell(table, "%" PRIu32, curves[i].generation);
-        cli_table_cell(table, "%s", cli_count(curves[i].summary.expert_count, words));
-        cli_table_cell(table, "%.1f", curves[i].summary.used_percent);
-        cli_table_cell(table, "%s", bar);
+        reef_cli_table_cell(table, "%" PRIu32, curves[i].generation);
+        reef_cli_table_cell(table, "%s", reef_cli_count(curves[i].summary.expert_count, words));
+        reef_cli_table_cell(table, "%.1f", curves[i].summary.used_percent);
+        reef_cli_table_cell(table, "%s", bar);
         print_share(table, curves[i].share[1]);
         print_share(table, curves[i].share[10]);
         print_share(table, curves[i].share[50]);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 static double page_x(double share) {
@@ -156,14 +160,14 @@ static void draw_axes(FILE *out) {
         double share = (double)i / TICKS;
         char label[CLI_WORD_BYTES];
         snprintf(label, sizeof(label), "%d", 100 * i / TICKS);
-        svg_line(out, LEFT, page_y(share), LEFT + SIDE, page_y(share), SVG_GRID, 1, NULL);
-        svg_text(out, LEFT - 10, page_y(share) + 5, 15, "end", SVG_INK, label);
-        svg_text(out, page_x(share), TOP + SIDE + 23, 15, "middle", SVG_INK, label);
+        reef_svg_line(out, LEFT, page_y(share), LEFT + SIDE, page_y(share), SVG_GRID, 1, NULL);
+        reef_svg_text(out, LEFT - 10, page_y(share) + 5, 15, "end", SVG_INK, label);
+        reef_svg_text(out, page_x(share), TOP + SIDE + 23, 15, "middle", SVG_INK, label);
     }
-    svg_line(out, page_x(0), page_y(0), page_x(1), page_y(1), SVG_PALE, 1.5, "6 6");
-    svg_text(out, LEFT + SIDE / 2, TOP + SIDE + 48, 15, "middle", SVG_INK,
-             "experts, most used first (%)");
-    svg_text_upwards(out, LEFT - 50, TOP + SIDE / 2, 15, "share of all selections (%)");
+    reef_svg_line(out, page_x(0), page_y(0), page_x(1), page_y(1), SVG_PALE, 1.5, "6 6");
+    reef_svg_text(out, LEFT + SIDE / 2, TOP + SIDE + 48, 15, "middle", SVG_INK,
+                  "experts, most used first (%)");
+    reef_svg_text_upwards(out, LEFT - 50, TOP + SIDE / 2, 15, "share of all selections (%)");
 }
 
 static void draw_curve(FILE *out, const usage_curve *curve, const char *colour) {
@@ -187,27 +191,27 @@ static void draw_key(FILE *out, const usage_curve *curves, size_t count) {
     size_t left_out = count > KEY_ROWS ? count - (KEY_ROWS - 1) : 0;
     if (left_out > 0) {
         snprintf(label, sizeof(label), "%zu older generations, and", left_out);
-        svg_text(out, x, y, 14, "start", SVG_PALE, label);
+        reef_svg_text(out, x, y, 14, "start", SVG_PALE, label);
         y += KEY_GAP;
     }
     for (size_t i = left_out; i < count; i++, y += KEY_GAP) {
         snprintf(label, sizeof(label), "generation %" PRIu32 "%s: %.1f %% used",
                  curves[i].generation, curves[i].sealed ? "" : " (open)",
                  curves[i].summary.used_percent);
-        svg_line(out, x, y - 5, x + 26, y - 5, COLOURS[i % COLOUR_COUNT], 2.5,
-                 curves[i].sealed ? NULL : "9 5");
-        svg_text(out, x + 34, y, 14, "start", SVG_INK, label);
+        reef_svg_line(out, x, y - 5, x + 26, y - 5, COLOURS[i % COLOUR_COUNT], 2.5,
+                      curves[i].sealed ? NULL : "9 5");
+        reef_svg_text(out, x + 34, y, 14, "start", SVG_INK, label);
     }
 }
 
 static void draw(FILE *out, const usage_curve *curves, size_t count) {
-    svg_begin(out, LEFT + SIDE + 300, TOP + SIDE + 64);
-    svg_text(out, LEFT, 28, 18, "start", SVG_INK, "Use of experts, by generation");
-    svg_text(out, LEFT, 48, 14, "start", SVG_PALE, "the straight line: all used alike");
+    reef_svg_begin(out, LEFT + SIDE + 300, TOP + SIDE + 64);
+    reef_svg_text(out, LEFT, 28, 18, "start", SVG_INK, "Use of experts, by generation");
+    reef_svg_text(out, LEFT, 48, 14, "start", SVG_PALE, "the straight line: all used alike");
     draw_axes(out);
     for (size_t i = 0; i < count; i++) draw_curve(out, &curves[i], COLOURS[i % COLOUR_COUNT]);
     draw_key(out, curves, count);
-    svg_end(out);
+    reef_svg_end(out);
 }
 
 typedef struct usage_picture {
@@ -220,14 +224,17 @@ static void draw_usage(FILE *out, const void *context) {
     draw(out, picture->curves, picture->count);
 }
 
-static reef_status show(cli_call *cli, const usage_curve *curves, size_t count, reef_error *err) {
-    const char *path = cli_text(cli, "svg");
+static reef_status show(reef_cli_call *cli,
+                        const usage_curve *curves,
+                        size_t count,
+                        reef_error *err) {
+    const char *path = reef_cli_text(cli, "svg");
     const usage_picture picture = {curves, count};
     if (path) {
-        reef_status status = svg_write(path, draw_usage, &picture, err);
+        reef_status status = reef_svg_write(path, draw_usage, &picture, err);
         if (status != REEF_OK) return status;
     }
-    if (cli->json) return cli_answer(cli, curves_json(curves, count), err);
+    if (cli->json) return reef_cli_answer(cli, curves_json(curves, count), err);
     if (path)
         printf("wrote %s\n", path);
     else
@@ -235,19 +242,20 @@ static reef_status show(cli_call *cli, const usage_curve *curves, size_t count, 
     return REEF_OK;
 }
 
-reef_status cmd_plot_usage(cli_call *cli, reef_error *err) {
-    cli_pool pool = {0};
+reef_status reef_cmd_plot_usage(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool = {0};
     usage_curve *curves = NULL;
     size_t count = 0;
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
-        status = cli_pool_wants(&pool, false,
+        status =
+            reef_cli_pool_wants(&pool, false,
                                 "there every expert sees every input, and reef eval shows which "
                                 "generation answers",
                                 err);
     if (status == REEF_OK) status = read_curves(&pool, &curves, &count, err);
     if (status == REEF_OK) status = show(cli, curves, count, err);
     free(curves);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -5,12 +5,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
     {0},
 };
 
-const cli_manual predict_manual = {
+const reef_cli_manual reef_predict_manual = {
     .about =
         "Prints a line per example: the best class, its score (about its probability), and the\n"
         "generation that had the most say, separated by tabs. A model that knows no class yet "
@@ -22,7 +22,7 @@ const cli_manual predict_manual = {
                "reef predict mnist.pool 'idx:t10k-images.gz?first=10' --json",
 };
 
-static void on_line(void *context, const cli_prediction *one) {
+static void on_line(void *context, const reef_cli_prediction *one) {
     (void)context;
     printf("%" PRId32 "\t", one->label);
     if (isnan(one->score))
@@ -32,49 +32,53 @@ static void on_line(void *context, const cli_prediction *one) {
     printf("\t%" PRIu32 "\n", one->generation);
 }
 
-static void on_object(void *context, const cli_prediction *one) {
+static void on_object(void *context, const reef_cli_prediction *one) {
     json_array_append_new(
         context, json_pack("{s:I, s:o, s:I, s:o}", "label", (json_int_t)one->label, "score",
-                           cli_real(one->score), "generation", (json_int_t)one->generation, "given",
-                           one->given < 0 ? json_null() : json_integer(one->given)));
+                           reef_cli_real(one->score), "generation", (json_int_t)one->generation,
+                           "given", one->given < 0 ? json_null() : json_integer(one->given)));
 }
 
-static reef_status predict(
-    cli_call *cli, reef_model *model, const char *as_of, const cli_file *file, reef_error *err) {
+static reef_status predict(reef_cli_call *cli,
+                           reef_model *model,
+                           const char *as_of,
+                           const reef_cli_file *file,
+                           reef_error *err) {
     json_t *array = cli->json ? json_array() : NULL;
-    cli_progress progress;
-    cli_progress_start(&progress, "predicting", cli->json ? file->count : 0, "B");
+    reef_cli_progress progress;
+    reef_cli_progress_start(&progress, "predicting", cli->json ? file->count : 0, "B");
     reef_status status =
-        cli_predict(model, file, &progress, cli->json ? on_object : on_line, array, err);
-    cli_progress_end(&progress);
+        reef_cli_predict(model, file, &progress, cli->json ? on_object : on_line, array, err);
+    reef_cli_progress_end(&progress);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli,
-                            json_pack("{s:s, s:o, s:O}", "as_of", as_of, "file",
-                                      cli_path(file->path), "predictions", array),
-                            err);
+        status = reef_cli_answer(cli,
+                                 json_pack("{s:s, s:o, s:O}", "as_of", as_of, "file",
+                                           reef_cli_path(file->path), "predictions", array),
+                                 err);
     json_decref(array);
     return status;
 }
 
-reef_status cmd_predict(cli_call *cli, reef_error *err) {
-    const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
-    cli_pool pool = {0};
-    cli_file file = {0};
+reef_status reef_cmd_predict(reef_cli_call *cli, reef_error *err) {
+    const char *as_of = reef_cli_text(cli, "as-of") ? reef_cli_text(cli, "as-of") : "now";
+    reef_cli_pool pool = {0};
+    reef_cli_file file = {0};
     reef_model *model = NULL;
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
-        status = cli_pool_wants(&pool, true,
-                                "reef score says how surprising a text is, reef "
-                                "generate continues one",
-                                err);
-    if (status == REEF_OK) status = cli_vectors_read(&file, cli->operands[0], &pool.config, err);
+        status = reef_cli_pool_wants(&pool, true,
+                                     "reef score says how surprising a text is, reef "
+                                     "generate continues one",
+                                     err);
+    if (status == REEF_OK)
+        status = reef_cli_vectors_read(&file, cli->operands[0], &pool.config, err);
     if (status == REEF_OK)
         status = reef_model_open(
             &model, pool.store, as_of,
             &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status == REEF_OK) status = predict(cli, model, as_of, &file, err);
     reef_model_close(model);
-    cli_file_release(&file);
-    cli_pool_close(&pool);
+    reef_cli_file_release(&file);
+    reef_cli_pool_close(&pool);
     return status;
 }

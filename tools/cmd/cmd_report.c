@@ -21,7 +21,7 @@
 #define SECONDS_MAX 1e9
 #define BITS_MAX 64.0
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"out", "DIR", "write report.json and report.svg here; made when missing"},
     {"domain", "NAME=FILE", "held-out text of one kind, in stream order; give it several times"},
     {"truth", "OFFSET",
@@ -33,7 +33,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual report_manual = {
+const reef_cli_manual reef_report_manual = {
     .about =
         "Evaluates every domain as of every generation and now, and prints the matrix with what "
         "was\n"
@@ -49,7 +49,7 @@ const cli_manual report_manual = {
 typedef struct domain {
     char *name;
     const char *path;
-    cli_file file;
+    reef_cli_file file;
     uint64_t start;    // in the stream
     size_t generation; // in which it was learned
     double fresh;      // bits per byte as given; NaN when not
@@ -72,7 +72,7 @@ typedef struct report {
     sealed_bits *sealed;
     size_t sealed_count;
     double seconds; // NaN when not given
-    cli_matrix matrix;
+    reef_cli_matrix matrix;
     char **samples; // one per generation, printable
     size_t sample_count;
     // results
@@ -91,7 +91,7 @@ static reef_status split(
                   strcmp(option, "domain") == 0 ? "FILE" : "BITS");
         return REEF_ERR_INVALID;
     }
-    *name = cli_printable((const uint8_t *)text, (size_t)(equals - text), false);
+    *name = reef_cli_printable((const uint8_t *)text, (size_t)(equals - text), false);
     *value = equals + 1;
     return REEF_OK;
 }
@@ -102,11 +102,11 @@ static domain *find_domain(const report *r, const char *name) {
     return NULL;
 }
 
-static reef_status read_domains(report *r, const cli_call *cli, reef_error *err) {
-    r->domains = cli_alloc(cli->given_count, sizeof(*r->domains));
+static reef_status read_domains(report *r, const reef_cli_call *cli, reef_error *err) {
+    r->domains = reef_cli_alloc(cli->given_count, sizeof(*r->domains));
     size_t cursor = 0;
     const char *text;
-    while ((text = cli_next(cli, "domain", &cursor))) {
+    while ((text = reef_cli_next(cli, "domain", &cursor))) {
         char *name;
         const char *path;
         reef_status status = split("domain", text, &name, &path, err);
@@ -115,7 +115,7 @@ static reef_status read_domains(report *r, const cli_call *cli, reef_error *err)
         domain *d = &r->domains[r->count++];
         *d = (domain){.name = name, .path = path, .fresh = NAN};
         if (taken) return reef_fail(err, REEF_ERR_INVALID, "domain %.64s is given twice", name);
-        status = cli_text_read(&d->file, path, err);
+        status = reef_cli_text_read(&d->file, path, err);
         if (status != REEF_OK) return status;
     }
     if (r->count == 0)
@@ -124,13 +124,13 @@ static reef_status read_domains(report *r, const cli_call *cli, reef_error *err)
 }
 
 static reef_status read_truth(report *r,
-                              const cli_call *cli,
-                              const cli_pool *pool,
+                              const reef_cli_call *cli,
+                              const reef_cli_pool *pool,
                               reef_error *err) {
-    r->truth = cli_alloc(cli->given_count, sizeof(*r->truth));
+    r->truth = reef_cli_alloc(cli->given_count, sizeof(*r->truth));
     size_t cursor = 0;
     const char *text;
-    while ((text = cli_next(cli, "truth", &cursor))) {
+    while ((text = reef_cli_next(cli, "truth", &cursor))) {
         size_t digits = strspn(text, "0123456789");
         errno = 0;
         uint64_t offset = strtoull(text, NULL, 10);
@@ -166,10 +166,10 @@ static reef_status read_number(
     return REEF_OK;
 }
 
-static reef_status read_fresh(report *r, const cli_call *cli, reef_error *err) {
+static reef_status read_fresh(report *r, const reef_cli_call *cli, reef_error *err) {
     size_t cursor = 0;
     const char *text;
-    while ((text = cli_next(cli, "fresh", &cursor))) {
+    while ((text = reef_cli_next(cli, "fresh", &cursor))) {
         char *name;
         const char *value;
         reef_status status = split("fresh", text, &name, &value, err);
@@ -199,11 +199,11 @@ static reef_status read_sealed_name(
     return REEF_OK;
 }
 
-static reef_status read_sealed(report *r, const cli_call *cli, reef_error *err) {
-    r->sealed = cli_alloc(cli->given_count, sizeof(*r->sealed));
+static reef_status read_sealed(report *r, const reef_cli_call *cli, reef_error *err) {
+    r->sealed = reef_cli_alloc(cli->given_count, sizeof(*r->sealed));
     size_t cursor = 0;
     const char *text;
-    while ((text = cli_next(cli, "sealed-bits", &cursor))) {
+    while ((text = reef_cli_next(cli, "sealed-bits", &cursor))) {
         char *name;
         const char *value;
         sealed_bits *sealed = &r->sealed[r->sealed_count++];
@@ -218,13 +218,13 @@ static reef_status read_sealed(report *r, const cli_call *cli, reef_error *err) 
 }
 
 static reef_status read_request(report *r,
-                                const cli_call *cli,
-                                const cli_pool *pool,
+                                const reef_cli_call *cli,
+                                const reef_cli_pool *pool,
                                 reef_error *err) {
-    if (!cli_text(cli, "out"))
+    if (!reef_cli_text(cli, "out"))
         return reef_fail(err, REEF_ERR_INVALID, "--out DIR is missing: where to write the report");
     r->seconds = NAN;
-    reef_status status = cli_number(cli, "seconds", 1e-6, SECONDS_MAX, &r->seconds, err);
+    reef_status status = reef_cli_number(cli, "seconds", 1e-6, SECONDS_MAX, &r->seconds, err);
     if (status == REEF_OK) status = read_domains(r, cli, err);
     if (status == REEF_OK) status = read_truth(r, cli, pool, err);
     if (status == REEF_OK) status = read_fresh(r, cli, err);
@@ -235,7 +235,7 @@ static reef_status read_request(report *r,
 static void release(report *r) {
     for (size_t j = 0; j < r->count; j++) {
         free(r->domains[j].name);
-        cli_file_release(&r->domains[j].file);
+        reef_cli_file_release(&r->domains[j].file);
     }
     for (size_t g = 0; g < r->sample_count; g++) free(r->samples[g]);
     free(r->samples);
@@ -244,7 +244,7 @@ static void release(report *r) {
     free(r->found);
     free(r->sealed);
     free(r->learned_share);
-    matrix_release(&r->matrix);
+    reef_matrix_release(&r->matrix);
 }
 
 // ---- what is computed ----------------------------------------------------------------------------
@@ -263,8 +263,8 @@ static size_t nearest_boundary(const report *r, uint64_t truth) {
     return nearest;
 }
 
-static reef_status assign_generations(report *r, const cli_pool *pool, reef_error *err) {
-    r->found = chart_boundaries(pool, &r->found_count);
+static reef_status assign_generations(report *r, const reef_cli_pool *pool, reef_error *err) {
+    r->found = reef_chart_boundaries(pool, &r->found_count);
     for (size_t j = 1; j < r->count; j++) {
         size_t boundary = nearest_boundary(r, r->domains[j].start);
         r->domains[j].generation = boundary == SIZE_MAX ? 0 : boundary + 1;
@@ -283,17 +283,17 @@ static reef_status assign_generations(report *r, const cli_pool *pool, reef_erro
             return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "--sealed-bits names generation %zu, which was consolidated into "
                              "generation %" PRIu32 ": there is no such state to compare with",
-                             sealed->generation, cli_generation_merged_into(pool, one));
+                             sealed->generation, reef_cli_generation_merged_into(pool, one));
     }
     return REEF_OK;
 }
 
 static double own_bits(const report *r, size_t j) {
-    return matrix_at(&r->matrix, r->domains[j].generation, j);
+    return reef_matrix_at(&r->matrix, r->domains[j].generation, j);
 }
 
 static double now_bits(const report *r, size_t j) {
-    return matrix_at(&r->matrix, r->matrix.rows - 1, j);
+    return reef_matrix_at(&r->matrix, r->matrix.rows - 1, j);
 }
 
 // How much of what a fresh model learns was learned; NaN without one, and where no generation was
@@ -301,8 +301,8 @@ static double now_bits(const report *r, size_t j) {
 static double share_learned(const report *r, size_t j) {
     const domain *d = &r->domains[j];
     if (d->generation == 0) return NAN;
-    double before = matrix_at(&r->matrix, d->generation - 1, j);
-    return metrics_learned_share(before, own_bits(r, j), d->fresh);
+    double before = reef_matrix_at(&r->matrix, d->generation - 1, j);
+    return reef_metrics_learned_share(before, own_bits(r, j), d->fresh);
 }
 
 // The largest change since generations were sealed; NaN when nothing was measured at the time.
@@ -311,7 +311,7 @@ static double asof_forgetting(const report *r) {
     for (size_t i = 0; i < r->sealed_count; i++) {
         const sealed_bits *sealed = &r->sealed[i];
         double change =
-            fabs(matrix_at(&r->matrix, sealed->generation, sealed->domain) - sealed->bits);
+            fabs(reef_matrix_at(&r->matrix, sealed->generation, sealed->domain) - sealed->bits);
         if (!(change <= most)) most = change;
     }
     return most;
@@ -323,33 +323,33 @@ static void compute(report *r) {
     r->task_free_forgetting = old > 0 ? 0 : NAN;
     for (size_t j = 0; j < old; j++)
         r->task_free_forgetting += (now_bits(r, j) - own_bits(r, j)) / (double)old;
-    r->learned_share = cli_alloc(r->count, sizeof(*r->learned_share));
+    r->learned_share = reef_cli_alloc(r->count, sizeof(*r->learned_share));
     for (size_t j = 1; j < r->count; j++) r->learned_share[j] = share_learned(r, j);
 }
 
 // What a generation continues: the beginning of the domain that it learned, or of the first domain.
-static const cli_file *prompt_of(const report *r, size_t generation) {
+static const reef_cli_file *prompt_of(const report *r, size_t generation) {
     for (size_t j = r->count; j > 0; j--)
         if (r->domains[j - 1].generation == generation) return &r->domains[j - 1].file;
     return &r->domains[0].file;
 }
 
-static size_t character_start(const cli_file *file, size_t at) {
+static size_t character_start(const reef_cli_file *file, size_t at) {
     while (at > 0 && at < file->count && (file->bytes[at] & 0xc0) == 0x80) at--;
     return at;
 }
 
 static reef_status sample(
-    report *r, const cli_call *cli, cli_pool *pool, size_t generation, reef_error *err) {
-    const cli_file *file = prompt_of(r, generation);
+    report *r, const reef_cli_call *cli, reef_cli_pool *pool, size_t generation, reef_error *err) {
+    const reef_cli_file *file = prompt_of(r, generation);
     size_t end = character_start(file, file->count < PROMPT_BYTES ? file->count : PROMPT_BYTES);
     size_t shown = character_start(file, end < PROMPT_SHOWN ? 0 : end - PROMPT_SHOWN);
     size_t shown_bytes = end - shown;
-    uint8_t *text = cli_alloc(shown_bytes + SAMPLE_BYTES, 1);
+    uint8_t *text = reef_cli_alloc(shown_bytes + SAMPLE_BYTES, 1);
     memcpy(text, file->bytes + shown, shown_bytes);
     reef_sampling sampling = {.seed = 1, .temperature = SAMPLE_TEMPERATURE, .top_p = SAMPLE_TOP_P};
     reef_model *model = NULL;
-    char *as_of = cli_format("%zu", generation);
+    char *as_of = reef_cli_format("%zu", generation);
     reef_status status = reef_model_open(
         &model, pool->store, as_of,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
@@ -357,25 +357,29 @@ static reef_status sample(
         status = reef_model_generate(model, file->bytes, end, SAMPLE_BYTES, &sampling,
                                      text + shown_bytes, err);
     if (status == REEF_OK)
-        r->samples[r->sample_count++] = cli_printable(text, shown_bytes + SAMPLE_BYTES, false);
+        r->samples[r->sample_count++] = reef_cli_printable(text, shown_bytes + SAMPLE_BYTES, false);
     reef_model_close(model);
     free(as_of);
     free(text);
     return status;
 }
 
-static reef_status measure(report *r, const cli_call *cli, cli_pool *pool, reef_error *err) {
-    cli_file *files = cli_alloc(r->count, sizeof(*files));
+static reef_status measure(report *r,
+                           const reef_cli_call *cli,
+                           reef_cli_pool *pool,
+                           reef_error *err) {
+    reef_cli_file *files = reef_cli_alloc(r->count, sizeof(*files));
     for (size_t j = 0; j < r->count; j++) files[j] = r->domains[j].file; // lent
-    reef_status status = matrix_measure(&r->matrix, cli, pool, files, r->count, err);
+    reef_status status = reef_matrix_measure(&r->matrix, cli, pool, files, r->count, err);
     free(files);
     if (status != REEF_OK) return status;
     for (size_t j = 0; j < r->count; j++) r->matrix.learned[j] = r->domains[j].generation;
     compute(r);
-    r->samples = cli_alloc(pool->generation_count, sizeof(*r->samples));
+    r->samples = reef_cli_alloc(pool->generation_count, sizeof(*r->samples));
     for (size_t g = 0; g < pool->generation_count && status == REEF_OK; g++) {
         if (reef_generation_is_empty(&pool->generations[g]))
-            r->samples[r->sample_count++] = cli_format("(consolidated into a later generation)");
+            r->samples[r->sample_count++] =
+                reef_cli_format("(consolidated into a later generation)");
         else
             status = sample(r, cli, pool, g, err);
     }
@@ -409,8 +413,8 @@ static json_t *domains_json(const report *r) {
         json_array_append_new(
             array, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "name", d->name, "start",
                              (json_int_t)d->start, "generation", (json_int_t)d->generation,
-                             "own_bits", cli_real(own_bits(r, j)), "now_bits",
-                             cli_real(now_bits(r, j)), "fresh_bits", cli_real(d->fresh)));
+                             "own_bits", reef_cli_real(own_bits(r, j)), "now_bits",
+                             reef_cli_real(now_bits(r, j)), "fresh_bits", reef_cli_real(d->fresh)));
     }
     return array;
 }
@@ -421,13 +425,13 @@ static json_t *sealed_json(const report *r) {
         json_array_append_new(array, json_pack("{s:s, s:I, s:o}", "name",
                                                r->domains[r->sealed[i].domain].name, "generation",
                                                (json_int_t)r->sealed[i].generation, "bits",
-                                               cli_real(r->sealed[i].bits)));
+                                               reef_cli_real(r->sealed[i].bits)));
     return array;
 }
 
 static json_t *report_json(const report *r,
-                           const cli_call *cli,
-                           const cli_pool *pool,
+                           const reef_cli_call *cli,
+                           const reef_cli_pool *pool,
                            json_t *generations) {
     json_t *names = json_array(), *rows = json_array(), *shares = json_array(),
            *samples = json_array();
@@ -435,23 +439,24 @@ static json_t *report_json(const report *r,
         json_array_append_new(names, json_string(r->domains[j].name));
     for (size_t row = 0; row < r->matrix.rows; row++) {
         char name[CLI_WORD_BYTES];
-        json_array_append_new(rows, json_string(matrix_row_name(&r->matrix, row, name)));
+        json_array_append_new(rows, json_string(reef_matrix_row_name(&r->matrix, row, name)));
     }
     for (size_t j = 1; j < r->count; j++)
-        json_array_append_new(shares, cli_real(r->learned_share[j]));
+        json_array_append_new(shares, reef_cli_real(r->learned_share[j]));
     for (size_t g = 0; g < r->sample_count; g++)
         json_array_append_new(samples, json_string(r->samples[g]));
-    json_t *document = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "pool", cli_path(cli->pool),
-                                 "names", names, "rows", rows, "matrix", matrix_json(&r->matrix),
-                                 "asof_forgetting_bits", cli_real(r->asof_forgetting),
-                                 "task_free_forgetting_bits", cli_real(r->task_free_forgetting));
+    json_t *document =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool), "names",
+                  names, "rows", rows, "matrix", reef_matrix_json(&r->matrix),
+                  "asof_forgetting_bits", reef_cli_real(r->asof_forgetting),
+                  "task_free_forgetting_bits", reef_cli_real(r->task_free_forgetting));
     json_object_set_new(document, "boundaries_true", offsets_json(r->truth, r->truth_count));
     json_object_set_new(document, "boundaries_found", offsets_json(r->found, r->found_count));
     json_object_set_new(document, "boundary_error_bytes", errors_json(r));
     json_object_set_new(document, "learned_share", shares);
     json_object_set_new(document, "tokens_per_s",
-                        cli_real((double)pool->commit.stream_bytes / r->seconds));
-    json_object_set_new(document, "seconds", cli_real(r->seconds));
+                        reef_cli_real((double)pool->commit.stream_bytes / r->seconds));
+    json_object_set_new(document, "seconds", reef_cli_real(r->seconds));
     json_object_set_new(document, "stream_bytes",
                         json_integer((json_int_t)pool->commit.stream_bytes));
     json_object_set_new(document, "domains", domains_json(r));
@@ -462,21 +467,22 @@ static json_t *report_json(const report *r,
 }
 
 static reef_status write_json(const json_t *document, const char *directory, reef_error *err) {
-    char *path = cli_format("%s/report.json", directory);
+    char *path = reef_cli_format("%s/report.json", directory);
     reef_status status = REEF_OK;
     if (json_dump_file(document, path, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
-        status = cli_write_failed(path, errno, err);
+        status = reef_cli_write_failed(path, errno, err);
     free(path);
     return status;
 }
 
 static char *sentence(const report *r) {
-    char *asof = isnan(r->asof_forgetting) ? cli_format("not measured")
-                                           : cli_format("%.3g bits", r->asof_forgetting);
+    char *asof = isnan(r->asof_forgetting) ? reef_cli_format("not measured")
+                                           : reef_cli_format("%.3g bits", r->asof_forgetting);
     char *now = isnan(r->task_free_forgetting)
-                    ? cli_format("none to measure")
-                    : cli_format("%+.4f bits per byte", r->task_free_forgetting);
-    char *text = cli_format("forgetting: %s as of the own generation, %s task-free", asof, now);
+                    ? reef_cli_format("none to measure")
+                    : reef_cli_format("%+.4f bits per byte", r->task_free_forgetting);
+    char *text =
+        reef_cli_format("forgetting: %s as of the own generation, %s task-free", asof, now);
     free(asof);
     free(now);
     return text;
@@ -484,7 +490,7 @@ static char *sentence(const report *r) {
 
 typedef struct picture {
     const report *report;
-    const loss_chart *chart;
+    const reef_loss_chart *chart;
 } picture;
 
 static void draw(FILE *out, const void *context) {
@@ -493,39 +499,40 @@ static void draw(FILE *out, const void *context) {
     const double width = 1000, row_height = 46;
     const double chart_top = 62, chart_height = 420, matrix_top = chart_top + chart_height + 24;
     const double matrix_height = 74 + row_height * (double)r->matrix.rows;
-    const char **names = cli_alloc(r->count, sizeof(*names));
-    size_t *own = cli_alloc(r->count, sizeof(*own));
+    const char **names = reef_cli_alloc(r->count, sizeof(*names));
+    size_t *own = reef_cli_alloc(r->count, sizeof(*own));
     for (size_t j = 0; j < r->count; j++) {
         names[j] = r->domains[j].name;
         own[j] = r->domains[j].generation;
     }
     char *line = sentence(r);
-    svg_begin(out, width, matrix_top + matrix_height + 24);
-    svg_text(out, 74, 36, 17, "start", SVG_PALE, line);
+    reef_svg_begin(out, width, matrix_top + matrix_height + 24);
+    reef_svg_text(out, 74, 36, 17, "start", SVG_PALE, line);
     if (p->chart->count > 0)
-        chart_loss_svg(out, p->chart, (chart_box){10, chart_top, width - 20, chart_height});
-    chart_matrix_svg(out, &r->matrix, names, own,
-                     (chart_box){10, matrix_top, width - 20, matrix_height});
-    svg_end(out);
+        reef_chart_loss_svg(out, p->chart,
+                            (reef_chart_box){10, chart_top, width - 20, chart_height});
+    reef_chart_matrix_svg(out, &r->matrix, names, own,
+                          (reef_chart_box){10, matrix_top, width - 20, matrix_height});
+    reef_svg_end(out);
     free(line);
     free(names);
     free(own);
 }
 
 static reef_status write_svg(const report *r,
-                             const cli_points *points,
+                             const reef_cli_points *points,
                              const char *directory,
                              reef_error *err) {
-    loss_chart chart = {.points = points->points,
-                        .count = points->count,
-                        .unit = "byte",
-                        .unit_bytes = 1,
-                        .found = r->found,
-                        .found_count = r->found_count,
-                        .truth = r->truth,
-                        .truth_count = r->truth_count};
-    char *path = cli_format("%s/report.svg", directory);
-    reef_status status = svg_write(path, draw, &(picture){r, &chart}, err);
+    reef_loss_chart chart = {.points = points->points,
+                             .count = points->count,
+                             .unit = "byte",
+                             .unit_bytes = 1,
+                             .found = r->found,
+                             .found_count = r->found_count,
+                             .truth = r->truth,
+                             .truth_count = r->truth_count};
+    char *path = reef_cli_format("%s/report.svg", directory);
+    reef_status status = reef_svg_write(path, draw, &(picture){r, &chart}, err);
     free(path);
     return status;
 }
@@ -534,94 +541,96 @@ static void print_domains(const report *r) {
     static const char *const HEADING[] = {"domain",   "began at byte", "found at byte",
                                           "off by",   "generation",    "own bits",
                                           "bits now", "learned %"};
-    cli_table *table = cli_table_new("<>>>>>>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>>>>>>", HEADING);
     for (size_t j = 0; j < r->count; j++) {
         const domain *d = &r->domains[j];
         size_t nearest = j > 0 ? nearest_boundary(r, d->start) : SIZE_MAX;
         char words[CLI_WORD_BYTES];
-        cli_table_cell(table, "%s", d->name);
-        cli_table_cell(table, "%s", cli_count(d->start, words));
-        cli_table_cell(table, "%s", nearest == SIZE_MAX ? "" : cli_count(r->found[nearest], words));
+        reef_cli_table_cell(table, "%s", d->name);
+        reef_cli_table_cell(table, "%s", reef_cli_count(d->start, words));
+        reef_cli_table_cell(table, "%s",
+                            nearest == SIZE_MAX ? "" : reef_cli_count(r->found[nearest], words));
         if (nearest == SIZE_MAX)
-            cli_table_cell(table, "%s", j ? "missed" : "");
+            reef_cli_table_cell(table, "%s", j ? "missed" : "");
         else
-            cli_table_cell(table, "%+" PRId64, distance(r->found[nearest], d->start));
-        cli_table_cell(table, "%zu", d->generation);
-        cli_table_cell(table, "%.4f", own_bits(r, j));
-        cli_table_cell(table, "%.4f", now_bits(r, j));
+            reef_cli_table_cell(table, "%+" PRId64, distance(r->found[nearest], d->start));
+        reef_cli_table_cell(table, "%zu", d->generation);
+        reef_cli_table_cell(table, "%.4f", own_bits(r, j));
+        reef_cli_table_cell(table, "%.4f", now_bits(r, j));
         if (j == 0 || isnan(r->learned_share[j]))
-            cli_table_cell(table, "%s", "");
+            reef_cli_table_cell(table, "%s", "");
         else
-            cli_table_cell(table, "%.1f", 100 * r->learned_share[j]);
+            reef_cli_table_cell(table, "%.1f", 100 * r->learned_share[j]);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 static void print_report(const report *r,
-                         const cli_pool *pool,
-                         const cli_table *generations,
+                         const reef_cli_pool *pool,
+                         const reef_cli_table *generations,
                          const char *directory) {
-    const char **names = cli_alloc(r->count, sizeof(*names));
+    const char **names = reef_cli_alloc(r->count, sizeof(*names));
     for (size_t j = 0; j < r->count; j++) names[j] = r->domains[j].name;
-    matrix_print(&r->matrix, names);
+    reef_matrix_print(&r->matrix, names);
     free(names);
     char *line = sentence(r);
     printf("\n%s\n\n", line);
     free(line);
     print_domains(r);
     printf("\n");
-    cli_table_print(generations, stdout);
+    reef_cli_table_print(generations, stdout);
     printf("\nsamples: what each generation makes of the text it learned\n");
     for (size_t g = 0; g < r->sample_count; g++) printf("  %zu  %s\n", g, r->samples[g]);
     if (!isnan(r->seconds)) {
         char words[CLI_WORD_BYTES];
-        printf("\nread %s bytes", cli_count(pool->commit.stream_bytes, words));
-        printf(" in %s: ", cli_duration(r->seconds, words));
+        printf("\nread %s bytes", reef_cli_count(pool->commit.stream_bytes, words));
+        printf(" in %s: ", reef_cli_duration(r->seconds, words));
         printf("%s bytes/s\n",
-               cli_count((uint64_t)((double)pool->commit.stream_bytes / r->seconds), words));
+               reef_cli_count((uint64_t)((double)pool->commit.stream_bytes / r->seconds), words));
     }
     printf("\nwrote %s/report.json and %s/report.svg\n", directory, directory);
 }
 
-static reef_status publish(report *r, cli_call *cli, cli_pool *pool, reef_error *err) {
-    const char *directory = cli_text(cli, "out");
-    cli_points points = {0};
-    cli_table *table = NULL;
+static reef_status publish(report *r, reef_cli_call *cli, reef_cli_pool *pool, reef_error *err) {
+    const char *directory = reef_cli_text(cli, "out");
+    reef_cli_points points = {0};
+    reef_cli_table *table = NULL;
     json_t *array = NULL, *document = NULL;
-    reef_status status = cli_points_read(&points, pool, err);
-    if (status == REEF_OK) status = generations_list(pool, &table, &array, err);
+    reef_status status = reef_cli_points_read(&points, pool, err);
+    if (status == REEF_OK) status = reef_generations_list(pool, &table, &array, err);
     if (status == REEF_OK) {
         document = report_json(r, cli, pool, array);
         status = write_json(document, directory, err);
     }
     if (status == REEF_OK) status = write_svg(r, &points, directory, err);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli, json_incref(document), err);
+        status = reef_cli_answer(cli, json_incref(document), err);
     else if (status == REEF_OK)
         print_report(r, pool, table, directory);
     json_decref(document);
     json_decref(array);
-    cli_table_free(table);
-    cli_points_release(&points);
+    reef_cli_table_free(table);
+    reef_cli_points_release(&points);
     return status;
 }
 
-reef_status cmd_report(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_report(reef_cli_call *cli, reef_error *err) {
     report r = {0};
-    cli_pool pool = {0};
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_cli_pool pool = {0};
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
-        status =
-            cli_pool_wants_bytes(&pool, "reef eval --matrix shows accuracy and forgetting", err);
+        status = reef_cli_pool_wants_bytes(&pool,
+                                           "reef eval --matrix shows accuracy and forgetting", err);
     if (status == REEF_OK) status = read_request(&r, cli, &pool, err);
-    if (status == REEF_OK) status = cli_output_directory(cli_text(cli, "out"), "report.json", err);
+    if (status == REEF_OK)
+        status = reef_cli_output_directory(reef_cli_text(cli, "out"), "report.json", err);
     if (status == REEF_OK) {
         status = assign_generations(&r, &pool, err);
         if (status == REEF_OK) status = measure(&r, cli, &pool, err);
     }
     if (status == REEF_OK) status = publish(&r, cli, &pool, err);
     release(&r);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -14,14 +14,14 @@
 #define ARGUMENTS_MORE 6 // than were given: the name, --pool POOL, --json-log, --check, the end
 
 // And those of reefd.
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"verbose", NULL, "first say which program is run, and with what"},
     {"dry-run", NULL, "say what every setting is and where it comes from, and end"},
     {"json", NULL, "what it says as lines of JSON on standard output"},
     {0},
 };
 
-const cli_manual run_manual = {
+const reef_cli_manual reef_run_manual = {
     .about =
         "Trains the pool on sources until the last one has ended, or ^C: then what was read is\n"
         "trained and committed. Killed at any moment, it goes on from the last commit. This is "
@@ -52,7 +52,7 @@ static char *beside_this(void) {
     if (length <= 0) return NULL;
     path[length] = '\0';
     char *slash = strrchr(path, '/');
-    return slash ? cli_format("%.*s/" DAEMON_NAME, (int)(slash - path), path) : NULL;
+    return slash ? reef_cli_format("%.*s/" DAEMON_NAME, (int)(slash - path), path) : NULL;
 }
 
 // On the heap; NULL where there is none.
@@ -62,7 +62,7 @@ static char *find_daemon(void) {
     free(path);
     for (const char *at = getenv("PATH"); at && *at;) {
         size_t length = strcspn(at, ":");
-        path = cli_format("%.*s%s/" DAEMON_NAME, (int)length, at, length ? "" : ".");
+        path = reef_cli_format("%.*s%s/" DAEMON_NAME, (int)length, at, length ? "" : ".");
         if (is_program(path)) return path;
         free(path);
         at += length;
@@ -89,19 +89,20 @@ static bool takes_value(const char *name) {
 }
 
 // What follows a name stands in the same argument, so that a value may begin with a dash.
-static char **arguments_new(const cli_call *cli, size_t *count) {
-    char **argv = cli_alloc(cli->given_count + ARGUMENTS_MORE, sizeof(*argv));
+static char **arguments_new(const reef_cli_call *cli, size_t *count) {
+    char **argv = reef_cli_alloc(cli->given_count + ARGUMENTS_MORE, sizeof(*argv));
     size_t used = 0;
-    argv[used++] = cli_format(DAEMON_NAME);
-    if (cli->pool) argv[used++] = cli_format("--pool=%s", cli->pool);
+    argv[used++] = reef_cli_format(DAEMON_NAME);
+    if (cli->pool) argv[used++] = reef_cli_format("--pool=%s", cli->pool);
     for (size_t i = 0; i < cli->given_count; i++) {
-        const cli_given *given = &cli->given[i];
+        const reef_cli_given *given = &cli->given[i];
         if (is_own(given->name)) continue;
-        argv[used++] = takes_value(given->name) ? cli_format("--%s=%s", given->name, given->value)
-                                                : cli_format("--%s", given->name);
+        argv[used++] = takes_value(given->name)
+                           ? reef_cli_format("--%s=%s", given->name, given->value)
+                           : reef_cli_format("--%s", given->name);
     }
-    if (cli->json) argv[used++] = cli_format("--json-log");
-    if (cli->dry_run) argv[used++] = cli_format("--check");
+    if (cli->json) argv[used++] = reef_cli_format("--json-log");
+    if (cli->dry_run) argv[used++] = reef_cli_format("--check");
     *count = used;
     return argv;
 }
@@ -114,7 +115,7 @@ static void arguments_free(char **argv, size_t count) {
 // By the daemon's own code, on a copy: getopt moves arguments about.
 static reef_status check_arguments(char **argv, size_t count, reef_error *err) {
     reef_options options;
-    char **copy = cli_alloc(count + 1, sizeof(*copy));
+    char **copy = reef_cli_alloc(count + 1, sizeof(*copy));
     memcpy(copy, argv, count * sizeof(*copy));
     reef_status status = reef_options_parse(&options, (int)count, copy, err);
     reef_options_release(&options);
@@ -122,11 +123,11 @@ static reef_status check_arguments(char **argv, size_t count, reef_error *err) {
     return status;
 }
 
-static void say_what_runs(const cli_call *cli, const char *program, char **argv) {
+static void say_what_runs(const reef_cli_call *cli, const char *program, char **argv) {
     if (!cli->verbose) return;
     fprintf(stderr, "reef: running %s", program);
     for (char **word = argv + 1; *word; word++) {
-        char *text = cli_printable((const uint8_t *)*word, strlen(*word), false);
+        char *text = reef_cli_printable((const uint8_t *)*word, strlen(*word), false);
         fprintf(stderr, " %s", text);
         free(text);
     }
@@ -136,7 +137,10 @@ static void say_what_runs(const cli_call *cli, const char *program, char **argv)
 // ---- becoming it ---------------------------------------------------------------------------------
 
 // Returns only where that failed. What the daemon says goes to standard error, programs read standard output.
-static reef_status become(const cli_call *cli, const char *program, char **argv, reef_error *err) {
+static reef_status become(const reef_cli_call *cli,
+                          const char *program,
+                          char **argv,
+                          reef_error *err) {
     if (cli->json && dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
         return reef_fail(err, REEF_ERR_IO, "cannot say on standard output what %.160s says: %s",
                          program, strerror(errno));
@@ -144,7 +148,7 @@ static reef_status become(const cli_call *cli, const char *program, char **argv,
     return reef_fail(err, REEF_ERR_IO, "cannot run %.160s: %s", program, strerror(errno));
 }
 
-reef_status cmd_run(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_run(reef_cli_call *cli, reef_error *err) {
     size_t count;
     char **argv = arguments_new(cli, &count);
     reef_status status = check_arguments(argv, count, err);

@@ -4,12 +4,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"seal-dtype", "TYPE", "its rows: f32, or bf16 at half the bytes (default: the pool's choice)"},
     {0},
 };
 
-const cli_manual seal_manual = {
+const reef_cli_manual reef_seal_manual = {
     .about = "From then on not one bit of the sealed generation changes, and what it computes can "
              "be had\n"
              "for ever with --as-of. What comes next in the stream is learned by the new one. The "
@@ -31,7 +31,7 @@ static reef_status seal(reef_trainer *trainer,
         *result = json_pack(
             "{s:I, s:I, s:I, s:o, s:o}", "sealed", (json_int_t)sealing.generation, "task",
             (json_int_t)sealing.task, "loss_bytes", (json_int_t)sealing.loss_bytes, "loss_before",
-            cli_real(sealing.loss_before), "loss_after", cli_real(sealing.loss_after));
+            reef_cli_real(sealing.loss_before), "loss_after", reef_cli_real(sealing.loss_after));
     return status;
 }
 
@@ -52,20 +52,20 @@ static json_t *loss_json(const json_t *result, const char *name) {
     return json_is_real(loss) ? json_real(json_real_value(loss)) : json_null();
 }
 
-static reef_status answer_json(cli_call *cli,
-                               const cli_pool *pool,
+static reef_status answer_json(reef_cli_call *cli,
+                               const reef_cli_pool *pool,
                                uint32_t sealed,
                                const char *dtype,
                                const json_t *result,
                                reef_error *err) {
     json_t *opened =
-        cli->dry_run ? json_null() : cli_generation_json(pool, &pool->generations[sealed + 1]);
+        cli->dry_run ? json_null() : reef_cli_generation_json(pool, &pool->generations[sealed + 1]);
     json_t *bytes = cli->dry_run ? json_null() : json_copy(json_object_get(result, "loss_bytes"));
-    return cli_answer(
+    return reef_cli_answer(
         cli,
         json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "seal_dtype", dtype,
-                  "sealed", cli_generation_json(pool, &pool->generations[sealed]), "opened", opened,
-                  "loss_bytes", bytes, "loss_before", loss_json(result, "loss_before"),
+                  "sealed", reef_cli_generation_json(pool, &pool->generations[sealed]), "opened",
+                  opened, "loss_bytes", bytes, "loss_before", loss_json(result, "loss_before"),
                   "loss_after", loss_json(result, "loss_after")),
         err);
 }
@@ -77,13 +77,13 @@ static void print_loss(const reef_config *config, const json_t *result) {
         printf("there is no sample of its text to measure its loss on\n");
     else
         printf("loss on %s %ss of its own text: %.6f %s before, %.6f after\n",
-               cli_count(bytes, words), cli_token_word(config),
-               json_real_value(json_object_get(result, "loss_before")), cli_bits_words(config),
+               reef_cli_count(bytes, words), reef_cli_token_word(config),
+               json_real_value(json_object_get(result, "loss_before")), reef_cli_bits_words(config),
                json_real_value(json_object_get(result, "loss_after")));
 }
 
-static void print_answer(const cli_call *cli,
-                         const cli_pool *pool,
+static void print_answer(const reef_cli_call *cli,
+                         const reef_cli_pool *pool,
                          uint32_t sealed,
                          const char *dtype,
                          const json_t *result) {
@@ -95,8 +95,8 @@ static void print_answer(const cli_call *cli,
     uint32_t side = cli->dry_run ? (uint32_t)json_integer_value(json_object_get(result, "side"))
                                  : pool->generations[sealed + 1].side;
     printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
-           would, sealed, cli_count(cli_generation_experts(pool, old), words),
-           cli_stream_unit(config), cli_stream_units(config, old->opened_at), dtype);
+           would, sealed, reef_cli_count(reef_cli_generation_experts(pool, old), words),
+           reef_cli_stream_unit(config), reef_cli_stream_units(config, old->opened_at), dtype);
     if (!cli->dry_run && !vectors) print_loss(config, result);
     printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts%s)\n",
            cli->dry_run ? "would open" : "opened", sealed + 1, side, side,
@@ -104,28 +104,28 @@ static void print_answer(const cli_call *cli,
 }
 
 // With a rival of generations nothing is sealed: a boundary counts tasks.
-static reef_status answer_task(cli_call *cli,
-                               const cli_pool *pool,
+static reef_status answer_task(reef_cli_call *cli,
+                               const reef_cli_pool *pool,
                                const json_t *result,
                                reef_error *err) {
     json_int_t task = cli->dry_run ? (json_int_t)pool->tasks.task + 1
                                    : json_integer_value(json_object_get(result, "task"));
     if (cli->json)
-        return cli_answer(cli,
-                          json_pack("{s:b, s:s, s:I}", "done", !cli->dry_run, "strategy",
-                                    reef_config_word(&pool->config, "strategy"), "task", task),
-                          err);
+        return reef_cli_answer(cli,
+                               json_pack("{s:b, s:s, s:I}", "done", !cli->dry_run, "strategy",
+                                         reef_config_word(&pool->config, "strategy"), "task", task),
+                               err);
     printf("strategy %s keeps generation 0 open: task %" JSON_INTEGER_FORMAT " %s\n",
            reef_config_word(&pool->config, "strategy"), task,
            cli->dry_run ? "would begin" : "begins");
     return REEF_OK;
 }
 
-reef_status cmd_seal(cli_call *cli, reef_error *err) {
-    cli_pool pool;
+reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool;
     json_t *result = NULL;
-    const char *dtype = cli_text(cli, "seal-dtype");
-    reef_status status = cli_pool_open(&pool, cli, err);
+    const char *dtype = reef_cli_text(cli, "seal-dtype");
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     uint32_t sealed = pool.generation_count - 1;
     // A dry run refuses what the real one would.
@@ -138,14 +138,14 @@ reef_status cmd_seal(cli_call *cli, reef_error *err) {
         dtype = reef_config_is_vector(&pool.config) ? "f32"
                                                     : reef_config_word(&pool.config, "seal_dtype");
     if (status == REEF_OK && cli->dry_run) {
-        status = cli_check(cli, request, check, &result, err);
+        status = reef_cli_check(cli, request, check, &result, err);
     } else if (status == REEF_OK) {
-        status = cli_change(cli, json_incref(request), seal, &result, err);
+        status = reef_cli_change(cli, json_incref(request), seal, &result, err);
         // The daemon may have opened generations of its own since we looked.
         sealed = (uint32_t)json_integer_value(json_object_get(result, "sealed"));
-        if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
+        if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     }
-    if (status == REEF_OK && cli_keeps_one_generation(&pool))
+    if (status == REEF_OK && reef_cli_keeps_one_generation(&pool))
         status = answer_task(cli, &pool, result, err);
     else if (status == REEF_OK && cli->json)
         status = answer_json(cli, &pool, sealed, dtype, result, err);
@@ -153,6 +153,6 @@ reef_status cmd_seal(cli_call *cli, reef_error *err) {
         print_answer(cli, &pool, sealed, dtype, result);
     json_decref(request);
     json_decref(result);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-const cli_manual snapshot_create_manual = {
+const reef_cli_manual reef_snapshot_create_manual = {
     .about = "Commits and keeps a copy of the open generation under NAME (letters, digits, '.', "
              "'_', '-'),\n"
              "with all that training needs to go on from it; sealed generations are shared.\n"
@@ -15,7 +15,7 @@ const cli_manual snapshot_create_manual = {
     .example = "reef snapshot create reef.pool before-upgrade",
 };
 
-const cli_manual snapshot_list_manual = {
+const reef_cli_manual reef_snapshot_list_manual = {
     .about =
         "Snapshots in the order of their names. One whose record is damaged is told, and ends the "
         "command\n"
@@ -24,7 +24,7 @@ const cli_manual snapshot_list_manual = {
     .example = "reef snapshot list reef.pool",
 };
 
-const cli_manual snapshot_show_manual = {
+const reef_cli_manual reef_snapshot_show_manual = {
     .about =
         "Where in the history the snapshot was made, what it shares and what it holds itself.\n"
         "The beginning of a name is enough where only one snapshot's name begins so, and so are "
@@ -40,7 +40,7 @@ typedef reef_status (*snapshot_look_up)(reef_txn *txn,
                                         reef_snapshot *out,
                                         reef_error *err);
 
-static reef_status read_snapshot(cli_pool *pool,
+static reef_status read_snapshot(reef_cli_pool *pool,
                                  snapshot_look_up look_up,
                                  const char *name,
                                  reef_snapshot *snapshot,
@@ -66,7 +66,7 @@ static reef_status create(reef_trainer *trainer,
 }
 
 // What the store would refuse, so that a dry run refuses it too: what is no name, and a name that is taken.
-static reef_status check_free(cli_pool *pool, const char *name, reef_error *err) {
+static reef_status check_free(reef_cli_pool *pool, const char *name, reef_error *err) {
     reef_snapshot snapshot;
     reef_error reason;
     reef_status status = reef_snapshot_name_check(name, err);
@@ -78,29 +78,30 @@ static reef_status check_free(cli_pool *pool, const char *name, reef_error *err)
     return status == REEF_ERR_NOT_FOUND ? REEF_OK : reef_fail(err, status, "%s", reason.message);
 }
 
-reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     const char *name = cli->operands[0];
-    cli_pool pool;
+    reef_cli_pool pool;
     json_t *result = NULL;
     reef_snapshot snapshot = {0};
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status = check_free(&pool, name, err);
     if (status == REEF_OK && !cli->dry_run) {
         json_t *request = json_pack("{s:s, s:s}", "command", "snapshot", "name", name);
-        status = request ? cli_change(cli, request, create, &result, err)
+        status = request ? reef_cli_change(cli, request, create, &result, err)
                          : reef_fail(err, REEF_ERR_INVALID, "the name of a snapshot must be text");
         if (status == REEF_OK)
             status = read_snapshot(&pool, reef_snapshot_read, name, &snapshot, err);
     }
     json_decref(result);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     if (status != REEF_OK) return status;
     if (cli->json)
-        return cli_answer(cli,
-                          json_pack("{s:b, s:o}", "done", !cli->dry_run, "snapshot",
-                                    cli->dry_run ? json_null() : reef_snapshot_json(&snapshot)),
-                          err);
+        return reef_cli_answer(
+            cli,
+            json_pack("{s:b, s:o}", "done", !cli->dry_run, "snapshot",
+                      cli->dry_run ? json_null() : reef_snapshot_json(&snapshot)),
+            err);
     if (cli->dry_run)
         printf("would make snapshot %s\n", name);
     else
@@ -112,7 +113,7 @@ reef_status cmd_snapshot_create(cli_call *cli, reef_error *err) {
 
 typedef struct listing {
     const reef_config *config;
-    cli_table *table;
+    reef_cli_table *table;
     json_t *array, *damaged; // objects; names
     size_t count;
 } listing;
@@ -120,10 +121,10 @@ typedef struct listing {
 // Its name is all that is known.
 static void list_damaged(listing *list, const char *name) {
     json_array_append_new(list->damaged, reef_json_text(name));
-    cli_table_cell(list->table, "%s", name);
-    for (int i = 0; i < 3; i++) cli_table_cell(list->table, "%s", "");
-    cli_table_cell(list->table, "record damaged");
-    cli_table_cell(list->table, "%s", "");
+    reef_cli_table_cell(list->table, "%s", name);
+    for (int i = 0; i < 3; i++) reef_cli_table_cell(list->table, "%s", "");
+    reef_cli_table_cell(list->table, "record damaged");
+    reef_cli_table_cell(list->table, "%s", "");
 }
 
 static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
@@ -136,71 +137,72 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
         return REEF_OK;
     }
     json_array_append_new(list->array, reef_snapshot_json(snapshot));
-    cli_table_cell(list->table, "%s", snapshot->name);
-    cli_table_cell(list->table, "%" PRIu64, snapshot->step);
-    cli_table_cell(list->table, "%s",
-                   cli_count(cli_stream_units(list->config, snapshot->stream_bytes), words));
-    cli_table_cell(list->table, "%" PRIu32, snapshot->open_generation);
-    cli_table_cell(list->table, "%s", cli_time(snapshot->unix_ms, words));
+    reef_cli_table_cell(list->table, "%s", snapshot->name);
+    reef_cli_table_cell(list->table, "%" PRIu64, snapshot->step);
+    reef_cli_table_cell(
+        list->table, "%s",
+        reef_cli_count(reef_cli_stream_units(list->config, snapshot->stream_bytes), words));
+    reef_cli_table_cell(list->table, "%" PRIu32, snapshot->open_generation);
+    reef_cli_table_cell(list->table, "%s", reef_cli_time(snapshot->unix_ms, words));
     reef_hash_format(snapshot->root, root);
-    cli_table_cell(list->table, "%.12s", root);
+    reef_cli_table_cell(list->table, "%.12s", root);
     return REEF_OK;
 }
 
-reef_status cmd_snapshot_list(cli_call *cli, reef_error *err) {
-    cli_pool pool;
+reef_status reef_cmd_snapshot_list(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool;
     reef_txn *txn = NULL;
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
-    char *stream = cli_format("stream %ss", cli_stream_unit(&pool.config));
+    char *stream = reef_cli_format("stream %ss", reef_cli_stream_unit(&pool.config));
     const char *const heading[] = {"snapshot", "step", stream, "open generation", "made", "root"};
     listing list = {.config = &pool.config,
-                    .table = cli_table_new("<>>><<", heading),
+                    .table = reef_cli_table_new("<>>><<", heading),
                     .array = json_array(),
                     .damaged = json_array()};
     status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, &list, err);
     reef_txn_abort(txn);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(
+        status = reef_cli_answer(
             cli, json_pack("{s:O, s:O}", "snapshots", list.array, "damaged", list.damaged), err);
     else if (status == REEF_OK && list.count == 0)
         printf("no snapshots; make one with: reef snapshot create %s NAME\n", cli->pool);
     else if (status == REEF_OK)
-        cli_table_print(list.table, stdout);
+        reef_cli_table_print(list.table, stdout);
     size_t damaged = json_array_size(list.damaged);
     if (status == REEF_OK && damaged > 0)
         status = reef_fail(err, REEF_ERR_CORRUPT,
                            "the records of %zu of %zu snapshots are damaged; see reef verify "
                            "--repair-plan",
                            damaged, list.count);
-    cli_table_free(list.table);
+    reef_cli_table_free(list.table);
     free(stream);
     json_decref(list.array);
     json_decref(list.damaged);
     return status;
 }
 
-reef_status cmd_snapshot_show(cli_call *cli, reef_error *err) {
-    cli_pool pool;
+reef_status reef_cmd_snapshot_show(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool;
     reef_snapshot snapshot;
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
         status = read_snapshot(&pool, reef_snapshot_find, cli->operands[0], &snapshot, err);
     const reef_config config = pool.config;
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, reef_snapshot_json(&snapshot), err);
+    if (cli->json) return reef_cli_answer(cli, reef_snapshot_json(&snapshot), err);
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(snapshot.root, root);
     printf("snapshot          %s\n", snapshot.name);
-    printf("made              %s\n", cli_time(snapshot.unix_ms, words));
+    printf("made              %s\n", reef_cli_time(snapshot.unix_ms, words));
     printf("commit            %" PRIu64 "\n", snapshot.commit);
     printf("step              %" PRIu64 "\n", snapshot.step);
     printf("stream            %s %ss\n",
-           cli_count(cli_stream_units(&config, snapshot.stream_bytes), words),
-           cli_stream_unit(&config));
+           reef_cli_count(reef_cli_stream_units(&config, snapshot.stream_bytes), words),
+           reef_cli_stream_unit(&config));
     printf("shares            %" PRIu32 " sealed generation%s\n", snapshot.shared_count,
            snapshot.shared_count == 1 ? "" : "s");
     if (snapshot.shared_count < snapshot.sealed_count)

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-const cli_manual snapshot_diff_manual = {
+const reef_cli_manual reef_snapshot_diff_manual = {
     .about = "Compares two snapshots, or a snapshot with now: generations sealed between them, and "
              "of the\n"
              "generation that was open in the earlier one the experts whose rows differ and the "
@@ -44,11 +44,12 @@ static json_t *experts_json(const reef_state_change *change) {
     for (size_t i = 0; i < change->layer_count; i++) {
         const reef_layer_change *one = &change->layers[i];
         json_array_append_new(
-            array, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "layer", (json_int_t)one->layer,
-                             "before", (json_int_t)one->before, "after", (json_int_t)one->after,
-                             "changed", (json_int_t)one->changed, "added",
-                             (json_int_t)one->after - (json_int_t)one->before, "uses",
-                             (json_int_t)one->uses, "usage_drift", cli_real(one->usage_drift)));
+            array,
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "layer", (json_int_t)one->layer,
+                      "before", (json_int_t)one->before, "after", (json_int_t)one->after, "changed",
+                      (json_int_t)one->changed, "added",
+                      (json_int_t)one->after - (json_int_t)one->before, "uses",
+                      (json_int_t)one->uses, "usage_drift", reef_cli_real(one->usage_drift)));
     }
     return array;
 }
@@ -60,7 +61,7 @@ static json_t *tensors_json(const reef_state_change *change) {
         json_array_append_new(array,
                               json_pack("{s:s, s:I, s:I, s:o}", "name", one->name, "before",
                                         (json_int_t)one->before, "after", (json_int_t)one->after,
-                                        "relative_change", cli_real(one->relative)));
+                                        "relative_change", reef_cli_real(one->relative)));
     }
     return array;
 }
@@ -83,8 +84,8 @@ static json_t *change_json(const reef_state_change *change) {
 static void print_state(const char *label, const reef_snapshot *state, const reef_config *config) {
     char count[CLI_WORD_BYTES], made[CLI_WORD_BYTES];
     printf("%s  %s: step %" PRIu64 ", %s %ss of the stream, %s\n", label, state->name, state->step,
-           cli_count(cli_stream_units(config, state->stream_bytes), count), cli_stream_unit(config),
-           cli_time(state->unix_ms, made));
+           reef_cli_count(reef_cli_stream_units(config, state->stream_bytes), count),
+           reef_cli_stream_unit(config), reef_cli_time(state->unix_ms, made));
 }
 
 // Numbers that may go backwards, when the second state is the earlier one.
@@ -95,79 +96,81 @@ static void print_between(const reef_state_change *change, const reef_config *co
     uint64_t less = back ? change->after.stream_bytes : change->before.stream_bytes;
     printf("between  %" PRId64 " steps, %s%s %ss of the stream\n",
            (int64_t)change->after.step - (int64_t)change->before.step, back ? "-" : "",
-           cli_count(cli_stream_units(config, more - less), words), cli_stream_unit(config));
+           reef_cli_count(reef_cli_stream_units(config, more - less), words),
+           reef_cli_stream_unit(config));
 }
 
 static void print_sealed(const reef_state_change *change) {
     static const char *const HEADING[] = {"generation", "experts a layer", "sealed at step"};
     if (change->sealed_count == 0) return;
-    cli_table *table = cli_table_new("<>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < change->sealed_count; i++) {
         const reef_generation_record *one = &change->sealed[i];
         char words[CLI_WORD_BYTES];
-        cli_table_cell(table, "%" PRIu32, one->generation);
-        cli_table_cell(table, "%s", cli_count((uint64_t)one->side * one->side, words));
-        cli_table_cell(table, "%" PRIu64, one->sealed_step);
+        reef_cli_table_cell(table, "%" PRIu32, one->generation);
+        reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)one->side * one->side, words));
+        reef_cli_table_cell(table, "%" PRIu64, one->sealed_step);
     }
     printf("\n%s\n", change->sealed_gone ? "sealed in the first only" : "sealed between them");
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 static void print_experts(const reef_state_change *change) {
     static const char *const HEADING[] = {"layer", "experts", "changed", "added", "usage drift"};
-    cli_table *table = cli_table_new("<>>>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>>>", HEADING);
     for (size_t i = 0; i < change->layer_count; i++) {
         const reef_layer_change *one = &change->layers[i];
         char words[CLI_WORD_BYTES];
-        cli_table_cell(table, "%" PRIu32, one->layer);
-        cli_table_cell(table, "%s", cli_count(one->after, words));
-        cli_table_cell(table, "%s", cli_count(one->changed, words));
-        cli_table_cell(table, "%" PRId64, (int64_t)one->after - (int64_t)one->before);
+        reef_cli_table_cell(table, "%" PRIu32, one->layer);
+        reef_cli_table_cell(table, "%s", reef_cli_count(one->after, words));
+        reef_cli_table_cell(table, "%s", reef_cli_count(one->changed, words));
+        reef_cli_table_cell(table, "%" PRId64, (int64_t)one->after - (int64_t)one->before);
         if (isnan(one->usage_drift))
-            cli_table_cell(table, "not known");
+            reef_cli_table_cell(table, "not known");
         else
-            cli_table_cell(table, "%.3f", one->usage_drift);
+            reef_cli_table_cell(table, "%.3f", one->usage_drift);
     }
     printf("\nexperts of generation %" PRIu32 ", %s\n", change->generation,
            generation_state(change));
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 static void print_tensors(const reef_state_change *change) {
     static const char *const HEADING[] = {"tensor", "values", "change"};
     size_t changed = 0;
-    cli_table *table = cli_table_new("<>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < change->tensor_count; i++) {
         const reef_tensor_change *one = &change->tensors[i];
         char words[CLI_WORD_BYTES];
         changed += !isnan(one->relative);
-        cli_table_cell(table, "%s", one->name);
-        cli_table_cell(table, "%s", cli_count(one->after > 0 ? one->after : one->before, words));
+        reef_cli_table_cell(table, "%s", one->name);
+        reef_cli_table_cell(table, "%s",
+                            reef_cli_count(one->after > 0 ? one->after : one->before, words));
         if (isnan(one->relative))
-            cli_table_cell(table, "%s", one->after > 0 ? "new" : "gone");
+            reef_cli_table_cell(table, "%s", one->after > 0 ? "new" : "gone");
         else if (isinf(one->relative))
-            cli_table_cell(table, "from zeros");
+            reef_cli_table_cell(table, "from zeros");
         else if (one->before != one->after)
-            cli_table_cell(table, "%.3g, grown", one->relative);
+            reef_cli_table_cell(table, "%.3g, grown", one->relative);
         else
-            cli_table_cell(table, "%.3g", one->relative);
+            reef_cli_table_cell(table, "%.3g", one->relative);
     }
     printf("\n%zu of %zu tensors changed\n", changed, change->tensors_compared);
-    if (change->tensor_count > 0) cli_table_print(table, stdout);
-    cli_table_free(table);
+    if (change->tensor_count > 0) reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-reef_status cmd_snapshot_diff(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_snapshot_diff(reef_cli_call *cli, reef_error *err) {
     const char *after = cli->operand_count > 1 ? cli->operands[1] : NULL;
-    cli_pool pool;
+    reef_cli_pool pool;
     reef_state_change change = {0};
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status = reef_state_diff(pool.store, cli->operands[0], after, &change, err);
     if (status == REEF_OK && cli->json) {
-        status = cli_answer(cli, change_json(&change), err);
+        status = reef_cli_answer(cli, change_json(&change), err);
     } else if (status == REEF_OK) {
         print_state("from   ", &change.before, &pool.config);
         print_state("to     ", &change.after, &pool.config);
@@ -177,6 +180,6 @@ reef_status cmd_snapshot_diff(cli_call *cli, reef_error *err) {
         print_tensors(&change);
     }
     reef_state_change_release(&change);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -13,7 +13,7 @@
 
 #define KEEP_MAX 1000000 // more snapshots than that, or days, nobody has
 
-const cli_manual snapshot_remove_manual = {
+const reef_cli_manual reef_snapshot_remove_manual = {
     .about = "Removes the named snapshots, all or none. The beginning of a name, or four digits or "
              "more of a root\n"
              "hash, are enough where only one snapshot has them. One whose record is damaged wants "
@@ -26,13 +26,13 @@ const cli_manual snapshot_remove_manual = {
                "reef snapshot remove reef.pool monday tuesday --yes",
 };
 
-static const cli_option PRUNE_OPTIONS[] = {
+static const reef_cli_option PRUNE_OPTIONS[] = {
     {"keep-last", "N", "keep the N newest snapshots"},
     {"keep-daily", "N", "keep the newest snapshot of each of the last N days that have one"},
     {0},
 };
 
-const cli_manual snapshot_prune_manual = {
+const reef_cli_manual reef_snapshot_prune_manual = {
     .about =
         "Removes every snapshot that no rule keeps. At least one rule must be given; with "
         "both, what\n"
@@ -58,7 +58,7 @@ typedef struct choices {
 static void add(choices *list, const reef_snapshot *snapshot) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 16;
-        choice *grown = cli_alloc(capacity, sizeof(*grown));
+        choice *grown = reef_cli_alloc(capacity, sizeof(*grown));
         if (list->count > 0) memcpy(grown, list->all, list->count * sizeof(*grown));
         free(list->all);
         list->all = grown;
@@ -107,7 +107,7 @@ static void choose(choices *list, uint64_t keep_last, uint64_t keep_daily) {
     }
 }
 
-static reef_status list_all(cli_pool *pool, choices *list, reef_error *err) {
+static reef_status list_all(reef_cli_pool *pool, choices *list, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, list, err);
@@ -142,7 +142,10 @@ static reef_status mark_damaged(reef_txn *txn, choices *list, const char *name, 
 }
 
 // Mark what the operands name.
-static reef_status list_named(const cli_call *cli, cli_pool *pool, choices *list, reef_error *err) {
+static reef_status list_named(const reef_cli_call *cli,
+                              reef_cli_pool *pool,
+                              choices *list,
+                              reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = list_all(pool, list, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
@@ -171,7 +174,8 @@ static reef_status remove_names(reef_trainer *trainer,
                                 json_t **result,
                                 reef_error *err) {
     json_t *names = json_object_get(arguments, "names"), *item;
-    char(*copies)[REEF_NAME_BYTES_MAX + 1] = cli_alloc(json_array_size(names), sizeof(*copies));
+    char(*copies)[REEF_NAME_BYTES_MAX + 1] =
+        reef_cli_alloc(json_array_size(names), sizeof(*copies));
     size_t i;
     json_array_foreach(names, i, item)
         snprintf(copies[i], sizeof(*copies), "%s", json_string_value(item));
@@ -182,19 +186,19 @@ static reef_status remove_names(reef_trainer *trainer,
     return status;
 }
 
-static reef_status remove_chosen(const cli_call *cli, const choices *list, reef_error *err) {
+static reef_status remove_chosen(const reef_cli_call *cli, const choices *list, reef_error *err) {
     json_t *names = json_array(), *result = NULL;
     for (size_t i = 0; i < list->count; i++)
         if (list->all[i].goes)
             json_array_append_new(names, reef_json_text(list->all[i].snapshot.name));
     json_t *request = json_pack("{s:s, s:o}", "command", "snapshot_remove", "names", names);
     if (!request) return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
-    reef_status status = cli_change(cli, request, remove_names, &result, err);
+    reef_status status = reef_cli_change(cli, request, remove_names, &result, err);
     json_decref(result);
     return status;
 }
 
-static reef_status answer(cli_call *cli, const choices *list, reef_error *err) {
+static reef_status answer(reef_cli_call *cli, const choices *list, reef_error *err) {
     json_t *removed = json_array(), *kept = json_array();
     json_t *damaged_removed = json_array(), *damaged_kept = json_array();
     for (size_t i = 0; i < list->count; i++) {
@@ -205,47 +209,47 @@ static reef_status answer(cli_call *cli, const choices *list, reef_error *err) {
         else
             json_array_append_new(one->goes ? removed : kept, reef_snapshot_json(&one->snapshot));
     }
-    return cli_answer(cli,
-                      json_pack("{s:b, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "removed",
-                                removed, "kept", kept, "damaged_removed", damaged_removed,
-                                "damaged_kept", damaged_kept),
-                      err);
+    return reef_cli_answer(cli,
+                           json_pack("{s:b, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "removed",
+                                     removed, "kept", kept, "damaged_removed", damaged_removed,
+                                     "damaged_kept", damaged_kept),
+                           err);
 }
 
-static void print(const cli_call *cli, const choices *list) {
+static void print(const reef_cli_call *cli, const choices *list) {
     static const char *const HEADING[] = {"snapshot", "step", "made", ""};
-    cli_table *table = cli_table_new("<><<", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<><<", HEADING);
     size_t count = going(list);
     for (size_t i = 0; i < list->count; i++) {
         const choice *one = &list->all[i];
         char words[CLI_WORD_BYTES];
-        cli_table_cell(table, "%s", one->snapshot.name);
+        reef_cli_table_cell(table, "%s", one->snapshot.name);
         if (one->snapshot.damaged) {
-            cli_table_cell(table, "%s", "");
-            cli_table_cell(table, "record damaged");
+            reef_cli_table_cell(table, "%s", "");
+            reef_cli_table_cell(table, "record damaged");
         } else {
-            cli_table_cell(table, "%" PRIu64, one->snapshot.step);
-            cli_table_cell(table, "%s", cli_time(one->snapshot.unix_ms, words));
+            reef_cli_table_cell(table, "%" PRIu64, one->snapshot.step);
+            reef_cli_table_cell(table, "%s", reef_cli_time(one->snapshot.unix_ms, words));
         }
-        cli_table_cell(table, "%s", !one->goes ? "stays" : cli->dry_run ? "would go" : "gone");
+        reef_cli_table_cell(table, "%s", !one->goes ? "stays" : cli->dry_run ? "would go" : "gone");
     }
-    if (list->count > 0) cli_table_print(table, stdout);
-    cli_table_free(table);
+    if (list->count > 0) reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
     printf("%s %zu snapshot%s, %zu %s left\n", cli->dry_run ? "would remove" : "removed", count,
            count == 1 ? "" : "s", list->count - count,
            cli->dry_run ? "would be" : (list->count - count == 1 ? "is" : "are"));
 }
 
-static reef_status confirm(const cli_call *cli, const choices *list, reef_error *err) {
+static reef_status confirm(const reef_cli_call *cli, const choices *list, reef_error *err) {
     size_t count = going(list);
-    char *what = cli_format("%zu of the %zu snapshots of %s will be gone for good", count,
-                            list->count, cli->pool);
-    reef_status status = cli_confirm(cli, what, err);
+    char *what = reef_cli_format("%zu of the %zu snapshots of %s will be gone for good", count,
+                                 list->count, cli->pool);
+    reef_status status = reef_cli_confirm(cli, what, err);
     free(what);
     return status;
 }
 
-static reef_status carry_out(cli_call *cli, const choices *list, reef_error *err) {
+static reef_status carry_out(reef_cli_call *cli, const choices *list, reef_error *err) {
     reef_status status = REEF_OK;
     bool removes = !cli->dry_run && going(list) > 0;
     if (removes) status = confirm(cli, list, err);
@@ -256,35 +260,36 @@ static reef_status carry_out(cli_call *cli, const choices *list, reef_error *err
     return REEF_OK;
 }
 
-reef_status cmd_snapshot_remove(cli_call *cli, reef_error *err) {
-    cli_pool pool;
+reef_status reef_cmd_snapshot_remove(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool;
     choices list = {0};
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status = list_named(cli, &pool, &list, err);
     if (status == REEF_OK) qsort(list.all, list.count, sizeof(*list.all), by_age);
     if (status == REEF_OK) status = carry_out(cli, &list, err);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     free(list.all);
     return status;
 }
 
-reef_status cmd_snapshot_prune(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_snapshot_prune(reef_cli_call *cli, reef_error *err) {
     uint64_t keep_last = 0, keep_daily = 0;
-    reef_status status = cli_integer(cli, "keep-last", 1, KEEP_MAX, &keep_last, err);
-    if (status == REEF_OK) status = cli_integer(cli, "keep-daily", 1, KEEP_MAX, &keep_daily, err);
+    reef_status status = reef_cli_integer(cli, "keep-last", 1, KEEP_MAX, &keep_last, err);
+    if (status == REEF_OK)
+        status = reef_cli_integer(cli, "keep-daily", 1, KEEP_MAX, &keep_daily, err);
     if (status != REEF_OK) return status;
     if (keep_last == 0 && keep_daily == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "which snapshots should stay? give --keep-last N, --keep-daily N or both");
-    cli_pool pool;
+    reef_cli_pool pool;
     choices list = {0};
-    status = cli_pool_open(&pool, cli, err);
+    status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status = list_all(&pool, &list, err);
     if (status == REEF_OK && list.count > 0) choose(&list, keep_last, keep_daily);
     if (status == REEF_OK) status = carry_out(cli, &list, err);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     free(list.all);
     return status;
 }

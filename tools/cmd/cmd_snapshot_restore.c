@@ -5,12 +5,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"in-place", NULL, "change this pool instead of making one in OUT"},
     {0},
 };
 
-const cli_manual snapshot_restore_manual = {
+const reef_cli_manual reef_snapshot_restore_manual = {
     .about =
         "Makes a new pool in directory OUT as the pool was in the snapshot: what was sealed later "
         "is not in\n"
@@ -25,17 +25,20 @@ const cli_manual snapshot_restore_manual = {
                "reef snapshot restore reef.pool before-upgrade --in-place --dry-run",
 };
 
-static reef_status confirm(const cli_call *cli, reef_error *err) {
+static reef_status confirm(const reef_cli_call *cli, reef_error *err) {
     if (cli->dry_run) return REEF_OK;
-    char *what = cli_format("%s goes back to snapshot %s; what was sealed since is then only in "
-                            "the snapshot of the state before",
-                            cli->pool, cli->operands[0]);
-    reef_status status = cli_confirm(cli, what, err);
+    char *what =
+        reef_cli_format("%s goes back to snapshot %s; what was sealed since is then only in "
+                        "the snapshot of the state before",
+                        cli->pool, cli->operands[0]);
+    reef_status status = reef_cli_confirm(cli, what, err);
     free(what);
     return status;
 }
 
-static reef_status restore_in_place(const cli_call *cli, reef_restoration *done, reef_error *err) {
+static reef_status restore_in_place(const reef_cli_call *cli,
+                                    reef_restoration *done,
+                                    reef_error *err) {
     reef_store *store = NULL;
     reef_error reason;
     reef_status status =
@@ -52,7 +55,9 @@ static reef_status restore_in_place(const cli_call *cli, reef_restoration *done,
     return status;
 }
 
-static reef_status restore_elsewhere(const cli_call *cli, reef_restoration *done, reef_error *err) {
+static reef_status restore_elsewhere(const reef_cli_call *cli,
+                                     reef_restoration *done,
+                                     reef_error *err) {
     reef_store *store = NULL;
     const char *out = cli->operands[1];
     reef_status status = reef_store_open(&store, cli->pool, NULL, err);
@@ -63,17 +68,19 @@ static reef_status restore_elsewhere(const cli_call *cli, reef_restoration *done
     return status;
 }
 
-static json_t *restoration_json(const cli_call *cli, const reef_restoration *done, bool in_place) {
+static json_t *restoration_json(const reef_cli_call *cli,
+                                const reef_restoration *done,
+                                bool in_place) {
     const reef_restore_plan *plan = &done->plan;
     return json_pack("{s:b, s:b, s:o, s:o, s:I, s:I, s:o, s:o}", "done", !cli->dry_run, "in_place",
-                     in_place, "pool", cli_path(in_place ? cli->pool : cli->operands[1]),
+                     in_place, "pool", reef_cli_path(in_place ? cli->pool : cli->operands[1]),
                      "snapshot", reef_snapshot_json(&plan->snapshot), "sealed_gone",
                      (json_int_t)plan->sealed_gone, "snapshots_gone", (json_int_t)plan->needy_count,
                      "kept_as", in_place ? json_string(done->kept_as) : json_null(), "commit",
-                     cli->dry_run ? json_null() : cli_commit_json(&done->commit));
+                     cli->dry_run ? json_null() : reef_cli_commit_json(&done->commit));
 }
 
-static void print(const cli_call *cli,
+static void print(const reef_cli_call *cli,
                   const reef_config *config,
                   const reef_restoration *done,
                   bool in_place) {
@@ -84,8 +91,8 @@ static void print(const cli_call *cli,
     printf("%-25s%s\n", "pool", in_place ? cli->pool : cli->operands[1]);
     printf("%-25s%" PRIu64 "\n", "step", snapshot->step);
     printf("%-25s%s %ss\n", "stream",
-           cli_count(cli_stream_units(config, snapshot->stream_bytes), words),
-           cli_stream_unit(config));
+           reef_cli_count(reef_cli_stream_units(config, snapshot->stream_bytes), words),
+           reef_cli_stream_unit(config));
     printf("%-25s%" PRIu32 "\n", "sealed generations gone", plan->sealed_gone);
     if (in_place)
         printf("%-25ssnapshot %s\n", "state before", done->kept_as);
@@ -97,7 +104,7 @@ static void print(const cli_call *cli,
 }
 
 // Nothing else of the pool: it may be damaged, which is why its snapshot is restored.
-static reef_status read_config(const cli_call *cli, reef_config *config, reef_error *err) {
+static reef_status read_config(const reef_cli_call *cli, reef_config *config, reef_error *err) {
     reef_store *store = NULL;
     reef_txn *txn = NULL;
     reef_status status = reef_store_open(&store, cli->pool, NULL, err);
@@ -108,8 +115,8 @@ static reef_status read_config(const cli_call *cli, reef_config *config, reef_er
     return status;
 }
 
-reef_status cmd_snapshot_restore(cli_call *cli, reef_error *err) {
-    bool in_place = cli_text(cli, "in-place") != NULL;
+reef_status reef_cmd_snapshot_restore(reef_cli_call *cli, reef_error *err) {
+    bool in_place = reef_cli_text(cli, "in-place") != NULL;
     reef_restoration done;
     if (in_place == (cli->operand_count == 2))
         return reef_fail(err, REEF_ERR_INVALID,
@@ -119,7 +126,7 @@ reef_status cmd_snapshot_restore(cli_call *cli, reef_error *err) {
     reef_status status =
         in_place ? restore_in_place(cli, &done, err) : restore_elsewhere(cli, &done, err);
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, restoration_json(cli, &done, in_place), err);
+    if (cli->json) return reef_cli_answer(cli, restoration_json(cli, &done, in_place), err);
     reef_config config;
     status = read_config(cli, &config, err);
     if (status == REEF_OK) print(cli, &config, &done, in_place);

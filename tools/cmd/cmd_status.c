@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const cli_manual status_manual = {
+const reef_cli_manual reef_status_manual = {
     .about = "Asks the daemon when one runs on the pool; otherwise reads the last commit.",
     .options = NULL,
     .example = "reef status reef.pool",
@@ -13,7 +13,7 @@ const cli_manual status_manual = {
 
 // Of the last batch. Null where there was none, where a restore took its loss away, and where it cannot be said
 // because the timeline is damaged.
-static json_t *last_loss_json(const cli_pool *pool, const cli_points *points) {
+static json_t *last_loss_json(const reef_cli_pool *pool, const reef_cli_points *points) {
     const reef_point *last = points->count ? &points->points[points->count - 1] : NULL;
     reef_txn *txn = NULL;
     reef_lineage lineage = {0};
@@ -22,11 +22,11 @@ static json_t *last_loss_json(const cli_pool *pool, const cli_points *points) {
                  reef_lineage_knows_losses(&lineage, last->stream_bytes - 1, UINT64_MAX);
     reef_lineage_release(&lineage);
     reef_txn_abort(txn);
-    return known ? cli_real((double)last->bits_per_byte) : json_null();
+    return known ? reef_cli_real((double)last->bits_per_byte) : json_null();
 }
 
 // Null where the record that counts them is damaged.
-static json_t *skipped_json(const cli_pool *pool) {
+static json_t *skipped_json(const reef_cli_pool *pool) {
     reef_txn *txn = NULL;
     reef_tasks tasks;
     bool known = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
@@ -35,10 +35,12 @@ static json_t *skipped_json(const cli_pool *pool) {
     return known ? json_integer((json_int_t)tasks.skipped_bytes) : json_null();
 }
 
-static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_points *points) {
+static json_t *pool_json(const reef_cli_call *cli,
+                         const reef_cli_pool *pool,
+                         const reef_cli_points *points) {
     uint64_t experts = 0, experts_open = 0;
     for (uint32_t g = 0; g < pool->generation_count; g++) {
-        uint64_t count = cli_generation_experts(pool, &pool->generations[g]);
+        uint64_t count = reef_cli_generation_experts(pool, &pool->generations[g]);
         experts += count;
         if (!pool->generations[g].sealed) experts_open += count;
     }
@@ -46,28 +48,28 @@ static json_t *pool_json(const cli_call *cli, const cli_pool *pool, const cli_po
     bool vectors = reef_config_is_vector(&pool->config);
     json_t *object = json_pack(
         "{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
-        cli_path(cli->pool), "state", "idle", "strategy",
+        reef_cli_path(cli->pool), "state", "idle", "strategy",
         reef_config_word(&pool->config, "strategy"), "task", (json_int_t)pool->tasks.task, "step",
         (json_int_t)pool->commit.step, "stream_bytes", (json_int_t)pool->commit.stream_bytes,
         "generation", (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
-        vectors                      ? "last_error_share"
-        : cli_has_ids(&pool->config) ? "last_bits_per_token"
-                                     : "last_bits_per_byte",
+        vectors                           ? "last_error_share"
+        : reef_cli_has_ids(&pool->config) ? "last_bits_per_token"
+                                          : "last_bits_per_byte",
         last_loss_json(pool, points), "experts", (json_int_t)experts, "experts_open",
         (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes, "last_commit",
-        cli_commit_json(&pool->commit));
+        reef_cli_commit_json(&pool->commit));
     size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
     json_object_set_new(object, "skipped_bytes", skipped_json(pool));
     json_object_set_new(object, "recycled_experts",
                         json_integer((json_int_t)pool->tasks.recycled_experts));
     json_object_set_new(object, "record_bytes",
                         vectors ? json_integer((json_int_t)record) : json_null());
-    json_object_set_new(object, "stream_unit", json_string(cli_stream_unit(&pool->config)));
+    json_object_set_new(object, "stream_unit", json_string(reef_cli_stream_unit(&pool->config)));
     return object;
 }
 
 // What the daemons before have kept. Where the record is damaged nothing is known.
-static json_t *scrub_json(const cli_pool *pool) {
+static json_t *scrub_json(const reef_cli_pool *pool) {
     reef_txn *txn = NULL;
     reef_scrub scrub = {0};
     if (reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) != REEF_OK ||
@@ -83,7 +85,7 @@ static json_t *scrub_json(const cli_pool *pool) {
 }
 
 // Who reads the pool now, reefd's own threads included; NULL where it cannot be said.
-static json_t *readers_json(const cli_call *cli) {
+static json_t *readers_json(const reef_cli_call *cli) {
     reef_store *store = NULL;
     reef_readers readers = {0};
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, NULL);
@@ -95,15 +97,15 @@ static json_t *readers_json(const cli_call *cli) {
                      (json_int_t)readers.behind, "oldest_pid", pid);
 }
 
-static reef_status read_pool(const cli_call *cli, json_t **result, reef_error *err) {
-    cli_pool pool;
-    cli_points points = {0};
-    reef_status status = cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = cli_points_read(&points, &pool, err);
+static reef_status read_pool(const reef_cli_call *cli, json_t **result, reef_error *err) {
+    reef_cli_pool pool;
+    reef_cli_points points = {0};
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_cli_points_read(&points, &pool, err);
     if (status == REEF_OK) *result = pool_json(cli, &pool, &points);
     if (*result) json_object_set_new(*result, "scrub", scrub_json(&pool));
-    cli_points_release(&points);
-    cli_pool_close(&pool);
+    reef_cli_points_release(&points);
+    reef_cli_pool_close(&pool);
     return status;
 }
 
@@ -126,8 +128,8 @@ static void print_count(const json_t *object,
                         const char *unit) {
     char words[CLI_WORD_BYTES];
     if (!json_is_integer(json_object_get(object, name))) return;
-    printf("  %-14s%s%s%s\n", label, cli_count(integer(object, name), words), unit[0] ? " " : "",
-           unit);
+    printf("  %-14s%s%s%s\n", label, reef_cli_count(integer(object, name), words),
+           unit[0] ? " " : "", unit);
 }
 
 // A part of the stream: bytes of text, examples, or rows of a layer by itself, which no daemon trains.
@@ -139,7 +141,7 @@ static void print_part(const json_t *status,
     uint64_t record = integer(status, "record_bytes");
     const char *unit = json_string_value(json_object_get(status, "stream_unit"));
     if (!unit) unit = record ? "example" : "byte";
-    printf("  %-14s%s %ss%s\n", label, cli_count(record ? bytes / record : bytes, words), unit,
+    printf("  %-14s%s %ss%s\n", label, reef_cli_count(record ? bytes / record : bytes, words), unit,
            detail);
 }
 
@@ -170,7 +172,7 @@ static void print_commit(const json_t *commit) {
     const char *root = json_string_value(json_object_get(commit, "root"));
     printf("  %-14s%" PRIu64 " at step %" PRIu64 ", %s, root %.12s\n", "last commit",
            integer(commit, "number"), integer(commit, "step"),
-           cli_time(integer(commit, "unix_ms"), when), root ? root : "");
+           reef_cli_time(integer(commit, "unix_ms"), when), root ? root : "");
 }
 
 static void print_daemon(const json_t *status) {
@@ -178,12 +180,13 @@ static void print_daemon(const json_t *status) {
     const char *state = json_string_value(json_object_get(status, "state"));
     printf("reefd %" PRIu64 " runs on this pool: %s, up %s\n", integer(status, "pid"),
            state ? state : "in an unknown state",
-           cli_duration(json_number_value(json_object_get(status, "uptime_s")), words));
+           reef_cli_duration(json_number_value(json_object_get(status, "uptime_s")), words));
     const json_t *rate = json_object_get(status, "bytes_per_s"),
                  *eta = json_object_get(status, "eta_s");
     if (json_is_number(rate)) {
-        printf("  %-14s%s/s", "speed", cli_bytes((uint64_t)json_number_value(rate), words));
-        if (json_is_number(eta)) printf(", %s left", cli_duration(json_number_value(eta), words));
+        printf("  %-14s%s/s", "speed", reef_cli_bytes((uint64_t)json_number_value(rate), words));
+        if (json_is_number(eta))
+            printf(", %s left", reef_cli_duration(json_number_value(eta), words));
         printf("\n");
     }
     size_t index;
@@ -191,12 +194,12 @@ static void print_daemon(const json_t *status) {
     json_array_foreach(json_object_get(status, "sources"), index, source) {
         char cursor[CLI_WORD_BYTES], size[CLI_WORD_BYTES];
         const char *name = json_string_value(json_object_get(source, "name"));
-        char *shown = cli_printable((const uint8_t *)name, name ? strlen(name) : 0, false);
+        char *shown = reef_cli_printable((const uint8_t *)name, name ? strlen(name) : 0, false);
         printf("  %-14s%s: %s", index ? "" : "sources", shown,
-               cli_bytes(integer(source, "cursor"), cursor));
+               reef_cli_bytes(integer(source, "cursor"), cursor));
         free(shown);
         if (json_is_integer(json_object_get(source, "bytes")))
-            printf(" of %s", cli_bytes(integer(source, "bytes"), size));
+            printf(" of %s", reef_cli_bytes(integer(source, "bytes"), size));
         printf("%s\n", json_is_true(json_object_get(source, "ended")) ? ", ended" : "");
     }
 }
@@ -216,14 +219,15 @@ static void print_scrub(const json_t *scrub) {
     if (damage) printf("  %-14s%s\n", "DAMAGED", damage);
     if (json_is_integer(json_object_get(scrub, "last_scrub"))) {
         uint64_t damaged = integer(scrub, "last_damaged");
-        printf("  %-14s%s, ", "last scrub", cli_time(integer(scrub, "last_scrub"), when));
-        printf("%s sealed records, ", cli_count(integer(scrub, "last_records"), words));
-        printf("%s: %s\n", cli_bytes(integer(scrub, "last_bytes"), words),
+        printf("  %-14s%s, ", "last scrub", reef_cli_time(integer(scrub, "last_scrub"), when));
+        printf("%s sealed records, ", reef_cli_count(integer(scrub, "last_records"), words));
+        printf("%s: %s\n", reef_cli_bytes(integer(scrub, "last_bytes"), words),
                damaged ? "damage was found, see reef verify --repair-plan" : "all sound");
     }
     if (integer(scrub, "records")) {
-        printf("  %-14s%s records, ", "scrub so far", cli_count(integer(scrub, "records"), words));
-        printf("%s\n", cli_bytes(integer(scrub, "bytes"), words));
+        printf("  %-14s%s records, ", "scrub so far",
+               reef_cli_count(integer(scrub, "records"), words));
+        printf("%s\n", reef_cli_bytes(integer(scrub, "bytes"), words));
     }
 }
 
@@ -231,10 +235,11 @@ static void print_scrub(const json_t *scrub) {
 static void print_readers(const json_t *readers) {
     char words[CLI_WORD_BYTES];
     if (integer(readers, "commits_behind") == 0) return;
-    printf("  %-14s%s; ", "readers", cli_count(integer(readers, "count"), words));
+    printf("  %-14s%s; ", "readers", reef_cli_count(integer(readers, "count"), words));
     printf("process %" PRIu64 " reads what was %s commits ago, and no page given up since is used "
            "again\n",
-           integer(readers, "oldest_pid"), cli_count(integer(readers, "commits_behind"), words));
+           integer(readers, "oldest_pid"),
+           reef_cli_count(integer(readers, "commits_behind"), words));
 }
 
 static void print_status(const json_t *status, bool daemon) {
@@ -257,16 +262,19 @@ static void print_status(const json_t *status, bool daemon) {
     print_share(status, "last_error_share", "last batch", "");
     if (json_is_integer(json_object_get(status, "file_bytes"))) {
         char words[CLI_WORD_BYTES];
-        printf("  %-14s%s\n", "on disk", cli_bytes(integer(status, "file_bytes"), words));
+        printf("  %-14s%s\n", "on disk", reef_cli_bytes(integer(status, "file_bytes"), words));
     }
     print_commit(json_object_get(status, "last_commit"));
     print_scrub(json_object_get(status, "scrub"));
     print_readers(json_object_get(status, "readers"));
 }
 
-reef_status status_read(const cli_call *cli, json_t **result, bool *daemon, reef_error *err) {
+reef_status reef_status_read(const reef_cli_call *cli,
+                             json_t **result,
+                             bool *daemon,
+                             reef_error *err) {
     *result = NULL;
-    reef_status status = cli_daemon_status(cli, result, err);
+    reef_status status = reef_cli_daemon_status(cli, result, err);
     *daemon = status == REEF_OK;
     if (status == REEF_ERR_NOT_FOUND) status = read_pool(cli, result, err);
     if (status != REEF_OK) return status;
@@ -276,12 +284,12 @@ reef_status status_read(const cli_call *cli, json_t **result, bool *daemon, reef
     return REEF_OK;
 }
 
-reef_status cmd_status(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_status(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
     bool daemon;
-    reef_status status = status_read(cli, &result, &daemon, err);
+    reef_status status = reef_status_read(cli, &result, &daemon, err);
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, result, err);
+    if (cli->json) return reef_cli_answer(cli, result, err);
     print_status(result, daemon);
     json_decref(result);
     return REEF_OK;

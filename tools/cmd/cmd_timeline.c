@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const cli_manual timeline_manual = {
+const reef_cli_manual reef_timeline_manual = {
     .about = "Every event that the trainer recorded: the pool made, generations sealed, opened and "
              "grown,\n"
              "experts frozen and thawed; each with its reason, the step and the position in the "
@@ -29,23 +29,23 @@ static bool has_column(const char *name) {
 static char *value_text(const json_t *value) {
     if (json_is_string(value)) {
         const char *text = json_string_value(value);
-        return cli_printable((const uint8_t *)text, strlen(text), false);
+        return reef_cli_printable((const uint8_t *)text, strlen(text), false);
     }
-    if (json_is_real(value)) return cli_format("%.4g", json_real_value(value));
+    if (json_is_real(value)) return reef_cli_format("%.4g", json_real_value(value));
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    char *copy = cli_format("%s", text ? text : "");
+    char *copy = reef_cli_format("%s", text ? text : "");
     free(text);
     return copy;
 }
 
 static char *details_text(const json_t *event) {
-    char *text = cli_format("%s", "");
+    char *text = reef_cli_format("%s", "");
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)event, name, value) {
         if (has_column(name)) continue;
         char *shown = value_text(value);
-        char *more = cli_format("%s%s%s=%s", text, text[0] ? " " : "", name, shown);
+        char *more = reef_cli_format("%s%s%s=%s", text, text[0] ? " " : "", name, shown);
         free(shown);
         free(text);
         text = more;
@@ -57,50 +57,50 @@ static char *details_text(const json_t *event) {
 static char *column_text(const json_t *event, const char *name, const reef_config *config) {
     const json_t *value = json_object_get(event, name);
     char words[CLI_WORD_BYTES];
-    if (!value) return cli_format("%s", "");
+    if (!value) return reef_cli_format("%s", "");
     if (!json_is_integer(value)) return value_text(value);
     uint64_t number = (uint64_t)json_integer_value(value);
-    if (strcmp(name, "unix_ms") == 0) return cli_format("%s", cli_time(number, words));
-    if (strcmp(name, "stream_bytes") == 0) number = cli_stream_units(config, number);
-    return cli_format("%s", cli_count(number, words));
+    if (strcmp(name, "unix_ms") == 0) return reef_cli_format("%s", reef_cli_time(number, words));
+    if (strcmp(name, "stream_bytes") == 0) number = reef_cli_stream_units(config, number);
+    return reef_cli_format("%s", reef_cli_count(number, words));
 }
 
 static void print_events(const json_t *events, const reef_config *config) {
-    char *stream = cli_format("stream %s", cli_stream_unit(config));
+    char *stream = reef_cli_format("stream %s", reef_cli_stream_unit(config));
     const char *const heading[] = {"when", "event", "generation", "step", stream, "details"};
-    cli_table *table = cli_table_new("<<>>><", heading);
+    reef_cli_table *table = reef_cli_table_new("<<>>><", heading);
     size_t index;
     const json_t *event;
     json_array_foreach(events, index, event) {
         for (size_t c = 0; c < COLUMN_COUNT; c++) {
             char *text = column_text(event, COLUMNS[c], config);
-            cli_table_cell(table, "%s", text);
+            reef_cli_table_cell(table, "%s", text);
             free(text);
         }
         char *details = details_text(event);
-        cli_table_cell(table, "%s", details);
+        reef_cli_table_cell(table, "%s", details);
         free(details);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
     free(stream);
 }
 
-reef_status cmd_timeline(cli_call *cli, reef_error *err) {
-    cli_pool pool;
+reef_status reef_cmd_timeline(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool;
     reef_txn *txn = NULL;
     json_t *events = json_array();
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_timeline_json(txn, events, err);
     reef_txn_abort(txn);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli, json_pack("{s:O}", "events", events), err);
+        status = reef_cli_answer(cli, json_pack("{s:O}", "events", events), err);
     else if (status == REEF_OK && json_array_size(events) == 0)
         printf("nothing has happened yet\n");
     else if (status == REEF_OK)
         print_events(events, &pool.config);
     json_decref(events);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -11,7 +11,7 @@
 #define BAR_COLUMNS 40
 #define BUCKET_NAME_BYTES 48 // two 64-bit numbers
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"generation", "G", "which one (default: the open one)"},
     {"layer", "N", "only this PEER layer (default: all)"},
     {"since", "TIME",
@@ -21,7 +21,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual usage_manual = {
+const reef_cli_manual reef_usage_manual = {
     .about =
         "For each PEER layer: the share of experts that were ever chosen, unevenness (distance "
         "from\n"
@@ -68,7 +68,7 @@ static void print_histogram(const reef_usage_layer *layer) {
     uint64_t most = 1;
     for (size_t b = 0; b < layer->bucket_count; b++)
         if (layer->buckets[b] > most) most = layer->buckets[b];
-    cli_table *table = cli_table_new(">><", HEADING);
+    reef_cli_table *table = reef_cli_table_new(">><", HEADING);
     size_t first = 1; // the dead ones are always shown, then nothing until the least used
     while (first < layer->bucket_count && layer->buckets[first] == 0) first++;
     for (size_t b = 0; b < layer->bucket_count; b++) {
@@ -79,26 +79,26 @@ static void print_histogram(const reef_usage_layer *layer) {
         memset(bar, '#', length);
         bar[length] = '\0';
         bucket_name(b, name);
-        cli_table_cell(table, "%s", name);
-        cli_table_cell(table, "%s", cli_count(layer->buckets[b], words));
-        cli_table_cell(table, "%s", bar);
+        reef_cli_table_cell(table, "%s", name);
+        reef_cli_table_cell(table, "%s", reef_cli_count(layer->buckets[b], words));
+        reef_cli_table_cell(table, "%s", bar);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 static void print_span(const reef_usage_layer *layer) {
     char from[CLI_WORD_BYTES], to[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
     const reef_usage_range *range = &layer->range;
     if (range->windows > 0)
-        printf("  commits from %s to %s\n", cli_time(range->from_ms, from),
-               cli_time(range->to_ms, to));
+        printf("  commits from %s to %s\n", reef_cli_time(range->from_ms, from),
+               reef_cli_time(range->to_ms, to));
     else
         printf("  nothing was recorded in this range\n");
     if (layer->before == 0) return;
     printf("  %s selections%s%s are known in total only and are %s\n",
-           cli_count(layer->before, words), range->known_ms > 0 ? " before " : "",
-           range->known_ms > 0 ? cli_time(range->known_ms, from) : "",
+           reef_cli_count(layer->before, words), range->known_ms > 0 ? " before " : "",
+           range->known_ms > 0 ? reef_cli_time(range->known_ms, from) : "",
            range->since_ms > 0 ? "not counted" : "counted");
 }
 
@@ -110,7 +110,7 @@ static void print_dead(const reef_usage_layer *layer) {
     printf("  dead:     ");
     for (size_t i = 0; i < layer->dead_count; i++)
         printf("%s %" PRIu32, i ? "," : "", layer->dead[i]);
-    if (more > 0) printf(" and %s more", cli_count(more, words));
+    if (more > 0) printf(" and %s more", reef_cli_count(more, words));
     printf("\n");
 }
 
@@ -118,10 +118,10 @@ static void print_layer(uint32_t index, const reef_usage_layer *layer, bool rang
     char words[CLI_WORD_BYTES];
     const reef_usage_summary *s = &layer->summary;
     printf("layer %" PRIu32 ": %.1f %% of ", index, s->used_percent);
-    printf("%s experts used, ", cli_count(s->expert_count, words));
-    printf("%s dead, unevenness %.3f, ", cli_count(s->expert_count - s->used_count, words),
+    printf("%s experts used, ", reef_cli_count(s->expert_count, words));
+    printf("%s dead, unevenness %.3f, ", reef_cli_count(s->expert_count - s->used_count, words),
            s->unevenness);
-    printf("%s selections\n", cli_count(s->selections, words));
+    printf("%s selections\n", reef_cli_count(s->selections, words));
     if (layer->top_count > 0) printf("  most used:");
     for (size_t i = 0; i < layer->top_count; i++)
         printf("%s %" PRIu32 " (%.2f %%)", i ? "," : "", layer->top[i], 100 * layer->top_share[i]);
@@ -131,12 +131,12 @@ static void print_layer(uint32_t index, const reef_usage_layer *layer, bool rang
     print_histogram(layer);
 }
 
-static reef_status choose(const cli_call *cli,
-                          const cli_pool *pool,
+static reef_status choose(const reef_cli_call *cli,
+                          const reef_cli_pool *pool,
                           const reef_generation_record **out,
                           reef_error *err) {
     uint64_t generation = pool->generation_count - 1;
-    reef_status status = cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
+    reef_status status = reef_cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
     if (status != REEF_OK) return status;
     if (generation >= pool->generation_count)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
@@ -147,24 +147,24 @@ static reef_status choose(const cli_call *cli,
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "generation %" PRIu64 " was consolidated into generation %" PRIu32
                          " and has no experts; ask for that one",
-                         generation, cli_generation_merged_into(pool, *out));
+                         generation, reef_cli_generation_merged_into(pool, *out));
     return REEF_OK;
 }
 
-static reef_status choose_layers(const cli_call *cli,
-                                 const cli_pool *pool,
+static reef_status choose_layers(const reef_cli_call *cli,
+                                 const reef_cli_pool *pool,
                                  request *asked,
                                  reef_error *err) {
     uint64_t layer = 0;
     asked->end = pool->config.layers;
-    if (!cli_text(cli, "layer")) return REEF_OK;
-    reef_status status = cli_integer(cli, "layer", 0, UINT32_MAX, &layer, err);
+    if (!reef_cli_text(cli, "layer")) return REEF_OK;
+    reef_status status = reef_cli_integer(cli, "layer", 0, UINT32_MAX, &layer, err);
     if (status != REEF_OK) return status;
     if (layer >= pool->config.layers)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no layer %" PRIu64 ": the model has 0 to %" PRIu32, layer,
                          pool->config.layers - 1);
-    if (!cli_layer_is_peer(&pool->config, (uint32_t)layer))
+    if (!reef_cli_layer_is_peer(&pool->config, (uint32_t)layer))
         return reef_fail(err, REEF_ERR_INVALID,
                          "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
                          layer, reef_ffw_text(reef_layer_ffw(&pool->config, (uint32_t)layer)));
@@ -173,7 +173,7 @@ static reef_status choose_layers(const cli_call *cli,
     return REEF_OK;
 }
 
-static reef_status read_layer(cli_pool *pool,
+static reef_status read_layer(reef_cli_pool *pool,
                               const request *asked,
                               uint32_t index,
                               reef_usage_layer *layer,
@@ -199,7 +199,10 @@ static json_t *answer_json(const request *asked, json_t *layers) {
     return document;
 }
 
-static reef_status show(cli_call *cli, cli_pool *pool, const request *asked, reef_error *err) {
+static reef_status show(reef_cli_call *cli,
+                        reef_cli_pool *pool,
+                        const request *asked,
+                        reef_error *err) {
     json_t *array = json_array();
     reef_status status = REEF_OK;
     if (!cli->json)
@@ -207,71 +210,77 @@ static reef_status show(cli_call *cli, cli_pool *pool, const request *asked, ree
                asked->generation->sealed ? "sealed" : "open");
     for (uint32_t l = asked->first; l < asked->end && status == REEF_OK; l++) {
         reef_usage_layer layer;
-        if (!cli_layer_is_peer(&pool->config, l)) continue;
+        if (!reef_cli_layer_is_peer(&pool->config, l)) continue;
         status = read_layer(pool, asked, l, &layer, err);
         if (status != REEF_OK) break;
         json_array_append_new(array, reef_usage_layer_json(l, &layer, asked->ranged));
         if (!cli->json) print_layer(l, &layer, asked->ranged);
     }
-    if (status == REEF_OK && cli->json) status = cli_answer(cli, answer_json(asked, array), err);
+    if (status == REEF_OK && cli->json)
+        status = reef_cli_answer(cli, answer_json(asked, array), err);
     json_decref(array);
     return status;
 }
 
 // A row of counts for each layer that is shown.
-static reef_status write_layer(
-    cli_pool *pool, const request *asked, uint32_t layer, npy_file *npy, reef_error *err) {
+static reef_status write_layer(reef_cli_pool *pool,
+                               const request *asked,
+                               uint32_t layer,
+                               reef_npy_file *npy,
+                               reef_error *err) {
     reef_txn *txn = NULL;
     size_t count = (size_t)asked->generation->side * asked->generation->side;
-    reef_usage *usage = cli_alloc(count, sizeof *usage);
-    int64_t *counts = cli_alloc(count, sizeof *counts);
+    reef_usage *usage = reef_cli_alloc(count, sizeof *usage);
+    int64_t *counts = reef_cli_alloc(count, sizeof *counts);
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK)
         status = reef_usage_read(txn, asked->generation->generation, layer, count, usage, err);
     reef_txn_abort(txn);
     for (size_t n = 0; n < count; n++) counts[n] = (int64_t)usage[n].count;
-    if (status == REEF_OK) status = npy_write(npy, counts, count * sizeof *counts, err);
+    if (status == REEF_OK) status = reef_npy_write(npy, counts, count * sizeof *counts, err);
     free(counts);
     free(usage);
     return status;
 }
 
-static reef_status write_counts(const cli_call *cli,
-                                cli_pool *pool,
+static reef_status write_counts(const reef_cli_call *cli,
+                                reef_cli_pool *pool,
                                 const request *asked,
                                 reef_error *err) {
-    const char *path = cli_text(cli, "npy");
+    const char *path = reef_cli_text(cli, "npy");
     uint64_t shape[] = {0, (uint64_t)asked->generation->side * asked->generation->side};
-    npy_file npy = {0};
+    reef_npy_file npy = {0};
     if (path == NULL) return REEF_OK;
     if (asked->ranged)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--npy writes counts since ever: leave --since and --until out");
     for (uint32_t l = asked->first; l < asked->end; l++)
-        shape[0] += cli_layer_is_peer(&pool->config, l);
-    reef_status status = npy_create(&npy, path, false, "<i8", 2, shape, err);
+        shape[0] += reef_cli_layer_is_peer(&pool->config, l);
+    reef_status status = reef_npy_create(&npy, path, false, "<i8", 2, shape, err);
     for (uint32_t l = asked->first; status == REEF_OK && l < asked->end; l++)
-        if (cli_layer_is_peer(&pool->config, l)) status = write_layer(pool, asked, l, &npy, err);
-    if (status == REEF_OK) status = npy_finish(&npy, err);
-    npy_abandon(&npy);
+        if (reef_cli_layer_is_peer(&pool->config, l))
+            status = write_layer(pool, asked, l, &npy, err);
+    if (status == REEF_OK) status = reef_npy_finish(&npy, err);
+    reef_npy_abandon(&npy);
     return status;
 }
 
-reef_status cmd_usage(cli_call *cli, reef_error *err) {
-    cli_pool pool;
+reef_status reef_cmd_usage(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool;
     request asked = {0};
-    reef_status status = cli_pool_open(&pool, cli, err);
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
-        status = cli_pool_wants(&pool, false,
+        status =
+            reef_cli_pool_wants(&pool, false,
                                 "there every expert sees every input, and reef eval shows which "
                                 "generation answers",
                                 err);
     if (status == REEF_OK) status = choose(cli, &pool, &asked.generation, err);
     if (status == REEF_OK) status = choose_layers(cli, &pool, &asked, err);
     if (status == REEF_OK)
-        status = cli_time_range(cli, &asked.ranged, &asked.since_ms, &asked.until_ms, err);
+        status = reef_cli_time_range(cli, &asked.ranged, &asked.since_ms, &asked.until_ms, err);
     if (status == REEF_OK) status = write_counts(cli, &pool, &asked, err);
     if (status == REEF_OK) status = show(cli, &pool, &asked, err);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -11,7 +11,7 @@
 
 #define DAMAGE_SHOWN_MAX 1000 // lines; the count goes on
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"quick", NULL, "hash no payload of what is sealed; everything else as always"},
     {"sample", "P", "hash P percent of the sealed records, drawn by chance"},
     {"seed", "N", "draw the sample that an earlier run printed"},
@@ -19,7 +19,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual verify_manual = {
+const reef_cli_manual reef_verify_manual = {
     .about =
         "Walks the pages of the file (each in one tree or free, once), then every record: "
         "checksums,\n"
@@ -42,11 +42,11 @@ const cli_manual verify_manual = {
 typedef struct findings {
     json_t *lines;
     bool print;
-    verify_plan plan;
+    reef_verify_plan plan;
 } findings;
 
 static void add_line(findings *found, const char *what) {
-    char *line = cli_printable((const uint8_t *)what, strlen(what), false);
+    char *line = reef_cli_printable((const uint8_t *)what, strlen(what), false);
     json_array_append_new(found->lines, json_string(line));
     if (found->print) fprintf(stderr, "damaged: %s\n", line);
     free(line);
@@ -59,131 +59,133 @@ static void on_damage(void *context, const char *what) {
 
 static void on_repair(void *context, const reef_repair *repair) {
     findings *found = context;
-    verify_plan_add(&found->plan, repair);
+    reef_verify_plan_add(&found->plan, repair);
 }
 
 static void on_whole(void *context, uint32_t generation) {
     findings *found = context;
-    verify_plan_add_whole(&found->plan, generation);
+    reef_verify_plan_add_whole(&found->plan, generation);
 }
 
 // ---- options -------------------------------------------------------------------------------------
 
-static reef_status read_options(const cli_call *cli,
+static reef_status read_options(const reef_cli_call *cli,
                                 reef_check_options *options,
                                 double *percent,
                                 reef_error *err) {
     *percent = 100;
-    options->quick = cli_text(cli, "quick") != NULL;
+    options->quick = reef_cli_text(cli, "quick") != NULL;
     // Another sample each time, and a number that is short enough to be typed again.
-    options->seed = (cli_now_ms() ^ (uint64_t)getpid() << 20) & UINT32_MAX;
-    if (options->quick && cli_text(cli, "sample"))
+    options->seed = (reef_cli_now_ms() ^ (uint64_t)getpid() << 20) & UINT32_MAX;
+    if (options->quick && reef_cli_text(cli, "sample"))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--quick hashes nothing that is sealed and --sample a part of it: give "
                          "one of them");
-    if (cli_text(cli, "seed") && !cli_text(cli, "sample"))
+    if (reef_cli_text(cli, "seed") && !reef_cli_text(cli, "sample"))
         return reef_fail(err, REEF_ERR_INVALID, "--seed draws a sample: give --sample as well");
-    reef_status status = cli_number(cli, "sample", 0.001, 100, percent, err);
-    if (status == REEF_OK) status = cli_integer(cli, "seed", 0, INT64_MAX, &options->seed, err);
+    reef_status status = reef_cli_number(cli, "sample", 0.001, 100, percent, err);
+    if (status == REEF_OK)
+        status = reef_cli_integer(cli, "seed", 0, INT64_MAX, &options->seed, err);
     options->sample = *percent / 100;
     return status;
 }
 
 // ---- answers -------------------------------------------------------------------------------------
 
-static void print_hashed(const cli_call *cli,
+static void print_hashed(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report) {
     char some[CLI_WORD_BYTES], all[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES];
-    (void)cli_count(report->hashed_records, some);
-    (void)cli_count(report->sealed_records, all);
+    (void)reef_cli_count(report->hashed_records, some);
+    (void)reef_cli_count(report->sealed_records, all);
     printf("hashed       everything that is not sealed");
     if (options->quick)
         printf("; of %s sealed records only the headers\n", all);
     else if (options->sample < 1)
         printf(", and %s of %s sealed records, %s\n", some, all,
-               cli_bytes(report->hashed_bytes, bytes));
+               reef_cli_bytes(report->hashed_bytes, bytes));
     else
-        printf(", and all %s sealed records, %s\n", all, cli_bytes(report->sealed_bytes, bytes));
+        printf(", and all %s sealed records, %s\n", all,
+               reef_cli_bytes(report->sealed_bytes, bytes));
     if (options->quick || options->sample >= 1) return;
-    printf("             again with --sample %s --seed %" PRIu64 "\n", cli_text(cli, "sample"),
+    printf("             again with --sample %s --seed %" PRIu64 "\n", reef_cli_text(cli, "sample"),
            options->seed);
-    printf("not hashed   %s\n", cli_bytes(report->sealed_bytes - report->hashed_bytes, bytes));
+    printf("not hashed   %s\n", reef_cli_bytes(report->sealed_bytes - report->hashed_bytes, bytes));
 }
 
-static void print_report(const cli_call *cli,
+static void print_report(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report,
                          double seconds) {
     char words[CLI_WORD_BYTES], longest[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
-    printf("records      %s", cli_count(report->records, words));
-    printf(", %s\n", cli_bytes(report->bytes, words));
+    printf("records      %s", reef_cli_count(report->records, words));
+    printf(", %s\n", reef_cli_bytes(report->bytes, words));
     print_hashed(cli, options, report);
     printf("generations  %" PRIu64 "\n", report->generations);
     printf("snapshots    %" PRIu64 "\n", report->snapshots);
-    printf("commits      %s\n", cli_count(report->commits, words));
-    printf("file         %s, ", cli_bytes(report->file_bytes, words));
-    printf("%s in use\n", cli_bytes(report->used_bytes, words));
-    printf("pages        %s: ", cli_count(report->pages, words));
-    printf("%s used, ", cli_count(report->pages_used, words));
-    printf("%s free", cli_count(report->pages_free, words));
-    if (report->pages_lost) printf(", %s neither", cli_count(report->pages_lost, words));
+    printf("commits      %s\n", reef_cli_count(report->commits, words));
+    printf("file         %s, ", reef_cli_bytes(report->file_bytes, words));
+    printf("%s in use\n", reef_cli_bytes(report->used_bytes, words));
+    printf("pages        %s: ", reef_cli_count(report->pages, words));
+    printf("%s used, ", reef_cli_count(report->pages_used, words));
+    printf("%s free", reef_cli_count(report->pages_free, words));
+    if (report->pages_lost) printf(", %s neither", reef_cli_count(report->pages_lost, words));
     printf("\n");
     reef_hash_format(report->root, root);
     printf("root         %s\n", root);
-    printf("checked in   %s, ", cli_duration(seconds, words));
+    printf("checked in   %s, ", reef_cli_duration(seconds, words));
     printf("%s read%s of which the longest kept pages from reuse for %s\n",
-           cli_count(report->reads, words), report->reads == 1 ? "" : "s",
-           cli_duration(report->longest_read_ms / 1e3, longest));
+           reef_cli_count(report->reads, words), report->reads == 1 ? "" : "s",
+           reef_cli_duration(report->longest_read_ms / 1e3, longest));
     if (report->damaged > 0) return;
     printf("%s\n", options->quick        ? "sound, as far as a quick check looks"
                    : options->sample < 1 ? "sound, as far as the sample goes"
                                          : "sound: nothing is damaged");
 }
 
-static json_t *report_json(const cli_call *cli,
+static json_t *report_json(const reef_cli_call *cli,
                            const reef_check_options *options,
                            const reef_check_report *report,
                            const findings *found,
                            double percent,
                            double seconds) {
-    json_t *object = reef_check_json(cli_path(cli->pool), options, report,
+    json_t *object = reef_check_json(reef_cli_path(cli->pool), options, report,
                                      json_incref(found->lines), percent, seconds);
     if (!options->on_repair) return object;
-    json_object_set_new(object, "plan", verify_plan_json(&found->plan));
-    json_object_set_new(object, "whole", verify_plan_whole_json(&found->plan));
+    json_object_set_new(object, "plan", reef_verify_plan_json(&found->plan));
+    json_object_set_new(object, "whole", reef_verify_plan_whole_json(&found->plan));
     return object;
 }
 
-reef_status cmd_verify(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
     reef_check_report report = {0};
     findings found = {.lines = json_array(), .print = !cli->json, .plan = {.pool = cli->pool}};
-    bool plan = cli_text(cli, "repair-plan") != NULL;
+    bool plan = reef_cli_text(cli, "repair-plan") != NULL;
     reef_check_options options = {.also = reef_pool_check_sizes,
                                   .on_damage = on_damage,
                                   .on_repair = plan ? on_repair : NULL,
                                   .on_whole = plan ? on_whole : NULL,
                                   .context = &found};
-    double percent, started = cli_clock();
+    double percent, started = reef_cli_clock();
     reef_status status = read_options(cli, &options, &percent, err);
     if (status == REEF_OK) status = reef_store_verify_with(cli->pool, &options, &report, err);
-    double seconds = cli_clock() - started;
+    double seconds = reef_cli_clock() - started;
     if (status == REEF_ERR_CORRUPT && cli->json) { // the document has all that was found until then
         reef_error reason;
         add_line(&found, err->message);
         report.damaged++;
-        if (cli_answer(cli, report_json(cli, &options, &report, &found, percent, seconds),
-                       &reason) != REEF_OK)
+        if (reef_cli_answer(cli, report_json(cli, &options, &report, &found, percent, seconds),
+                            &reason) != REEF_OK)
             status = reef_fail(err, reason.status, "%s", reason.message);
     } else if (status == REEF_OK && cli->json) {
-        status =
-            cli_answer(cli, report_json(cli, &options, &report, &found, percent, seconds), err);
+        status = reef_cli_answer(cli, report_json(cli, &options, &report, &found, percent, seconds),
+                                 err);
     } else if (status == REEF_OK) {
         print_report(cli, &options, &report, seconds);
     }
     if (plan && !cli->json && (status == REEF_OK || status == REEF_ERR_CORRUPT))
-        verify_plan_print(&found.plan);
-    verify_plan_release(&found.plan);
+        reef_verify_plan_print(&found.plan);
+    reef_verify_plan_release(&found.plan);
     json_decref(found.lines);
     if (status == REEF_OK && report.damaged > 0)
         return reef_fail(err, REEF_ERR_CORRUPT,

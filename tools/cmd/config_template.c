@@ -81,7 +81,7 @@ static reef_status fail_write(const char *path, int code, reef_error *err) {
     if (code == EEXIST)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write %.140s: it exists; choose another name", path);
-    if (code != ENOENT) return cli_write_failed(path, code, err);
+    if (code != ENOENT) return reef_cli_write_failed(path, code, err);
     return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot write %.160s: %s", path, strerror(code));
 }
 
@@ -101,7 +101,7 @@ static char *folder_of(const char *path) {
     while (end > 1 && path[end - 1] == '/') end--;
     while (end > 0 && path[end - 1] != '/') end--;
     while (end > 1 && path[end - 1] == '/') end--;
-    return end > 0 ? cli_format("%.*s", (int)end, path) : cli_format(".");
+    return end > 0 ? reef_cli_format("%.*s", (int)end, path) : reef_cli_format(".");
 }
 
 // The whole path of what is not there yet, in a folder that is; false where that is not.
@@ -119,7 +119,7 @@ static bool place_of(const char *path, char place[2 * PATH_MAX]) {
     return found;
 }
 
-reef_status config_text_check(const char *path, const char *pool, reef_error *err) {
+reef_status reef_config_text_check(const char *path, const char *pool, reef_error *err) {
     char place[2 * PATH_MAX], beside[2 * PATH_MAX], *folder = folder_of(path);
     reef_status status = REEF_OK;
     bool placed = place_of(pool, place); // otherwise the pool cannot be made, which says so itself
@@ -132,10 +132,10 @@ reef_status config_text_check(const char *path, const char *pool, reef_error *er
     return status;
 }
 
-reef_status config_text_write(const char *path,
-                              const char *pool,
-                              const char *about,
-                              reef_error *err) {
+reef_status reef_config_text_write(const char *path,
+                                   const char *pool,
+                                   const char *about,
+                                   reef_error *err) {
     char full[PATH_MAX];
     if (realpath(pool, full) == NULL) return fail_write(pool, errno, err);
     reef_status status = check_pool(full, err);

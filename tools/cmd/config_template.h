@@ -12,11 +12,13 @@
  *
  * Errors: INVALID the file exists, or the pool's path does not fit on a line; IO; NOT_FOUND no such directory.
  */
-/** What config_text_write would refuse, asked before the pool is made. Errors: the same. */
-REEF_MUST_CHECK reef_status config_text_check(const char *path, const char *pool, reef_error *err);
-REEF_MUST_CHECK reef_status config_text_write(const char *path,
-                                              const char *pool,
-                                              const char *about,
-                                              reef_error *err);
+/** What reef_config_text_write would refuse, asked before the pool is made. Errors: the same. */
+REEF_MUST_CHECK reef_status reef_config_text_check(const char *path,
+                                                   const char *pool,
+                                                   reef_error *err);
+REEF_MUST_CHECK reef_status reef_config_text_write(const char *path,
+                                                   const char *pool,
+                                                   const char *about,
+                                                   reef_error *err);
 
 #endif

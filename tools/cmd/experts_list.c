@@ -1,4 +1,4 @@
-// See experts_list.h. A layer of a generation is read by one short transaction; of what was read so far only the rows
+// See reef_experts_list.h. A layer of a generation is read by one short transaction; of what was read so far only the rows
 // that may be shown are kept, so memory does not grow with the pool.
 #include "experts_list.h"
 
@@ -12,7 +12,7 @@
 
 #define FACTS_FEW 1000 // rows read one by one; more of them are read block by block
 
-const char *experts_sort_text(experts_sort sort) {
+const char *reef_experts_sort_text(reef_experts_sort sort) {
     static const char *const TEXTS[] = {
 #define EXPERTS_SORT_TEXT(upper, name) name,
         EXPERTS_SORT_LIST(EXPERTS_SORT_TEXT)
@@ -21,14 +21,14 @@ const char *experts_sort_text(experts_sort sort) {
     return TEXTS[sort];
 }
 
-const char *expert_row_state(const expert_row *row) {
+const char *reef_expert_row_state(const reef_expert_row *row) {
     return row->sealed ? "sealed" : row->frozen ? "frozen" : "open";
 }
 
 // ---- order ---------------------------------------------------------------------------------------
 
 // What comes first has the largest key; NaN comes last.
-static double key_of(const expert_row *row, experts_sort sort) {
+static double key_of(const reef_expert_row *row, reef_experts_sort sort) {
     switch (sort) {
     case EXPERTS_SORT_USES:
         return (double)row->uses;
@@ -48,7 +48,7 @@ static double key_of(const expert_row *row, experts_sort sort) {
 }
 
 static int compare(const void *left, const void *right) {
-    const expert_row *a = left, *b = right;
+    const reef_expert_row *a = left, *b = right;
     if (isnan(a->key) != isnan(b->key)) return isnan(a->key) ? 1 : -1;
     if (!isnan(a->key) && a->key != b->key) return a->key > b->key ? -1 : 1;
     if (a->generation != b->generation) return a->generation < b->generation ? -1 : 1;
@@ -82,7 +82,7 @@ static void layer_release(layer_data *data) {
 }
 
 static reef_status read_usage(reef_txn *txn,
-                              const experts_request *asked,
+                              const reef_experts_request *asked,
                               layer_data *data,
                               reef_error *err) {
     reef_usage_range range = {.since_ms = asked->since_ms, .until_ms = asked->until_ms};
@@ -92,27 +92,27 @@ static reef_status read_usage(reef_txn *txn,
         status = reef_usage_range_read(txn, &data->generation, data->layer, &range, &data->usage,
                                        &before, err);
     } else {
-        data->usage = cli_alloc(data->expert_count, sizeof(*data->usage));
+        data->usage = reef_cli_alloc(data->expert_count, sizeof(*data->usage));
         status = reef_usage_read(txn, data->generation.generation, data->layer, data->expert_count,
                                  data->usage, err);
     }
     for (size_t n = 0; status == REEF_OK && n < data->expert_count; n++)
         data->selections += data->usage[n].count;
-    data->last_ms = cli_alloc(data->expert_count, sizeof(*data->last_ms));
+    data->last_ms = reef_cli_alloc(data->expert_count, sizeof(*data->last_ms));
     if (status == REEF_OK)
         status = reef_usage_last(txn, data->generation.generation, data->layer, data->expert_count,
                                  data->last_ms, err);
     return status;
 }
 
-static bool wants_all_stats(const experts_request *asked, bool vectors) {
+static bool wants_all_stats(const reef_experts_request *asked, bool vectors) {
     return vectors || asked->sort == EXPERTS_SORT_DOWN || asked->sort == EXPERTS_SORT_UP ||
            asked->top == 0 || asked->top > FACTS_FEW;
 }
 
 static reef_status layer_read(reef_txn *txn,
                               const reef_config *config,
-                              const experts_request *asked,
+                              const reef_experts_request *asked,
                               layer_data *data,
                               reef_error *err) {
     uint32_t g = data->generation.generation;
@@ -121,26 +121,26 @@ static reef_status layer_read(reef_txn *txn,
     reef_status status = reef_generation_read(txn, g, &data->generation, err);
     if (status != REEF_OK || reef_generation_is_empty(&data->generation)) return status;
     data->expert_count = (size_t)data->generation.side * data->generation.side;
-    data->flags = cli_alloc(data->expert_count, 1);
+    data->flags = reef_cli_alloc(data->expert_count, 1);
     if (!vectors) status = read_usage(txn, asked, data, err);
     if (status == REEF_OK && !vectors && !data->generation.sealed)
         status = reef_flags_read(txn, g, data->layer, data->expert_count, data->flags, err);
     if (status != REEF_OK || !wants_all_stats(asked, vectors)) return status;
-    data->stats = cli_alloc(data->expert_count, sizeof(*data->stats));
+    data->stats = reef_cli_alloc(data->expert_count, sizeof(*data->stats));
     return reef_expert_stats_read(txn, g, data->layer, data->expert_count, NULL, data->stats, err);
 }
 
-static expert_row row_of(const layer_data *data, uint32_t id) {
+static reef_expert_row row_of(const layer_data *data, uint32_t id) {
     const reef_generation_record *g = &data->generation;
-    expert_row row = {.generation = g->generation,
-                      .layer = data->layer,
-                      .id = id,
-                      .side = g->side,
-                      .pool_id = g->first_id + id,
-                      .sealed = g->sealed,
-                      .frozen = data->flags[id] != 0,
-                      .weight = (double)NAN,
-                      .share = (double)NAN};
+    reef_expert_row row = {.generation = g->generation,
+                           .layer = data->layer,
+                           .id = id,
+                           .side = g->side,
+                           .pool_id = g->first_id + id,
+                           .sealed = g->sealed,
+                           .frozen = data->flags[id] != 0,
+                           .weight = (double)NAN,
+                           .share = (double)NAN};
     if (data->stats) row.stats = data->stats[id];
     if (!data->usage) return row;
     const reef_usage *usage = &data->usage[id];
@@ -152,7 +152,7 @@ static expert_row row_of(const layer_data *data, uint32_t id) {
     return row;
 }
 
-static bool fits(const expert_row *row, experts_state state) {
+static bool fits(const reef_expert_row *row, reef_experts_state state) {
     switch (state) {
     case EXPERTS_OPEN:
         return !row->sealed && !row->frozen;
@@ -168,12 +168,14 @@ static bool fits(const expert_row *row, experts_state state) {
 // ---- the list ------------------------------------------------------------------------------------
 
 // All rows of the layer after those kept so far; then the best of both.
-static void add_layer(const experts_request *asked, const layer_data *data, experts_list *out) {
-    expert_row *rows = cli_alloc(out->count + data->expert_count, sizeof(*rows));
+static void add_layer(const reef_experts_request *asked,
+                      const layer_data *data,
+                      reef_experts_list *out) {
+    reef_expert_row *rows = reef_cli_alloc(out->count + data->expert_count, sizeof(*rows));
     size_t count = out->count;
     if (count > 0) memcpy(rows, out->rows, count * sizeof(*rows));
     for (size_t n = 0; n < data->expert_count; n++) {
-        expert_row row = row_of(data, (uint32_t)n);
+        reef_expert_row row = row_of(data, (uint32_t)n);
         row.key = asked->reverse ? -key_of(&row, asked->sort) : key_of(&row, asked->sort);
         if (fits(&row, asked->state)) rows[count++] = row;
     }
@@ -188,11 +190,11 @@ static void add_layer(const experts_request *asked, const layer_data *data, expe
 // Those of this layer that are among the rows so far, while its transaction lasts.
 static reef_status add_stats(reef_txn *txn,
                              const layer_data *data,
-                             experts_list *out,
+                             reef_experts_list *out,
                              reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && !data->stats && i < out->count; i++) {
-        expert_row *row = &out->rows[i];
+        reef_expert_row *row = &out->rows[i];
         if (row->generation != data->generation.generation || row->layer != data->layer) continue;
         status =
             reef_expert_stats_read(txn, row->generation, row->layer, 1, &row->id, &row->stats, err);
@@ -200,11 +202,11 @@ static reef_status add_stats(reef_txn *txn,
     return status;
 }
 
-static reef_status list_layer(cli_pool *pool,
-                              const experts_request *asked,
+static reef_status list_layer(reef_cli_pool *pool,
+                              const reef_experts_request *asked,
                               uint32_t generation,
                               uint32_t layer,
-                              experts_list *out,
+                              reef_experts_list *out,
                               reef_error *err) {
     reef_txn *txn = NULL;
     layer_data data = {.generation = {.generation = generation}, .layer = layer};
@@ -220,12 +222,14 @@ static reef_status list_layer(cli_pool *pool,
     return status;
 }
 
-static bool has_experts(const cli_pool *pool, uint32_t layer) {
+static bool has_experts(const reef_cli_pool *pool, uint32_t layer) {
     return reef_config_is_vector(&pool->config) ? layer == 0
-                                                : cli_layer_is_peer(&pool->config, layer);
+                                                : reef_cli_layer_is_peer(&pool->config, layer);
 }
 
-static reef_status check(const cli_pool *pool, const experts_request *asked, reef_error *err) {
+static reef_status check(const reef_cli_pool *pool,
+                         const reef_experts_request *asked,
+                         reef_error *err) {
     if (asked->one_generation && asked->generation >= pool->generation_count)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no generation %" PRIu32 ": the pool has 0 to %" PRIu32,
@@ -236,7 +240,7 @@ static reef_status check(const cli_pool *pool, const experts_request *asked, ree
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "generation %" PRIu32 " was consolidated into generation %" PRIu32
                          " and has no experts; ask for that one",
-                         asked->generation, cli_generation_merged_into(pool, one));
+                         asked->generation, reef_cli_generation_merged_into(pool, one));
     if (!asked->one_layer) return REEF_OK;
     if (asked->layer >= pool->config.layers)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
@@ -248,11 +252,11 @@ static reef_status check(const cli_pool *pool, const experts_request *asked, ree
     return REEF_OK;
 }
 
-reef_status experts_list_read(cli_pool *pool,
-                              const experts_request *asked,
-                              experts_list *out,
-                              reef_error *err) {
-    *out = (experts_list){0};
+reef_status reef_experts_list_read(reef_cli_pool *pool,
+                                   const reef_experts_request *asked,
+                                   reef_experts_list *out,
+                                   reef_error *err) {
+    *out = (reef_experts_list){0};
     reef_status status = check(pool, asked, err);
     for (uint32_t g = 0; g < pool->generation_count; g++)
         for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++)
@@ -262,7 +266,7 @@ reef_status experts_list_read(cli_pool *pool,
     return status;
 }
 
-void experts_list_release(experts_list *list) {
+void reef_experts_list_release(reef_experts_list *list) {
     free(list->rows);
-    *list = (experts_list){0};
+    *list = (reef_experts_list){0};
 }

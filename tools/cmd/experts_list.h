@@ -14,36 +14,36 @@
     X(UP, "up")                                                                                    \
     X(ID, "id")
 
-typedef enum experts_sort {
+typedef enum reef_experts_sort {
 #define EXPERTS_SORT_ENUM(upper, name) EXPERTS_SORT_##upper,
     EXPERTS_SORT_LIST(EXPERTS_SORT_ENUM)
 #undef EXPERTS_SORT_ENUM
         EXPERTS_SORT_COUNT
-} experts_sort;
+} reef_experts_sort;
 
-const char *experts_sort_text(experts_sort sort);
+const char *reef_experts_sort_text(reef_experts_sort sort);
 
-typedef enum experts_state {
+typedef enum reef_experts_state {
     EXPERTS_ANY,
     EXPERTS_OPEN,
     EXPERTS_SEALED,
     EXPERTS_FROZEN
-} experts_state;
+} reef_experts_state;
 
 /** What to list. */
-typedef struct experts_request {
+typedef struct reef_experts_request {
     bool one_generation, one_layer;
     uint32_t generation, layer;
-    experts_sort sort;
+    reef_experts_sort sort;
     bool reverse;
-    experts_state state; // EXPERTS_OPEN: that learn
-    size_t top;          // 0: all
-    bool ranged;         // uses of a range of time
+    reef_experts_state state; // EXPERTS_OPEN: that learn
+    size_t top;               // 0: all
+    bool ranged;              // uses of a range of time
     uint64_t since_ms, until_ms;
-} experts_request;
+} reef_experts_request;
 
 /** One expert. Uses are those of the range, or of ever; a vector model has none. */
-typedef struct expert_row {
+typedef struct reef_expert_row {
     uint32_t generation, layer, id, side;
     uint64_t pool_id; // within its layer, over all generations
     bool sealed, frozen;
@@ -52,22 +52,22 @@ typedef struct expert_row {
     double share;  // of all uses in its layer of its generation; NaN without any
     reef_expert_stats stats;
     double key; // of the order
-} expert_row;
+} reef_expert_row;
 
-typedef struct experts_list {
-    expert_row *rows; // (count) in the order asked for
+typedef struct reef_experts_list {
+    reef_expert_row *rows; // (count) in the order asked for
     size_t count;
     uint64_t total; // that fit the request
-} experts_list;
+} reef_experts_list;
 
 /** NOT_FOUND names a generation or layer that is not there. Release the list, also after an error. */
-REEF_MUST_CHECK reef_status experts_list_read(cli_pool *pool,
-                                              const experts_request *asked,
-                                              experts_list *out,
-                                              reef_error *err);
-void experts_list_release(experts_list *list); // accepts the zeroed list
+REEF_MUST_CHECK reef_status reef_experts_list_read(reef_cli_pool *pool,
+                                                   const reef_experts_request *asked,
+                                                   reef_experts_list *out,
+                                                   reef_error *err);
+void reef_experts_list_release(reef_experts_list *list); // accepts the zeroed list
 
 /** "sealed", "open" or "frozen" */
-const char *expert_row_state(const expert_row *row);
+const char *reef_expert_row_state(const reef_expert_row *row);
 
 #endif

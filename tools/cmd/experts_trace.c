@@ -1,4 +1,4 @@
-// See experts_text.h.
+// See reef_experts_text.h.
 #include "experts_trace.h"
 
 #include <inttypes.h>
@@ -11,14 +11,14 @@
 
 // ---- reading -------------------------------------------------------------------------------------
 
-static double strength_of(const experts_place *place) {
+static double strength_of(const reef_experts_place *place) {
     return fabs(place->score * place->activation);
 }
 
 // Insertion into the list of the strongest; among equals the earlier comes first, because they come in order.
 static void on_use(void *context, size_t at, double score, double activation) {
-    experts_text *text = context;
-    experts_place place = {at, score, activation};
+    reef_experts_text *text = context;
+    reef_experts_place place = {at, score, activation};
     double strength = strength_of(&place);
     text->chosen++;
     text->strength += strength;
@@ -32,42 +32,47 @@ static void on_use(void *context, size_t at, double score, double activation) {
     text->places[to] = place;
 }
 
-reef_status experts_text_open(
-    cli_call *cli, cli_pool *pool, size_t places, experts_text *out, reef_error *err) {
+reef_status reef_experts_text_open(reef_cli_call *cli,
+                                   reef_cli_pool *pool,
+                                   size_t places,
+                                   reef_experts_text *out,
+                                   reef_error *err) {
     const reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
-    out->as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
+    out->as_of = reef_cli_text(cli, "as-of") ? reef_cli_text(cli, "as-of") : "now";
     out->room = places;
-    out->places = cli_alloc(places, sizeof(*out->places));
-    reef_status status = cli_text_read(&out->file, cli_text(cli, "text"), err);
+    out->places = reef_cli_alloc(places, sizeof(*out->places));
+    reef_status status = reef_cli_text_read(&out->file, reef_cli_text(cli, "text"), err);
     if (status != REEF_OK) return status;
     return reef_model_open(&out->model, pool->store, out->as_of, &options, err);
 }
 
-reef_status experts_text_read(experts_text *text, const expert_row *row, reef_error *err) {
+reef_status reef_experts_text_read(reef_experts_text *text,
+                                   const reef_expert_row *row,
+                                   reef_error *err) {
     return reef_model_expert_uses(text->model, row->generation, row->layer, row->id,
                                   text->file.bytes, text->file.count, on_use, text, err);
 }
 
-void experts_text_release(experts_text *text) {
+void reef_experts_text_release(reef_experts_text *text) {
     reef_model_close(text->model);
-    cli_file_release(&text->file);
+    reef_cli_file_release(&text->file);
     free(text->places);
-    *text = (experts_text){0};
+    *text = (reef_experts_text){0};
 }
 
 // ---- showing -------------------------------------------------------------------------------------
 
 // `count` bytes from `from` on, as far as there are any. On the heap.
-static char *shown(const experts_text *text, size_t from, size_t count) {
+static char *shown(const reef_experts_text *text, size_t from, size_t count) {
     size_t left = from < text->file.count ? text->file.count - from : 0;
-    return cli_printable(text->file.bytes + from, count < left ? count : left, false);
+    return reef_cli_printable(text->file.bytes + from, count < left ? count : left, false);
 }
 
 typedef struct context {
     char *before, *byte, *after; // on the heap
 } context;
 
-static context context_of(const experts_text *text, size_t at) {
+static context context_of(const reef_experts_text *text, size_t at) {
     size_t before = at < BEFORE_BYTES ? at : BEFORE_BYTES;
     return (context){shown(text, at - before, before), shown(text, at, 1),
                      shown(text, at + 1, AFTER_BYTES)};
@@ -80,7 +85,7 @@ static void context_release(context *words) {
 }
 
 // The bytes with the largest shares, at most EXPERTS_TEXT_BYTES of them; their number.
-static size_t top_bytes(const experts_text *text, uint8_t out[EXPERTS_TEXT_BYTES]) {
+static size_t top_bytes(const reef_experts_text *text, uint8_t out[EXPERTS_TEXT_BYTES]) {
     size_t count = 0;
     for (size_t b = 0; b < 256; b++) {
         if (text->by_byte[b] <= 0.0) continue;
@@ -94,60 +99,63 @@ static size_t top_bytes(const experts_text *text, uint8_t out[EXPERTS_TEXT_BYTES
     return count;
 }
 
-static void print_bytes(const experts_text *text) {
+static void print_bytes(const reef_experts_text *text) {
     uint8_t top[EXPERTS_TEXT_BYTES];
     size_t count = top_bytes(text, top);
     printf("bytes        ");
     for (size_t i = 0; i < count; i++) {
-        char *byte = cli_printable(&top[i], 1, false);
+        char *byte = reef_cli_printable(&top[i], 1, false);
         printf("%s'%s' %.0f %%", i ? ", " : "", byte, 100 * text->by_byte[top[i]] / text->strength);
         free(byte);
     }
     printf("%s\n", count ? " of its strength there" : "");
 }
 
-void experts_text_print(const experts_text *text) {
+void reef_experts_text_print(const reef_experts_text *text) {
     static const char *const HEADING[] = {"byte", "weight", "activation", "strength", "context"};
     char words[CLI_WORD_BYTES], all[CLI_WORD_BYTES];
     printf("in the text  ");
     if (strcmp(text->as_of, "now") != 0) printf("as of %s ", text->as_of);
-    printf("chosen by %s of %s bytes, %.2f %%\n", cli_count(text->chosen, words),
-           cli_count(text->file.count, all), 100 * (double)text->chosen / (double)text->file.count);
+    printf("chosen by %s of %s bytes, %.2f %%\n", reef_cli_count(text->chosen, words),
+           reef_cli_count(text->file.count, all),
+           100 * (double)text->chosen / (double)text->file.count);
     if (text->chosen == 0) return;
     print_bytes(text);
-    cli_table *table = cli_table_new(">>>><", HEADING);
+    reef_cli_table *table = reef_cli_table_new(">>>><", HEADING);
     for (size_t i = 0; i < text->count; i++) {
-        const experts_place *place = &text->places[i];
+        const reef_experts_place *place = &text->places[i];
         context around = context_of(text, place->at);
-        cli_table_cell(table, "%zu", place->at);
-        cli_table_cell(table, "%.4f", place->score);
-        cli_table_cell(table, "%+.4f", place->activation);
-        cli_table_cell(table, "%+.4f", place->score * place->activation);
-        cli_table_cell(table, "%s\xc2\xbb%s\xc2\xab%s", around.before, around.byte, around.after);
+        reef_cli_table_cell(table, "%zu", place->at);
+        reef_cli_table_cell(table, "%.4f", place->score);
+        reef_cli_table_cell(table, "%+.4f", place->activation);
+        reef_cli_table_cell(table, "%+.4f", place->score * place->activation);
+        reef_cli_table_cell(table, "%s\xc2\xbb%s\xc2\xab%s", around.before, around.byte,
+                            around.after);
         context_release(&around);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-json_t *experts_text_json(const experts_text *text) {
+json_t *reef_experts_text_json(const reef_experts_text *text) {
     uint8_t top[EXPERTS_TEXT_BYTES];
     size_t count = top_bytes(text, top);
     json_t *bytes = json_array(), *places = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(bytes, json_pack("{s:I, s:o}", "byte", (json_int_t)top[i], "share",
-                                               cli_real(text->by_byte[top[i]] / text->strength)));
+        json_array_append_new(bytes,
+                              json_pack("{s:I, s:o}", "byte", (json_int_t)top[i], "share",
+                                        reef_cli_real(text->by_byte[top[i]] / text->strength)));
     for (size_t i = 0; i < text->count; i++) {
-        const experts_place *place = &text->places[i];
+        const reef_experts_place *place = &text->places[i];
         context around = context_of(text, place->at);
-        json_array_append_new(places,
-                              json_pack("{s:I, s:o, s:o, s:s, s:s, s:s}", "at",
-                                        (json_int_t)place->at, "weight", cli_real(place->score),
-                                        "activation", cli_real(place->activation), "before",
-                                        around.before, "byte", around.byte, "after", around.after));
+        json_array_append_new(
+            places,
+            json_pack("{s:I, s:o, s:o, s:s, s:s, s:s}", "at", (json_int_t)place->at, "weight",
+                      reef_cli_real(place->score), "activation", reef_cli_real(place->activation),
+                      "before", around.before, "byte", around.byte, "after", around.after));
         context_release(&around);
     }
-    return json_pack("{s:o, s:s, s:I, s:I, s:o, s:o}", "file", cli_path(text->file.path), "as_of",
-                     text->as_of, "bytes", (json_int_t)text->file.count, "chosen",
+    return json_pack("{s:o, s:s, s:I, s:I, s:o, s:o}", "file", reef_cli_path(text->file.path),
+                     "as_of", text->as_of, "bytes", (json_int_t)text->file.count, "chosen",
                      (json_int_t)text->chosen, "by_byte", bytes, "places", places);
 }

@@ -1,4 +1,4 @@
-// See ingest_feed.h.
+// See reef_ingest_feed.h.
 #include "ingest_batches.h"
 
 #include "cli.h"
@@ -14,16 +14,16 @@
 
 #define QUIET_MS 300 // after which lines that are there are a batch
 
-static reef_status open_failed(const ingest_feed *feed, const char *what, reef_error *err) {
+static reef_status open_failed(const reef_ingest_feed *feed, const char *what, reef_error *err) {
     return reef_fail(err, errno == ENOENT || errno == EACCES ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
                      "cannot %s %.160s: %s", what, feed->path, strerror(errno));
 }
 
-static size_t room(const ingest_feed *feed) {
+static size_t room(const reef_ingest_feed *feed) {
     return feed->bytes_max + feed->line_max;
 }
 
-static reef_status skip_bytes(ingest_feed *feed, reef_error *err) {
+static reef_status skip_bytes(reef_ingest_feed *feed, reef_error *err) {
     uint64_t left = feed->skip;
     if (left > 0 && feed->size > 0 && left <= feed->size &&
         lseek(feed->fd, (off_t)left, SEEK_CUR) >= 0)
@@ -42,12 +42,12 @@ static reef_status skip_bytes(ingest_feed *feed, reef_error *err) {
     return REEF_OK;
 }
 
-reef_status ingest_feed_open(ingest_feed *feed, reef_error *err) {
+reef_status reef_ingest_feed_open(reef_ingest_feed *feed, reef_error *err) {
     struct stat state;
     bool standard = strcmp(feed->path, "-") == 0;
     if (standard) feed->path = "standard input";
     feed->fd = standard ? STDIN_FILENO : open(feed->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    feed->buffer = cli_alloc(room(feed), 1);
+    feed->buffer = reef_cli_alloc(room(feed), 1);
     feed->offset = feed->skip;
     feed->line = 1;
     if (feed->fd < 0) return open_failed(feed, "open", err);
@@ -59,18 +59,18 @@ reef_status ingest_feed_open(ingest_feed *feed, reef_error *err) {
     return skip_bytes(feed, err);
 }
 
-void ingest_feed_close(ingest_feed *feed) {
+void reef_ingest_feed_close(reef_ingest_feed *feed) {
     if (feed->fd > STDIN_FILENO) close(feed->fd);
     free(feed->buffer);
 }
 
 // Bytes that a batch may have: a line that is longer than that goes by itself.
-static size_t most(const ingest_feed *feed) {
+static size_t most(const reef_ingest_feed *feed) {
     return feed->lines == 0 ? feed->line_max : feed->bytes_max;
 }
 
 /** Whole lines at the beginning of the buffer, as many as a batch takes; whether no more could go into it. */
-static bool count_lines(ingest_feed *feed) {
+static bool count_lines(reef_ingest_feed *feed) {
     feed->bytes = feed->lines = 0;
     while (feed->lines < feed->lines_max) {
         const uint8_t *at = feed->buffer + feed->bytes;
@@ -84,12 +84,12 @@ static bool count_lines(ingest_feed *feed) {
     return feed->lines == feed->lines_max || feed->used > most(feed);
 }
 
-static bool is_quiet(const ingest_feed *feed) {
+static bool is_quiet(const reef_ingest_feed *feed) {
     struct pollfd wait = {.fd = feed->fd, .events = POLLIN};
     return !feed->steady && feed->lines > 0 && poll(&wait, 1, QUIET_MS) == 0;
 }
 
-static reef_status read_more(ingest_feed *feed, reef_error *err) {
+static reef_status read_more(reef_ingest_feed *feed, reef_error *err) {
     ssize_t got = 0;
     do {
         got = read(feed->fd, feed->buffer + feed->used, room(feed) - feed->used);
@@ -101,14 +101,14 @@ static reef_status read_more(ingest_feed *feed, reef_error *err) {
 }
 
 // Forget the batch before.
-static void move_on(ingest_feed *feed) {
+static void move_on(reef_ingest_feed *feed) {
     memmove(feed->buffer, feed->buffer + feed->bytes, feed->used - feed->bytes);
     feed->used -= feed->bytes;
     feed->offset += feed->bytes;
     feed->line += feed->lines;
 }
 
-reef_status ingest_feed_next(ingest_feed *feed, reef_error *err) {
+reef_status reef_ingest_feed_next(reef_ingest_feed *feed, reef_error *err) {
     move_on(feed);
     while (!count_lines(feed) && !feed->eof && !is_quiet(feed)) {
         reef_status status = read_more(feed, err);

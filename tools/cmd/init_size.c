@@ -1,4 +1,4 @@
-// See init_size.h.
+// See reef_init_size.h.
 #include "init_size.h"
 
 #include "cli.h"
@@ -54,18 +54,18 @@ static bool is_budget(const char *text) {
     return length > 0 && strchr("KMGTkmgt", text[length - 1]) != NULL;
 }
 
-static reef_status take_given(const cli_call *cli, reef_config *config, reef_error *err) {
+static reef_status take_given(const reef_cli_call *cli, reef_config *config, reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; i < cli->given_count && status == REEF_OK; i++) {
-        const cli_given *given = &cli->given[i];
-        const reef_config_field *field = cli_config_field(given->name);
+        const reef_cli_given *given = &cli->given[i];
+        const reef_config_field *field = reef_cli_config_field(given->name);
         if (!field || (strcmp(given->name, "memory") == 0 && is_budget(given->value))) continue;
         status = reef_config_set(config, field->name, given->value, err);
     }
     return status;
 }
 
-static reef_status configure(const cli_call *cli,
+static reef_status configure(const reef_cli_call *cli,
                              const rung *one,
                              reef_config *config,
                              reef_error *err) {
@@ -83,11 +83,11 @@ static reef_status configure(const cli_call *cli,
 
 static uint64_t rows_bytes(const reef_config *config, uint32_t side) {
     uint64_t vectors = config->expert == REEF_EXPERT_GLU ? 3 : 2;
-    return (uint64_t)side * side * cli_peer_layers(config) * vectors * config->d_model *
+    return (uint64_t)side * side * reef_cli_peer_layers(config) * vectors * config->d_model *
            sizeof(float);
 }
 
-static void estimate(const reef_config *config, init_size *size) {
+static void estimate(const reef_config *config, reef_init_size *size) {
     if (reef_config_is_vector(config)) {
         uint64_t experts = (uint64_t)config->side * config->side, examples = config->memory;
         size->generation_bytes = experts * (config->inputs + 2) * sizeof(float);
@@ -123,13 +123,13 @@ static reef_status find_rung(const char *name, const rung **out, reef_error *err
 }
 
 // Half of the memory is left for generations to come.
-static reef_status fit_rung(const cli_call *cli,
+static reef_status fit_rung(const reef_cli_call *cli,
                             uint64_t budget,
                             const rung **out,
                             reef_error *err) {
     for (size_t i = RUNG_COUNT; i > 0; i--) {
         reef_config config;
-        init_size size = {0};
+        reef_init_size size = {0};
         reef_status status = configure(cli, &RUNGS[i - 1], &config, err);
         if (status != REEF_OK) return status;
         estimate(&config, &size);
@@ -141,27 +141,27 @@ static reef_status fit_rung(const cli_call *cli,
                          "--memory %.40s is too little: the smallest size wants %s, and as much "
                          "for generations to "
                          "come; give sizes yourself, such as --layers and --side",
-                         cli_text(cli, "memory"), cli_bytes(size.memory_bytes, least));
+                         reef_cli_text(cli, "memory"), reef_cli_bytes(size.memory_bytes, least));
     }
     return REEF_OK;
 }
 
 // The configuration of a file, and over it what else is given.
-static reef_status configure_from(const cli_call *cli,
+static reef_status configure_from(const reef_cli_call *cli,
                                   const char *file,
                                   reef_config *config,
                                   reef_error *err) {
-    if (cli_text(cli, "size") || is_budget(cli_text(cli, "memory")))
+    if (reef_cli_text(cli, "size") || is_budget(reef_cli_text(cli, "memory")))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--from makes a pool with the sizes of the model in %.120s: leave %s out",
-                         file, cli_text(cli, "size") ? "--size" : "--memory");
+                         file, reef_cli_text(cli, "size") ? "--size" : "--memory");
     reef_status status = reef_model_file_config(file, config, err);
     if (status == REEF_OK) status = take_given(cli, config, err);
     return status == REEF_OK ? reef_config_check_new(config, err) : status;
 }
 
-static reef_status check_unit(const cli_call *cli, reef_error *err) {
-    const char *memory = cli_text(cli, "memory"), *model = cli_text(cli, "model");
+static reef_status check_unit(const reef_cli_call *cli, reef_error *err) {
+    const char *memory = reef_cli_text(cli, "memory"), *model = reef_cli_text(cli, "model");
     if (!memory || is_budget(memory) || (model && strcmp(model, "vector") == 0)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "--memory '%.40s' has no unit: write an amount such as 2G for what training "
@@ -169,17 +169,17 @@ static reef_status check_unit(const cli_call *cli, reef_error *err) {
                      memory);
 }
 
-reef_status init_configure(const cli_call *cli,
-                           reef_config *config,
-                           init_size *size,
-                           reef_error *err) {
-    const char *name = cli_text(cli, "size"), *memory = cli_text(cli, "memory");
+reef_status reef_init_configure(const reef_cli_call *cli,
+                                reef_config *config,
+                                reef_init_size *size,
+                                reef_error *err) {
+    const char *name = reef_cli_text(cli, "size"), *memory = reef_cli_text(cli, "memory");
     const rung *one = NULL;
     reef_status status = REEF_OK;
-    *size = (init_size){.budget_bytes = is_budget(memory) ? cli->memory_bytes : 0};
-    if (cli_text(cli, "from")) {
+    *size = (reef_init_size){.budget_bytes = is_budget(memory) ? cli->memory_bytes : 0};
+    if (reef_cli_text(cli, "from")) {
         size->budget_bytes = 0;
-        return configure_from(cli, cli_text(cli, "from"), config, err);
+        return configure_from(cli, reef_cli_text(cli, "from"), config, err);
     }
     if (name && size->budget_bytes)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -200,7 +200,7 @@ reef_status init_configure(const cli_call *cli,
 // Records of vectors with labels, from a fixed generator.
 static uint8_t *vectors_text(const reef_config *config, size_t *count) {
     size_t record = reef_vector_record_bytes(config), records = TEXT_BYTES / record + 1;
-    uint8_t *bytes = cli_alloc(records, record);
+    uint8_t *bytes = reef_cli_alloc(records, record);
     uint32_t draw = 1;
     for (size_t i = 0; i < records; i++) {
         int32_t label = (int32_t)(i % PROBE_LABELS);
@@ -217,10 +217,13 @@ static uint8_t *vectors_text(const reef_config *config, size_t *count) {
 }
 
 // The same data again and again, until the time is over or somebody has seen enough.
-static reef_status train(
-    reef_trainer *trainer, const uint8_t *text, size_t count, init_probe *probe, reef_error *err) {
+static reef_status train(reef_trainer *trainer,
+                         const uint8_t *text,
+                         size_t count,
+                         reef_init_probe *probe,
+                         reef_error *err) {
     size_t at = 0;
-    double started = cli_clock();
+    double started = reef_cli_clock();
     while (probe->steps < PROBE_STEPS_MIN || probe->seconds < PROBE_SECONDS) {
         size_t taken = 0, ran = 0;
         reef_status status =
@@ -229,26 +232,26 @@ static reef_status train(
         at = at + taken == count ? 0 : at + taken;
         probe->steps += ran;
         probe->bytes += taken;
-        probe->seconds = cli_clock() - started;
+        probe->seconds = reef_cli_clock() - started;
     }
     return REEF_OK;
 }
 
 static uint64_t resident_bytes(void) {
-    return (uint64_t)bench_proc_bytes("/proc/self/status", "VmRSS");
+    return (uint64_t)reef_bench_proc_bytes("/proc/self/status", "VmRSS");
 }
 
 static reef_status probe_pool(const char *path,
                               const reef_config *config,
                               size_t threads,
-                              init_probe *probe,
+                              reef_init_probe *probe,
                               reef_error *err) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     uint64_t before = resident_bytes();
     size_t count = TEXT_BYTES;
     uint8_t *text =
-        reef_config_is_vector(config) ? vectors_text(config, &count) : bench_text(count);
+        reef_config_is_vector(config) ? vectors_text(config, &count) : reef_bench_text(count);
     if (reef_token_bytes(config) != 1)
         for (size_t i = 0; i + 1 < count; i += 2) { // ids as likely as the bytes
             text[i] = (uint8_t)(text[i] % config->vocab);
@@ -269,20 +272,20 @@ static reef_status probe_pool(const char *path,
     return status;
 }
 
-reef_status init_probe_run(const reef_config *config,
-                           size_t threads,
-                           init_probe *probe,
-                           reef_error *err) {
-    bench_directory directory = {0};
-    *probe = (init_probe){0};
+reef_status reef_init_probe_run(const reef_config *config,
+                                size_t threads,
+                                reef_init_probe *probe,
+                                reef_error *err) {
+    reef_bench_directory directory = {0};
+    *probe = (reef_init_probe){0};
     reef_config steady = *config; // the data is nobody's: no boundary is to be found in it
     steady.boundaries = REEF_BOUNDARIES_GIVEN;
-    reef_status status = bench_directory_new(&directory, err);
+    reef_status status = reef_bench_directory_new(&directory, err);
     if (status == REEF_OK) {
-        char *path = cli_format("%s/pool", directory.path);
+        char *path = reef_cli_format("%s/pool", directory.path);
         status = probe_pool(path, &steady, threads, probe, err);
         free(path);
     }
-    bench_directory_remove(&directory);
+    reef_bench_directory_remove(&directory);
     return status;
 }

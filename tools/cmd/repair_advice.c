@@ -10,28 +10,28 @@
 static void *grown(void *array, size_t count, size_t *capacity, size_t bytes) {
     if (count < *capacity) return array;
     size_t larger = 2 * *capacity + 16;
-    void *room = cli_alloc(larger, bytes);
+    void *room = reef_cli_alloc(larger, bytes);
     if (count > 0) memcpy(room, array, count * bytes);
     free(array);
     *capacity = larger;
     return room;
 }
 
-void verify_plan_add(verify_plan *plan, const reef_repair *repair) {
+void reef_verify_plan_add(reef_verify_plan *plan, const reef_repair *repair) {
     plan->repairs = grown(plan->repairs, plan->count, &plan->capacity, sizeof(*repair));
     plan->repairs[plan->count++] = *repair;
 }
 
-void verify_plan_add_whole(verify_plan *plan, uint32_t generation) {
+void reef_verify_plan_add_whole(reef_verify_plan *plan, uint32_t generation) {
     plan->whole =
         grown(plan->whole, plan->whole_count, &plan->whole_capacity, sizeof(*plan->whole));
     plan->whole[plan->whole_count++] = generation;
 }
 
-void verify_plan_release(verify_plan *plan) {
+void reef_verify_plan_release(reef_verify_plan *plan) {
     free(plan->repairs);
     free(plan->whole);
-    *plan = (verify_plan){0};
+    *plan = (reef_verify_plan){0};
 }
 
 // ---- words ---------------------------------------------------------------------------------------
@@ -41,30 +41,30 @@ static char *part_text(const reef_repair *r) {
     snprintf(where, sizeof(where), "layer %" PRIu32 ", block %" PRIu32, r->key.layer, r->key.block);
     switch (r->key.db) {
     case REEF_DB_TENSORS:
-        return cli_format("tensor %s", r->name);
+        return reef_cli_format("tensor %s", r->name);
     case REEF_DB_EXPERTS:
-        return cli_format("rows of experts, %s", where);
+        return reef_cli_format("rows of experts, %s", where);
     case REEF_DB_FLAGS:
-        return cli_format("flags of frozen experts, %s", where);
+        return reef_cli_format("flags of frozen experts, %s", where);
     case REEF_DB_MOMENTS:
-        return r->name[0] ? cli_format("training state %s", r->name)
-                          : cli_format("training state of experts, %s", where);
+        return r->name[0] ? reef_cli_format("training state %s", r->name)
+                          : reef_cli_format("training state of experts, %s", where);
     case REEF_DB_USAGE:
-        return cli_format(r->key.level == REEF_USAGE_TOTALS ? "totals of usage, %s"
-                                                            : "usage over time, %s",
-                          where);
+        return reef_cli_format(r->key.level == REEF_USAGE_TOTALS ? "totals of usage, %s"
+                                                                 : "usage over time, %s",
+                               where);
     case REEF_DB_GENERATIONS:
-        return cli_format("its records as a whole");
+        return reef_cli_format("its records as a whole");
     case REEF_DB_SNAPSHOTS:
-        return cli_format("snapshot %s", r->name);
+        return reef_cli_format("snapshot %s", r->name);
     case REEF_DB_RESERVOIR:
-        return cli_format("sample of the past, slot %" PRIu32, r->key.block);
+        return reef_cli_format("sample of the past, slot %" PRIu32, r->key.block);
     case REEF_DB_TIMELINE:
-        return cli_format("timeline, event %" PRIu64, r->key.sequence);
+        return reef_cli_format("timeline, event %" PRIu64, r->key.sequence);
     case REEF_DB_SERIES:
-        return cli_format("curve of %s from %" PRIu64 " on", r->name, r->key.sequence);
+        return reef_cli_format("curve of %s from %" PRIu64 " on", r->name, r->key.sequence);
     default:
-        return cli_format("%s of the pool", r->name[0] ? r->name : "record");
+        return reef_cli_format("%s of the pool", r->name[0] ? r->name : "record");
     }
 }
 
@@ -85,11 +85,11 @@ static bool is_of_generation(const reef_repair *r) {
 static char *belongs_text(const reef_repair *r) {
     char *part = part_text(r), *text = NULL;
     if (r->snapshot[0])
-        text = cli_format("snapshot %s, its copy of generation %" PRIu32 ": %s", r->snapshot,
-                          r->generation, part);
+        text = reef_cli_format("snapshot %s, its copy of generation %" PRIu32 ": %s", r->snapshot,
+                               r->generation, part);
     else if (is_of_generation(r))
-        text = cli_format("%s generation %" PRIu32 ": %s", r->sealed ? "sealed" : "open",
-                          r->generation, part);
+        text = reef_cli_format("%s generation %" PRIu32 ": %s", r->sealed ? "sealed" : "open",
+                               r->generation, part);
     if (!text) return part;
     free(part);
     return text;
@@ -112,89 +112,96 @@ static bool is_pushed(const reef_repair *r) {
 
 static char *lost_text(const reef_repair *r) {
     if (r->snapshot[0])
-        return cli_format("snapshot %s; the pool as it is now does not need it", r->snapshot);
+        return reef_cli_format("snapshot %s; the pool as it is now does not need it", r->snapshot);
     switch (r->key.db) {
     case REEF_DB_TENSORS:
     case REEF_DB_EXPERTS:
     case REEF_DB_FLAGS:
     case REEF_DB_GENERATIONS:
-        return r->sealed ? cli_format("every state that has generation %" PRIu32, r->generation)
-                         : cli_format("the present state of the open generation");
+        return r->sealed
+                   ? reef_cli_format("every state that has generation %" PRIu32, r->generation)
+                   : reef_cli_format("the present state of the open generation");
     case REEF_DB_MOMENTS:
     case REEF_DB_RESERVOIR:
-        return cli_format("what training needs to go on; the model itself is not touched");
+        return reef_cli_format("what training needs to go on; the model itself is not touched");
     case REEF_DB_USAGE:
         return r->key.level == REEF_USAGE_TOTALS
-                   ? cli_format("how often these experts were used in all; training reads it")
-                   : cli_format("who was used when, in that window; nothing computes with it");
+                   ? reef_cli_format("how often these experts were used in all; training reads it")
+                   : reef_cli_format("who was used when, in that window; nothing computes with it");
     case REEF_DB_SNAPSHOTS:
-        return cli_format("the way back to that state");
+        return reef_cli_format("the way back to that state");
     case REEF_DB_TIMELINE:
     case REEF_DB_SERIES:
-        return cli_format("a piece of the history; nothing computes with it");
+        return reef_cli_format("a piece of the history; nothing computes with it");
     case REEF_DB_JOURNAL:
-        return is_pushed(r) ? cli_format("what was pushed and not trained yet, from here on")
-                            : cli_format("where a live source is read on, or whose turn it is");
+        return is_pushed(r)
+                   ? reef_cli_format("what was pushed and not trained yet, from here on")
+                   : reef_cli_format("where a live source is read on, or whose turn it is");
     default:
-        if (is_scrub(r)) return cli_format("when the sealed records were last read again");
-        if (is_kernels(r)) return cli_format("whether it was trained on another kind of processor");
-        return cli_format("what says how the whole pool is to be read");
+        if (is_scrub(r)) return reef_cli_format("when the sealed records were last read again");
+        if (is_kernels(r))
+            return reef_cli_format("whether it was trained on another kind of processor");
+        return reef_cli_format("what says how the whole pool is to be read");
     }
 }
 
 static char *kept_text(const reef_repair *r) {
     if (r->intact && r->key.db == REEF_DB_GENERATIONS)
-        return cli_format("this record is intact; others are not what it was sealed with");
-    if (r->intact) return cli_format("its bytes are intact; its entry in sums is damaged or lost");
+        return reef_cli_format("this record is intact; others are not what it was sealed with");
+    if (r->intact)
+        return reef_cli_format("its bytes are intact; its entry in sums is damaged or lost");
     if (r->identical && r->twin[0])
-        return cli_format("the same bytes are in snapshot %s (its generation %" PRIu32 ")", r->twin,
-                          r->identical_generation);
+        return reef_cli_format("the same bytes are in snapshot %s (its generation %" PRIu32 ")",
+                               r->twin, r->identical_generation);
     if (r->identical)
-        return cli_format("the same bytes are in the pool's own generation %" PRIu32,
-                          r->identical_generation);
+        return reef_cli_format("the same bytes are in the pool's own generation %" PRIu32,
+                               r->identical_generation);
     if (r->stale)
-        return cli_format("the bytes of commit %" PRIu64 "; those of commit %" PRIu64
-                          " are nowhere in the pool",
-                          r->commit, r->commit_lost);
-    return cli_format("nowhere in this pool");
+        return reef_cli_format("the bytes of commit %" PRIu64 "; those of commit %" PRIu64
+                               " are nowhere in the pool",
+                               r->commit, r->commit_lost);
+    return reef_cli_format("nowhere in this pool");
 }
 
 // What a command brings back, or what to do where there is none.
 static char *remedy_text(const reef_repair *r) {
     if (r->restore[0])
-        return cli_format("a new pool as of snapshot %s (commit %" PRIu64
-                          "); training goes on from byte %" PRIu64 " of the stream%s",
-                          r->restore, r->restore_commit, r->restore_stream_bytes,
-                          r->restore_exact ? ", to the same bits" : "");
-    if (r->snapshot[0]) return cli_format("lets go of the snapshot, and of what is damaged in it");
+        return reef_cli_format("a new pool as of snapshot %s (commit %" PRIu64
+                               "); training goes on from byte %" PRIu64 " of the stream%s",
+                               r->restore, r->restore_commit, r->restore_stream_bytes,
+                               r->restore_exact ? ", to the same bits" : "");
+    if (r->snapshot[0])
+        return reef_cli_format("lets go of the snapshot, and of what is damaged in it");
     if (r->key.db == REEF_DB_SNAPSHOTS)
-        return cli_format(
+        return reef_cli_format(
             "lets go of the snapshot, and of what it held; the pool as it is now does "
             "not need it");
     switch (r->key.db) {
     case REEF_DB_TIMELINE:
-        return cli_format("none is needed to train on; reef timeline cannot be read");
+        return reef_cli_format("none is needed to train on; reef timeline cannot be read");
     case REEF_DB_SERIES:
-        return cli_format("none is needed to train on; reef plot loss cannot be drawn");
+        return reef_cli_format("none is needed to train on; reef plot loss cannot be drawn");
     case REEF_DB_USAGE:
         if (r->key.level != REEF_USAGE_TOTALS)
-            return cli_format("none is needed to train on; reef usage cannot look at that time");
+            return reef_cli_format(
+                "none is needed to train on; reef usage cannot look at that time");
         break;
     case REEF_DB_JOURNAL:
         if (is_pushed(r))
-            return cli_format(
+            return reef_cli_format(
                 "the model is not touched: push it again, into a source of another name");
         break;
     default:
         break;
     }
-    if (is_scrub(r)) return cli_format("none is needed: the next daemon writes it anew");
-    if (is_kernels(r)) return cli_format("none is needed: the next commit writes it anew");
+    if (is_scrub(r)) return reef_cli_format("none is needed: the next daemon writes it anew");
+    if (is_kernels(r)) return reef_cli_format("none is needed: the next commit writes it anew");
     if (r->sealed)
-        return cli_format("no snapshot is whole without it: go back to a copy of the pool (reef "
-                          "export pool), or to a file of generation %" PRIu32 " (reef import)",
-                          r->generation);
-    return cli_format("no snapshot helps: go back to a copy of the pool (reef export pool)");
+        return reef_cli_format(
+            "no snapshot is whole without it: go back to a copy of the pool (reef "
+            "export pool), or to a file of generation %" PRIu32 " (reef import)",
+            r->generation);
+    return reef_cli_format("no snapshot helps: go back to a copy of the pool (reef export pool)");
 }
 
 // ---- commands ------------------------------------------------------------------------------------
@@ -202,7 +209,7 @@ static char *remedy_text(const reef_repair *r) {
 static const char PLAIN[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-";
 
 static bool is_printable(const char *text) {
-    char *printable = cli_printable((const uint8_t *)text, strlen(text), false);
+    char *printable = reef_cli_printable((const uint8_t *)text, strlen(text), false);
     bool same = strcmp(printable, text) == 0;
     free(printable);
     return same;
@@ -212,7 +219,7 @@ static bool is_printable(const char *text) {
 // leave line ends at the end out; behind them stands a slash, as these are paths of directories.
 static char *printed(const char *text) {
     static const char BEGIN[] = "\"$(printf '", END[] = "')\"";
-    char *out = cli_alloc(4 * strlen(text) + sizeof(BEGIN) + sizeof(END) + 1, 1);
+    char *out = reef_cli_alloc(4 * strlen(text) + sizeof(BEGIN) + sizeof(END) + 1, 1);
     char *at = stpcpy(out, BEGIN);
     for (const char *c = text; *c; c++) {
         if (strchr(PLAIN, *c) && (c > text || *c != '-'))
@@ -228,8 +235,8 @@ static char *printed(const char *text) {
 // As a shell reads it back.
 static char *quoted(const char *text) {
     if (!is_printable(text)) return printed(text);
-    if (text[0] && strspn(text, PLAIN) == strlen(text)) return cli_format("%s", text);
-    char *out = cli_alloc(4 * strlen(text) + 3, 1), *at = out;
+    if (text[0] && strspn(text, PLAIN) == strlen(text)) return reef_cli_format("%s", text);
+    char *out = reef_cli_alloc(4 * strlen(text) + 3, 1), *at = out;
     *at++ = '\'';
     for (; *text; text++) {
         if (*text != '\'') {
@@ -247,15 +254,15 @@ static char *quoted(const char *text) {
 static char *command_text(const char *pool, const reef_repair *r) {
     char *from = quoted(pool), *text = NULL;
     if (r->restore[0]) {
-        char *path = cli_format("%s.restored", pool), *to = quoted(path);
-        text = cli_format("reef snapshot restore %s %s %s", from, r->restore, to);
+        char *path = reef_cli_format("%s.restored", pool), *to = quoted(path);
+        text = reef_cli_format("reef snapshot restore %s %s %s", from, r->restore, to);
         free(path);
         free(to);
     } else if (r->snapshot[0]) {
-        text = cli_format("reef snapshot remove %s %s", from, r->snapshot);
+        text = reef_cli_format("reef snapshot remove %s %s", from, r->snapshot);
     } else if (r->key.db == REEF_DB_SNAPSHOTS) {
         char *name = quoted(r->name);
-        text = cli_format("reef snapshot remove %s %s", from, name);
+        text = reef_cli_format("reef snapshot remove %s %s", from, name);
         free(name);
     }
     free(from);
@@ -265,8 +272,8 @@ static char *command_text(const char *pool, const reef_repair *r) {
 static char *whole_command(const char *pool, uint32_t generation) {
     char *from = quoted(pool);
     char *text =
-        cli_format("reef export generation %s %" PRIu32 " generation-%" PRIu32 ".safetensors", from,
-                   generation, generation);
+        reef_cli_format("reef export generation %s %" PRIu32 " generation-%" PRIu32 ".safetensors",
+                        from, generation, generation);
     free(from);
     return text;
 }
@@ -279,11 +286,11 @@ static void print_line(const char *label, char *text) {
     free(text);
 }
 
-void verify_plan_print(const verify_plan *plan) {
+void reef_verify_plan_print(const reef_verify_plan *plan) {
     if (plan->count > 0) printf("\nplan (nothing has been changed)\n");
     for (size_t i = 0; i < plan->count; i++) {
         const reef_repair *r = &plan->repairs[i];
-        char *what = cli_printable((const uint8_t *)r->what, strlen(r->what), false);
+        char *what = reef_cli_printable((const uint8_t *)r->what, strlen(r->what), false);
         printf("%zu. %s\n", i + 1, what);
         free(what);
         print_line("part of", belongs_text(r));
@@ -307,12 +314,13 @@ static json_t *name_json(const char *name) {
     return name[0] ? json_string(name) : json_null();
 }
 
-json_t *verify_plan_json(const verify_plan *plan) {
+json_t *reef_verify_plan_json(const reef_verify_plan *plan) {
     json_t *list = json_array();
     for (size_t i = 0; i < plan->count; i++) {
         const reef_repair *r = &plan->repairs[i];
         json_t *one = json_object();
-        set_text(one, "damage", cli_printable((const uint8_t *)r->what, strlen(r->what), false));
+        set_text(one, "damage",
+                 reef_cli_printable((const uint8_t *)r->what, strlen(r->what), false));
         set_text(one, "part_of", belongs_text(r));
         json_object_set_new(one, "generation",
                             is_of_generation(r) ? json_integer((json_int_t)r->generation)
@@ -338,7 +346,7 @@ json_t *verify_plan_json(const verify_plan *plan) {
     return list;
 }
 
-json_t *verify_plan_whole_json(const verify_plan *plan) {
+json_t *reef_verify_plan_whole_json(const reef_verify_plan *plan) {
     json_t *list = json_array();
     for (size_t i = 0; i < plan->whole_count; i++) {
         char *command = whole_command(plan->pool, plan->whole[i]);

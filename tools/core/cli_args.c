@@ -25,8 +25,10 @@
 
 // ---- parsing -------------------------------------------------------------------------------------
 
-static reef_status unknown_option(const cli_options *list, const char *argument, reef_error *err) {
-    char *name = cli_format("%s", argument + strspn(argument, "-"));
+static reef_status unknown_option(const reef_cli_options *list,
+                                  const char *argument,
+                                  reef_error *err) {
+    char *name = reef_cli_format("%s", argument + strspn(argument, "-"));
     name[strcspn(name, "=")] = '\0';
     const char *guess = NULL;
     size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
@@ -46,7 +48,7 @@ static reef_status unknown_option(const cli_options *list, const char *argument,
 
 // Which element of argv getopt complains about: a long option is the last one it looked at, a letter
 // may stand anywhere in a cluster such as -xy.
-static reef_status bad_option(const cli_options *list, char **argv, reef_error *err) {
+static reef_status bad_option(const reef_cli_options *list, char **argv, reef_error *err) {
     if (optopt && optopt < 256) {
         char letter[3] = {'-', (char)optopt, '\0'};
         return unknown_option(list, letter, err);
@@ -54,15 +56,19 @@ static reef_status bad_option(const cli_options *list, char **argv, reef_error *
     return unknown_option(list, argv[optind - 1], err);
 }
 
-static reef_status parse_options(
-    cli_call *cli, const cli_options *list, int argc, char **argv, bool *help, reef_error *err) {
-    struct option *table = cli_alloc(list->count + 1, sizeof(*table));
+static reef_status parse_options(reef_cli_call *cli,
+                                 const reef_cli_options *list,
+                                 int argc,
+                                 char **argv,
+                                 bool *help,
+                                 reef_error *err) {
+    struct option *table = reef_cli_alloc(list->count + 1, sizeof(*table));
     for (size_t i = 0; i < list->count; i++)
         table[i] =
             (struct option){.name = list->options[i].name,
                             .has_arg = list->options[i].value ? required_argument : no_argument,
                             .val = 256 + (int)i};
-    cli->given = cli_alloc((size_t)argc, sizeof(*cli->given));
+    cli->given = reef_cli_alloc((size_t)argc, sizeof(*cli->given));
 
     reef_status status = REEF_OK;
     opterr = 0;
@@ -84,7 +90,7 @@ static reef_status parse_options(
             const char *name = list->options[found - 256].name;
             if (strcmp(name, "help") == 0) *help = true;
             cli->given[cli->given_count++] =
-                (cli_given){.name = name, .value = optarg ? optarg : ""};
+                (reef_cli_given){.name = name, .value = optarg ? optarg : ""};
         }
     }
     free(table);
@@ -99,7 +105,7 @@ static bool is_directory(const char *path) {
 // --pool, or the first argument, or REEF_POOL. With REEF_POOL set, the first argument is the pool only
 // where it cannot be anything else: there is one argument too many, or it is a directory and the
 // command leaves open how many arguments it takes.
-static reef_status find_pool(cli_call *cli, reef_error *err) {
+static reef_status find_pool(reef_cli_call *cli, reef_error *err) {
     const char *environment = getenv("REEF_POOL");
     bool first = !environment || environment[0] == '\0';
     int most = cli->command->operand_max;
@@ -107,7 +113,7 @@ static reef_status find_pool(cli_call *cli, reef_error *err) {
     if (!first && cli->command->operand_min != most)
         first = cli->operand_count > 0 && is_directory(cli->operands[0]);
 
-    cli->pool = cli_text(cli, "pool");
+    cli->pool = reef_cli_text(cli, "pool");
     if (cli->pool) return REEF_OK;
     if (!first) {
         cli->pool = environment;
@@ -124,8 +130,8 @@ static reef_status find_pool(cli_call *cli, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status check_operands(const cli_call *cli, reef_error *err) {
-    const cli_command *command = cli->command;
+static reef_status check_operands(const reef_cli_call *cli, reef_error *err) {
+    const reef_cli_command *command = cli->command;
     if (cli->operand_count < (size_t)command->operand_min)
         return reef_fail(err, REEF_ERR_INVALID, "missing argument: %s expects %s", command->name,
                          command->operands);
@@ -136,68 +142,72 @@ static reef_status check_operands(const cli_call *cli, reef_error *err) {
 }
 
 // Of a command that makes a pool --memory without a unit is a field of the configuration.
-static bool is_field(const cli_command *command, const char *memory) {
+static bool is_field(const reef_cli_command *command, const char *memory) {
     return (command->traits & (CLI_CONFIG | CLI_COMPUTES)) == CLI_CONFIG &&
            memory[strspn(memory, "0123456789")] == '\0';
 }
 
-reef_status cli_parse(
-    cli_call *cli, const cli_command *command, int argc, char **argv, bool *help, reef_error *err) {
+reef_status reef_cli_parse(reef_cli_call *cli,
+                           const reef_cli_command *command,
+                           int argc,
+                           char **argv,
+                           bool *help,
+                           reef_error *err) {
     cli->command = command;
     *help = false;
-    cli_options list;
-    cli_options_init(&list, command);
+    reef_cli_options list;
+    reef_cli_options_init(&list, command);
     reef_status status = parse_options(cli, &list, argc, argv, help, err);
     // The names given are those of the tables, but a configuration's names die with the list.
     for (size_t i = 0; i < cli->given_count; i++)
-        cli->given[i].name = cli_format("%s", cli->given[i].name);
-    cli_options_release(&list);
-    cli->json = cli_text(cli, "json") != NULL;
+        cli->given[i].name = reef_cli_format("%s", cli->given[i].name);
+    reef_cli_options_release(&list);
+    cli->json = reef_cli_text(cli, "json") != NULL;
     if (status != REEF_OK || *help) return status;
 
-    cli->dry_run = cli_text(cli, "dry-run") != NULL;
-    cli->verbose = cli_text(cli, "verbose") != NULL;
+    cli->dry_run = reef_cli_text(cli, "dry-run") != NULL;
+    cli->verbose = reef_cli_text(cli, "verbose") != NULL;
     cli->operands = argv + optind;
     cli->operand_count = (size_t)(argc - optind);
     uint64_t threads = 0;
-    status = cli_integer(cli, "threads", 1, THREADS_MAX, &threads, err);
+    status = reef_cli_integer(cli, "threads", 1, THREADS_MAX, &threads, err);
     cli->threads = (size_t)threads;
-    const char *memory = cli_text(cli, "memory");
+    const char *memory = reef_cli_text(cli, "memory");
     if (status == REEF_OK && memory != NULL && !is_field(command, memory))
         status = reef_memory_parse(memory, &cli->memory_bytes, err);
     if (status == REEF_OK && command->traits & CLI_POOL) status = find_pool(cli, err);
     return status == REEF_OK ? check_operands(cli, err) : status;
 }
 
-void cli_release(cli_call *cli) {
+void reef_cli_release(reef_cli_call *cli) {
     for (size_t i = 0; i < cli->given_count; i++) free((char *)cli->given[i].name);
     free(cli->given);
-    *cli = (cli_call){0};
+    *cli = (reef_cli_call){0};
 }
 
 // ---- values --------------------------------------------------------------------------------------
 
-const char *cli_text(const cli_call *cli, const char *name) {
+const char *reef_cli_text(const reef_cli_call *cli, const char *name) {
     for (size_t i = cli->given_count; i > 0; i--)
         if (strcmp(cli->given[i - 1].name, name) == 0) return cli->given[i - 1].value;
     return NULL;
 }
 
-const char *cli_next(const cli_call *cli, const char *name, size_t *cursor) {
+const char *reef_cli_next(const reef_cli_call *cli, const char *name, size_t *cursor) {
     while (*cursor < cli->given_count) {
-        const cli_given *given = &cli->given[(*cursor)++];
+        const reef_cli_given *given = &cli->given[(*cursor)++];
         if (strcmp(given->name, name) == 0) return given->value;
     }
     return NULL;
 }
 
-reef_status cli_integer(const cli_call *cli,
-                        const char *name,
-                        uint64_t low,
-                        uint64_t high,
-                        uint64_t *out,
-                        reef_error *err) {
-    const char *text = cli_text(cli, name);
+reef_status reef_cli_integer(const reef_cli_call *cli,
+                             const char *name,
+                             uint64_t low,
+                             uint64_t high,
+                             uint64_t *out,
+                             reef_error *err) {
+    const char *text = reef_cli_text(cli, name);
     if (!text) return REEF_OK;
     size_t digits = strspn(text, "0123456789");
     errno = 0;
@@ -211,9 +221,13 @@ reef_status cli_integer(const cli_call *cli,
     return REEF_OK;
 }
 
-reef_status cli_number(
-    const cli_call *cli, const char *name, double low, double high, double *out, reef_error *err) {
-    const char *text = cli_text(cli, name);
+reef_status reef_cli_number(const reef_cli_call *cli,
+                            const char *name,
+                            double low,
+                            double high,
+                            double *out,
+                            reef_error *err) {
+    const char *text = reef_cli_text(cli, name);
     if (!text) return REEF_OK;
     char *end;
     double value = strtod(text, &end);
@@ -224,16 +238,16 @@ reef_status cli_number(
     return REEF_OK;
 }
 
-static reef_status take_given(const cli_call *cli, reef_config *config, reef_error *err) {
+static reef_status take_given(const reef_cli_call *cli, reef_config *config, reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < cli->given_count; i++) {
-        const reef_config_field *field = cli_config_field(cli->given[i].name);
+        const reef_config_field *field = reef_cli_config_field(cli->given[i].name);
         if (field) status = reef_config_set(config, field->name, cli->given[i].value, err);
     }
     return status;
 }
 
-reef_status cli_config(const cli_call *cli, reef_config *config, reef_error *err) {
+reef_status reef_cli_config(const reef_cli_call *cli, reef_config *config, reef_error *err) {
     reef_config_default(config);
     reef_status status = take_given(cli, config, err);
     if (status != REEF_OK) return status;
@@ -246,7 +260,7 @@ reef_status cli_config(const cli_call *cli, reef_config *config, reef_error *err
 
 // ---- answers -------------------------------------------------------------------------------------
 
-reef_status cli_answer(cli_call *cli, json_t *document, reef_error *err) {
+reef_status reef_cli_answer(reef_cli_call *cli, json_t *document, reef_error *err) {
     assert(!cli->answered);
     char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);
@@ -257,45 +271,48 @@ reef_status cli_answer(cli_call *cli, json_t *document, reef_error *err) {
     return REEF_OK;
 }
 
-json_t *cli_real(double value) {
+json_t *reef_cli_real(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-json_t *cli_path(const char *path) {
-    char *text = cli_printable((const uint8_t *)path, strlen(path), false);
+json_t *reef_cli_path(const char *path) {
+    char *text = reef_cli_printable((const uint8_t *)path, strlen(path), false);
     json_t *value = json_string(text);
     free(text);
     return value;
 }
 
-reef_status cli_confirm(const cli_call *cli, const char *what, reef_error *err) {
+reef_status reef_cli_confirm(const reef_cli_call *cli, const char *what, reef_error *err) {
     char line[16] = "";
-    if (cli->json || cli_text(cli, "yes")) return REEF_OK;
+    if (cli->json || reef_cli_text(cli, "yes")) return REEF_OK;
     if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) return REEF_OK;
     fprintf(stderr, "%s. Type yes to go on: ", what);
     if (fgets(line, sizeof(line), stdin) != NULL && strcmp(line, "yes\n") == 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID, "not confirmed; nothing was changed");
 }
 
-reef_status cli_time_read(
-    const cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err) {
-    const char *text = cli_text(cli, name);
-    if (!text || cli_time_parse(text, now_ms, out)) return REEF_OK;
+reef_status reef_cli_time_read(
+    const reef_cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err) {
+    const char *text = reef_cli_text(cli, name);
+    if (!text || reef_cli_time_parse(text, now_ms, out)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "--%s is '%.40s', which is no time: write a day such as 2024-05-01, a moment "
                      "such as 2024-05-01T12:00, or how long ago such as 30m, 3h or 2d",
                      name, text);
 }
 
-reef_status cli_time_range(
-    const cli_call *cli, bool *ranged, uint64_t *since_ms, uint64_t *until_ms, reef_error *err) {
-    uint64_t now = cli_now_ms();
+reef_status reef_cli_time_range(const reef_cli_call *cli,
+                                bool *ranged,
+                                uint64_t *since_ms,
+                                uint64_t *until_ms,
+                                reef_error *err) {
+    uint64_t now = reef_cli_now_ms();
     *until_ms = UINT64_MAX;
-    *ranged = cli_text(cli, "since") || cli_text(cli, "until");
-    reef_status status = cli_time_read(cli, "since", now, since_ms, err);
-    if (status == REEF_OK) status = cli_time_read(cli, "until", now, until_ms, err);
+    *ranged = reef_cli_text(cli, "since") || reef_cli_text(cli, "until");
+    reef_status status = reef_cli_time_read(cli, "since", now, since_ms, err);
+    if (status == REEF_OK) status = reef_cli_time_read(cli, "until", now, until_ms, err);
     if (status != REEF_OK || *since_ms < *until_ms) return status;
     return reef_fail(err, REEF_ERR_INVALID, "--since '%.40s' is not before --until '%.40s'",
-                     cli_text(cli, "since") ? cli_text(cli, "since") : "the beginning",
-                     cli_text(cli, "until"));
+                     reef_cli_text(cli, "since") ? reef_cli_text(cli, "since") : "the beginning",
+                     reef_cli_text(cli, "until"));
 }

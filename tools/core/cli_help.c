@@ -25,9 +25,9 @@ static void print_wrapped(const char *text) {
     printf("\n");
 }
 
-static void print_option(const cli_option *option) {
-    char *left = option->value ? cli_format("  --%s %s", option->name, option->value)
-                               : cli_format("  --%s", option->name);
+static void print_option(const reef_cli_option *option) {
+    char *left = option->value ? reef_cli_format("  --%s %s", option->name, option->value)
+                               : reef_cli_format("  --%s", option->name);
     // What does not fit before the column gets a line of its own.
     if (strlen(left) + 2 > HELP_COLUMN)
         printf("%s\n%*s", left, HELP_COLUMN, "");
@@ -37,7 +37,7 @@ static void print_option(const cli_option *option) {
     free(left);
 }
 
-static void print_synopsis(const cli_command *command) {
+static void print_synopsis(const reef_cli_command *command) {
     printf("usage: reef %s", command->name);
     if (command->traits & CLI_POOL) printf(" [POOL]");
     printf(" [OPTIONS]");
@@ -45,13 +45,13 @@ static void print_synopsis(const cli_command *command) {
     printf("\n");
 }
 
-static void print_options(const cli_command *command, const cli_options *list) {
+static void print_options(const reef_cli_command *command, const reef_cli_options *list) {
     printf("\noptions:\n");
     for (size_t i = 0; i < list->count; i++) {
-        cli_option option = list->options[i];
+        reef_cli_option option = list->options[i];
         const reef_config_field *field =
-            command->traits & CLI_CONFIG ? cli_config_field(option.name) : NULL;
-        char *help = field ? cli_format("%s [%s]", option.help, field->standard) : NULL;
+            command->traits & CLI_CONFIG ? reef_cli_config_field(option.name) : NULL;
+        char *help = field ? reef_cli_format("%s [%s]", option.help, field->standard) : NULL;
         if (help) option.help = help;
         print_option(&option);
         free(help);
@@ -59,7 +59,7 @@ static void print_options(const cli_command *command, const cli_options *list) {
     if (command->traits & CLI_CONFIG) printf("\nDefaults stand in brackets.\n");
 }
 
-static void print_help(const cli_command *command, const cli_options *list) {
+static void print_help(const reef_cli_command *command, const reef_cli_options *list) {
     printf("reef %s: %s\n\n", command->name, command->summary);
     print_synopsis(command);
     printf("\n%s\n", command->manual->about);
@@ -74,10 +74,10 @@ static void print_help(const cli_command *command, const cli_options *list) {
     }
 }
 
-static json_t *command_json(const cli_command *command, const cli_options *list) {
+static json_t *command_json(const reef_cli_command *command, const reef_cli_options *list) {
     json_t *options = json_array();
     for (size_t i = 0; i < list->count; i++) {
-        const cli_option *option = &list->options[i];
+        const reef_cli_option *option = &list->options[i];
         json_array_append_new(options, json_pack("{s:s, s:s?, s:s}", "name", option->name, "value",
                                                  option->value, "help", option->help));
     }
@@ -87,27 +87,27 @@ static json_t *command_json(const cli_command *command, const cli_options *list)
                      "example", command->manual->example);
 }
 
-reef_status cli_help(cli_call *cli, const cli_command *command, reef_error *err) {
-    cli_options list;
-    cli_options_init(&list, command);
+reef_status reef_cli_help(reef_cli_call *cli, const reef_cli_command *command, reef_error *err) {
+    reef_cli_options list;
+    reef_cli_options_init(&list, command);
     reef_status status = REEF_OK;
     if (cli->json)
-        status = cli_answer(cli, command_json(command, &list), err);
+        status = reef_cli_answer(cli, command_json(command, &list), err);
     else
         print_help(command, &list);
-    cli_options_release(&list);
+    reef_cli_options_release(&list);
     return status;
 }
 
 // Whether the first word of a command's name is this one, and another follows.
-static bool is_group(const cli_command *command, const char *first) {
+static bool is_group(const reef_cli_command *command, const char *first) {
     size_t length = strlen(first);
     return strncmp(command->name, first, length) == 0 && command->name[length] == ' ';
 }
 
-bool cli_group_has(const char *first) {
+bool reef_cli_group_has(const char *first) {
     size_t count;
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     for (size_t i = 0; i < count; i++)
         if (is_group(&commands[i], first)) return true;
     return false;
@@ -116,12 +116,12 @@ bool cli_group_has(const char *first) {
 // The second words of a command that has several, such as "create, list, show".
 static char *second_words(const char *first) {
     size_t count, length = strlen(first);
-    const cli_command *commands = cli_commands(&count);
-    char *words = cli_format("%s", "");
+    const reef_cli_command *commands = reef_cli_commands(&count);
+    char *words = reef_cli_format("%s", "");
     for (size_t i = 0; i < count; i++) {
         const char *name = commands[i].name;
         if (strncmp(name, first, length) != 0 || name[length] != ' ') continue;
-        char *more = cli_format("%s%s%s", words, words[0] ? ", " : "", name + length + 1);
+        char *more = reef_cli_format("%s%s%s", words, words[0] ? ", " : "", name + length + 1);
         free(words);
         words = more;
     }
@@ -130,9 +130,10 @@ static char *second_words(const char *first) {
 
 // With the second word where the first one is that of several commands: "snapsot lst" is near to "snapshot list".
 static char *guess_words(const char *first, const char *second) {
-    char *guess = cli_group_has(first) ? cli_format("%s", first) : cli_command_guess(first);
-    if (!guess || !second || !cli_group_has(guess)) return guess;
-    char *typed = cli_format("%s %s", guess, second), *both = cli_command_guess(typed);
+    char *guess =
+        reef_cli_group_has(first) ? reef_cli_format("%s", first) : reef_cli_command_guess(first);
+    if (!guess || !second || !reef_cli_group_has(guess)) return guess;
+    char *typed = reef_cli_format("%s %s", guess, second), *both = reef_cli_command_guess(typed);
     free(typed);
     if (!both || !strchr(both, ' ')) {
         free(both);
@@ -142,7 +143,7 @@ static char *guess_words(const char *first, const char *second) {
     return both;
 }
 
-reef_status cli_command_unknown(const char *first, const char *second, reef_error *err) {
+reef_status reef_cli_command_unknown(const char *first, const char *second, reef_error *err) {
     char *guess = guess_words(first, second), *typed = NULL;
     reef_status status = REEF_ERR_INVALID;
     if (guess && strcmp(guess, first) == 0) {
@@ -150,8 +151,8 @@ reef_status cli_command_unknown(const char *first, const char *second, reef_erro
         status = reef_fail(err, REEF_ERR_INVALID, "%.64s needs one of: %s", first, words);
         free(words);
     } else {
-        bool both = second && (cli_group_has(first) || (guess && strchr(guess, ' ')));
-        typed = cli_format("%s%s%s", first, both ? " " : "", both ? second : "");
+        bool both = second && (reef_cli_group_has(first) || (guess && strchr(guess, ' ')));
+        typed = reef_cli_format("%s%s%s", first, both ? " " : "", both ? second : "");
         status = reef_fail(err, REEF_ERR_INVALID, "unknown command '%.64s'; %s%s%s", typed,
                            guess ? "did you mean " : "see reef help", guess ? guess : "",
                            guess ? "?" : "");
@@ -163,7 +164,7 @@ reef_status cli_command_unknown(const char *first, const char *second, reef_erro
 
 static json_t *commands_json(const char *first) {
     size_t count;
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
         if (!first || is_group(&commands[i], first))
@@ -173,10 +174,10 @@ static json_t *commands_json(const char *first) {
     return json_pack("{s:o}", "commands", array);
 }
 
-reef_status cli_help_list(cli_call *cli, const char *first, reef_error *err) {
-    if (cli->json) return cli_answer(cli, commands_json(first), err);
+reef_status reef_cli_help_list(reef_cli_call *cli, const char *first, reef_error *err) {
+    if (cli->json) return reef_cli_answer(cli, commands_json(first), err);
     size_t count;
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     if (first)
         printf("usage: reef %s COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n", first);
     else

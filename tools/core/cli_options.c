@@ -6,61 +6,61 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cli_option POOL_OPTIONS[] = {
+static const reef_cli_option POOL_OPTIONS[] = {
     {"pool", "POOL", "directory of the pool; also the first argument, or REEF_POOL"},
     {"verbose", NULL, "first say whether the daemon's socket is used or the pool itself"},
     {0},
 };
-static const cli_option THREAD_OPTIONS[] = {
+static const reef_cli_option THREAD_OPTIONS[] = {
     {"threads", "N", "threads to compute with (default: one per core)"},
     {0},
 };
-static const cli_option MEMORY_OPTIONS[] = {
+static const reef_cli_option MEMORY_OPTIONS[] = {
     {"memory", "SIZE", "what to hold in memory, such as 2G (default: all there is)"},
     {0},
 };
-static const cli_option CHANGE_OPTIONS[] = {
+static const reef_cli_option CHANGE_OPTIONS[] = {
     {"dry-run", NULL, "say what would happen and change nothing"},
     {0},
 };
-static const cli_option DAEMON_OPTIONS[] = {
+static const reef_cli_option DAEMON_OPTIONS[] = {
     {"socket", "PATH", "the daemon's socket (default: reefd.sock in the pool)"},
     {0},
 };
-static const cli_option ASK_OPTIONS[] = {
+static const reef_cli_option ASK_OPTIONS[] = {
     {"yes", NULL, "go on without asking"},
     {0},
 };
-static const cli_option COMMON_OPTIONS[] = {
+static const reef_cli_option COMMON_OPTIONS[] = {
     {"json", NULL, "answer with one JSON document"},
     {"help", NULL, "print this help"},
     {0},
 };
 
-static bool list_has(const cli_options *list, const char *name) {
+static bool list_has(const reef_cli_options *list, const char *name) {
     for (size_t i = 0; i < list->count; i++)
         if (strcmp(list->options[i].name, name) == 0) return true;
     return false;
 }
 
 // What a command explains itself comes before, and stays.
-static void list_add(cli_options *list, const cli_option *options) {
+static void list_add(reef_cli_options *list, const reef_cli_option *options) {
     for (; options && options->name; options++)
         if (!list_has(list, options->name)) list->options[list->count++] = *options;
 }
 
-static size_t options_count(const cli_option *options) {
+static size_t options_count(const reef_cli_option *options) {
     size_t count = 0;
     while (options && options[count].name) count++;
     return count;
 }
 
 // d_model is --d-model.
-static void list_add_config(cli_options *list) {
+static void list_add_config(reef_cli_options *list) {
     size_t field_count, bytes = 0;
     const reef_config_field *fields = reef_config_fields(&field_count);
     for (size_t i = 0; i < field_count; i++) bytes += strlen(fields[i].name) + 1;
-    list->names = cli_alloc(bytes, 1);
+    list->names = reef_cli_alloc(bytes, 1);
     char *name = list->names;
     for (size_t i = 0; i < field_count; i++) {
         memcpy(name, fields[i].name, strlen(fields[i].name) + 1);
@@ -68,29 +68,29 @@ static void list_add_config(cli_options *list) {
             if (*c == '_') *c = '-';
         if (list_has(list, name)) continue; // the command explains it itself
         list->options[list->count++] =
-            (cli_option){.name = name, .value = "VALUE", .help = fields[i].help};
+            (reef_cli_option){.name = name, .value = "VALUE", .help = fields[i].help};
         name += strlen(name) + 1;
     }
 }
 
 // What is a setting of reefd; a switch has an opposite, too.
-static void list_add_daemon(cli_options *list) {
+static void list_add_daemon(reef_cli_options *list) {
     size_t count, bytes = 0;
     const reef_option_text *texts = reef_option_texts(&count);
     for (size_t i = 0; i < count; i++) bytes += strlen(texts[i].name) + sizeof("no-");
-    char *name = list->names = cli_alloc(bytes, 1);
+    char *name = list->names = reef_cli_alloc(bytes, 1);
     for (size_t i = 0; i < count; i++) {
         const reef_option_text *one = &texts[i];
         bool setting = one->sample != NULL || one->value != NULL; // --check, --help, --version
         if (!setting || strcmp(one->name, "pool") == 0) continue;
-        list->options[list->count++] = (cli_option){one->name, one->value, one->help};
+        list->options[list->count++] = (reef_cli_option){one->name, one->value, one->help};
         if (one->value) continue;
-        list->options[list->count++] = (cli_option){name, NULL, "the opposite of the above"};
+        list->options[list->count++] = (reef_cli_option){name, NULL, "the opposite of the above"};
         name += sprintf(name, "no-%s", one->name) + 1;
     }
 }
 
-void cli_options_init(cli_options *list, const cli_command *command) {
+void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *command) {
     size_t field_count, daemon_count;
     reef_config_fields(&field_count);
     reef_option_texts(&daemon_count);
@@ -99,7 +99,7 @@ void cli_options_init(cli_options *list, const cli_command *command) {
                   options_count(MEMORY_OPTIONS) + options_count(CHANGE_OPTIONS) +
                   options_count(DAEMON_OPTIONS) + options_count(ASK_OPTIONS) +
                   options_count(COMMON_OPTIONS);
-    *list = (cli_options){.options = cli_alloc(most, sizeof(*list->options))};
+    *list = (reef_cli_options){.options = reef_cli_alloc(most, sizeof(*list->options))};
     list_add(list, command->manual->options);
     if (command->traits & CLI_CONFIG) list_add_config(list);
     if (command->traits & CLI_RUNS) list_add_daemon(list);
@@ -112,13 +112,13 @@ void cli_options_init(cli_options *list, const cli_command *command) {
     list_add(list, COMMON_OPTIONS);
 }
 
-void cli_options_release(cli_options *list) {
+void reef_cli_options_release(reef_cli_options *list) {
     free(list->options);
     free(list->names);
-    *list = (cli_options){0};
+    *list = (reef_cli_options){0};
 }
 
-const reef_config_field *cli_config_field(const char *option) {
+const reef_config_field *reef_cli_config_field(const char *option) {
     size_t field_count;
     const reef_config_field *fields = reef_config_fields(&field_count);
     for (size_t f = 0; f < field_count; f++) {

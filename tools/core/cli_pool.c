@@ -17,7 +17,7 @@
 // ---- pools ---------------------------------------------------------------------------------------
 
 // Bytes of the stream as people count it: of a text they are bytes, of vectors examples.
-reef_status cli_pool_has_stream(const cli_pool *pool, reef_error *err) {
+reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err) {
     if (!reef_config_is_layer(&pool->config)) return REEF_OK;
     return reef_fail(
         err, REEF_ERR_INVALID,
@@ -25,96 +25,98 @@ reef_status cli_pool_has_stream(const cli_pool *pool, reef_error *err) {
         "through libreef trains it");
 }
 
-size_t cli_stream_unit_bytes(const reef_config *config) {
+size_t reef_cli_stream_unit_bytes(const reef_config *config) {
     return reef_config_is_vector(config) ? reef_vector_record_bytes(config) : 1;
 }
 
-uint64_t cli_stream_units(const reef_config *config, uint64_t bytes) {
-    return bytes / cli_stream_unit_bytes(config);
+uint64_t reef_cli_stream_units(const reef_config *config, uint64_t bytes) {
+    return bytes / reef_cli_stream_unit_bytes(config);
 }
 
-const char *cli_stream_unit(const reef_config *config) {
+const char *reef_cli_stream_unit(const reef_config *config) {
     if (reef_config_is_layer(config)) return "row"; // of a backward that trained, each counts one
     return reef_config_is_vector(config) ? "example" : "byte";
 }
 
 static uint64_t data_file_bytes(const char *pool) {
-    char *path = cli_format("%s/data.mdb", pool);
+    char *path = reef_cli_format("%s/data.mdb", pool);
     struct stat info;
     bool found = stat(path, &info) == 0;
     free(path);
     return found ? (uint64_t)info.st_size : 0;
 }
 
-static reef_status read_generations(cli_pool *pool, reef_txn *txn, reef_error *err) {
+static reef_status read_generations(reef_cli_pool *pool, reef_txn *txn, reef_error *err) {
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
     free(pool->generations);
-    pool->generations = cli_alloc(count, sizeof(*pool->generations));
+    pool->generations = reef_cli_alloc(count, sizeof(*pool->generations));
     pool->generation_count = count;
     for (uint32_t g = 0; g < count && status == REEF_OK; g++)
         status = reef_generation_read(txn, g, &pool->generations[g], err);
     return status;
 }
 
-bool cli_keeps_one_generation(const cli_pool *pool) {
+bool reef_cli_keeps_one_generation(const reef_cli_pool *pool) {
     return pool->config.strategy != REEF_STRATEGY_GENERATIONS;
 }
 
-reef_status cli_pool_refresh(cli_pool *pool, reef_error *err) {
+reef_status reef_cli_pool_refresh(reef_cli_pool *pool, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_config_read(txn, &pool->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &pool->commit, err);
     if (status == REEF_OK) status = read_generations(pool, txn, err);
-    bool counts = cli_keeps_one_generation(pool) || pool->config.recycle_after > 0;
+    bool counts = reef_cli_keeps_one_generation(pool) || pool->config.recycle_after > 0;
     if (status == REEF_OK && counts) status = reef_tasks_read(txn, &pool->tasks, err);
     reef_txn_abort(txn); // a read has nothing to commit
     pool->file_bytes = data_file_bytes(reef_store_path(pool->store));
     return status;
 }
 
-reef_status cli_pool_open(cli_pool *pool, const cli_call *cli, reef_error *err) {
-    *pool = (cli_pool){0};
+reef_status reef_cli_pool_open(reef_cli_pool *pool, const reef_cli_call *cli, reef_error *err) {
+    *pool = (reef_cli_pool){0};
     reef_store_options options = {0};
     reef_status status = reef_store_open(&pool->store, cli->pool, &options, err);
-    if (status == REEF_OK) status = cli_pool_refresh(pool, err);
-    if (status != REEF_OK) cli_pool_close(pool);
+    if (status == REEF_OK) status = reef_cli_pool_refresh(pool, err);
+    if (status != REEF_OK) reef_cli_pool_close(pool);
     return status;
 }
 
-void cli_pool_close(cli_pool *pool) {
+void reef_cli_pool_close(reef_cli_pool *pool) {
     if (pool->store) reef_store_close(pool->store);
     free(pool->generations);
-    *pool = (cli_pool){0};
+    *pool = (reef_cli_pool){0};
 }
 
-bool cli_layer_is_peer(const reef_config *config, uint32_t layer) {
+bool reef_cli_layer_is_peer(const reef_config *config, uint32_t layer) {
     if (reef_config_is_vector(config)) return layer == 0; // its only one
     return reef_layer_retrieves(config, layer);
 }
 
-uint32_t cli_peer_layers(const reef_config *config) {
+uint32_t reef_cli_peer_layers(const reef_config *config) {
     return reef_config_peer_layers(config);
 }
 
-uint64_t cli_generation_experts(const cli_pool *pool, const reef_generation_record *generation) {
-    return reef_generation_experts(generation, cli_peer_layers(&pool->config));
+uint64_t reef_cli_generation_experts(const reef_cli_pool *pool,
+                                     const reef_generation_record *generation) {
+    return reef_generation_experts(generation, reef_cli_peer_layers(&pool->config));
 }
 
-uint32_t cli_generation_merged_into(const cli_pool *pool,
-                                    const reef_generation_record *generation) {
+uint32_t reef_cli_generation_merged_into(const reef_cli_pool *pool,
+                                         const reef_generation_record *generation) {
     return reef_generation_merged_into(pool->generations, pool->generation_count,
                                        generation->generation);
 }
 
-json_t *cli_generation_json(const cli_pool *pool, const reef_generation_record *generation) {
+json_t *reef_cli_generation_json(const reef_cli_pool *pool,
+                                 const reef_generation_record *generation) {
     return reef_generation_json(pool->generations, pool->generation_count, generation->generation,
-                                cli_peer_layers(&pool->config));
+                                reef_cli_peer_layers(&pool->config));
 }
 
-json_t *cli_commit_json(const reef_commit *commit) {
+json_t *reef_cli_commit_json(const reef_commit *commit) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(commit->root, root);
     return json_pack("{s:I, s:I, s:I, s:I, s:s}", "number", (json_int_t)commit->number, "step",
@@ -130,12 +132,12 @@ static reef_status open_failed(const char *path, const char *action, int code, r
                      action, path, strerror(code));
 }
 
-static reef_status read_all(cli_file *file, FILE *input, reef_error *err) {
+static reef_status read_all(reef_cli_file *file, FILE *input, reef_error *err) {
     size_t capacity = 0;
     for (;;) {
         if (file->count == capacity) {
             capacity = capacity ? 2 * capacity : READ_BYTES;
-            uint8_t *bytes = cli_alloc(capacity, 1);
+            uint8_t *bytes = reef_cli_alloc(capacity, 1);
             if (file->count > 0) memcpy(bytes, file->bytes, file->count);
             free(file->bytes);
             file->bytes = bytes;
@@ -150,35 +152,35 @@ static reef_status read_all(cli_file *file, FILE *input, reef_error *err) {
     }
 }
 
-reef_status cli_file_read(cli_file *file, const char *path, reef_error *err) {
+reef_status reef_cli_file_read(reef_cli_file *file, const char *path, reef_error *err) {
     bool standard = strcmp(path, "-") == 0;
-    *file = (cli_file){.path = standard ? "standard input" : path};
+    *file = (reef_cli_file){.path = standard ? "standard input" : path};
     FILE *input = standard ? stdin : fopen(path, "rb");
     if (!input) return open_failed(path, "open", errno, err);
     reef_status status = read_all(file, input, err);
     if (!standard) fclose(input);
-    if (status != REEF_OK) cli_file_release(file);
+    if (status != REEF_OK) reef_cli_file_release(file);
     return status;
 }
 
-reef_status cli_text_read(cli_file *file, const char *path, reef_error *err) {
-    reef_status status = cli_file_read(file, path, err);
+reef_status reef_cli_text_read(reef_cli_file *file, const char *path, reef_error *err) {
+    reef_status status = reef_cli_file_read(file, path, err);
     if (status != REEF_OK) return status;
     if (file->count >= 2) return REEF_OK;
     status = reef_fail(err, REEF_ERR_INVALID,
                        "%.160s has %zu bytes: a loss needs a byte to predict and one before it",
                        file->path, file->count);
-    cli_file_release(file);
+    reef_cli_file_release(file);
     return status;
 }
 
-reef_status cli_write_failed(const char *path, int code, reef_error *err) {
+reef_status reef_cli_write_failed(const char *path, int code, reef_error *err) {
     return reef_fail(err, code == ENOSPC ? REEF_ERR_FULL : REEF_ERR_IO, "cannot write %.160s: %s",
                      path, strerror(code));
 }
 
-reef_status cli_output_directory(const char *path, const char *file, reef_error *err) {
-    char *whole = cli_format("%s/%s", path, file);
+reef_status reef_cli_output_directory(const char *path, const char *file, reef_error *err) {
+    char *whole = reef_cli_format("%s/%s", path, file);
     reef_status status = reef_store_check_output(whole, err);
     free(whole);
     if (status == REEF_OK && mkdir(path, 0777) != 0 && errno != EEXIST)
@@ -187,19 +189,19 @@ reef_status cli_output_directory(const char *path, const char *file, reef_error 
     return status;
 }
 
-void cli_file_release(cli_file *file) {
+void reef_cli_file_release(reef_cli_file *file) {
     free(file->bytes);
-    *file = (cli_file){0};
+    *file = (reef_cli_file){0};
 }
 
 // ---- history and usage ---------------------------------------------------------------------------
 
 static reef_status on_point(void *context, const reef_point *point, reef_error *err) {
     (void)err;
-    cli_points *points = context;
+    reef_cli_points *points = context;
     if (points->count == points->capacity) {
         size_t capacity = points->capacity ? 2 * points->capacity : 1024;
-        reef_point *grown = cli_alloc(capacity, sizeof(*grown));
+        reef_point *grown = reef_cli_alloc(capacity, sizeof(*grown));
         if (points->count > 0) memcpy(grown, points->points, points->count * sizeof(*grown));
         free(points->points);
         points->points = grown;
@@ -209,34 +211,34 @@ static reef_status on_point(void *context, const reef_point *point, reef_error *
     return REEF_OK;
 }
 
-reef_status cli_points_read(cli_points *points, cli_pool *pool, reef_error *err) {
-    *points = (cli_points){0};
+reef_status reef_cli_points_read(reef_cli_points *points, reef_cli_pool *pool, reef_error *err) {
+    *points = (reef_cli_points){0};
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_series_scan(txn, on_point, points, err);
     reef_txn_abort(txn);
-    if (status != REEF_OK) cli_points_release(points);
+    if (status != REEF_OK) reef_cli_points_release(points);
     return status;
 }
 
-uint64_t cli_point_batches(const reef_point *point) {
+uint64_t reef_cli_point_batches(const reef_point *point) {
     uint64_t batches = 1;
     for (uint32_t level = 0; level < point->level; level++) batches *= REEF_SERIES_FOLD;
     return batches;
 }
 
-void cli_points_release(cli_points *points) {
+void reef_cli_points_release(reef_cli_points *points) {
     free(points->points);
-    *points = (cli_points){0};
+    *points = (reef_cli_points){0};
 }
 
-reef_status cli_usage_read(cli_pool *pool,
-                           const reef_generation_record *generation,
-                           uint32_t layer,
-                           reef_usage **usage,
-                           reef_error *err) {
+reef_status reef_cli_usage_read(reef_cli_pool *pool,
+                                const reef_generation_record *generation,
+                                uint32_t layer,
+                                reef_usage **usage,
+                                reef_error *err) {
     size_t expert_count = (size_t)generation->side * generation->side;
-    *usage = cli_alloc(expert_count, sizeof(**usage));
+    *usage = reef_cli_alloc(expert_count, sizeof(**usage));
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK)
@@ -248,18 +250,18 @@ reef_status cli_usage_read(cli_pool *pool,
     return status;
 }
 
-reef_status cli_usage_summary(cli_pool *pool,
-                              const reef_generation_record *generation,
-                              reef_usage_summary *out,
-                              reef_error *err) {
-    uint32_t layers = cli_peer_layers(&pool->config);
+reef_status reef_cli_usage_summary(reef_cli_pool *pool,
+                                   const reef_generation_record *generation,
+                                   reef_usage_summary *out,
+                                   reef_error *err) {
+    uint32_t layers = reef_cli_peer_layers(&pool->config);
     size_t expert_count = (size_t)generation->side * generation->side;
     *out = (reef_usage_summary){0};
     if (reef_config_is_vector(&pool->config)) return REEF_OK; // every expert sees every input
     for (uint32_t layer = 0; layer < pool->config.layers; layer++) {
-        if (!cli_layer_is_peer(&pool->config, layer)) continue;
+        if (!reef_cli_layer_is_peer(&pool->config, layer)) continue;
         reef_usage *usage = NULL;
-        reef_status status = cli_usage_read(pool, generation, layer, &usage, err);
+        reef_status status = reef_cli_usage_read(pool, generation, layer, &usage, err);
         if (status != REEF_OK) return status;
         reef_usage_summary one;
         reef_usage_summarise(expert_count, usage, &one);

@@ -7,14 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static reef_status call_daemon(const cli_call *cli,
+static reef_status call_daemon(const reef_cli_call *cli,
                                const json_t *request,
                                json_t **result,
                                reef_error *err) {
     char *answer = NULL;
     char *text = json_dumps(request, JSON_COMPACT);
     if (!text) return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
-    reef_status status = reef_daemon_call(cli->pool, cli_text(cli, "socket"), text, &answer, err);
+    reef_status status =
+        reef_daemon_call(cli->pool, reef_cli_text(cli, "socket"), text, &answer, err);
     free(text);
     if (status != REEF_OK) return status;
     *result = json_loads(answer, JSON_DECODE_ANY, NULL);
@@ -27,10 +28,10 @@ static reef_status call_daemon(const cli_call *cli,
     return *result ? REEF_OK : reef_fail(err, REEF_ERR_IO, "the daemon's answer is no JSON");
 }
 
-reef_status cli_daemon_ask(const cli_call *cli,
-                           const char *command,
-                           json_t **result,
-                           reef_error *err) {
+reef_status reef_cli_daemon_ask(const reef_cli_call *cli,
+                                const char *command,
+                                json_t **result,
+                                reef_error *err) {
     *result = NULL;
     json_t *request = json_pack("{s:s}", "command", command);
     reef_status status = call_daemon(cli, request, result, err);
@@ -38,17 +39,17 @@ reef_status cli_daemon_ask(const cli_call *cli,
     return status;
 }
 
-reef_status cli_daemon_status(const cli_call *cli, json_t **result, reef_error *err) {
-    return cli_daemon_ask(cli, "status", result, err);
+reef_status reef_cli_daemon_status(const reef_cli_call *cli, json_t **result, reef_error *err) {
+    return reef_cli_daemon_ask(cli, "status", result, err);
 }
 
-void cli_way_say(const cli_call *cli) {
+void reef_cli_way_say(const reef_cli_call *cli) {
     if (!cli->verbose || cli->command->traits & CLI_RUNS) return;
     json_t *running = NULL;
     bool asks = (cli->command->traits & CLI_DAEMON) != 0;
-    bool daemon = asks && cli_daemon_status(cli, &running, NULL) != REEF_ERR_NOT_FOUND;
+    bool daemon = asks && reef_cli_daemon_status(cli, &running, NULL) != REEF_ERR_NOT_FOUND;
     json_decref(running);
-    char *pool = cli_printable((const uint8_t *)cli->pool, strlen(cli->pool), false);
+    char *pool = reef_cli_printable((const uint8_t *)cli->pool, strlen(cli->pool), false);
     if (daemon)
         fprintf(stderr, "reef: using the socket of the daemon that runs on %s\n", pool);
     else
@@ -58,7 +59,7 @@ void cli_way_say(const cli_call *cli) {
 }
 
 static reef_status change_pool(
-    const cli_call *cli,
+    const reef_cli_call *cli,
     json_t *arguments,
     reef_status (*local)(reef_trainer *, json_t *, json_t **, reef_error *),
     json_t **result,
@@ -81,19 +82,19 @@ cleanup:
     return status;
 }
 
-reef_status cli_change(const cli_call *cli,
-                       json_t *request,
-                       reef_status (*local)(reef_trainer *trainer,
-                                            json_t *arguments,
-                                            json_t **result,
-                                            reef_error *err),
-                       json_t **result,
-                       reef_error *err) {
+reef_status reef_cli_change(const reef_cli_call *cli,
+                            json_t *request,
+                            reef_status (*local)(reef_trainer *trainer,
+                                                 json_t *arguments,
+                                                 json_t **result,
+                                                 reef_error *err),
+                            json_t **result,
+                            reef_error *err) {
     *result = NULL;
     // The daemon is asked for its status first: NOT_FOUND from the change itself could also mean that
     // what is to be changed does not exist.
     json_t *running = NULL;
-    reef_status status = cli_daemon_status(cli, &running, NULL);
+    reef_status status = reef_cli_daemon_status(cli, &running, NULL);
     json_decref(running);
     bool daemon = status != REEF_ERR_NOT_FOUND;
     status = daemon ? call_daemon(cli, request, result, err)
@@ -102,14 +103,14 @@ reef_status cli_change(const cli_call *cli,
     return status;
 }
 
-reef_status cli_check(const cli_call *cli,
-                      json_t *request,
-                      reef_status (*check)(reef_trainer *trainer,
-                                           json_t *arguments,
-                                           json_t **result,
-                                           reef_error *err),
-                      json_t **result,
-                      reef_error *err) {
+reef_status reef_cli_check(const reef_cli_call *cli,
+                           json_t *request,
+                           reef_status (*check)(reef_trainer *trainer,
+                                                json_t *arguments,
+                                                json_t **result,
+                                                reef_error *err),
+                           json_t **result,
+                           reef_error *err) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     reef_trainer_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};

@@ -10,11 +10,11 @@
 
 #define EXAMPLES_AT_ONCE 512
 
-reef_status cli_vectors_read(cli_file *file,
-                             const char *spec,
-                             const reef_config *config,
-                             reef_error *err) {
-    *file = (cli_file){.path = spec};
+reef_status reef_cli_vectors_read(reef_cli_file *file,
+                                  const char *spec,
+                                  const reef_config *config,
+                                  reef_error *err) {
+    *file = (reef_cli_file){.path = spec};
     if (!reef_vectors_is_spec(spec))
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.100s' is read as text, but the pool has a vector model: give "
@@ -31,24 +31,24 @@ reef_status cli_vectors_read(cli_file *file,
                       "take a part with ?first=N or ?skip=N",
                       spec, bytes, CLI_FILE_BYTES_MAX);
     if (status == REEF_OK) {
-        file->bytes = cli_alloc((size_t)bytes, 1);
+        file->bytes = reef_cli_alloc((size_t)bytes, 1);
         status = reef_vectors_read_bytes(vectors, 0, file->bytes, (size_t)bytes, &file->count, err);
     }
     reef_vectors_close(vectors);
-    if (status != REEF_OK) cli_file_release(file);
+    if (status != REEF_OK) reef_cli_file_release(file);
     return status;
 }
 
-reef_status cli_examples_read(cli_file *file,
-                              const char *path,
-                              const reef_config *config,
-                              reef_error *err) {
-    if (reef_config_is_vector(config)) return cli_vectors_read(file, path, config, err);
+reef_status reef_cli_examples_read(reef_cli_file *file,
+                                   const char *path,
+                                   const reef_config *config,
+                                   reef_error *err) {
+    if (reef_config_is_vector(config)) return reef_cli_vectors_read(file, path, config, err);
     if (!reef_vectors_is_spec(path)) {
-        reef_status status = cli_text_read(file, path, err);
-        return status == REEF_OK ? cli_tokens_check(file, config, err) : status;
+        reef_status status = reef_cli_text_read(file, path, err);
+        return status == REEF_OK ? reef_cli_tokens_check(file, config, err) : status;
     }
-    *file = (cli_file){0};
+    *file = (reef_cli_file){0};
     if (reef_config_is_layer(config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.100s' holds vectors, but the pool " CLI_IS_LAYER, path);
@@ -87,12 +87,12 @@ typedef struct piece {
 
 static void piece_init(piece *p, const reef_model *model, size_t inputs) {
     *p = (piece){.class_count = reef_model_class_count(model)};
-    p->vectors = cli_alloc(EXAMPLES_AT_ONCE * inputs, sizeof(*p->vectors));
-    p->scores = cli_alloc(EXAMPLES_AT_ONCE * p->class_count, sizeof(*p->scores));
-    p->labels = cli_alloc(EXAMPLES_AT_ONCE, sizeof(*p->labels));
-    p->given = cli_alloc(EXAMPLES_AT_ONCE, sizeof(*p->given));
-    p->classes = cli_alloc(p->class_count, sizeof(*p->classes));
-    p->generations = cli_alloc(EXAMPLES_AT_ONCE, sizeof(*p->generations));
+    p->vectors = reef_cli_alloc(EXAMPLES_AT_ONCE * inputs, sizeof(*p->vectors));
+    p->scores = reef_cli_alloc(EXAMPLES_AT_ONCE * p->class_count, sizeof(*p->scores));
+    p->labels = reef_cli_alloc(EXAMPLES_AT_ONCE, sizeof(*p->labels));
+    p->given = reef_cli_alloc(EXAMPLES_AT_ONCE, sizeof(*p->given));
+    p->classes = reef_cli_alloc(p->class_count, sizeof(*p->classes));
+    p->generations = reef_cli_alloc(EXAMPLES_AT_ONCE, sizeof(*p->generations));
     reef_model_classes(model, p->classes);
 }
 
@@ -113,12 +113,12 @@ static double score_of(const piece *p, size_t example) {
     return NAN;
 }
 
-reef_status cli_predict(reef_model *model,
-                        const cli_file *file,
-                        cli_progress *progress,
-                        cli_on_prediction visit,
-                        void *context,
-                        reef_error *err) {
+reef_status reef_cli_predict(reef_model *model,
+                             const reef_cli_file *file,
+                             reef_cli_progress *progress,
+                             reef_cli_on_prediction visit,
+                             void *context,
+                             reef_error *err) {
     const reef_config *config = reef_model_config(model);
     size_t record = reef_vector_record_bytes(config), total = file->count / record;
     piece p;
@@ -130,12 +130,12 @@ reef_status cli_predict(reef_model *model,
         status =
             reef_model_predict(model, count, p.vectors, p.labels, p.scores, p.generations, err);
         for (size_t i = 0; i < count && status == REEF_OK; i++)
-            visit(context, &(cli_prediction){.label = p.labels[i],
-                                             .given = p.given[i],
-                                             .score = score_of(&p, i),
-                                             .generation = p.generations[i]});
+            visit(context, &(reef_cli_prediction){.label = p.labels[i],
+                                                  .given = p.given[i],
+                                                  .score = score_of(&p, i),
+                                                  .generation = p.generations[i]});
         done += count;
-        cli_progress_show(progress, done * record);
+        reef_cli_progress_show(progress, done * record);
     }
     progress->done_before += file->count;
     piece_release(&p);
@@ -145,11 +145,11 @@ reef_status cli_predict(reef_model *model,
 // ---- accuracy ------------------------------------------------------------------------------------
 
 typedef struct tally {
-    cli_accuracy *out;
+    reef_cli_accuracy *out;
     uint64_t *answered; // (generation_count)
 } tally;
 
-static void on_prediction(void *context, const cli_prediction *one) {
+static void on_prediction(void *context, const reef_cli_prediction *one) {
     tally *t = context;
     t->out->examples++;
     t->answered[one->generation]++;
@@ -158,16 +158,16 @@ static void on_prediction(void *context, const cli_prediction *one) {
     t->out->right += one->label == one->given;
 }
 
-reef_status cli_accuracy_measure(reef_model *model,
-                                 const cli_file *file,
-                                 cli_progress *progress,
-                                 cli_accuracy *out,
-                                 reef_error *err) {
+reef_status reef_cli_accuracy_measure(reef_model *model,
+                                      const reef_cli_file *file,
+                                      reef_cli_progress *progress,
+                                      reef_cli_accuracy *out,
+                                      reef_error *err) {
     uint32_t generations = reef_model_generation_count(model);
-    *out = (cli_accuracy){.accuracy = NAN};
-    out->answered_share = cli_alloc(generations, sizeof(*out->answered_share));
-    tally t = {.out = out, .answered = cli_alloc(generations, sizeof(*t.answered))};
-    reef_status status = cli_predict(model, file, progress, on_prediction, &t, err);
+    *out = (reef_cli_accuracy){.accuracy = NAN};
+    out->answered_share = reef_cli_alloc(generations, sizeof(*out->answered_share));
+    tally t = {.out = out, .answered = reef_cli_alloc(generations, sizeof(*t.answered))};
+    reef_status status = reef_cli_predict(model, file, progress, on_prediction, &t, err);
     if (out->labelled) out->accuracy = (double)out->right / (double)out->labelled;
     for (uint32_t g = 0; g < generations && out->examples; g++)
         out->answered_share[g] = (double)t.answered[g] / (double)out->examples;

@@ -6,20 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cli_command *commands;
+static const reef_cli_command *commands;
 static size_t command_count;
 
-void cli_commands_install(const cli_command *table, size_t count) {
+void reef_cli_commands_install(const reef_cli_command *table, size_t count) {
     commands = table;
     command_count = count;
 }
 
-const cli_command *cli_commands(size_t *count) {
+const reef_cli_command *reef_cli_commands(size_t *count) {
     *count = command_count;
     return commands;
 }
 
-const cli_command *cli_command_find(const char *name) {
+const reef_cli_command *reef_cli_command_find(const char *name) {
     for (size_t i = 0; i < command_count; i++)
         if (strcmp(commands[i].name, name) == 0) return &commands[i];
     return NULL;
@@ -31,15 +31,15 @@ static void consider(const char *typed, const char *name, size_t *nearest, char 
     if (distance >= *nearest) return;
     *nearest = distance;
     free(*guess);
-    *guess = cli_format("%s", name);
+    *guess = reef_cli_format("%s", name);
 }
 
 // "snapshot" of "snapshot list"; what is one word stays.
 static char *first_word(const char *name) {
-    return cli_format("%.*s", (int)strcspn(name, " "), name);
+    return reef_cli_format("%.*s", (int)strcspn(name, " "), name);
 }
 
-char *cli_command_guess(const char *name) {
+char *reef_cli_command_guess(const char *name) {
     char *guess = NULL;
     size_t nearest = strlen(name) / 3 + 1; // what differs in more than a third is no help
     for (size_t i = 0; i < command_count; i++) {

@@ -60,9 +60,9 @@ static void put_quoted_fish(FILE *out, const char *text) {
 
 // The first words of all commands, each once: `visit` gets the row where it comes first.
 static void each_first_word(FILE *out,
-                            void (*visit)(FILE *, const cli_command *, const char *word)) {
+                            void (*visit)(FILE *, const reef_cli_command *, const char *word)) {
     size_t count;
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     for (size_t i = 0; i < count; i++) {
         size_t length = strcspn(commands[i].name, " ");
         bool seen = false;
@@ -70,7 +70,7 @@ static void each_first_word(FILE *out,
             seen = strncmp(commands[k].name, commands[i].name, length) == 0 &&
                    strcspn(commands[k].name, " ") == length;
         if (seen) continue;
-        char *word = cli_format("%.*s", (int)length, commands[i].name);
+        char *word = reef_cli_format("%.*s", (int)length, commands[i].name);
         visit(out, &commands[i], word);
         free(word);
     }
@@ -79,9 +79,9 @@ static void each_first_word(FILE *out,
 // The second words after `first`; `put_one` writes one of them.
 static void each_second_word(FILE *out,
                              const char *first,
-                             void (*put_one)(FILE *, const char *, const cli_command *)) {
+                             void (*put_one)(FILE *, const char *, const reef_cli_command *)) {
     size_t count, length = strlen(first);
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     for (size_t i = 0; i < count; i++)
         if (strncmp(commands[i].name, first, length) == 0 && commands[i].name[length] == ' ')
             put_one(out, commands[i].name + length + 1, &commands[i]);
@@ -92,14 +92,14 @@ typedef void (*put_one_option)(
     FILE *out, const char *name, const char *value, const char *help, const void *context);
 
 static void each_option(FILE *out,
-                        const cli_command *command,
+                        const reef_cli_command *command,
                         put_one_option put,
                         const void *context) {
-    cli_options list;
-    cli_options_init(&list, command);
+    reef_cli_options list;
+    reef_cli_options_init(&list, command);
     for (size_t i = 0; i < list.count; i++)
         put(out, list.options[i].name, list.options[i].value, list.options[i].help, context);
-    cli_options_release(&list);
+    reef_cli_options_release(&list);
 }
 
 static void each_daemon_option(FILE *out, put_one_option put, const void *context) {
@@ -178,7 +178,7 @@ static void bash_option(
     put_choices(out, value, ',');
 }
 
-static void bash_lists(FILE *out, const cli_command *command) {
+static void bash_lists(FILE *out, const reef_cli_command *command) {
     for (size_t i = 0; i < BASH_LIST_COUNT; i++) {
         fprintf(out, "        %s='", BASH_LISTS[i].name);
         if (command)
@@ -189,19 +189,19 @@ static void bash_lists(FILE *out, const cli_command *command) {
     }
 }
 
-static void bash_first(FILE *out, const cli_command *command, const char *word) {
+static void bash_first(FILE *out, const reef_cli_command *command, const char *word) {
     (void)command;
     fprintf(out, " %s", word);
 }
 
-static void bash_second(FILE *out, const char *word, const cli_command *command) {
+static void bash_second(FILE *out, const char *word, const reef_cli_command *command) {
     (void)command;
     fprintf(out, " %s", word);
 }
 
-static void bash_group(FILE *out, const cli_command *command, const char *word) {
+static void bash_group(FILE *out, const reef_cli_command *command, const char *word) {
     (void)command;
-    if (!cli_group_has(word)) return;
+    if (!reef_cli_group_has(word)) return;
     fprintf(out, "    %s)\n        if [ \"$COMP_CWORD\" -eq 2 ]; then\n            _reef_words '",
             word);
     each_second_word(out, word, bash_second);
@@ -210,7 +210,7 @@ static void bash_group(FILE *out, const cli_command *command, const char *word) 
           out);
 }
 
-static void bash_operands(FILE *out, const cli_command *command) {
+static void bash_operands(FILE *out, const reef_cli_command *command) {
     fputs("        operands='", out);
     value_kind kind = kind_of(command->operands);
     if (kind == VALUE_WORDS)
@@ -226,7 +226,7 @@ static void bash_operands(FILE *out, const cli_command *command) {
 
 static void write_bash(FILE *out) {
     size_t count;
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     static const char LOCALS[] = "    local cur prev options='' files='' directories='' values='' "
                                  "words='' operands=''\n    _reef_word\n";
     fprintf(out, "%s\n_reef() {\n%s    local command=${COMP_WORDS[1]}\n", BASH_HEAD, LOCALS);
@@ -273,24 +273,24 @@ static void zsh_option(
     fputc('\'', out);
 }
 
-static void zsh_first(FILE *out, const cli_command *command, const char *word) {
+static void zsh_first(FILE *out, const reef_cli_command *command, const char *word) {
     fprintf(out, "            '%s:", word);
-    if (cli_group_has(word))
+    if (reef_cli_group_has(word))
         fprintf(out, "several commands: reef help %s", word);
     else
         put_quoted(out, command->summary, false);
     fputs("'\n", out);
 }
 
-static void zsh_second(FILE *out, const char *word, const cli_command *command) {
+static void zsh_second(FILE *out, const char *word, const reef_cli_command *command) {
     fprintf(out, "                '%s:", word);
     put_quoted(out, command->summary, false);
     fputs("'\n", out);
 }
 
-static void zsh_group(FILE *out, const cli_command *command, const char *word) {
+static void zsh_group(FILE *out, const reef_cli_command *command, const char *word) {
     (void)command;
-    if (!cli_group_has(word)) return;
+    if (!reef_cli_group_has(word)) return;
     fprintf(out, "    %s)\n        if (( CURRENT == 3 )); then\n            local -a second=(\n",
             word);
     each_second_word(out, word, zsh_second);
@@ -300,12 +300,12 @@ static void zsh_group(FILE *out, const cli_command *command, const char *word) {
           out);
 }
 
-static void zsh_words(FILE *out, const cli_command *command, const char *word) {
+static void zsh_words(FILE *out, const reef_cli_command *command, const char *word) {
     (void)command;
     fprintf(out, "%s ", word);
 }
 
-static void zsh_operands(FILE *out, const cli_command *command) {
+static void zsh_operands(FILE *out, const reef_cli_command *command) {
     value_kind kind = kind_of(command->operands);
     if (kind == VALUE_WORDS) {
         fputs(" \\\n        '*:argument:(", out);
@@ -324,7 +324,7 @@ static void zsh_operands(FILE *out, const cli_command *command) {
 
 static void write_zsh(FILE *out) {
     size_t count;
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     fputs("#compdef reef reefd\n# Completion of reef(1) and reefd(8) for zsh. Made by: reef "
           "completion zsh\n\n"
           "_reef_arguments() {\n    case $1 in\n",
@@ -386,16 +386,16 @@ static void fish_option(
     fputs("'\n", out);
 }
 
-static void fish_first(FILE *out, const cli_command *command, const char *word) {
+static void fish_first(FILE *out, const reef_cli_command *command, const char *word) {
     fprintf(out, "complete -c reef -n '__reef_has 1' -a %s -d '", word);
-    if (cli_group_has(word))
+    if (reef_cli_group_has(word))
         fprintf(out, "several commands: reef help %s", word);
     else
         put_quoted_fish(out, command->summary);
     fputs("'\n", out);
 }
 
-static void fish_operands(FILE *out, const cli_command *command) {
+static void fish_operands(FILE *out, const reef_cli_command *command) {
     value_kind kind = kind_of(command->operands);
     if (kind == VALUE_WORDS) {
         fprintf(out, "complete -c reef -n '__reef_is %s' -a '", command->name);
@@ -415,7 +415,7 @@ static void fish_operands(FILE *out, const cli_command *command) {
 
 static void write_fish(FILE *out) {
     size_t count;
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     fputs("# Completion of reef(1) and reefd(8) for fish. Made by: reef completion fish\n\n"
           "# The words before the cursor are so many, and begin with these.\n"
           "function __reef_has\n"
@@ -446,7 +446,7 @@ static void write_fish(FILE *out) {
     each_daemon_option(out, fish_option, NULL);
 }
 
-bool completion_write(FILE *out, const char *shell) {
+bool reef_completion_write(FILE *out, const char *shell) {
     static const struct {
         const char *name;
         void (*write)(FILE *out);

@@ -6,6 +6,6 @@
 #include <stdio.h>
 
 /** Write the script for "bash", "zsh" or "fish"; false for another shell. */
-bool completion_write(FILE *out, const char *shell);
+bool reef_completion_write(FILE *out, const char *shell);
 
 #endif

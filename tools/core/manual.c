@@ -180,7 +180,7 @@ static void put_reference(FILE *out, const char *command, int section, bool last
 
 // ---- a command -----------------------------------------------------------------------------------
 
-static void put_synopsis(FILE *out, const cli_command *command) {
+static void put_synopsis(FILE *out, const reef_cli_command *command) {
     put_section(out, "SYNOPSIS");
     fprintf(out, ".B reef %s\n", command->name);
     if (command->traits & CLI_POOL) fputs("[\\fIPOOL\\fR]\n", out);
@@ -191,27 +191,27 @@ static void put_synopsis(FILE *out, const cli_command *command) {
     fputs("\\fR\n", out);
 }
 
-static void put_options(FILE *out, const cli_command *command) {
-    cli_options list;
-    cli_options_init(&list, command);
+static void put_options(FILE *out, const reef_cli_command *command) {
+    reef_cli_options list;
+    reef_cli_options_init(&list, command);
     put_section(out, "OPTIONS");
     for (size_t i = 0; i < list.count; i++) {
-        const cli_option *option = &list.options[i];
+        const reef_cli_option *option = &list.options[i];
         const reef_config_field *field =
-            command->traits & CLI_CONFIG ? cli_config_field(option->name) : NULL;
-        char *help = field ? cli_format("%s (default: %s)", option->help,
-                                        field->standard[0] ? field->standard : "none")
-                           : cli_format("%s", option->help);
+            command->traits & CLI_CONFIG ? reef_cli_config_field(option->name) : NULL;
+        char *help = field ? reef_cli_format("%s (default: %s)", option->help,
+                                             field->standard[0] ? field->standard : "none")
+                           : reef_cli_format("%s", option->help);
         put_option(out, option->name, option->value, help);
         free(help);
     }
-    cli_options_release(&list);
+    reef_cli_options_release(&list);
 }
 
 // Commands that begin with the same word.
-static void put_relatives(FILE *out, const cli_command *command) {
+static void put_relatives(FILE *out, const reef_cli_command *command) {
     size_t count, length = strcspn(command->name, " ");
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     put_section(out, "SEE ALSO");
     for (size_t i = 0; i < count && command->name[length]; i++)
         if (&commands[i] != command && strncmp(commands[i].name, command->name, length + 1) == 0)
@@ -221,7 +221,7 @@ static void put_relatives(FILE *out, const cli_command *command) {
 }
 
 static void put_command(FILE *out, const void *context) {
-    const cli_command *command = context;
+    const reef_cli_command *command = context;
     char name[TITLE_BYTES];
     page_name(command->name, name);
     put_head(out, name, 1, command->summary);
@@ -247,7 +247,7 @@ static void put_environment(FILE *out) {
 
 static void put_tool(FILE *out, const void *context) {
     size_t count;
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     (void)context;
     put_head(out, "reef", 1, "a lifelong-learning expert store");
     put_section(out, "SYNOPSIS");
@@ -324,7 +324,7 @@ static reef_status write_page(const char *directory,
                               void (*put_page)(FILE *out, const void *context),
                               const void *context,
                               reef_error *err) {
-    char *path = cli_format("%s/%s.%d", directory, name, section);
+    char *path = reef_cli_format("%s/%s.%d", directory, name, section);
     FILE *out = fopen(path, "w");
     bool failed = out == NULL;
     if (out) {
@@ -339,9 +339,9 @@ static reef_status write_page(const char *directory,
     return status;
 }
 
-reef_status manual_write(const char *directory, size_t *count, reef_error *err) {
+reef_status reef_manual_write(const char *directory, size_t *count, reef_error *err) {
     size_t command_count;
-    const cli_command *commands = cli_commands(&command_count);
+    const reef_cli_command *commands = reef_cli_commands(&command_count);
     reef_status status = write_page(directory, "reef", 1, put_tool, NULL, err);
     if (status == REEF_OK) status = write_page(directory, "reefd", 8, put_daemon, NULL, err);
     for (size_t i = 0; status == REEF_OK && i < command_count; i++) {

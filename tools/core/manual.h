@@ -12,6 +12,8 @@
  *
  * count  written: pages
  */
-REEF_MUST_CHECK reef_status manual_write(const char *directory, size_t *count, reef_error *err);
+REEF_MUST_CHECK reef_status reef_manual_write(const char *directory,
+                                              size_t *count,
+                                              reef_error *err);
 
 #endif

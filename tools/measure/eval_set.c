@@ -1,4 +1,4 @@
-// See eval_set.h.
+// See reef_eval_set.h.
 #include "eval_set.h"
 
 #include "forgetting.h"
@@ -9,86 +9,86 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool eval_is_accuracy(const reef_config *config) {
+bool reef_eval_is_accuracy(const reef_config *config) {
     return reef_config_is_vector(config);
 }
 
-const char *eval_measure_words(const reef_config *config) {
-    return eval_is_accuracy(config) ? "accuracy" : cli_bits_words(config);
+const char *reef_eval_measure_words(const reef_config *config) {
+    return reef_eval_is_accuracy(config) ? "accuracy" : reef_cli_bits_words(config);
 }
 
-const char *eval_measure_name(const reef_config *config) {
-    return eval_is_accuracy(config) ? "accuracy" : cli_bits_name(config);
+const char *reef_eval_measure_name(const reef_config *config) {
+    return reef_eval_is_accuracy(config) ? "accuracy" : reef_cli_bits_name(config);
 }
 
-static bool is_taken(const eval_set *set, const char *name) {
+static bool is_taken(const reef_eval_set *set, const char *name) {
     for (size_t j = 0; j < set->count; j++)
         if (strcmp(set->domains[j].name, name) == 0) return true;
     return false;
 }
 
-static reef_status add(eval_set *set, const char *option, const char *text, reef_error *err) {
+static reef_status add(reef_eval_set *set, const char *option, const char *text, reef_error *err) {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || equals[1] == '\0')
         return reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be NAME=FILE", option,
                          text);
-    char *name = cli_format("%.*s", (int)(equals - text), text);
+    char *name = reef_cli_format("%.*s", (int)(equals - text), text);
     bool taken = is_taken(set, name);
-    eval_domain *domain = &set->domains[set->count++];
-    *domain = (eval_domain){.name = name, .path = equals + 1};
+    reef_eval_domain *domain = &set->domains[set->count++];
+    *domain = (reef_eval_domain){.name = name, .path = equals + 1};
     return taken ? reef_fail(err, REEF_ERR_INVALID, "--%s %.64s is given twice", option, name)
                  : REEF_OK;
 }
 
-reef_status eval_set_read(eval_set *set,
-                          const cli_call *cli,
-                          const char *option,
-                          const reef_config *config,
-                          reef_error *err) {
-    *set = (eval_set){.domains = cli_alloc(cli->given_count, sizeof(*set->domains))};
+reef_status reef_eval_set_read(reef_eval_set *set,
+                               const reef_cli_call *cli,
+                               const char *option,
+                               const reef_config *config,
+                               reef_error *err) {
+    *set = (reef_eval_set){.domains = reef_cli_alloc(cli->given_count, sizeof(*set->domains))};
     reef_status status = REEF_OK;
     size_t cursor = 0;
     const char *text;
-    while (status == REEF_OK && (text = cli_next(cli, option, &cursor))) {
+    while (status == REEF_OK && (text = reef_cli_next(cli, option, &cursor))) {
         status = add(set, option, text, err);
         if (status != REEF_OK) break;
-        eval_domain *domain = &set->domains[set->count - 1];
-        status = cli_examples_read(&domain->file, domain->path, config, err);
+        reef_eval_domain *domain = &set->domains[set->count - 1];
+        status = reef_cli_examples_read(&domain->file, domain->path, config, err);
         set->bytes += domain->file.count;
     }
     return status;
 }
 
-void eval_set_release(eval_set *set) {
+void reef_eval_set_release(reef_eval_set *set) {
     for (size_t j = 0; j < set->count; j++) {
         free(set->domains[j].name);
-        cli_file_release(&set->domains[j].file);
+        reef_cli_file_release(&set->domains[j].file);
     }
     free(set->domains);
-    *set = (eval_set){0};
+    *set = (reef_eval_set){0};
 }
 
 // ---- measuring -----------------------------------------------------------------------------------
 
 static reef_status measure_text(reef_model *model,
-                                const cli_file *file,
-                                cli_progress *progress,
-                                eval_score *score,
+                                const reef_cli_file *file,
+                                reef_cli_progress *progress,
+                                reef_eval_score *score,
                                 reef_error *err) {
     reef_score text = {.fire_share = score->fire_share};
-    reef_status status = score_file(model, file, progress, NULL, &text, err);
+    reef_status status = reef_score_file(model, file, progress, NULL, &text, err);
     score->value = text.bits_per_byte;
     return status;
 }
 
 // The share of labelled examples that are told right.
 static reef_status measure_vectors(reef_model *model,
-                                   const cli_file *file,
-                                   cli_progress *progress,
-                                   eval_score *score,
+                                   const reef_cli_file *file,
+                                   reef_cli_progress *progress,
+                                   reef_eval_score *score,
                                    reef_error *err) {
-    cli_accuracy result;
-    reef_status status = cli_accuracy_measure(model, file, progress, &result, err);
+    reef_cli_accuracy result;
+    reef_status status = reef_cli_accuracy_measure(model, file, progress, &result, err);
     if (status == REEF_OK && result.labelled == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s has no labels to measure accuracy by",
                            file->path);
@@ -99,22 +99,24 @@ static reef_status measure_vectors(reef_model *model,
     return status;
 }
 
-reef_status eval_file_measure(reef_model *model,
-                              const cli_file *file,
-                              cli_progress *progress,
-                              eval_score *score,
-                              reef_error *err) {
+reef_status reef_eval_file_measure(reef_model *model,
+                                   const reef_cli_file *file,
+                                   reef_cli_progress *progress,
+                                   reef_eval_score *score,
+                                   reef_error *err) {
     uint32_t generations = reef_model_generation_count(model);
-    *score = (eval_score){.value = NAN,
-                          .fire_share = cli_alloc(generations, sizeof(double)),
-                          .generation_count = generations};
+    *score = (reef_eval_score){.value = NAN,
+                               .fire_share = reef_cli_alloc(generations, sizeof(double)),
+                               .generation_count = generations};
     return reef_config_is_vector(reef_model_config(model))
                ? measure_vectors(model, file, progress, score, err)
                : measure_text(model, file, progress, score, err);
 }
 
-cli_file eval_file_beginning(const reef_config *config, const cli_file *file, size_t bytes_max) {
-    cli_file part = *file;
+reef_cli_file reef_eval_file_beginning(const reef_config *config,
+                                       const reef_cli_file *file,
+                                       size_t bytes_max) {
+    reef_cli_file part = *file;
     size_t record =
         reef_config_is_vector(config) ? reef_vector_record_bytes(config) : reef_token_bytes(config);
     if (bytes_max < record) bytes_max = record;
@@ -124,9 +126,9 @@ cli_file eval_file_beginning(const reef_config *config, const cli_file *file, si
 
 // ---- when a file was learned ----------------------------------------------------------------------
 
-reef_status eval_learned_read(
-    const cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err) {
-    const char *text = cli_text(cli, "learned");
+reef_status reef_eval_learned_read(
+    const reef_cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err) {
+    const char *text = reef_cli_text(cli, "learned");
     size_t count = 0;
     for (size_t j = 0; j < files; j++)
         learned[j] = !text && generations == files ? j : METRICS_UNKNOWN;
@@ -149,15 +151,15 @@ reef_status eval_learned_read(
 }
 
 static void on_progress(void *context, size_t done) {
-    cli_progress_show(context, done);
+    reef_cli_progress_show(context, done);
 }
 
-reef_status score_file(reef_model *model,
-                       const cli_file *file,
-                       cli_progress *progress,
-                       float *bits,
-                       reef_score *score,
-                       reef_error *err) {
+reef_status reef_score_file(reef_model *model,
+                            const reef_cli_file *file,
+                            reef_cli_progress *progress,
+                            float *bits,
+                            reef_score *score,
+                            reef_error *err) {
     reef_status status =
         reef_model_score(model, file->bytes, file->count, bits, score, on_progress, progress, err);
     progress->done_before += file->count;

@@ -4,58 +4,60 @@
 
 #include "cli.h"
 
-typedef struct eval_domain {
+typedef struct reef_eval_domain {
     char *name;
     const char *path;
-    cli_file file; // of a vector model: its records
-} eval_domain;
+    reef_cli_file file; // of a vector model: its records
+} reef_eval_domain;
 
-typedef struct eval_set {
-    eval_domain *domains;
+typedef struct reef_eval_set {
+    reef_eval_domain *domains;
     size_t count;
     uint64_t bytes; // of all of them
-} eval_set;
+} reef_eval_set;
 
 /** One measurement of one domain. */
-typedef struct eval_score {
+typedef struct reef_eval_score {
     double value; // bits per byte or token, or the share of examples that were told right
     double *
         fire_share; // (generation_count) of bytes on which each fired, or of examples in which it had
                     // the most say; on the heap, NULL when nothing was measured
     uint32_t generation_count;
-} eval_score;
+} reef_eval_score;
 
 /**
  * Read every NAME=FILE that was given as `option`. Release also after an error.
  *
  * Errors: INVALID no NAME=FILE, a name given twice, a set with nothing to measure; NOT_FOUND no such file.
  */
-REEF_MUST_CHECK reef_status eval_set_read(eval_set *set,
-                                          const cli_call *cli,
-                                          const char *option,
-                                          const reef_config *config,
-                                          reef_error *err);
-void eval_set_release(eval_set *set); // accepts the zeroed set
+REEF_MUST_CHECK reef_status reef_eval_set_read(reef_eval_set *set,
+                                               const reef_cli_call *cli,
+                                               const char *option,
+                                               const reef_config *config,
+                                               reef_error *err);
+void reef_eval_set_release(reef_eval_set *set); // accepts the zeroed set
 
 /** Measure a file from a cold start, every gate deciding for itself. score->fire_share: free it. */
-REEF_MUST_CHECK reef_status eval_file_measure(reef_model *model,
-                                              const cli_file *file,
-                                              cli_progress *progress,
-                                              eval_score *score,
-                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_eval_file_measure(reef_model *model,
+                                                   const reef_cli_file *file,
+                                                   reef_cli_progress *progress,
+                                                   reef_eval_score *score,
+                                                   reef_error *err);
 /** The beginning of a file, at most `bytes_max` and whole records only; lends what `file` holds. */
-cli_file eval_file_beginning(const reef_config *config, const cli_file *file, size_t bytes_max);
+reef_cli_file reef_eval_file_beginning(const reef_config *config,
+                                       const reef_cli_file *file,
+                                       size_t bytes_max);
 /** Whether values are accuracies, of which more is better. */
-bool eval_is_accuracy(const reef_config *config);
+bool reef_eval_is_accuracy(const reef_config *config);
 /** What values are, in words for people and as a name for programs: "bits per byte", "bits_per_byte". */
-const char *eval_measure_words(const reef_config *config);
-const char *eval_measure_name(const reef_config *config);
+const char *reef_eval_measure_words(const reef_config *config);
+const char *reef_eval_measure_name(const reef_config *config);
 
 /**
  * The generation in which each of `files` files was learned: the option --learned, or file j in generation
  * j where there are as many, or METRICS_UNKNOWN. INVALID when --learned is no such list.
  */
-REEF_MUST_CHECK reef_status eval_learned_read(
-    const cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err);
+REEF_MUST_CHECK reef_status reef_eval_learned_read(
+    const reef_cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err);
 
 #endif

@@ -12,48 +12,48 @@
 
 #define METRICS_UNKNOWN ((size_t)-1)
 
-typedef struct metrics_matrix {
+typedef struct reef_metrics_matrix {
     size_t rows, columns;
     const double *values; // (rows, columns)
     const size_t
         *learned; // (columns): the row right after domain j was learned, or METRICS_UNKNOWN;
                   // NULL when no row is known
     bool rising;  // more is better: accuracies
-} metrics_matrix;
+} reef_metrics_matrix;
 
 /** Means over domains; NaN where there is nothing to average. */
-typedef struct metrics_summary {
+typedef struct reef_metrics_summary {
     double final_mean;         // of the last row, all domains
     double forgetting_max;     // Chaudhry et al. 2018, over old domains
     double forgetting_learned; // Lopez-Paz & Ranzato 2017: the negative of backward_transfer
     double backward_transfer;  // Lopez-Paz & Ranzato 2017, over old domains
     double forward_transfer;   // Lopez-Paz & Ranzato 2017, over all domains but the first learned
-} metrics_summary;
+} reef_metrics_summary;
 
 /** How much better `after` is than `before`: the difference, positive when something was gained. */
-double metrics_gain(bool rising, double before, double after);
+double reef_metrics_gain(bool rising, double before, double after);
 /** Mean of the values that are not NaN; NaN of none. */
-double metrics_mean(size_t count, const double *values);
+double reef_metrics_mean(size_t count, const double *values);
 
-double metrics_at(const metrics_matrix *matrix, size_t row, size_t column);
+double reef_metrics_at(const reef_metrics_matrix *matrix, size_t row, size_t column);
 /** The value in the row right after domain `column` was learned; NaN when that row is not known. */
-double metrics_learned(const metrics_matrix *matrix, size_t column);
+double reef_metrics_learned(const reef_metrics_matrix *matrix, size_t column);
 /** Domains whose forgetting counts: those learned before the one learned last. */
-bool metrics_is_old(const metrics_matrix *matrix, size_t column);
+bool reef_metrics_is_old(const reef_metrics_matrix *matrix, size_t column);
 /** The best value of all rows but the last, less the last one; Chaudhry et al. 2018, eq. 3. */
-double metrics_forgetting_max(const metrics_matrix *matrix, size_t column);
+double reef_metrics_forgetting_max(const reef_metrics_matrix *matrix, size_t column);
 /** The value right after learning, less the last one; a term of Lopez-Paz & Ranzato 2017, eq. 3. */
-double metrics_forgetting_learned(const metrics_matrix *matrix, size_t column);
+double reef_metrics_forgetting_learned(const reef_metrics_matrix *matrix, size_t column);
 /** The value just before learning against row 0, an untrained model; Lopez-Paz & Ranzato 2017, eq. 4. */
-double metrics_forward_transfer(const metrics_matrix *matrix, size_t column);
-metrics_summary metrics_summarise(const metrics_matrix *matrix);
+double reef_metrics_forward_transfer(const reef_metrics_matrix *matrix, size_t column);
+reef_metrics_summary reef_metrics_summarise(const reef_metrics_matrix *matrix);
 
 /**
  * What an old domain lost at worst for a while after a change: the value before it less the worst of the
  * `count` values after it; De Lange et al. 2023. Negative when it was never worse; NaN without values.
  */
-double metrics_stability_gap(bool rising, double before, size_t count, const double *after);
+double reef_metrics_stability_gap(bool rising, double before, size_t count, const double *after);
 /** How much of what a rival gained on a domain was gained: (own - before) / (rival - before). */
-double metrics_learned_share(double before, double own, double baseline);
+double reef_metrics_learned_share(double before, double own, double baseline);
 
 #endif

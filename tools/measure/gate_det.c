@@ -5,31 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t tokens_of(const gate_texts *texts, size_t j) {
+static size_t tokens_of(const reef_gate_texts *texts, size_t j) {
     return texts->files[j].count / texts->token_bytes;
 }
 
 static const double TARGETS[GATE_TARGETS] = {NAN, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05};
 #define DET_DECADES 4.0 // from 1 down to 1e-4 of the older texts
 
-void gate_texts_release(gate_texts *texts) {
+void reef_gate_texts_release(reef_gate_texts *texts) {
     for (size_t j = 0; j < texts->count; j++) {
         free(texts->names[j]);
-        cli_file_release(&texts->files[j]);
+        reef_cli_file_release(&texts->files[j]);
     }
     free(texts->names);
     free(texts->files);
     free(texts->learned);
     free(texts->at_once);
     free(texts->too_many);
-    *texts = (gate_texts){0};
+    *texts = (reef_gate_texts){0};
 }
 
-void gate_curve_release(gate_curve *curve) {
+void reef_gate_curve_release(reef_gate_curve *curve) {
     for (size_t i = 0; i < GATE_TARGETS; i++) free(curve->levels[i].fired);
     free(curve->fired);
     free(curve->first);
-    *curve = (gate_curve){0};
+    *curve = (reef_gate_curve){0};
 }
 
 // ---- sorted margins ------------------------------------------------------------------------------
@@ -63,8 +63,11 @@ static double offset_at(const sorted *s, double share) {
 }
 
 // All texts of one kind as one: those older than the generation, or its own.
-static sorted pool(const gate_texts *texts, const sorted *each, uint32_t generation, bool older) {
-    sorted all = {.margins = cli_alloc(texts->tokens, sizeof(float))};
+static sorted pool(const reef_gate_texts *texts,
+                   const sorted *each,
+                   uint32_t generation,
+                   bool older) {
+    sorted all = {.margins = reef_cli_alloc(texts->tokens, sizeof(float))};
     for (size_t j = 0; j < texts->count; j++) {
         bool wanted = texts->learned[j] != METRICS_UNKNOWN &&
                       (older ? texts->learned[j] < generation : texts->learned[j] == generation);
@@ -78,17 +81,17 @@ static sorted pool(const gate_texts *texts, const sorted *each, uint32_t generat
 
 // ---- one gate ------------------------------------------------------------------------------------
 
-static void measure_levels(gate_curve *curve,
-                           const gate_texts *texts,
+static void measure_levels(reef_gate_curve *curve,
+                           const reef_gate_texts *texts,
                            const sorted *each,
                            const sorted *older,
                            const sorted *own) {
     for (size_t i = 0; i < GATE_TARGETS; i++) {
-        gate_level *level = &curve->levels[i];
+        reef_gate_level *level = &curve->levels[i];
         level->target = TARGETS[i];
         level->offset = isnan(TARGETS[i]) ? 0 : offset_at(older, TARGETS[i]);
         level->leak = share_above(older, level->offset);
-        level->fired = cli_alloc(texts->count, sizeof(double));
+        level->fired = reef_cli_alloc(texts->count, sizeof(double));
         for (size_t j = 0; j < texts->count; j++)
             level->fired[j] = share_above(&each[j], level->offset);
     }
@@ -102,7 +105,7 @@ static void measure_levels(gate_curve *curve,
     curve->own_missed = 1 - share_above(own, 0);
 }
 
-static void measure_text(gate_curve *curve, size_t j, const float *margins, size_t count) {
+static void measure_text(reef_gate_curve *curve, size_t j, const float *margins, size_t count) {
     size_t fired = 0;
     curve->first[j] = GATE_NEVER;
     for (size_t t = 0; t < count; t++) {
@@ -114,16 +117,16 @@ static void measure_text(gate_curve *curve, size_t j, const float *margins, size
 }
 
 // firing (tokens of all texts, one after the other) counts gates on each token.
-static reef_status measure_gate(gate_curve *curve,
+static reef_status measure_gate(reef_gate_curve *curve,
                                 reef_model *model,
-                                const gate_texts *texts,
+                                const reef_gate_texts *texts,
                                 sorted *each,
                                 uint16_t *gating,
                                 reef_error *err) {
-    curve->fired = cli_alloc(texts->count, sizeof(double));
-    curve->first = cli_alloc(texts->count, sizeof(size_t));
+    curve->fired = reef_cli_alloc(texts->count, sizeof(double));
+    curve->first = reef_cli_alloc(texts->count, sizeof(size_t));
     for (size_t j = 0, at = 0; j < texts->count; at += tokens_of(texts, j++)) {
-        const cli_file *file = &texts->files[j];
+        const reef_cli_file *file = &texts->files[j];
         size_t count = tokens_of(texts, j);
         reef_status status =
             reef_model_gate_margins(model, curve->generation, file->bytes, file->count,
@@ -144,7 +147,7 @@ static reef_status measure_gate(gate_curve *curve,
     return REEF_OK;
 }
 
-static void count_together(gate_texts *texts, const uint16_t *gating, uint32_t fire_max) {
+static void count_together(reef_gate_texts *texts, const uint16_t *gating, uint32_t fire_max) {
     for (size_t j = 0, at = 0; j < texts->count; at += tokens_of(texts, j++)) {
         uint64_t sum = 0, more = 0;
         size_t count = tokens_of(texts, j);
@@ -157,29 +160,29 @@ static void count_together(gate_texts *texts, const uint16_t *gating, uint32_t f
     }
 }
 
-reef_status gate_curves_measure(gate_curve *curves,
-                                size_t *curve_count,
-                                reef_model *model,
-                                const reef_generation_record *all,
-                                gate_texts *texts,
-                                reef_error *err) {
+reef_status reef_gate_curves_measure(reef_gate_curve *curves,
+                                     size_t *curve_count,
+                                     reef_model *model,
+                                     const reef_generation_record *all,
+                                     reef_gate_texts *texts,
+                                     reef_error *err) {
     uint32_t generations = reef_model_generation_count(model);
     reef_status status = REEF_OK;
     *curve_count = 0;
-    sorted *each = cli_alloc(texts->count, sizeof(*each));
-    uint16_t *gating = cli_alloc(texts->tokens, sizeof(*gating));
+    sorted *each = reef_cli_alloc(texts->count, sizeof(*each));
+    uint16_t *gating = reef_cli_alloc(texts->tokens, sizeof(*gating));
     for (size_t j = 0; j < texts->count; j++)
-        each[j] = (sorted){tokens_of(texts, j), cli_alloc(tokens_of(texts, j), sizeof(float))};
-    cli_progress progress;
-    cli_progress_start(&progress, "reading gates", generations - 1, "gates");
+        each[j] = (sorted){tokens_of(texts, j), reef_cli_alloc(tokens_of(texts, j), sizeof(float))};
+    reef_cli_progress progress;
+    reef_cli_progress_start(&progress, "reading gates", generations - 1, "gates");
     for (uint32_t g = 1; g < generations && status == REEF_OK; g++) {
-        cli_progress_show(&progress, g - 1);
+        reef_cli_progress_show(&progress, g - 1);
         if (reef_generation_is_empty(&all[g])) continue; // consolidated: no gate
-        gate_curve *curve = &curves[(*curve_count)++];
+        reef_gate_curve *curve = &curves[(*curve_count)++];
         curve->generation = g;
         status = measure_gate(curve, model, texts, each, gating, err);
     }
-    cli_progress_end(&progress);
+    reef_cli_progress_end(&progress);
     if (status == REEF_OK) count_together(texts, gating, reef_model_config(model)->fire_max);
     for (size_t j = 0; j < texts->count; j++) free(each[j].margins);
     free(each);

@@ -12,28 +12,28 @@
 #define GATE_DET_POINTS 33
 
 /** The texts, and when each was learned. */
-typedef struct gate_texts {
+typedef struct reef_gate_texts {
     size_t count;
-    char **names;    // (count) owned
-    cli_file *files; // (count) owned
-    size_t *learned; // (count) owned; a generation, or METRICS_UNKNOWN
-    uint64_t tokens; // of all of them
+    char **names;         // (count) owned
+    reef_cli_file *files; // (count) owned
+    size_t *learned;      // (count) owned; a generation, or METRICS_UNKNOWN
+    uint64_t tokens;      // of all of them
     size_t token_bytes;
     double *at_once;  // (count) owned; gates that fire on a token, in the mean
     double *too_many; // (count) owned; share of tokens on which more than fire_max would
-} gate_texts;
-void gate_texts_release(gate_texts *texts); // accepts the zeroed one
+} reef_gate_texts;
+void reef_gate_texts_release(reef_gate_texts *texts); // accepts the zeroed one
 
 /** One threshold of a gate. */
-typedef struct gate_level {
+typedef struct reef_gate_level {
     double target; // the bound on the leak that it keeps; NaN for the gate's own threshold
     double offset; // above the gate's own threshold
     double leak;   // on all older texts together
     double *fired; // (texts) owned; share of the tokens of each
-} gate_level;
+} reef_gate_level;
 
 /** What one gate does on all texts. */
-typedef struct gate_curve {
+typedef struct reef_gate_curve {
     uint32_t generation;
     reef_gate_stats stats;
     double *fired; // (texts) owned; share of the tokens on which it fires
@@ -41,19 +41,20 @@ typedef struct gate_curve {
     double passes; // forward passes a window for losses that it and older gates read
     bool
         known; // older texts and own ones are there, and the threshold is a number: what follows is too
-    gate_level levels[GATE_TARGETS];
+    reef_gate_level levels[GATE_TARGETS];
     // detection error trade-off (Martin et al. 1997): shares of older texts and of own ones that go wrong
     double leak[GATE_DET_POINTS], missed[GATE_DET_POINTS];
     double own_leak, own_missed; // of the gate's own threshold
-} gate_curve;
+} reef_gate_curve;
 
 /** Measure every gate of the model on every text, each read from a cold start. Writes texts->at_once, too_many. */
-REEF_MUST_CHECK reef_status gate_curves_measure(gate_curve *curves,  // (generations - 1) zeroed
-                                                size_t *curve_count, // of those that have a gate
-                                                reef_model *model,
-                                                const reef_generation_record *all, // (generations)
-                                                gate_texts *texts,
-                                                reef_error *err);
-void gate_curve_release(gate_curve *curve); // accepts the zeroed one
+REEF_MUST_CHECK reef_status
+reef_gate_curves_measure(reef_gate_curve *curves, // (generations - 1) zeroed
+                         size_t *curve_count,     // of those that have a gate
+                         reef_model *model,
+                         const reef_generation_record *all, // (generations)
+                         reef_gate_texts *texts,
+                         reef_error *err);
+void reef_gate_curve_release(reef_gate_curve *curve); // accepts the zeroed one
 
 #endif

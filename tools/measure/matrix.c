@@ -9,20 +9,20 @@
 #include <stdlib.h>
 
 static reef_status measure_row(double *bits,
-                               const cli_call *cli,
-                               cli_pool *pool,
+                               const reef_cli_call *cli,
+                               reef_cli_pool *pool,
                                const char *as_of,
-                               const cli_file *files,
+                               const reef_cli_file *files,
                                size_t file_count,
-                               cli_progress *progress,
+                               reef_cli_progress *progress,
                                reef_error *err) {
     reef_model *model = NULL;
     reef_status status = reef_model_open(
         &model, pool->store, as_of,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     for (size_t j = 0; j < file_count && status == REEF_OK; j++) {
-        eval_score score;
-        status = eval_file_measure(model, &files[j], progress, &score, err);
+        reef_eval_score score;
+        status = reef_eval_file_measure(model, &files[j], progress, &score, err);
         bits[j] = score.value;
         free(score.fire_share);
     }
@@ -30,24 +30,24 @@ static reef_status measure_row(double *bits,
     return status;
 }
 
-reef_status matrix_measure(cli_matrix *matrix,
-                           const cli_call *cli,
-                           cli_pool *pool,
-                           const cli_file *files,
-                           size_t file_count,
-                           reef_error *err) {
+reef_status reef_matrix_measure(reef_cli_matrix *matrix,
+                                const reef_cli_call *cli,
+                                reef_cli_pool *pool,
+                                const reef_cli_file *files,
+                                size_t file_count,
+                                reef_error *err) {
     size_t rows = (size_t)pool->generation_count + 1;
-    *matrix = (cli_matrix){.rows = rows,
-                           .columns = file_count,
-                           .rising = eval_is_accuracy(&pool->config),
-                           .measure = eval_measure_words(&pool->config)};
-    matrix->bits = cli_alloc(rows * file_count, sizeof(*matrix->bits));
-    matrix->learned = cli_alloc(file_count, sizeof(*matrix->learned));
+    *matrix = (reef_cli_matrix){.rows = rows,
+                                .columns = file_count,
+                                .rising = reef_eval_is_accuracy(&pool->config),
+                                .measure = reef_eval_measure_words(&pool->config)};
+    matrix->bits = reef_cli_alloc(rows * file_count, sizeof(*matrix->bits));
+    matrix->learned = reef_cli_alloc(file_count, sizeof(*matrix->learned));
     for (size_t j = 0; j < file_count; j++) matrix->learned[j] = METRICS_UNKNOWN;
     uint64_t total = 0;
     for (size_t j = 0; j < file_count; j++) total += files[j].count;
-    cli_progress progress;
-    cli_progress_start(&progress, "evaluating", total * rows, "B");
+    reef_cli_progress progress;
+    reef_cli_progress_start(&progress, "evaluating", total * rows, "B");
     reef_status status = REEF_OK;
     for (size_t row = 0; row < rows && status == REEF_OK; row++) {
         if (row + 1 < rows && reef_generation_is_empty(&pool->generations[row])) {
@@ -55,35 +55,37 @@ reef_status matrix_measure(cli_matrix *matrix,
             progress.done_before += total; // there is no such state any more
             continue;
         }
-        char *as_of = row + 1 < rows ? cli_format("%zu", row) : cli_format("now");
+        char *as_of = row + 1 < rows ? reef_cli_format("%zu", row) : reef_cli_format("now");
         status = measure_row(matrix->bits + row * file_count, cli, pool, as_of, files, file_count,
                              &progress, err);
         free(as_of);
     }
-    cli_progress_end(&progress);
-    if (status != REEF_OK) matrix_release(matrix);
+    reef_cli_progress_end(&progress);
+    if (status != REEF_OK) reef_matrix_release(matrix);
     return status;
 }
 
-void matrix_release(cli_matrix *matrix) {
+void reef_matrix_release(reef_cli_matrix *matrix) {
     free(matrix->bits);
     free(matrix->learned);
-    *matrix = (cli_matrix){0};
+    *matrix = (reef_cli_matrix){0};
 }
 
-double matrix_at(const cli_matrix *matrix, size_t row, size_t column) {
+double reef_matrix_at(const reef_cli_matrix *matrix, size_t row, size_t column) {
     return matrix->bits[row * matrix->columns + column];
 }
 
-metrics_matrix matrix_metrics(const cli_matrix *matrix) {
-    return (metrics_matrix){.rows = matrix->rows,
-                            .columns = matrix->columns,
-                            .values = matrix->bits,
-                            .learned = matrix->learned,
-                            .rising = matrix->rising};
+reef_metrics_matrix reef_matrix_metrics(const reef_cli_matrix *matrix) {
+    return (reef_metrics_matrix){.rows = matrix->rows,
+                                 .columns = matrix->columns,
+                                 .values = matrix->bits,
+                                 .learned = matrix->learned,
+                                 .rising = matrix->rising};
 }
 
-const char *matrix_row_name(const cli_matrix *matrix, size_t row, char out[CLI_WORD_BYTES]) {
+const char *reef_matrix_row_name(const reef_cli_matrix *matrix,
+                                 size_t row,
+                                 char out[CLI_WORD_BYTES]) {
     if (row + 1 == matrix->rows)
         snprintf(out, CLI_WORD_BYTES, "now");
     else
@@ -92,60 +94,60 @@ const char *matrix_row_name(const cli_matrix *matrix, size_t row, char out[CLI_W
 }
 
 // A row of one figure per column; none when it is known of no column.
-static void print_figure(cli_table *table,
+static void print_figure(reef_cli_table *table,
                          const char *label,
-                         const metrics_matrix *figures,
-                         double (*figure)(const metrics_matrix *, size_t)) {
+                         const reef_metrics_matrix *figures,
+                         double (*figure)(const reef_metrics_matrix *, size_t)) {
     bool known = false;
     for (size_t j = 0; j < figures->columns; j++) known |= !isnan(figure(figures, j));
     if (!known) return;
-    cli_table_cell(table, "%s", label);
+    reef_cli_table_cell(table, "%s", label);
     for (size_t j = 0; j < figures->columns; j++) {
         double value = figure(figures, j);
         if (isnan(value))
-            cli_table_cell(table, "-");
+            reef_cli_table_cell(table, "-");
         else
-            cli_table_cell(table, "%.4f", value);
+            reef_cli_table_cell(table, "%.4f", value);
     }
 }
 
-static void cell(cli_table *table, double value) {
+static void cell(reef_cli_table *table, double value) {
     if (isnan(value))
-        cli_table_cell(table, "-"); // given up by consolidation
+        reef_cli_table_cell(table, "-"); // given up by consolidation
     else
-        cli_table_cell(table, "%.4f", value);
+        reef_cli_table_cell(table, "%.4f", value);
 }
 
-void matrix_print(const cli_matrix *matrix, const char *const *names) {
-    char *alignment = cli_alloc(matrix->columns + 2, 1);
-    const char **headings = cli_alloc(matrix->columns + 1, sizeof(*headings));
+void reef_matrix_print(const reef_cli_matrix *matrix, const char *const *names) {
+    char *alignment = reef_cli_alloc(matrix->columns + 2, 1);
+    const char **headings = reef_cli_alloc(matrix->columns + 1, sizeof(*headings));
     headings[0] = matrix->measure;
     alignment[0] = '<';
     for (size_t j = 0; j < matrix->columns; j++) {
         headings[j + 1] = names[j];
         alignment[j + 1] = '>';
     }
-    cli_table *table = cli_table_new(alignment, headings);
+    reef_cli_table *table = reef_cli_table_new(alignment, headings);
     for (size_t row = 0; row < matrix->rows; row++) {
         char name[CLI_WORD_BYTES];
-        cli_table_cell(table, "%s", matrix_row_name(matrix, row, name));
-        for (size_t j = 0; j < matrix->columns; j++) cell(table, matrix_at(matrix, row, j));
+        reef_cli_table_cell(table, "%s", reef_matrix_row_name(matrix, row, name));
+        for (size_t j = 0; j < matrix->columns; j++) cell(table, reef_matrix_at(matrix, row, j));
     }
-    metrics_matrix figures = matrix_metrics(matrix);
-    print_figure(table, "forgotten since best", &figures, metrics_forgetting_max);
-    print_figure(table, "forgotten since learned", &figures, metrics_forgetting_learned);
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_metrics_matrix figures = reef_matrix_metrics(matrix);
+    print_figure(table, "forgotten since best", &figures, reef_metrics_forgetting_max);
+    print_figure(table, "forgotten since learned", &figures, reef_metrics_forgetting_learned);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
     free(headings);
     free(alignment);
 }
 
-json_t *matrix_json(const cli_matrix *matrix) {
+json_t *reef_matrix_json(const reef_cli_matrix *matrix) {
     json_t *array = json_array();
     for (size_t row = 0; row < matrix->rows; row++) {
         json_t *numbers = json_array();
         for (size_t j = 0; j < matrix->columns; j++)
-            json_array_append_new(numbers, cli_real(matrix_at(matrix, row, j)));
+            json_array_append_new(numbers, reef_cli_real(reef_matrix_at(matrix, row, j)));
         json_array_append_new(array, numbers);
     }
     return array;

@@ -7,39 +7,41 @@
 #include "forgetting.h"
 
 /** Rows 0 .. generation_count - 1 are as of that generation; the last row is now, task-free. */
-typedef struct cli_matrix {
+typedef struct reef_cli_matrix {
     size_t rows, columns;
     double *bits;        // (rows, columns) bits per byte or token, or accuracies
     bool rising;         // accuracies, of which more is better
     const char *measure; // what they are, in words
     size_t *
         learned; // (columns) row right after a text was learned, or METRICS_UNKNOWN; for callers to set
-} cli_matrix;
+} reef_cli_matrix;
 
-/** Evaluate every file in every state of the pool. Release with matrix_release. */
-REEF_MUST_CHECK reef_status matrix_measure(cli_matrix *matrix,
-                                           const cli_call *cli,
-                                           cli_pool *pool,
-                                           const cli_file *files,
-                                           size_t file_count,
-                                           reef_error *err);
-void matrix_release(cli_matrix *matrix); // accepts the zeroed matrix
+/** Evaluate every file in every state of the pool. Release with reef_matrix_release. */
+REEF_MUST_CHECK reef_status reef_matrix_measure(reef_cli_matrix *matrix,
+                                                const reef_cli_call *cli,
+                                                reef_cli_pool *pool,
+                                                const reef_cli_file *files,
+                                                size_t file_count,
+                                                reef_error *err);
+void reef_matrix_release(reef_cli_matrix *matrix); // accepts the zeroed matrix
 
-double matrix_at(const cli_matrix *matrix, size_t row, size_t column);
+double reef_matrix_at(const reef_cli_matrix *matrix, size_t row, size_t column);
 /** For the figures of metrics.h; lends the matrix. */
-metrics_matrix matrix_metrics(const cli_matrix *matrix);
+reef_metrics_matrix reef_matrix_metrics(const reef_cli_matrix *matrix);
 /** "as of 0" ... or "now" */
-const char *matrix_row_name(const cli_matrix *matrix, size_t row, char out[CLI_WORD_BYTES]);
-void matrix_print(const cli_matrix *matrix, const char *const *names);
+const char *reef_matrix_row_name(const reef_cli_matrix *matrix,
+                                 size_t row,
+                                 char out[CLI_WORD_BYTES]);
+void reef_matrix_print(const reef_cli_matrix *matrix, const char *const *names);
 /** Rows of numbers. */
-json_t *matrix_json(const cli_matrix *matrix);
+json_t *reef_matrix_json(const reef_cli_matrix *matrix);
 
 /** One text on one model, with a progress bar that counts on through several of them. */
-REEF_MUST_CHECK reef_status score_file(reef_model *model,
-                                       const cli_file *file,
-                                       cli_progress *progress,
-                                       float *bits,
-                                       reef_score *score,
-                                       reef_error *err);
+REEF_MUST_CHECK reef_status reef_score_file(reef_model *model,
+                                            const reef_cli_file *file,
+                                            reef_cli_progress *progress,
+                                            float *bits,
+                                            reef_score *score,
+                                            reef_error *err);
 
 #endif

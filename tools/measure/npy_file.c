@@ -1,4 +1,4 @@
-// See npy_file.h.
+// See reef_npy_file.h.
 //
 //   0    6 bytes  \x93NUMPY
 //   6    2 bytes  1, 0: the version
@@ -16,20 +16,20 @@
 #define ALIGNMENT 64
 #define HEADER_BYTES_MAX 192 // four dimensions of 64 bits
 
-static reef_status failed(const npy_file *file, reef_error *err) {
-    return cli_write_failed(file->path, errno, err);
+static reef_status failed(const reef_npy_file *file, reef_error *err) {
+    return reef_cli_write_failed(file->path, errno, err);
 }
 
-reef_status npy_create(npy_file *file,
-                       const char *path,
-                       bool force,
-                       const char *kind,
-                       size_t rank,
-                       const uint64_t *shape,
-                       reef_error *err) {
+reef_status reef_npy_create(reef_npy_file *file,
+                            const char *path,
+                            bool force,
+                            const char *kind,
+                            size_t rank,
+                            const uint64_t *shape,
+                            reef_error *err) {
     char header[HEADER_BYTES_MAX] = "\x93NUMPY\x01";
     size_t at = PREFIX_BYTES;
-    *file = (npy_file){.path = path};
+    *file = (reef_npy_file){.path = path};
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0666);
     if (fd < 0 && errno == EEXIST)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -50,14 +50,14 @@ reef_status npy_create(npy_file *file,
     header[whole - 1] = '\n';
     header[8] = (char)((whole - PREFIX_BYTES) & 0xff);
     header[9] = (char)((whole - PREFIX_BYTES) >> 8);
-    return npy_write(file, header, whole, err);
+    return reef_npy_write(file, header, whole, err);
 }
 
-reef_status npy_write(npy_file *file, const void *data, size_t bytes, reef_error *err) {
+reef_status reef_npy_write(reef_npy_file *file, const void *data, size_t bytes, reef_error *err) {
     return fwrite(data, 1, bytes, file->out) == bytes ? REEF_OK : failed(file, err);
 }
 
-reef_status npy_finish(npy_file *file, reef_error *err) {
+reef_status reef_npy_finish(reef_npy_file *file, reef_error *err) {
     bool whole = fflush(file->out) == 0;
     reef_status status = whole ? REEF_OK : failed(file, err);
     if (status != REEF_OK) return status;
@@ -66,7 +66,7 @@ reef_status npy_finish(npy_file *file, reef_error *err) {
     return REEF_OK;
 }
 
-void npy_abandon(npy_file *file) {
+void reef_npy_abandon(reef_npy_file *file) {
     if (file->out == NULL) return;
     (void)fclose(file->out);
     (void)unlink(file->path);

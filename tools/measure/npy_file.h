@@ -4,30 +4,30 @@
 
 #include "cli.h"
 
-typedef struct npy_file {
+typedef struct reef_npy_file {
     FILE *out; // NULL: none is open
     const char *path;
-} npy_file;
+} reef_npy_file;
 
 /**
  * Begin a file of `rank` dimensions (at most 4). `kind` is NumPy's word for its numbers, such as "<f4" or "<i8".
  * Errors: INVALID it exists, and `force` is not set; IO.
  */
-REEF_MUST_CHECK reef_status npy_create(npy_file *file,
-                                       const char *path,
-                                       bool force,
-                                       const char *kind,
-                                       size_t rank,
-                                       const uint64_t *shape,
-                                       reef_error *err);
+REEF_MUST_CHECK reef_status reef_npy_create(reef_npy_file *file,
+                                            const char *path,
+                                            bool force,
+                                            const char *kind,
+                                            size_t rank,
+                                            const uint64_t *shape,
+                                            reef_error *err);
 /** The next bytes of its data, which the caller has in the order of the shape. */
-REEF_MUST_CHECK reef_status npy_write(npy_file *file,
-                                      const void *data,
-                                      size_t bytes,
-                                      reef_error *err);
+REEF_MUST_CHECK reef_status reef_npy_write(reef_npy_file *file,
+                                           const void *data,
+                                           size_t bytes,
+                                           reef_error *err);
 /** All was written. */
-REEF_MUST_CHECK reef_status npy_finish(npy_file *file, reef_error *err);
+REEF_MUST_CHECK reef_status reef_npy_finish(reef_npy_file *file, reef_error *err);
 /** Give up, and remove what there is of it. Does nothing once it was finished. */
-void npy_abandon(npy_file *file);
+void reef_npy_abandon(reef_npy_file *file);
 
 #endif

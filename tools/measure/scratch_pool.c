@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 // Nothing to learn, but bytes as in text.
-uint8_t *bench_text(size_t count) {
+uint8_t *reef_bench_text(size_t count) {
     static const char LETTERS[] = "etaoinshrdlucmfwypvbgk";
-    uint8_t *text = cli_alloc(count, 1);
+    uint8_t *text = reef_cli_alloc(count, 1);
     uint64_t state = 1;
     size_t word = 0;
     for (size_t i = 0; i < count; i++) {
@@ -34,7 +34,7 @@ uint8_t *bench_text(size_t count) {
     return text;
 }
 
-double bench_proc_bytes(const char *path, const char *field) {
+double reef_bench_proc_bytes(const char *path, const char *field) {
     FILE *file = fopen(path, "r");
     if (!file) return 0;
     char line[256];
@@ -47,7 +47,7 @@ double bench_proc_bytes(const char *path, const char *field) {
     return 1024 * kilobytes;
 }
 
-reef_status bench_wants_text(const reef_config *config, reef_error *err) {
+reef_status reef_bench_wants_text(const reef_config *config, reef_error *err) {
     if (reef_token_bytes(config) != 1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "this benchmark feeds text of bytes, which --vocab %u does not take: time "
@@ -102,7 +102,7 @@ static void await(pid_t guardian) {
 }
 
 // `path` is a template of mkdtemp, and then the directory.
-static reef_status start_guardian(char *path, bench_directory *out, reef_error *err) {
+static reef_status start_guardian(char *path, reef_bench_directory *out, reef_error *err) {
     int ends[2], why = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pair of sockets: %s", strerror(errno));
@@ -118,7 +118,7 @@ static reef_status start_guardian(char *path, bench_directory *out, reef_error *
     bool made = guardian > 0 && hear(ends[0], &why, sizeof(why)) &&
                 hear(ends[0], path, strlen(path)) && why == 0;
     if (made) {
-        *out = (bench_directory){.path = path, .alive = ends[0], .guardian = guardian};
+        *out = (reef_bench_directory){.path = path, .alive = ends[0], .guardian = guardian};
         return REEF_OK;
     }
     close(ends[0]);
@@ -128,21 +128,21 @@ static reef_status start_guardian(char *path, bench_directory *out, reef_error *
                      why ? strerror(why) : "the process that would remove it has ended");
 }
 
-reef_status bench_directory_new(bench_directory *out, reef_error *err) {
+reef_status reef_bench_directory_new(reef_bench_directory *out, reef_error *err) {
     const char *parent = getenv("TMPDIR");
-    *out = (bench_directory){0};
-    char *path = cli_format("%s/reef-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
+    *out = (reef_bench_directory){0};
+    char *path = reef_cli_format("%s/reef-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
     reef_status status = start_guardian(path, out, err);
     if (status != REEF_OK) free(path);
     return status;
 }
 
-void bench_directory_remove(bench_directory *directory) {
+void reef_bench_directory_remove(reef_bench_directory *directory) {
     if (!directory->path) return;
     remove_all(directory->path);
     (void)kill(directory->guardian, SIGKILL);
     await(directory->guardian);
     close(directory->alive);
     free(directory->path);
-    *directory = (bench_directory){0};
+    *directory = (reef_bench_directory){0};
 }

@@ -10,23 +10,23 @@
 #include <sys/types.h>
 
 /** Words of two to nine letters from a fixed generator; on the heap. */
-uint8_t *bench_text(size_t count);
+uint8_t *reef_bench_text(size_t count);
 
 /** INVALID a configuration of vectors: what is measured here is fed with text. */
-REEF_MUST_CHECK reef_status bench_wants_text(const reef_config *config, reef_error *err);
+REEF_MUST_CHECK reef_status reef_bench_wants_text(const reef_config *config, reef_error *err);
 
 /** What the line `FIELD: N kB` of a file of the system says, in bytes; 0 where there is none. */
-double bench_proc_bytes(const char *path, const char *field);
+double reef_bench_proc_bytes(const char *path, const char *field);
 
 /** A directory below TMPDIR that is gone once this process is, however it ends: a second process sees to that. */
-typedef struct bench_directory {
+typedef struct reef_bench_directory {
     char *path; // on the heap; NULL: there is none
     int alive;  // a socket: the guardian waits for its end, when this process has gone
     pid_t guardian;
-} bench_directory;
+} reef_bench_directory;
 
-REEF_MUST_CHECK reef_status bench_directory_new(bench_directory *out, reef_error *err);
+REEF_MUST_CHECK reef_status reef_bench_directory_new(reef_bench_directory *out, reef_error *err);
 /** Remove it with everything inside. Accepts one that was not made: {0}. */
-void bench_directory_remove(bench_directory *directory);
+void reef_bench_directory_remove(reef_bench_directory *directory);
 
 #endif

@@ -12,19 +12,19 @@ static void out_of_memory(void) {
     exit(EXIT_NO_MEMORY);
 }
 
-void *cli_alloc(size_t count, size_t bytes) {
+void *reef_cli_alloc(size_t count, size_t bytes) {
     void *memory = calloc(count ? count : 1, bytes ? bytes : 1);
     if (!memory) out_of_memory();
     return memory;
 }
 
-char *cli_format(const char *format, ...) {
+char *reef_cli_format(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
     assert(length >= 0);
-    char *text = cli_alloc((size_t)length + 1, 1);
+    char *text = reef_cli_alloc((size_t)length + 1, 1);
     va_start(arguments, format);
     vsnprintf(text, (size_t)length + 1, format, arguments);
     va_end(arguments);

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <wchar.h>
 
-const char *cli_count(uint64_t value, char out[CLI_WORD_BYTES]) {
+const char *reef_cli_count(uint64_t value, char out[CLI_WORD_BYTES]) {
     char digits[24];
     int count = snprintf(digits, sizeof(digits), "%" PRIu64, value);
     size_t at = 0;
@@ -24,7 +24,7 @@ const char *cli_count(uint64_t value, char out[CLI_WORD_BYTES]) {
     return out;
 }
 
-const char *cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]) {
+const char *reef_cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]) {
     static const char *const UNITS[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
     double value = (double)bytes;
     size_t unit = 0;
@@ -39,7 +39,7 @@ const char *cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]) {
     return out;
 }
 
-const char *cli_duration(double seconds, char out[CLI_WORD_BYTES]) {
+const char *reef_cli_duration(double seconds, char out[CLI_WORD_BYTES]) {
     if (!(seconds >= 0)) seconds = 0;
     if (seconds < 10) {
         bool short_time = seconds < 0.9995;
@@ -61,7 +61,7 @@ const char *cli_duration(double seconds, char out[CLI_WORD_BYTES]) {
     return out;
 }
 
-const char *cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]) {
+const char *reef_cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]) {
     time_t seconds = (time_t)(unix_ms / 1000);
     struct tm local;
     if (!localtime_r(&seconds, &local) ||
@@ -70,7 +70,7 @@ const char *cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]) {
     return out;
 }
 
-double cli_clock(void) {
+double reef_cli_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
@@ -84,8 +84,8 @@ static bool is_control(const uint8_t *character, size_t length) {
     return length == 2 && character[0] == 0xc2 && character[1] < 0xa0;
 }
 
-char *cli_printable(const uint8_t *bytes, size_t count, bool lines) {
-    char *text = cli_alloc(4 * count + 1, 1); // the longest form of a byte is \xNN
+char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines) {
+    char *text = reef_cli_alloc(4 * count + 1, 1); // the longest form of a byte is \xNN
     char *to = text;
     for (size_t at = 0; at < count;) {
         size_t length = reef_character_bytes(bytes + at, count - at);
@@ -126,23 +126,23 @@ static size_t bytes_within(const char *text, size_t columns, size_t *width) {
     return at;
 }
 
-size_t cli_width(const char *text) {
+size_t reef_cli_width(const char *text) {
     size_t width;
     (void)bytes_within(text, SIZE_MAX, &width);
     return width;
 }
 
-char *cli_cut(const char *text, size_t columns) {
+char *reef_cli_cut(const char *text, size_t columns) {
     size_t width, bytes = bytes_within(text, columns, &width);
-    if (!text[bytes]) return cli_format("%s", text);
+    if (!text[bytes]) return reef_cli_format("%s", text);
     bytes = columns > 0 ? bytes_within(text, columns - 1, &width) : 0;
-    return cli_format("%.*s…", (int)bytes, text);
+    return reef_cli_format("%.*s…", (int)bytes, text);
 }
 
-char *cli_shares(const double *shares, size_t count) {
-    char *text = cli_format("%s", "");
+char *reef_cli_shares(const double *shares, size_t count) {
+    char *text = reef_cli_format("%s", "");
     for (size_t i = 0; i < count; i++) {
-        char *more = cli_format("%s%s%.4g", text, i ? " " : "", 100 * shares[i]);
+        char *more = reef_cli_format("%s%s%.4g", text, i ? " " : "", 100 * shares[i]);
         free(text);
         text = more;
     }

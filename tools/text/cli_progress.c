@@ -10,34 +10,34 @@
 #define SHOW_FROM_SECONDS 2.0  // estimated length of a job that gets a bar
 #define REDRAW_SECONDS 0.1
 
-void cli_progress_start(cli_progress *progress,
-                        const char *label,
-                        uint64_t total,
-                        const char *unit) {
-    *progress = (cli_progress){.label = label,
-                               .total = total,
-                               .unit = unit,
-                               .started = cli_clock(),
-                               .terminal = isatty(STDERR_FILENO) == 1};
+void reef_cli_progress_start(reef_cli_progress *progress,
+                             const char *label,
+                             uint64_t total,
+                             const char *unit) {
+    *progress = (reef_cli_progress){.label = label,
+                                    .total = total,
+                                    .unit = unit,
+                                    .started = reef_cli_clock(),
+                                    .terminal = isatty(STDERR_FILENO) == 1};
 }
 
-static void draw(const cli_progress *progress, double share, double rate, double left) {
+static void draw(const reef_cli_progress *progress, double share, double rate, double left) {
     char bar[BAR_CELLS + 1];
     for (int i = 0; i < BAR_CELLS; i++) bar[i] = (double)i < share * BAR_CELLS ? '#' : '-';
     bar[BAR_CELLS] = '\0';
     char rate_text[CLI_WORD_BYTES], left_text[CLI_WORD_BYTES];
     if (progress->unit[0] == 'B')
-        cli_bytes((uint64_t)rate, rate_text);
+        reef_cli_bytes((uint64_t)rate, rate_text);
     else
         snprintf(rate_text, sizeof(rate_text), "%.1f %s", rate, progress->unit);
     fprintf(stderr, "\r\033[K%s [%s] %3.0f %%  %s/s  %s left", progress->label, bar, 100 * share,
-            rate_text, cli_duration(left, left_text));
+            rate_text, reef_cli_duration(left, left_text));
     fflush(stderr);
 }
 
-void cli_progress_show(cli_progress *progress, uint64_t done) {
+void reef_cli_progress_show(reef_cli_progress *progress, uint64_t done) {
     if (!progress->terminal || progress->total == 0) return;
-    double now = cli_clock(), passed = now - progress->started;
+    double now = reef_cli_clock(), passed = now - progress->started;
     if (passed < SHOW_AFTER_SECONDS || now - progress->drawn < REDRAW_SECONDS) return;
     uint64_t all = progress->done_before + done;
     if (all == 0) return;
@@ -50,7 +50,7 @@ void cli_progress_show(cli_progress *progress, uint64_t done) {
     draw(progress, share, rate, left);
 }
 
-void cli_progress_end(cli_progress *progress) {
+void reef_cli_progress_end(reef_cli_progress *progress) {
     if (progress->visible) fputs("\r\033[K", stderr);
     progress->visible = false;
 }

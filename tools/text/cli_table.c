@@ -6,23 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct cli_table {
+struct reef_cli_table {
     char *alignment; // one letter per column
     size_t columns;
     char **cells; // row by row
     size_t count, capacity;
 };
 
-cli_table *cli_table_new(const char *columns, const char *const *headings) {
+reef_cli_table *reef_cli_table_new(const char *columns, const char *const *headings) {
     assert(columns[0] != '\0');
-    cli_table *table = cli_alloc(1, sizeof(*table));
-    table->alignment = cli_format("%s", columns);
+    reef_cli_table *table = reef_cli_alloc(1, sizeof(*table));
+    table->alignment = reef_cli_format("%s", columns);
     table->columns = strlen(columns);
-    for (size_t c = 0; c < table->columns; c++) cli_table_cell(table, "%s", headings[c]);
+    for (size_t c = 0; c < table->columns; c++) reef_cli_table_cell(table, "%s", headings[c]);
     return table;
 }
 
-void cli_table_free(cli_table *table) {
+void reef_cli_table_free(reef_cli_table *table) {
     if (!table) return;
     for (size_t i = 0; i < table->count; i++) free(table->cells[i]);
     free(table->cells);
@@ -30,10 +30,10 @@ void cli_table_free(cli_table *table) {
     free(table);
 }
 
-void cli_table_cell(cli_table *table, const char *format, ...) {
+void reef_cli_table_cell(reef_cli_table *table, const char *format, ...) {
     if (table->count == table->capacity) {
         size_t capacity = table->capacity ? 2 * table->capacity : 64;
-        char **cells = cli_alloc(capacity, sizeof(*cells));
+        char **cells = reef_cli_alloc(capacity, sizeof(*cells));
         if (table->count > 0) memcpy(cells, table->cells, table->count * sizeof(*cells));
         free(table->cells);
         table->cells = cells;
@@ -43,31 +43,31 @@ void cli_table_cell(cli_table *table, const char *format, ...) {
     va_start(arguments, format);
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
-    char *cell = cli_alloc((size_t)length + 1, 1);
+    char *cell = reef_cli_alloc((size_t)length + 1, 1);
     va_start(arguments, format);
     vsnprintf(cell, (size_t)length + 1, format, arguments);
     va_end(arguments);
-    table->cells[table->count++] = cli_printable((const uint8_t *)cell, (size_t)length, false);
+    table->cells[table->count++] = reef_cli_printable((const uint8_t *)cell, (size_t)length, false);
     free(cell);
 }
 
-static size_t column_width(const cli_table *table, size_t column) {
+static size_t column_width(const reef_cli_table *table, size_t column) {
     size_t widest = 0;
     for (size_t i = column; i < table->count; i += table->columns) {
-        size_t width = cli_width(table->cells[i]);
+        size_t width = reef_cli_width(table->cells[i]);
         if (width > widest) widest = width;
     }
     return widest;
 }
 
-void cli_table_print(const cli_table *table, FILE *out) {
+void reef_cli_table_print(const reef_cli_table *table, FILE *out) {
     assert(table->columns > 0);
-    size_t *widths = cli_alloc(table->columns, sizeof(*widths));
+    size_t *widths = reef_cli_alloc(table->columns, sizeof(*widths));
     for (size_t c = 0; c < table->columns; c++) widths[c] = column_width(table, c);
     for (size_t i = 0; i < table->count; i++) {
         size_t column = i % table->columns;
         bool last = column + 1 == table->columns || i + 1 == table->count;
-        size_t pad = widths[column] - cli_width(table->cells[i]);
+        size_t pad = widths[column] - reef_cli_width(table->cells[i]);
         bool right = table->alignment[column] == '>';
         // No blanks at the end of a line.
         const char *gap = column && !(last && table->cells[i][0] == '\0') ? "  " : "";

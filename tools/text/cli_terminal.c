@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-bool cli_colours(void) {
+bool reef_cli_colours(void) {
     const char *none = getenv("NO_COLOR"), *kind = getenv("TERM");
     return isatty(STDOUT_FILENO) == 1 && !(none && none[0]) && kind && strcmp(kind, "dumb") != 0;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-uint64_t cli_now_ms(void) {
+uint64_t reef_cli_now_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
@@ -68,6 +68,6 @@ static bool read_ago(const char *text, uint64_t now_ms, uint64_t *out) {
     return false;
 }
 
-bool cli_time_parse(const char *text, uint64_t now_ms, uint64_t *out) {
+bool reef_cli_time_parse(const char *text, uint64_t now_ms, uint64_t *out) {
     return read_date(text, out) || read_ago(text, now_ms, out);
 }

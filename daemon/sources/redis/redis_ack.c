@@ -75,7 +75,7 @@ static void on_pending(void *context, const redisReply *reply) {
 }
 
 static void sweep(reef_redis *redis) {
-    redis_group *group = &redis->group;
+    reef_redis_group *group = &redis->group;
     if (!group->there || group->asked || !group->due || !can_tell(redis)) return;
     group->due = false;
     group->asked = true;
@@ -84,7 +84,7 @@ static void sweep(reef_redis *redis) {
                                           group->upto, SWEEP_TEXT, redis->url.consumer});
 }
 
-void redis_group_settled(reef_redis *redis, const redis_place *place) {
+void reef_redis_group_settled(reef_redis *redis, const reef_redis_place *place) {
     if (!redis->url.group) return;
     strcpy(redis->group.upto, place->last);
     redis->group.due = true;
@@ -97,7 +97,7 @@ static void on_claimed(void *context, const redisReply *reply) {
     if (reply->type == REDIS_REPLY_ERROR) on_refusal(context, reply->str);
 }
 
-void redis_group_claim(reef_redis *redis) {
+void reef_redis_group_claim(reef_redis *redis) {
     if (!redis->group.there || !redis->entry_count || !can_tell(redis)) return;
     const char *words[5 + REDIS_ENTRIES_MAX + 4] = {"XCLAIM", redis->url.stream, redis->url.group,
                                                     redis->url.consumer, "0"};
@@ -132,12 +132,12 @@ static void make(reef_redis *redis) {
             (const char *[]){"XGROUP", "CREATE", redis->url.stream, redis->url.group, "0"});
 }
 
-void redis_group_begin(reef_redis *redis) {
+void reef_redis_group_begin(reef_redis *redis) {
     redis->group.there = redis->group.asked = false;
     make(redis);
 }
 
-void redis_group_tick(reef_redis *redis) {
+void reef_redis_group_tick(reef_redis *redis) {
     if (!redis->group.there)
         make(redis);
     else

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool redis_id_copy(char to[REDIS_ID_BYTES], const char *id) {
+bool reef_redis_id_copy(char to[REDIS_ID_BYTES], const char *id) {
     uint64_t ms = 0, number = 0;
     char end = 0;
     if (strlen(id) >= REDIS_ID_BYTES ||
@@ -15,7 +15,7 @@ bool redis_id_copy(char to[REDIS_ID_BYTES], const char *id) {
     return true;
 }
 
-int redis_id_compare(const char *a, const char *b) {
+int reef_redis_id_compare(const char *a, const char *b) {
     uint64_t ms[2] = {0, 0}, number[2] = {0, 0};
     (void)sscanf(a, "%" SCNu64 "-%" SCNu64, &ms[0], &number[0]);
     (void)sscanf(b, "%" SCNu64 "-%" SCNu64, &ms[1], &number[1]);
@@ -24,14 +24,14 @@ int redis_id_compare(const char *a, const char *b) {
 }
 
 // The entry that has byte `ahead` of what the mark describes.
-static bool find(redis_place *out, json_t *mark, uint64_t ahead) {
+static bool find(reef_redis_place *out, json_t *mark, uint64_t ahead) {
     const char *after = NULL;
     json_int_t ordinal = 0, skip = 0;
     json_t *entries = NULL, *item = NULL;
     size_t i = 0;
     if (json_unpack(mark, "{s: s, s: I, s: I, s: o}", "after", &after, "ordinal", &ordinal, "skip",
                     &skip, "entries", &entries) ||
-        skip < 0 || !redis_id_copy(out->last, after))
+        skip < 0 || !reef_redis_id_copy(out->last, after))
         return false;
     out->ordinal = ordinal < 0 ? REDIS_UNKNOWN : ordinal;
     uint64_t left = ahead + (uint64_t)skip;
@@ -41,24 +41,24 @@ static bool find(redis_place *out, json_t *mark, uint64_t ahead) {
         if (json_unpack(item, "[s, I]", &id, &bytes) || bytes < 0) return false;
         if (left < (uint64_t)bytes) { // in part, or not at all
             out->half_bytes = (size_t)left;
-            return left == 0 || redis_id_copy(out->half, id);
+            return left == 0 || reef_redis_id_copy(out->half, id);
         }
         left -= (uint64_t)bytes;
-        if (!redis_id_copy(out->last, id)) return false;
+        if (!reef_redis_id_copy(out->last, id)) return false;
         if (out->ordinal != REDIS_UNKNOWN) out->ordinal++;
     }
     return left == 0;
 }
 
-bool redis_place_find(redis_place *out, const reef_input_place *place) {
-    *out = (redis_place){.last = "0-0", .ordinal = REDIS_UNKNOWN};
+bool reef_redis_place_find(reef_redis_place *out, const reef_input_place *place) {
+    *out = (reef_redis_place){.last = "0-0", .ordinal = REDIS_UNKNOWN};
     json_t *mark = place->mark ? json_loads(place->mark, 0, NULL) : NULL;
     bool found = mark && find(out, mark, place->cursor - place->begin);
     json_decref(mark);
     return found;
 }
 
-char *redis_mark_make(const reef_redis *redis, size_t count) {
+char *reef_redis_mark_make(const reef_redis *redis, size_t count) {
     json_t *entries = json_array();
     size_t covered = 0;
     for (size_t i = redis->entry; entries && covered < count + redis->skip; i++) {

@@ -8,7 +8,7 @@
 
 #define LABEL_BYTES_MAX 16
 
-bool redis_entry_is(const redisReply *item) {
+bool reef_redis_entry_is(const redisReply *item) {
     return item->type == REDIS_REPLY_ARRAY && item->elements == 2 &&
            item->element[0]->type == REDIS_REPLY_STRING &&
            item->element[1]->type == REDIS_REPLY_ARRAY;
@@ -35,8 +35,8 @@ static size_t text_room(const redisReply *text) {
     return (text->len < REEF_REDIS_ENTRY_BYTES_MAX ? text->len : REEF_REDIS_ENTRY_BYTES_MAX) + 1;
 }
 
-size_t redis_entry_room(const reef_redis *redis, const redisReply *item) {
-    const redisReply *value = redis_entry_is(item) ? field_of(item, field_name(redis)) : NULL;
+size_t reef_redis_entry_room(const reef_redis *redis, const redisReply *item) {
+    const redisReply *value = reef_redis_entry_is(item) ? field_of(item, field_name(redis)) : NULL;
     if (!value) return 0;
     return redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : text_room(value);
 }
@@ -100,7 +100,7 @@ static void pass_over(reef_redis *redis, const char *id, const char *why) {
                         redis->url.clean, why);
 }
 
-size_t redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t *at) {
+size_t reef_redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t *at) {
     const char *id = item->element[0]->str;
     const redisReply *value = field_of(item, field_name(redis));
     char why[REEF_VECTOR_WHY_BYTES];

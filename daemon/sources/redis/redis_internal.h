@@ -1,15 +1,15 @@
 // The inside of a Redis source, shared by the files that make it up:
 //
 //   redis.c        the kind of source: reading on, giving, the connection
-//   redis_place.c  where reading stands: ids, and the marks that the pool keeps
+//   reef_redis_place.c  where reading stands: ids, and the marks that the pool keeps
 //   redis_entry.c  from an entry to bytes of the stream
 //   redis_info.c   how far ahead the stream is, and what was lost of it
-//   redis_group.c  telling a consumer group what is committed
+//   reef_redis_group.c  telling a consumer group what is committed
 #ifndef REEF_REDIS_PRIVATE_H
 #define REEF_REDIS_PRIVATE_H
 
-#include "redis_source.h"
 #include "redis_connection.h"
+#include "redis_source.h"
 #include "redis_url.h"
 #include "vector_record.h"
 
@@ -24,22 +24,22 @@ typedef struct reef_redis_entry {
 } reef_redis_entry;
 
 /** Where a place of the pool lies in the stream. */
-typedef struct redis_place {
+typedef struct reef_redis_place {
     char last[REDIS_ID_BYTES]; // the last entry that lies before it as a whole
     int64_t ordinal;           // of that among all entries that were ever added, or REDIS_UNKNOWN
     char half[REDIS_ID_BYTES]; // the entry that it lies in, where there is one,
     size_t half_bytes;         // and how many of its bytes lie before it
-} redis_place;
+} reef_redis_place;
 
 /** What a consumer group is told. */
-typedef struct redis_group {
+typedef struct reef_redis_group {
     bool there;                // the server has it
     bool asked;                // a command about acknowledgement is out
     bool due;                  // entries up to `upto` may wait to be acknowledged
     char upto[REDIS_ID_BYTES]; // the last entry that a commit has as a whole
     uint64_t acknowledged;     // since the process started
     bool told;                 // that it does not work
-} redis_group;
+} reef_redis_group;
 
 typedef struct reef_redis {
     reef_input *input;
@@ -72,42 +72,42 @@ typedef struct reef_redis {
     char newest[REDIS_ID_BYTES];
     bool behind;    // said
     uint64_t unfit; // entries that were passed over, since the process started
-    redis_group group;
+    reef_redis_group group;
 } reef_redis;
 
-// ---- redis_place.c -------------------------------------------------------------------------------
+// ---- reef_redis_place.c -------------------------------------------------------------------------------
 
 /** False for what is no id of an entry. */
-bool redis_id_copy(char to[REDIS_ID_BYTES], const char *id);
+bool reef_redis_id_copy(char to[REDIS_ID_BYTES], const char *id);
 /** Less than 0, 0 or more, as of strcmp. */
-int redis_id_compare(const char *a, const char *b);
+int reef_redis_id_compare(const char *a, const char *b);
 /** False when the mark is not one of ours or does not reach so far. */
-bool redis_place_find(redis_place *out, const reef_input_place *place);
+bool reef_redis_place_find(reef_redis_place *out, const reef_input_place *place);
 /** The mark of the next `count` bytes to be given: JSON on the heap, or NULL when memory runs out. */
-char *redis_mark_make(const reef_redis *redis, size_t count);
+char *reef_redis_mark_make(const reef_redis *redis, size_t count);
 
 // ---- redis_entry.c -------------------------------------------------------------------------------
 
 /** [id, [field, value, ...]] */
-bool redis_entry_is(const redisReply *item);
+bool reef_redis_entry_is(const redisReply *item);
 /** At most so many bytes come of it. */
-size_t redis_entry_room(const reef_redis *redis, const redisReply *item);
+size_t reef_redis_entry_room(const reef_redis *redis, const redisReply *item);
 /** Write its bytes and return how many: none when it has none of the stream, which is told once. */
-size_t redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t *at);
+size_t reef_redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t *at);
 
 // ---- redis_info.c --------------------------------------------------------------------------------
 
-void redis_info_ask(reef_redis *redis);
+void reef_redis_info_ask(reef_redis *redis);
 
-// ---- redis_group.c: each does nothing without a group --------------------------------------------
+// ---- reef_redis_group.c: each does nothing without a group --------------------------------------------
 
 /** The connection is new. */
-void redis_group_begin(reef_redis *redis);
+void reef_redis_group_begin(reef_redis *redis);
 /** Once a second. */
-void redis_group_tick(reef_redis *redis);
+void reef_redis_group_tick(reef_redis *redis);
 /** Entries were got, and wait for their commit. */
-void redis_group_claim(reef_redis *redis);
+void reef_redis_group_claim(reef_redis *redis);
 /** A commit has everything up to this place. */
-void redis_group_settled(reef_redis *redis, const redis_place *place);
+void reef_redis_group_settled(reef_redis *redis, const reef_redis_place *place);
 
 #endif

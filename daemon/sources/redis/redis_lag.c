@@ -27,7 +27,7 @@ static void look_for_loss(reef_redis *redis, int64_t removed, const char *first)
 }
 
 static void look_behind(reef_redis *redis, int64_t added) {
-    bool behind = redis_id_compare(redis->newest, redis->last) < 0;
+    bool behind = reef_redis_id_compare(redis->newest, redis->last) < 0;
     if (behind && !redis->behind)
         reef_input_warn(redis->input, "source_behind",
                         "the newest entry of '%.150s' is %s, but %s was read: the server has lost "
@@ -62,7 +62,7 @@ static void on_info(void *context, const redisReply *reply) {
     int64_t added = number(reply, "entries-added"); // since Redis 7
     redis->length = number(reply, "length");
     if (!newest || newest->type != REDIS_REPLY_STRING ||
-        !redis_id_copy(redis->newest, newest->str) || added == REDIS_UNKNOWN ||
+        !reef_redis_id_copy(redis->newest, newest->str) || added == REDIS_UNKNOWN ||
         redis->length == REDIS_UNKNOWN)
         return;
     look_behind(redis, added);
@@ -73,13 +73,13 @@ static void on_info(void *context, const redisReply *reply) {
     // What was gone before the first look was never this source's.
     if (!strcmp(redis->last, "0-0") && redis->ordinal == REDIS_UNKNOWN)
         redis->ordinal = added - redis->length;
-    if (!some || redis_id_compare(front, redis->last) > 0)
+    if (!some || reef_redis_id_compare(front, redis->last) > 0)
         look_for_loss(redis, added - redis->length, front);
     if (redis->byte == redis->byte_count) redis->after_ordinal = redis->ordinal;
     redis->waiting = redis->ordinal == REDIS_UNKNOWN ? REDIS_UNKNOWN : added - redis->ordinal;
 }
 
-void redis_info_ask(reef_redis *redis) {
+void reef_redis_info_ask(reef_redis *redis) {
     reef_redis_link_send(redis->link, on_info, 3,
                          (const char *[]){"XINFO", "STREAM", redis->url.stream});
 }

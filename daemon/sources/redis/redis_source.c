@@ -61,9 +61,9 @@ static reef_status on_check(reef_input *input, const reef_config *config, reef_e
 
 static reef_status on_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
     reef_redis *redis = input->state;
-    redis_place found;
+    reef_redis_place found;
     if (!place->cursor) return REEF_OK;
-    if (!redis_place_find(&found, place))
+    if (!reef_redis_place_find(&found, place))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %" PRIu64
                          " bytes of '%.120s' and does not know after which "
@@ -75,7 +75,7 @@ static reef_status on_seek(reef_input *input, const reef_input_place *place, ree
     redis->ordinal = redis->after_ordinal = found.ordinal;
     strcpy(redis->half, found.half);
     redis->half_bytes = found.half_bytes;
-    redis_group_settled(redis, &found);
+    reef_redis_group_settled(redis, &found);
     return REEF_OK;
 }
 
@@ -102,7 +102,7 @@ static void fail(reef_redis *redis, const char *what) {
 static void answer(reef_redis *redis) {
     size_t left = redis->byte_count - redis->byte;
     size_t count = left < redis->room ? left : redis->room;
-    char *mark = redis_mark_make(redis, count);
+    char *mark = reef_redis_mark_make(redis, count);
     if (!mark) {
         fail(redis, "a mark");
         return;
@@ -117,8 +117,8 @@ static void answer(reef_redis *redis) {
 
 static void add_entry(reef_redis *redis, const redisReply *item) {
     reef_redis_entry *entry = &redis->entries[redis->entry_count];
-    if (!redis_entry_is(item) || !redis_id_copy(entry->id, item->element[0]->str)) return;
-    entry->bytes = redis_entry_write(redis, item, redis->bytes + redis->byte_count);
+    if (!reef_redis_entry_is(item) || !reef_redis_id_copy(entry->id, item->element[0]->str)) return;
+    entry->bytes = reef_redis_entry_write(redis, item, redis->bytes + redis->byte_count);
     redis->byte_count += entry->bytes;
     redis->entry_count++;
     strcpy(redis->last, entry->id);
@@ -128,7 +128,7 @@ static void add_entry(reef_redis *redis, const redisReply *item) {
 // Nothing comes after the entry before it. A server that never had it, such as one that lags, may get it yet.
 static bool server_removed_half(reef_redis *redis) {
     if (!redis->vector_inputs) return false; // a cut line keeps nobody waiting
-    if (redis_id_compare(redis->newest, redis->half) >= 0) return true;
+    if (reef_redis_id_compare(redis->newest, redis->half) >= 0) return true;
     if (!redis->half_told)
         reef_input_warn(redis->input, "source_behind",
                         "the rest of entry %s of '%.150s' is waited for, of which %zu bytes had "
@@ -143,7 +143,7 @@ static bool half_is_gone(reef_redis *redis, const redisReply *items) {
     if (!redis->half_bytes) return false;
     if (!items || !items->elements) return server_removed_half(redis);
     const redisReply *first = items->element[0];
-    return !redis_entry_is(first) || strcmp(redis->half, first->element[0]->str) != 0;
+    return !reef_redis_entry_is(first) || strcmp(redis->half, first->element[0]->str) != 0;
 }
 
 // It was removed. A vector that ended within its record would shift all that come after it, so zeros take the place
@@ -183,7 +183,7 @@ static void adapt(reef_redis *redis) {
 static bool take_entries(reef_redis *redis, const redisReply *items) {
     size_t bytes = redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : 0;
     size_t count = items ? items->elements : 0;
-    for (size_t i = 0; i < count; i++) bytes += redis_entry_room(redis, items->element[i]);
+    for (size_t i = 0; i < count; i++) bytes += reef_redis_entry_room(redis, items->element[i]);
     free(redis->bytes);
     redis->bytes = malloc(bytes + 1);
     redis->entry_count = redis->entry = redis->skip = redis->byte = redis->byte_count = 0;
@@ -193,7 +193,7 @@ static bool take_entries(reef_redis *redis, const redisReply *items) {
         add_entry(redis, items->element[i]);
     if (!redis->entry_count) return true;
     adapt(redis);
-    redis_group_claim(redis);
+    reef_redis_group_claim(redis);
     finish_half(redis);
     advance(redis, 0); // over entries without a byte
     return true;
@@ -251,8 +251,8 @@ static void read_on(reef_redis *redis) {
 
 static void on_ready(void *context) {
     reef_redis *redis = context;
-    redis_group_begin(redis);
-    redis_info_ask(redis);
+    reef_redis_group_begin(redis);
+    reef_redis_info_ask(redis);
     read_on(redis);
 }
 
@@ -263,8 +263,8 @@ static void on_lost(void *context) {
 }
 
 static void on_tick(void *context) {
-    redis_info_ask(context); // a reply behind one that blocks comes a little later
-    redis_group_tick(context);
+    reef_redis_info_ask(context); // a reply behind one that blocks comes a little later
+    reef_redis_group_tick(context);
 }
 
 static void on_word(void *context, const char *event, const char *text) {
@@ -300,10 +300,10 @@ static void on_stop(reef_input *input) {
 
 static void on_settled(reef_input *input, const reef_input_place *place) {
     reef_redis *redis = input->state;
-    redis_place found;
-    if (!redis_place_find(&found, place)) return;
+    reef_redis_place found;
+    if (!reef_redis_place_find(&found, place)) return;
     strcpy(redis->settled, found.last);
-    redis_group_settled(redis, &found);
+    reef_redis_group_settled(redis, &found);
 }
 
 static void on_close(reef_input *input) {

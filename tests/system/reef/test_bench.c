@@ -335,17 +335,18 @@ static void a_baseline_that_fails_is_named_and_the_rest_is_measured(void **state
 // A rival of TINY_OPTIONS that takes two seconds a step for a model of so many parameters.
 static char *step_baseline(world *w, json_int_t parameters) {
     char *script = path_in(w->directory, "step_rival.py");
-    char *lines = cli_format("import sys\n"
-                             "given = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
-                             "assert given == {'--layers': '2', '--ffw': 'pd', '--d-model': '16',\n"
-                             "    '--attention-heads': '2', '--context': '16', '--batch': '2',\n"
-                             "    '--heads': '1', '--topk': '2', '--d-key': '8', '--side': '4',\n"
-                             "    '--d-ffw': '16', '--previous-bytes': '3', '--threads': '2',\n"
-                             "    '--steps': '3'}, given\n"
-                             "print('{\"step_seconds\": 2.0, \"parameters\": %" JSON_INTEGER_FORMAT
-                             ", \"torch\": \"none\"}')\n"
-                             "print('a line that means nothing')\n",
-                             parameters);
+    char *lines =
+        reef_cli_format("import sys\n"
+                        "given = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
+                        "assert given == {'--layers': '2', '--ffw': 'pd', '--d-model': '16',\n"
+                        "    '--attention-heads': '2', '--context': '16', '--batch': '2',\n"
+                        "    '--heads': '1', '--topk': '2', '--d-key': '8', '--side': '4',\n"
+                        "    '--d-ffw': '16', '--previous-bytes': '3', '--threads': '2',\n"
+                        "    '--steps': '3'}, given\n"
+                        "print('{\"step_seconds\": 2.0, \"parameters\": %" JSON_INTEGER_FORMAT
+                        ", \"torch\": \"none\"}')\n"
+                        "print('a line that means nothing')\n",
+                        parameters);
     write_file(script, lines);
     free(lines);
     return script;

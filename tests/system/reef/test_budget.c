@@ -14,7 +14,7 @@ static void make_lm(const char *path) {
 }
 
 static json_t *train(const char *pool, const char *file, double flops) {
-    char *budget = cli_format("%.17g", flops);
+    char *budget = reef_cli_format("%.17g", flops);
     json_t *document = reef_json("train", pool, file, "--flops", budget, "--threads", "1", NULL);
     free(budget);
     return document;
@@ -85,7 +85,8 @@ static void only_what_is_rehearsed_is_counted(void **state) {
 
 static void a_dry_run_says_the_steps_and_trains_nothing(void **state) {
     const world *w = *state;
-    char *pool = path_in(w->directory, "dry"), *budget = cli_format("%.17g", 20.9 * step_flops());
+    char *pool = path_in(w->directory, "dry"),
+         *budget = reef_cli_format("%.17g", 20.9 * step_flops());
     make_lm(pool);
     json_decref(train(pool, w->english, 5 * step_flops()));
     json_t *before = reef_json("status", pool, NULL);
@@ -137,7 +138,8 @@ static void a_budget_in_parts_is_the_same_to_the_bit(void **state) {
 // The budget is of all that the pool is trained, but how often the data was read is of these files alone.
 static void epochs_are_of_the_files_that_are_given(void **state) {
     const world *w = *state;
-    char *pool = path_in(w->directory, "others"), *budget = cli_format("%.17g", 33 * step_flops());
+    char *pool = path_in(w->directory, "others"),
+         *budget = reef_cli_format("%.17g", 33 * step_flops());
     double step = step_flops();
     make_lm(pool);
     json_decref(train(pool, w->english, 20 * step));
@@ -169,12 +171,12 @@ static void data_that_repeats_is_data_that_is_longer(void **state) {
     char *repeated = path_in(w->directory, "repeated"), *longer = path_in(w->directory, "longer");
     char *file = path_in(w->directory, "three-times"), *english = tiny_text("english", 400);
     char *code = tiny_text("c", 300);
-    char *text = cli_format("%s%s%s%s%s%s", english, code, english, code, english, code);
+    char *text = reef_cli_format("%s%s%s%s%s%s", english, code, english, code, english, code);
     write_file(file, text);
     make_lm(repeated);
     make_lm(longer);
     double flops = 60 * step_flops(); // 1,920 of 2,100 bytes
-    char *budget = cli_format("%.17g", flops);
+    char *budget = reef_cli_format("%.17g", flops);
     json_t *both = reef_json("train", repeated, w->english, w->code, "--flops", budget, NULL);
     json_t *one = train(longer, file, flops);
     assert_int_equal(integer(both, "steps"), integer(one, "steps"));
@@ -199,7 +201,7 @@ static void data_that_repeats_is_data_that_is_longer(void **state) {
 
 static void held_out_text_is_measured_at_the_end(void **state) {
     const world *w = *state;
-    char *pool = path_in(w->directory, "measured"), *eval = cli_format("code=%s", w->code);
+    char *pool = path_in(w->directory, "measured"), *eval = reef_cli_format("code=%s", w->code);
     make_lm(pool);
     json_t *document = reef_json("train", pool, w->english, "--flops", "1", "--eval", eval, NULL);
     assert_int_equal(integer(document, "steps"), 1); // one at least
@@ -207,7 +209,7 @@ static void held_out_text_is_measured_at_the_end(void **state) {
     double bits = bits_of(pool, w->code);
     assert_true(fabs(real(code, "bits_per_byte") * 299 - bits) < 1e-9);
     json_decref(document);
-    char *odd = cli_format("\xff=%s", w->code); // JSON has no such name
+    char *odd = reef_cli_format("\xff=%s", w->code); // JSON has no such name
     document = reef_json("train", pool, w->english, "--flops", "1", "--eval", odd, NULL);
     code = json_object_get(json_object_get(document, "eval"), "\\xff");
     assert_true(fabs(real(code, "bits_per_byte") * 299 - bits) < 1e-9);

@@ -24,10 +24,10 @@
 static void every_command_explains_itself_with_an_example(void **state) {
     (void)state;
     size_t count;
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     assert_true(count > 0);
     for (size_t i = 0; i < count; i++) {
-        char *name = cli_format("%s", commands[i].name);
+        char *name = reef_cli_format("%s", commands[i].name);
         char *second = strchr(name, ' ');
         if (second) *second++ = '\0';
         program p;
@@ -36,7 +36,7 @@ static void every_command_explains_itself_with_an_example(void **state) {
         program_run(&p, argv, NULL);
         assert_int_equal(p.code, 0);
         assert_string_equal(p.err, "");
-        char *synopsis = cli_format("usage: reef %s", commands[i].name);
+        char *synopsis = reef_cli_format("usage: reef %s", commands[i].name);
         assert_non_null(strstr(p.out, synopsis));
         assert_non_null(strstr(p.out, "\nexample:\n"));
         assert_non_null(strstr(strstr(p.out, "\nexample:\n"), "  $ "));
@@ -56,7 +56,7 @@ static void help_lists_every_command(void **state) {
     assert_int_equal(bare.code, 0);
     assert_string_equal(bare.out, help.out);
     size_t count;
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     for (size_t i = 0; i < count; i++) assert_non_null(strstr(help.out, commands[i].name));
     program_release(&bare);
     program_release(&help);
@@ -70,7 +70,7 @@ static void the_first_word_of_several_commands_lists_them(void **state) {
     json_array_foreach(json_object_get(document, "commands"), i, one) listed +=
         strncmp(json_string_value(json_object_get(one, "name")), "snapshot ", 9) == 0;
     assert_int_equal(listed, json_array_size(json_object_get(document, "commands")));
-    const cli_command *commands = cli_commands(&count);
+    const reef_cli_command *commands = reef_cli_commands(&count);
     for (size_t k = 0; k < count; k++) listed -= strncmp(commands[k].name, "snapshot ", 9) == 0;
     assert_int_equal(listed, 0);
     json_decref(document);
@@ -83,7 +83,7 @@ static void every_field_of_the_configuration_is_an_option_of_init(void **state) 
     size_t count;
     const reef_config_field *fields = reef_config_fields(&count);
     for (size_t i = 0; i < count; i++) {
-        char *option = cli_format("--%s VALUE", fields[i].name);
+        char *option = reef_cli_format("--%s VALUE", fields[i].name);
         for (char *c = option; *c; c++)
             if (*c == '_') *c = '-';
         if (!strstr(p.out, option)) fail_msg("%s is not in the help of init", option);
@@ -97,7 +97,8 @@ static void every_field_of_the_configuration_is_an_option_of_init(void **state) 
 static void every_json_answer_is_one_document_with_its_keys(void **state) {
     world *w = *state;
     char *fresh = path_in(w->directory, "json-pool"), *out = path_in(w->directory, "json-report");
-    char *domain = cli_format("english=%s", w->english), *code = cli_format("code=%s", w->code);
+    char *domain = reef_cli_format("english=%s", w->english),
+         *code = reef_cli_format("code=%s", w->code);
     expect_keys(reef_json("init", fresh, TINY_OPTIONS, NULL),
                 "pool created parameters experts file_bytes config");
     expect_keys(reef_json("status", w->pool, NULL),
@@ -272,7 +273,7 @@ static void both_refuse(int code, const char *says, const char *const *words) {
             fail_msg("%s %s%s: exit %d: %s%s", words[0], words[1], dry ? " dry" : "", p.code, p.out,
                      p.err);
         if (dry)
-            told = cli_format("%s", p.err);
+            told = reef_cli_format("%s", p.err);
         else
             assert_string_equal(p.err, told);
         program_release(&p);
@@ -345,7 +346,8 @@ static void usage_counts_every_selection_of_every_layer(void **state) {
 
 static json_t *report_with(world *w, const char *sealed) {
     char *out = path_in(w->directory, "report");
-    char *english = cli_format("english=%s", w->english), *code = cli_format("code=%s", w->code);
+    char *english = reef_cli_format("english=%s", w->english),
+         *code = reef_cli_format("code=%s", w->code);
     json_t *document =
         reef_json("report", w->pool, "--out", out, "--domain", english, "--domain", code, "--truth",
                   "2900", "--fresh", "code=1.5", "--sealed-bits", sealed, "--seconds", "2", NULL);
@@ -365,8 +367,8 @@ static json_t *report_with(world *w, const char *sealed) {
 static void report_measures_forgetting_as_it_is_defined(void **state) {
     world *w = *state;
     double own = eval_bits(w, "0", w->english), now = eval_bits(w, "now", w->english);
-    char *sealed = cli_format("english=%.17g", own),
-         *off = cli_format("english@0=%.17g", own + 0.25);
+    char *sealed = reef_cli_format("english=%.17g", own),
+         *off = reef_cli_format("english@0=%.17g", own + 0.25);
     json_t *exact = report_with(w, sealed), *changed = report_with(w, off);
     assert_true(number(exact, "asof_forgetting_bits") == 0);
     assert_true(fabs(number(changed, "asof_forgetting_bits") - 0.25) < 1e-12);
@@ -391,7 +393,7 @@ static void names_of_any_bytes_are_shown_as_text(void **state) {
     world *w = *state;
     char *out = path_in(w->directory, "named"), *file = path_in(w->directory, "e\033[31mx\xff");
     assert_int_equal(link(w->english, file), 0);
-    char *domain = cli_format("e\033[31mx\xff=%s", file), *svg = path_in(out, "report.svg");
+    char *domain = reef_cli_format("e\033[31mx\xff=%s", file), *svg = path_in(out, "report.svg");
     json_t *answer = reef_json("report", w->pool, "--out", out, "--domain", domain, NULL);
     assert_string_equal(json_string_value(json_array_get(json_object_get(answer, "names"), 0)),
                         "e\\x1b[31mx\\xff");
@@ -430,7 +432,7 @@ static json_int_t generation_count(const char *pool) {
 static char *root_of(const char *pool) {
     json_t *document = reef_json("verify", pool, NULL);
     assert_true(json_is_true(json_object_get(document, "sound")));
-    char *root = cli_format("%s", json_string_value(json_object_get(document, "root")));
+    char *root = reef_cli_format("%s", json_string_value(json_object_get(document, "root")));
     json_decref(document);
     return root;
 }
@@ -704,8 +706,8 @@ static void expect_mistake(const world *w, const mistake *m) {
 
 static void mistakes_are_named_in_one_line_and_leave_everything_as_it_was(void **state) {
     world *w = *state;
-    char *domain = cli_format("e=%s", w->english), *out = path_in(w->directory, "not-made");
-    char *code = cli_format("c=%s", w->code);
+    char *domain = reef_cli_format("e=%s", w->english), *out = path_in(w->directory, "not-made");
+    char *code = reef_cli_format("c=%s", w->code);
     char *root = root_of(w->pool);
     const mistake mistakes[] = {
         {{"evl"}, 64, "did you mean eval?"},
@@ -843,7 +845,7 @@ static void output_that_cannot_be_written_is_an_error(void **state) {
     program_release(&p);
     // As the manual has it, a full disk has a code of its own.
     static const char *const PICTURES[] = {"loss", "usage", "growth", "forgetting"};
-    char *domain = cli_format("a=%s", w->english);
+    char *domain = reef_cli_format("a=%s", w->english);
     for (size_t i = 0; i < sizeof(PICTURES) / sizeof(PICTURES[0]); i++) {
         bool measured = strcmp(PICTURES[i], "forgetting") == 0;
         reef(&p, "plot", PICTURES[i], w->pool, "--svg", "/dev/full", measured ? "--eval" : NULL,
@@ -856,7 +858,7 @@ static void output_that_cannot_be_written_is_an_error(void **state) {
 }
 
 int main(void) {
-    cmd_install();
+    reef_cmd_install();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_command_explains_itself_with_an_example),
         cmocka_unit_test(help_lists_every_command),

@@ -39,7 +39,7 @@ static void every_value_says_where_it_comes_from(void **state) {
     assert_int_equal(p.code, 0);
     json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
     program_release(&p);
-    char *line = cli_format("%s:3", file);
+    char *line = reef_cli_format("%s:3", file);
     expect_origin(document, "journal", "default");
     expect_origin(document, "commit-seconds", line);
     expect_origin(document, "commit-steps", "REEF_COMMIT_STEPS");
@@ -157,10 +157,11 @@ static void a_file_that_cannot_be_written_makes_no_pool(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "unmade"), *file = path_in(w->directory, "nowhere/new.ini"),
          *good = path_in(w->directory, "good.ini"), *odd = path_in(w->directory, "un;made"),
-         *blank = path_in(w->directory, "unmade "), *inside = cli_format("%s/reef.ini", pool);
+         *blank = path_in(w->directory, "unmade "), *inside = reef_cli_format("%s/reef.ini", pool);
     char name[200] = {0};
     memset(name, 'p', sizeof(name) - 1);
-    char *long_pool = path_in(w->directory, name), *english = cli_format("%s/new.ini", w->english);
+    char *long_pool = path_in(w->directory, name),
+         *english = reef_cli_format("%s/new.ini", w->english);
     no_file(file, pool, "cannot write", 66);
     no_file(english, pool, "cannot write", 74);
     no_file(good, odd, "does not fit into a configuration file", 64);
@@ -259,8 +260,8 @@ static void memory_chooses_the_largest_size_that_leaves_half_of_it(void **state)
         assert_true(bytes > before);
         before = bytes;
         json_decref(document);
-        char *enough = cli_format("%luK", (unsigned long)(2 * bytes / 1024 + 1));
-        char *little = cli_format("%luK", (unsigned long)(2 * bytes / 1024 - 1));
+        char *enough = reef_cli_format("%luK", (unsigned long)(2 * bytes / 1024 + 1));
+        char *little = reef_cli_format("%luK", (unsigned long)(2 * bytes / 1024 - 1));
         document = chosen(w, "--memory", enough);
         assert_string_equal(
             json_string_value(json_object_get(json_object_get(document, "size"), "name")),

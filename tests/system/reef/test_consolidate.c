@@ -73,8 +73,8 @@ static int setup(void **state) {
     world *w = calloc(1, sizeof *w);
     assert_non_null(w);
     w->directory = test_directory_new();
-    w->pool = cli_format("%s/pool", w->directory);
-    w->text = cli_format("%s/text", w->directory);
+    w->pool = reef_cli_format("%s/pool", w->directory);
+    w->text = reef_cli_format("%s/text", w->directory);
     train(w->pool);
     char text[TEXT_BYTES];
     FILE *file = fopen(w->text, "w");
@@ -121,7 +121,7 @@ static char *root_of(const world *w) {
     program p;
     reef(&p, "verify", w->pool, "--json", NULL);
     json_t *document = parse(&p);
-    char *root = cli_format("%s", json_string_value(json_object_get(document, "root")));
+    char *root = reef_cli_format("%s", json_string_value(json_object_get(document, "root")));
     json_decref(document);
     assert_int_equal(strlen(root), 32);
     return root;
@@ -227,7 +227,8 @@ static void with_a_yes_it_is_done_and_other_commands_know(void **state) {
 static void a_report_knows_what_was_given_up(void **state) {
     const world *w = *state;
     program p;
-    char *out = cli_format("%s/report", w->directory), *domain = cli_format("one=%s", w->text);
+    char *out = reef_cli_format("%s/report", w->directory),
+         *domain = reef_cli_format("one=%s", w->text);
     reef(&p, "consolidate", w->pool, "--generations", "1-2", "--steps", "5", "--yes", NULL);
     assert_int_equal(p.code, 0);
     program_release(&p);
@@ -236,11 +237,11 @@ static void a_report_knows_what_was_given_up(void **state) {
     json_t *report = parse(&p);
     assert_true(json_number_value(json_object_get(report, "asof_forgetting_bits")) > 0);
     json_decref(report);
-    char *path = cli_format("%s/report.svg", out);
-    cli_file picture = {0};
+    char *path = reef_cli_format("%s/report.svg", out);
+    reef_cli_file picture = {0};
     reef_error err = {0};
-    check(cli_file_read(&picture, path, &err), &err);
-    char *svg = cli_format("%.*s", (int)picture.count, (const char *)picture.bytes);
+    check(reef_cli_file_read(&picture, path, &err), &err);
+    char *svg = reef_cli_format("%.*s", (int)picture.count, (const char *)picture.bytes);
     assert_null(strstr(svg, "nan<"));
     assert_null(strstr(svg, "#000000"));
     assert_non_null(strstr(svg, ">-<"));
@@ -249,7 +250,7 @@ static void a_report_knows_what_was_given_up(void **state) {
     assert_int_equal(p.code, 66);
     assert_non_null(strstr(p.err, "generation 1, which was consolidated into generation 2"));
     program_release(&p);
-    cli_file_release(&picture);
+    reef_cli_file_release(&picture);
     free(svg);
     free(path);
     free(domain);
@@ -259,9 +260,10 @@ static void a_report_knows_what_was_given_up(void **state) {
 // Marks in a stream, and two of the generations between them consolidated before the same command comes again.
 static void training_keeps_what_was_measured_of_generations_that_are_no_more(void **state) {
     const world *w = *state;
-    char *pool = cli_format("%s/marked", w->directory),
-         *marked = cli_format("%s/text4", w->directory);
-    char *results = cli_format("%s/results", w->directory), *eval = cli_format("one=%s", w->text);
+    char *pool = reef_cli_format("%s/marked", w->directory),
+         *marked = reef_cli_format("%s/text4", w->directory);
+    char *results = reef_cli_format("%s/results", w->directory),
+         *eval = reef_cli_format("one=%s", w->text);
     char text[TEXT_BYTES];
     FILE *file = fopen(marked, "w");
     assert_non_null(file);

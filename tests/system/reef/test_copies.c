@@ -37,7 +37,7 @@ static void learn(const char *pool, const char *kind) {
 
 static int setup(void **state) {
     unsetenv("REEF_POOL");
-    copies *c = cli_alloc(1, sizeof(*c));
+    copies *c = reef_cli_alloc(1, sizeof(*c));
     c->directory = test_directory_new();
     c->pool = path_in(c->directory, "pool");
     c->copy = path_in(c->directory, "copy");
@@ -196,7 +196,7 @@ static void mistakes_are_named(void **state) {
 static void nothing_is_written_into_a_pool(void **state) {
     const copies *c = *state;
     char *data = path_in(c->pool, "data.mdb"), *picture = path_in(c->pool, "loss.svg"),
-         *inner = path_in(c->pool, "inner"), *domain = cli_format("a=%s", c->english);
+         *inner = path_in(c->pool, "inner"), *domain = reef_cli_format("a=%s", c->english);
     learn(c->pool, "c");
     says(64, "its directory is a pool", "export", "generation", c->pool, "0", data, "--force",
          NULL);
@@ -226,7 +226,7 @@ static void nothing_is_written_into_a_pool(void **state) {
 // A program that begins without standard output or error does not print into the files that it opens.
 static void no_message_lands_in_a_pool(void **state) {
     const copies *c = *state;
-    char *quiet = cli_format(
+    char *quiet = reef_cli_format(
         "timeout -s INT 2 " REEF_BINARY " score --follow --last 0 %s %s <&- >&- 2>&- & "
         "sleep 1; : > %s; wait; " REEF_BINARY " snapshot create %s s <&- >&- 2>&-; " REEF_BINARY
         " seal %s --dry-run <&- >&- 2>&-; " REEF_BINARY " status %s <&- >&- 2>&-",
@@ -270,7 +270,8 @@ static void damaged_records_are_told_of(void **state) {
 // ---- beside a daemon -----------------------------------------------------------------------------
 
 static pid_t start_daemon(const copies *c) {
-    char *source = cli_format("file:%s", c->code), *log = cli_format("%s/log", c->directory);
+    char *source = reef_cli_format("file:%s", c->code),
+         *log = reef_cli_format("%s/log", c->directory);
     const char *argv[] = {REEFD_BINARY, "--pool",    c->copy, "--source", source,
                           "--stay",     "--threads", "1",     NULL};
     pid_t daemon = fork();
@@ -333,8 +334,8 @@ static void a_model_becomes_a_new_pool(void **state) {
 
     json_t *would = reef_json("init", c->copy, "--from", c->file, "--dry-run", NULL);
     assert_true(json_equal(json_object_get(would, "from"), file));
-    char *experts = cli_format("experts     %d (of 3 generations in each of", // all of them
-                               (int)integer(file, "experts"));
+    char *experts = reef_cli_format("experts     %d (of 3 generations in each of", // all of them
+                                    (int)integer(file, "experts"));
     says(0, experts, "init", c->copy, "--from", c->file, "--dry-run", NULL);
     free(experts);
     assert_int_not_equal(access(c->copy, F_OK), 0);
@@ -384,7 +385,7 @@ static void mistakes_with_models_are_named(void **state) {
 static char *read_npy(const char *path, const char *header, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
-    char *all = cli_alloc(1 << 20, 1);
+    char *all = reef_cli_alloc(1 << 20, 1);
     size_t count = fread(all, 1, 1 << 20, file);
     assert_int_equal(fclose(file), 0);
     assert_memory_equal(all, "\x93NUMPY\x01\0", 8);

@@ -58,8 +58,8 @@ static void write_stream(const char *path, size_t bytes) {
 }
 
 static void start_daemon(world *w) {
-    char *source = cli_format("%s:%s", w->kind, w->stream),
-         *log = cli_format("%s/log", w->directory);
+    char *source = reef_cli_format("%s:%s", w->kind, w->stream),
+         *log = reef_cli_format("%s/log", w->directory);
     const char *argv[] = {REEFD_BINARY, "--pool",    w->pool, "--source", source,
                           "--stay",     "--threads", "1",     NULL};
     w->daemon = fork();
@@ -99,9 +99,9 @@ static json_int_t trained_bytes(const world *w) {
 
 // Until the daemon answers and has trained this much of the stream.
 static void wait_until_trained_to(const world *w, json_int_t bytes) {
-    double deadline = cli_clock() + DEADLINE_SECONDS;
+    double deadline = reef_cli_clock() + DEADLINE_SECONDS;
     while (!daemon_runs(w) || trained_bytes(w) < bytes) {
-        if (cli_clock() > deadline)
+        if (reef_cli_clock() > deadline)
             fail_msg("the daemon has not trained %d bytes in %d s", (int)bytes, DEADLINE_SECONDS);
         assert_int_equal(waitpid(w->daemon, NULL, WNOHANG), 0); // it is alive
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
@@ -115,10 +115,10 @@ static void wait_until_trained(const world *w) {
 
 static int world_make(void **state) {
     unsetenv("REEF_POOL");
-    world *w = cli_alloc(1, sizeof(*w));
+    world *w = reef_cli_alloc(1, sizeof(*w));
     w->directory = test_directory_new();
-    w->pool = cli_format("%s/pool", w->directory);
-    w->stream = cli_format("%s/stream", w->directory);
+    w->pool = reef_cli_format("%s/pool", w->directory);
+    w->stream = reef_cli_format("%s/stream", w->directory);
     w->kind = "file";
     write_stream(w->stream, STREAM_BYTES);
     const char *argv[] = {REEF_BINARY, "init", w->pool, TINY_OPTIONS, NULL};
@@ -155,7 +155,7 @@ static void expect_verbose(const world *w, const char *says) {
     program p;
     program_run(&p, argv, NULL);
     assert_int_equal(p.code, 0);
-    char *first = cli_format("reef: using the %s", says);
+    char *first = reef_cli_format("reef: using the %s", says);
     assert_int_equal(strncmp(p.err, first, strlen(first)), 0); // nothing stands before it
     free(first);
     program_release(&p);
@@ -278,7 +278,7 @@ static json_t *eval_snapshot(const world *w, const char *text) {
 
 static void a_snapshot_gives_the_same_bits_while_the_daemon_trains_on(void **state) {
     world *w = *state;
-    char *text = cli_format("%s/text", w->directory);
+    char *text = reef_cli_format("%s/text", w->directory);
     write_stream(text, STREAM_BYTES);
     write_stream(w->stream, LONG_STREAM_BYTES);
     start_daemon(w);
@@ -314,7 +314,7 @@ static void snapshots_are_restored_and_removed_while_the_daemon_trains_on(void *
     json_decref(reef_json("snapshot", "create", w, "one"));
     json_decref(reef_json("snapshot", "create", w, "two"));
     json_decref(reef_json("snapshot", "create", w, "three"));
-    char *out = cli_format("%s/restored", w->directory);
+    char *out = reef_cli_format("%s/restored", w->directory);
     const char *copy[] = {REEF_BINARY, "snapshot", "restore", w->pool, "on", out, NULL};
     program p;
     program_run(&p, copy, NULL);
@@ -351,7 +351,7 @@ static char *verbose_words(const world *w, const char *command, const char *more
     program p;
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("%s: exit %d: %s", command, p.code, p.err);
-    char *words = cli_format("%s|%s", p.out, p.err);
+    char *words = reef_cli_format("%s|%s", p.out, p.err);
     program_release(&p);
     return words;
 }
@@ -423,7 +423,7 @@ static void the_columns_of_status_line_up(void **state) {
     expect_two_columns(w, "on disk");
 
     free(w->pool);
-    w->pool = cli_format("%s/vectors", w->directory);
+    w->pool = reef_cli_format("%s/vectors", w->directory);
     w->kind = "jsonl";
     program p;
     program_run(&p,

@@ -63,7 +63,7 @@ static json_t *experiment(const place *p, const char *kind, const char *work) {
 
 static int setup(void **state) {
     unsetenv("REEF_POOL");
-    place *p = cli_alloc(1, sizeof(*p));
+    place *p = reef_cli_alloc(1, sizeof(*p));
     p->directory = test_directory_new();
     p->config = path_in(p->directory, "paper.ini");
     p->work = path_in(p->directory, "work");
@@ -163,11 +163,11 @@ static void every_system_is_tuned_and_its_best_size_has_all_seeds(void **state) 
 }
 
 static char *read_whole(const char *path) {
-    cli_file file = {0};
+    reef_cli_file file = {0};
     reef_error err = {0};
-    if (cli_file_read(&file, path, &err) != REEF_OK) fail_msg("%s", err.message);
-    char *text = cli_format("%.*s", (int)file.count, (const char *)file.bytes);
-    cli_file_release(&file);
+    if (reef_cli_file_read(&file, path, &err) != REEF_OK) fail_msg("%s", err.message);
+    char *text = reef_cli_format("%.*s", (int)file.count, (const char *)file.bytes);
+    reef_cli_file_release(&file);
     return text;
 }
 
@@ -313,7 +313,8 @@ static void one_experiment_at_a_time_works_in_a_directory(void **state) {
 
 static void a_damaged_row_is_named(void **state) {
     const place *p = *state;
-    char *work = path_in(p->directory, "damaged"), *path = cli_format("%s/results.jsonl", work);
+    char *work = path_in(p->directory, "damaged"),
+         *path = reef_cli_format("%s/results.jsonl", work);
     assert_int_equal(mkdir(work, 0700), 0);
     write_file(path, "{\"id\":\"0\"}\n{\"id\":\n");
     program r;
@@ -508,7 +509,7 @@ static void the_papers_files_are_sound(void **state) {
         assert_int_equal(mkdir(directory, 0700), 0);
         static const char *const PARTS[] = {"train.txt", "valid.txt", "test.txt"};
         for (size_t k = 0; k < 3; k++) {
-            char *name = cli_format("%s/%s", TEXTS[i], PARTS[k]);
+            char *name = reef_cli_format("%s/%s", TEXTS[i], PARTS[k]);
             write_kind(p, name, "english", VALID_BYTES);
             free(name);
         }
@@ -516,7 +517,7 @@ static void the_papers_files_are_sound(void **state) {
     }
     char *work = path_in(p->directory, "papers");
     for (size_t i = 0; i < sizeof(FILES) / sizeof(FILES[0]); i++) {
-        char *config = cli_format("%s/%s.ini", REEF_EXPERIMENTS_DIR, FILES[i][1]);
+        char *config = reef_cli_format("%s/%s.ini", REEF_EXPERIMENTS_DIR, FILES[i][1]);
         json_t *full = reef_json("experiment", FILES[i][0], config, "--data", p->directory,
                                  "--work", work, "--plan", NULL);
         json_t *quick = reef_json("experiment", FILES[i][0], config, "--data", p->directory,

@@ -200,7 +200,7 @@ static void one_expert_has_its_rank(void **state) {
     world *w = *state;
     json_t *list = reef_json("experts", w->pool, "--generation", "1", "--top", "0", NULL);
     for (size_t i = 0; i < EXPERTS_NEW; i += 4) {
-        char *id = cli_format("%d", (int)integer(row(list, i), "id"));
+        char *id = reef_cli_format("%d", (int)integer(row(list, i), "id"));
         json_t *one = reef_json("experts", w->pool, "--id", id, NULL); // of the open generation
         assert_int_equal(integer(one, "rank"), i + 1);
         assert_int_equal(integer(one, "experts"), EXPERTS_NEW);
@@ -427,8 +427,8 @@ static void a_text_is_read_as_of_an_earlier_state(void **state) {
     reef_store *store = NULL;
     tally t[2][EXPERTS_OLD];
     memset(t, 0, sizeof t);
-    cli_file code = {0};
-    must(cli_file_read(&code, w->code, &err), &err);
+    reef_cli_file code = {0};
+    must(reef_cli_file_read(&code, w->code, &err), &err);
     must(reef_store_open(&store, w->pool, NULL, &err), &err);
     for (size_t s = 0; s < 2; s++) {
         reef_model *model = NULL;
@@ -441,11 +441,11 @@ static void a_text_is_read_as_of_an_earlier_state(void **state) {
         reef_model_close(model);
     }
     reef_store_close(store);
-    cli_file_release(&code);
+    reef_cli_file_release(&code);
     uint32_t n = 0; // one that tells the states apart
     while (n < EXPERTS_OLD && t[0][n].calls == t[1][n].calls) n++;
     assert_true(n < EXPERTS_OLD);
-    char *id = cli_format("%" PRIu32, n);
+    char *id = reef_cli_format("%" PRIu32, n);
     for (size_t s = 0; s < 2; s++) {
         json_t *one = reef_json("experts", w->pool, "--generation", "0", "--id", id, "--text",
                                 w->code, "--as-of", STATES[s], NULL);
@@ -496,7 +496,7 @@ static void every_kind_says_what_it_has(void **state) {
         assert_int_equal(json_is_number(json_object_get(row(list, 0), "norm_down")), KINDS[i].down);
         assert_int_equal(json_is_number(json_object_get(row(list, 0), "norm_gate")), KINDS[i].gate);
         assert_true(number(row(list, 0), "norm_up") > 0);
-        char *id = cli_format("%d", (int)integer(row(list, 0), "id"));
+        char *id = reef_cli_format("%d", (int)integer(row(list, 0), "id"));
         json_t *one = reef_json("experts", pool, "--id", id, "--text", w->english, NULL);
         const json_t *places = json_object_get(json_object_get(one, "text"), "places");
         assert_true(json_array_size(places) > 0);
@@ -516,7 +516,7 @@ static void every_kind_says_what_it_has(void **state) {
 static void units_of_a_vector_model_have_a_class_and_no_uses(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "vectors"), *file = path_in(w->directory, "xor.csv"),
-         *spec = cli_format("csv:%s", file);
+         *spec = reef_cli_format("csv:%s", file);
     FILE *out = fopen(file, "w");
     assert_non_null(out);
     fputs("a,b,class\n", out);

@@ -46,12 +46,12 @@ static void make_pool(const char *path) {
 
 static int world_make(void **state) {
     unsetenv("REEF_POOL");
-    world *w = cli_alloc(1, sizeof(*w));
+    world *w = reef_cli_alloc(1, sizeof(*w));
     w->directory = test_directory_new();
-    w->pool = cli_format("%s/pool", w->directory);
-    w->text = cli_format("%s/text", w->directory);
-    w->disk = cli_format("%s/disk", w->directory);
-    w->filler = cli_format("%s/filler", w->disk);
+    w->pool = reef_cli_format("%s/pool", w->directory);
+    w->text = reef_cli_format("%s/text", w->directory);
+    w->disk = reef_cli_format("%s/disk", w->directory);
+    w->filler = reef_cli_format("%s/filler", w->disk);
     char *text = tiny_text("english", 500);
     whole_file_write(w->text, text, strlen(text));
     free(text);
@@ -123,7 +123,7 @@ static void every_command_refuses(const world *w, int code, const char *says) {
 
 // A pool whose data.mdb holds these bytes and nothing else.
 static void place(const world *w, const void *bytes, size_t count) {
-    char *data = cli_format("%s/data.mdb", w->pool);
+    char *data = reef_cli_format("%s/data.mdb", w->pool);
     (void)mkdir(w->pool, 0700);
     whole_file_write(data, bytes, count);
     free(data);
@@ -131,7 +131,7 @@ static void place(const world *w, const void *bytes, size_t count) {
 
 static void keep_original(world *w) {
     make_pool(w->pool);
-    char *data = cli_format("%s/data.mdb", w->pool);
+    char *data = reef_cli_format("%s/data.mdb", w->pool);
     w->original = whole_file_read(data, &w->original_bytes);
     free(data);
 }
@@ -174,7 +174,7 @@ static void a_pool_of_another_version_is_refused_by_every_command(void **state) 
 static void no_damage_ends_verify_with_a_signal(void **state) {
     world *w = *state;
     keep_original(w);
-    char *bytes = cli_alloc(w->original_bytes, 1);
+    char *bytes = reef_cli_alloc(w->original_bytes, 1);
     uint64_t draw = 7;
     size_t found = 0;
     for (size_t i = 0; i < DAMAGES; i++) {
@@ -235,7 +235,7 @@ static void lose_pages_below_rows(const char *pool, const char *says) {
     reef_model *model = NULL;
     static uint8_t text[256];
     static float logits[sizeof text * REEF_VOCAB];
-    char *data = cli_format("%s/data.mdb", pool);
+    char *data = reef_cli_format("%s/data.mdb", pool);
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     if (freopen(says, "w", stderr) == NULL) _exit(90);
     reef_program_guard("reef test", pool);
@@ -256,7 +256,8 @@ static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **
     skip(); // signals are the sanitizer's there
 #else
     world *w = *state;
-    char *pool = cli_format("%s/large", w->directory), *says = cli_format("%s/says", w->directory);
+    char *pool = reef_cli_format("%s/large", w->directory),
+         *says = reef_cli_format("%s/says", w->directory);
     // 2,304 experts: two blocks and a quarter, of which the last one is always copied.
     const char *const commands[][32] = {
         {REEF_BINARY, "init",
@@ -331,7 +332,7 @@ static char *root_of(const world *w) {
     if (p.code != 0) fail_msg("verify: %s", p.err);
     json_t *document = json_loads(p.out, 0, NULL);
     assert_true(json_is_true(json_object_get(document, "sound")));
-    char *root = cli_format("%s", json_string_value(json_object_get(document, "root")));
+    char *root = reef_cli_format("%s", json_string_value(json_object_get(document, "root")));
     json_decref(document);
     program_release(&p);
     return root;
@@ -341,7 +342,7 @@ static char *root_of(const world *w) {
 static void repeat_until_full(const world *w, const char *const *command) {
     for (size_t round = 0; round < ROUNDS_MAX; round++) {
         const char *argv[ARGUMENTS_MAX + 1] = {NULL};
-        char *name = cli_format("s-%s-%zu", command[1], round), *before = root_of(w);
+        char *name = reef_cli_format("s-%s-%zu", command[1], round), *before = root_of(w);
         size_t count = 0;
         for (; command[count]; count++) argv[count] = command[count];
         if (!strcmp(command[1], "snapshot")) argv[count] = name;
@@ -370,7 +371,7 @@ static void a_full_disk_stops_a_change_and_loses_nothing(void **state) {
     w->mounted = small_disk_mount(w->disk, "24m");
     if (!w->mounted) skip();
     free(w->pool);
-    w->pool = cli_format("%s/pool", w->disk);
+    w->pool = reef_cli_format("%s/pool", w->disk);
     make_pool(w->pool);
     small_disk_fill(w->filler);
 
@@ -378,7 +379,7 @@ static void a_full_disk_stops_a_change_and_loses_nothing(void **state) {
     repeat_until_full(w, (const char *const[]){REEF_BINARY, "grow", POOL, "--side", "99", NULL});
     repeat_until_full(w, (const char *const[]){REEF_BINARY, "seal", POOL, NULL});
     program p;
-    char *other = cli_format("%s/other", w->disk);
+    char *other = reef_cli_format("%s/other", w->disk);
     run(w, &p, (const char *const[]){REEF_BINARY, "init", other, NULL});
     assert_int_equal(p.code, 73);
     assert_int_equal(line_count(p.err), 1);

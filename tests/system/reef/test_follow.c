@@ -28,7 +28,7 @@ typedef struct watcher {
 
 static char *read_text(const char *path) {
     FILE *file = fopen(path, "r");
-    char *text = cli_alloc(1 << 20, 1);
+    char *text = reef_cli_alloc(1 << 20, 1);
     assert_non_null(file);
     (void)!fread(text, 1, (1 << 20) - 1, file);
     fclose(file);
@@ -52,8 +52,8 @@ static void append(const char *path, const char *text) {
 static void start(
     watcher *f, const world *w, const char *name, const char *text, const char *last) {
     *f = (watcher){.log = path_in(w->directory, name),
-                   .out = cli_format("%s/%s.out", w->directory, name),
-                   .err = cli_format("%s/%s.err", w->directory, name)};
+                   .out = reef_cli_format("%s/%s.out", w->directory, name),
+                   .err = reef_cli_format("%s/%s.err", w->directory, name)};
     int out = open_new(f->out), err = open_new(f->err);
     write_file(f->log, text);
     const char *argv[] = {REEF_BINARY, "score", w->pool,     "--follow", f->log, "--json",
@@ -71,7 +71,7 @@ static void start(
 }
 
 static void wait_a_moment(const watcher *f, double deadline, const char *what) {
-    if (cli_clock() > deadline) fail_msg("%s: not in %d s", what, DEADLINE_SECONDS);
+    if (reef_cli_clock() > deadline) fail_msg("%s: not in %d s", what, DEADLINE_SECONDS);
     assert_int_equal(waitpid(f->pid, NULL, WNOHANG), 0); // it is alive
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
@@ -85,12 +85,12 @@ static size_t lines_out(const watcher *f) {
 }
 
 static void wait_for_lines(const watcher *f, size_t count) {
-    double deadline = cli_clock() + DEADLINE_SECONDS;
+    double deadline = reef_cli_clock() + DEADLINE_SECONDS;
     while (lines_out(f) < count) wait_a_moment(f, deadline, "a line that was written is shown");
 }
 
 static void wait_for_message(const watcher *f, const char *part) {
-    double deadline = cli_clock() + DEADLINE_SECONDS;
+    double deadline = reef_cli_clock() + DEADLINE_SECONDS;
     for (bool found = false; !found;) {
         char *text = read_text(f->err);
         found = strstr(text, part) != NULL;
@@ -161,7 +161,7 @@ static void a_renamed_file_is_read_to_its_end_and_then_the_new_one(void **state)
     watcher f;
     start(&f, *state, "renamed", "old\n", "1");
     wait_for_lines(&f, 1);
-    char *aside = cli_format("%s.1", f.log), *fresh = cli_format("%s.new", f.log);
+    char *aside = reef_cli_format("%s.1", f.log), *fresh = reef_cli_format("%s.new", f.log);
     assert_int_equal(rename(f.log, aside), 0);
     append(aside, "late\nhalf"); // its writer has not noticed yet
     wait_for_lines(&f, 2);
@@ -196,8 +196,9 @@ static void a_file_that_is_cut_is_read_from_its_beginning(void **state) {
 }
 
 static void rotate(const watcher *f, const char *how) {
-    char *config = cli_format("%s.conf", f->log), *memory = cli_format("%s.state", f->log);
-    char *text = cli_format("%s {\n    rotate 3\n    %s\n}\n", f->log, how);
+    char *config = reef_cli_format("%s.conf", f->log),
+         *memory = reef_cli_format("%s.state", f->log);
+    char *text = reef_cli_format("%s {\n    rotate 3\n    %s\n}\n", f->log, how);
     write_file(config, text);
     assert_int_equal(chmod(config, 0600), 0);
     const char *argv[] = {"/usr/sbin/logrotate", "-f", "-s", memory, config, NULL};
@@ -220,7 +221,7 @@ static void logrotate_loses_no_line(void **state) {
         watcher f;
         start(&f, *state, i ? "copied.log" : "created.log", "line 0\n", "all");
         for (size_t n = 1; n < 12; n++) {
-            char *line = cli_format("line %zu\n", n);
+            char *line = reef_cli_format("line %zu\n", n);
             wait_for_lines(&f, n); // copytruncate itself loses what comes between copy and cut
             if (n % 4 == 0) rotate(&f, HOW[i]);
             append(f.log, line);
@@ -230,7 +231,7 @@ static void logrotate_loses_no_line(void **state) {
         json_t *all = stop(&f);
         assert_int_equal(json_array_size(all), 13);
         for (size_t n = 0; n < 12; n++) {
-            char *line = cli_format("line %zu", n);
+            char *line = reef_cli_format("line %zu", n);
             assert_string_equal(text_of(all, n), line);
             free(line);
         }
@@ -241,7 +242,7 @@ static void logrotate_loses_no_line(void **state) {
 // Somebody looks at what is there before reading on, and asks for the end meanwhile: the line at hand is written whole.
 static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
     world *w = *state;
-    char *log = path_in(w->directory, "much"), *text = cli_alloc(2 * 2000 + 1, 1);
+    char *log = path_in(w->directory, "much"), *text = reef_cli_alloc(2 * 2000 + 1, 1);
     for (size_t i = 0; i < 2000; i++) strcat(text + 2 * i, "x\n"); // shown, more than a pipe holds
     write_file(log, text);
     int ends[2], status, held = -1, before;
@@ -265,7 +266,7 @@ static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
     assert_int_equal(kill(pid, SIGINT), 0);
     nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     FILE *in = fdopen(ends[0], "r");
-    char *shown = cli_alloc(1 << 20, 1);
+    char *shown = reef_cli_alloc(1 << 20, 1);
     (void)!fread(shown, 1, (1 << 20) - 1, in);
     fclose(in);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -366,7 +367,7 @@ static void a_new_commit_is_read(void **state) {
     json_t *status = reef_json("status", mine.pool, NULL);
     json_int_t newest = integer(json_object_get(status, "last_commit"), "number"), seen = 0;
     json_decref(status);
-    double deadline = cli_clock() + DEADLINE_SECONDS;
+    double deadline = reef_cli_clock() + DEADLINE_SECONDS;
     for (size_t count = 2; seen != newest; count++) {
         append(f.log, "x += 1;\n");
         wait_for_lines(&f, count);
@@ -390,7 +391,7 @@ static void a_new_commit_is_read(void **state) {
 // English, a line that is none, and English again.
 static char *odd_text(void) {
     char *english = tiny_text("english", 1500),
-         *text = cli_format("%s\nQZ#%%@!\x01~^&\n%s\n", english, english);
+         *text = reef_cli_format("%s\nQZ#%%@!\x01~^&\n%s\n", english, english);
     free(english);
     return text;
 }
@@ -436,16 +437,17 @@ static void outliers_are_marked(void **state) {
 // Median 2, median distance 1: a surprise of 2 + 1.4826 x 3 lies 3 above.
 static void distance_is_robust(void **state) {
     (void)state;
-    follow_usual usual;
-    follow_usual_init(&usual, 11, 3);
+    reef_follow_usual usual;
+    reef_follow_usual_init(&usual, 11, 3);
     static const double VALUES[] = {2, 1, 3, 0, 4, 2, 1, 3, 1000};
-    for (size_t i = 0; i < 9; i++) follow_usual_add(&usual, VALUES[i]);
-    assert_true(isnan(follow_distance(&usual, 5)));
-    follow_usual_add(&usual, 2);
-    assert_true(fabs(follow_distance(&usual, 2 + 1.4826 * 3) - 3) < 1e-9);
-    for (size_t i = 0; i < 11; i++) follow_usual_add(&usual, 7); // the oldest give way; no spread
-    assert_true(fabs(follow_distance(&usual, 7.5) - 0.5 / 0.05) < 1e-9);
-    follow_usual_release(&usual);
+    for (size_t i = 0; i < 9; i++) reef_follow_usual_add(&usual, VALUES[i]);
+    assert_true(isnan(reef_follow_distance(&usual, 5)));
+    reef_follow_usual_add(&usual, 2);
+    assert_true(fabs(reef_follow_distance(&usual, 2 + 1.4826 * 3) - 3) < 1e-9);
+    for (size_t i = 0; i < 11; i++)
+        reef_follow_usual_add(&usual, 7); // the oldest give way; no spread
+    assert_true(fabs(reef_follow_distance(&usual, 7.5) - 0.5 / 0.05) < 1e-9);
+    reef_follow_usual_release(&usual);
 }
 
 static char *on_terminal(const world *w, const char *no_colour) {
@@ -469,7 +471,7 @@ static char *on_terminal(const world *w, const char *no_colour) {
     }
     close(theirs);
     close(in);
-    char *out = cli_alloc(TEXT_MAX, 1);
+    char *out = reef_cli_alloc(TEXT_MAX, 1);
     for (ssize_t used = 0, got; used < TEXT_MAX - 1; used += got) {
         got = read(ours, out + used,
                    (size_t)(TEXT_MAX - 1 - used)); // EIO when the other end is closed
@@ -498,7 +500,8 @@ static void only_a_terminal_gets_colours_and_not_with_no_color(void **state) {
 // The lines before the last ones are read, to know what is usual, and not shown.
 static void it_knows_what_is_usual_from_the_beginning(void **state) {
     watcher f;
-    char *english = tiny_text("english", 1200), *text = cli_format("%s\nthe last line\n", english);
+    char *english = tiny_text("english", 1200),
+         *text = reef_cli_format("%s\nthe last line\n", english);
     start(&f, *state, "usual", text, "1");
     wait_for_lines(&f, 1);
     append(f.log, "one more\n");

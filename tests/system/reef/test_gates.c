@@ -17,7 +17,7 @@ typedef struct world {
 } world;
 
 static char *write_text(const char *directory, const char *kind) {
-    char *path = cli_format("%s/%s.txt", directory, kind), *text = tiny_text(kind, TEXT_BYTES);
+    char *path = reef_cli_format("%s/%s.txt", directory, kind), *text = tiny_text(kind, TEXT_BYTES);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     assert_true(fputs(text, file) >= 0);
@@ -31,7 +31,7 @@ static int setup(void **state) {
     world *w = calloc(1, sizeof(*w));
     assert_non_null(w);
     w->directory = test_directory_new();
-    w->pool = cli_format("%s/pool", w->directory);
+    w->pool = reef_cli_format("%s/pool", w->directory);
     w->english = write_text(w->directory, "english");
     w->code = write_text(w->directory, "c");
     const char *argv[] = {REEF_BINARY, "init", w->pool, TINY_OPTIONS, NULL};
@@ -88,7 +88,8 @@ static void assert_refused(const world *w, const char *a, const char *b, const c
 
 static void a_gate_fires_on_its_own_text_and_not_on_older_text(void **state) {
     world *w = *state;
-    char *english = cli_format("english=%s", w->english), *code = cli_format("code=%s", w->code);
+    char *english = reef_cli_format("english=%s", w->english),
+         *code = reef_cli_format("code=%s", w->code);
     json_t *answer = eval_json(w, english, code, NULL);
     json_t *files = json_object_get(answer, "files"), *gates = json_object_get(answer, "gates");
     assert_int_equal(json_array_size(files), 2);
@@ -159,7 +160,7 @@ static void without_knowing_what_is_old_there_are_no_curves(void **state) {
 static void gates_that_are_off_are_the_reason_for_no_curves(void **state) {
     const world *w = *state;
     world off = *w;
-    off.pool = cli_format("%s/off", w->directory);
+    off.pool = reef_cli_format("%s/off", w->directory);
     const char *argv[] = {REEF_BINARY, "init", off.pool, TINY_OPTIONS, "--gate", "off", NULL};
     program p;
     program_run(&p, argv, NULL);
@@ -177,8 +178,9 @@ static void gates_that_are_off_are_the_reason_for_no_curves(void **state) {
 
 static void tables_and_pictures_are_drawn(void **state) {
     world *w = *state;
-    char *svg = cli_format("%s/gates.svg", w->directory), *option = cli_format("--svg=%s", svg);
-    char *code = cli_format("code=%s", w->code);
+    char *svg = reef_cli_format("%s/gates.svg", w->directory),
+         *option = reef_cli_format("--svg=%s", svg);
+    char *code = reef_cli_format("code=%s", w->code);
     program p = eval(w, option, w->english, code, NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "bytes on which each gate fires"));
@@ -187,15 +189,15 @@ static void tables_and_pictures_are_drawn(void **state) {
     assert_non_null(strstr(p.out, "A")); // the gate's own threshold in the plot
     assert_non_null(strstr(p.out, "gates.svg"));
     program_release(&p);
-    cli_file picture = {0};
-    assert_int_equal(cli_file_read(&picture, svg, NULL), REEF_OK);
+    reef_cli_file picture = {0};
+    assert_int_equal(reef_cli_file_read(&picture, svg, NULL), REEF_OK);
     assert_memory_equal(picture.bytes, "<svg", 4);
-    char *text = cli_format("%.*s", (int)picture.count, (const char *)picture.bytes);
+    char *text = reef_cli_format("%.*s", (int)picture.count, (const char *)picture.bytes);
     assert_non_null(strstr(text, "<circle"));
     assert_non_null(strstr(text, "generation 1"));
     assert_non_null(strstr(text, "</svg>"));
     free(text);
-    cli_file_release(&picture);
+    reef_cli_file_release(&picture);
     free(svg);
     free(option);
     free(code);

@@ -18,7 +18,7 @@ static golden unpack(const char *name) {
     golden g = {.directory = test_directory_new()};
     g.pool = path_in(g.directory, "pool");
     assert_int_equal(mkdir(g.pool, 0700), 0);
-    char *from = cli_format(DATA "%s", name), *to = path_in(g.pool, "data.mdb");
+    char *from = reef_cli_format(DATA "%s", name), *to = path_in(g.pool, "data.mdb");
     gzFile in = gzopen(from, "rb");
     FILE *out = fopen(to, "wb");
     assert_non_null(in);

@@ -11,7 +11,7 @@
 
 // PATH is where reefd was built, and nothing else: `reef` was built in another directory.
 static int path_set(void **state) {
-    char *daemon = cli_format("%s", REEFD_BINARY);
+    char *daemon = reef_cli_format("%s", REEFD_BINARY);
     assert_int_equal(setenv("PATH", dirname(daemon), 1), 0);
     free(daemon);
     return world_make(state);
@@ -94,9 +94,9 @@ static void a_signal_ends_it_with_a_commit(void **state) {
               (char *)NULL);
         _exit(127);
     }
-    double deadline = cli_clock() + DEADLINE_SECONDS;
+    double deadline = reef_cli_clock() + DEADLINE_SECONDS;
     for (bool ended = false; !ended;) {
-        assert_true(cli_clock() < deadline);
+        assert_true(reef_cli_clock() < deadline);
         assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
         json_t *status = reef_json("status", pool, NULL);
         if (json_is_true(json_object_get(status, "daemon"))) {
@@ -170,7 +170,7 @@ static void help_has_every_option_of_the_daemon(void **state) {
     char *rest = NULL;
     for (char *line = strtok_r(daemon.out, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         if (strncmp(line, "  --", 4) != 0) continue;
-        char *option = cli_format("\n  %.*s ", (int)strcspn(line + 2, " "), line + 2);
+        char *option = reef_cli_format("\n  %.*s ", (int)strcspn(line + 2, " "), line + 2);
         if (strstr("\n  --check \n  --version ", option) == NULL) {
             seen++;
             if (!strstr(tool.out, option)) fail_msg("%s is not in the help of run", option);
@@ -212,7 +212,7 @@ static void mistakes_are_told_before_anything_runs(void **state) {
 
 static void without_reefd_it_says_so_and_beside_it_is_found_first(void **state) {
     world *w = *state;
-    char *path = cli_format("%s", getenv("PATH")), *folder = path_in(w->directory, "bin"),
+    char *path = reef_cli_format("%s", getenv("PATH")), *folder = path_in(w->directory, "bin"),
          *copy = path_in(folder, "reef"), *daemon = path_in(folder, "reefd"),
          *other = path_in(w->not_a_pool, "reefd");
     program p;
@@ -233,7 +233,7 @@ static void without_reefd_it_says_so_and_beside_it_is_found_first(void **state) 
     program_run(&p, argv, NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "commit-seconds"));
-    char *wanted = cli_format("reef: running %s --pool=%s --stay --check\n", daemon, w->pool);
+    char *wanted = reef_cli_format("reef: running %s --pool=%s --stay --check\n", daemon, w->pool);
     assert_string_equal(p.err, wanted);
     program_release(&p);
     free(wanted);

@@ -13,7 +13,7 @@ typedef struct own_pool {
 
 // A pool of the test's own, trained as the world's, with snapshot "kept".
 static own_pool pool_new(world *w, const char *name) {
-    char *other = cli_format("%s-restored", name);
+    char *other = reef_cli_format("%s-restored", name);
     own_pool own = {path_in(w->directory, name), path_in(w->directory, other)};
     make_pool(own.pool);
     tiny_pool_train(own.pool);
@@ -27,7 +27,7 @@ static void pool_free(own_pool *own) {
 }
 
 static char *text_of(json_t *document, const char *name) {
-    char *text = cli_format("%s", json_string_value(json_object_get(document, name)));
+    char *text = reef_cli_format("%s", json_string_value(json_object_get(document, name)));
     json_decref(document);
     return text;
 }
@@ -38,11 +38,12 @@ static char *root_of(const char *pool) {
 
 // Names of the snapshots, each followed by a space.
 static char *names_of(const char *pool) {
-    char *names = cli_format("%s", "");
+    char *names = reef_cli_format("%s", "");
     size_t i;
     json_t *list = reef_json("snapshot", "list", pool, NULL), *one;
     json_array_foreach(json_object_get(list, "snapshots"), i, one) {
-        char *more = cli_format("%s%s ", names, json_string_value(json_object_get(one, "name")));
+        char *more =
+            reef_cli_format("%s%s ", names, json_string_value(json_object_get(one, "name")));
         free(names);
         names = more;
     }
@@ -218,12 +219,13 @@ static void in_place_the_pool_itself_goes_back(void **state) {
 
 // Kinds of the events that are told as undone, each followed by a space.
 static char *undone_in(const char *pool) {
-    char *kinds = cli_format("%s", "");
+    char *kinds = reef_cli_format("%s", "");
     size_t i;
     json_t *timeline = reef_json("timeline", pool, NULL), *event;
     json_array_foreach(json_object_get(timeline, "events"), i, event) {
         if (!json_is_true(json_object_get(event, "undone"))) continue;
-        char *more = cli_format("%s%s ", kinds, json_string_value(json_object_get(event, "event")));
+        char *more =
+            reef_cli_format("%s%s ", kinds, json_string_value(json_object_get(event, "event")));
         free(kinds);
         kinds = more;
     }
@@ -287,8 +289,8 @@ static void snapshots_are_found_by_the_beginning_of_their_root(void **state) {
     own_pool own = pool_new(w, "by-root");
     json_t *list = reef_json("snapshot", "list", own.pool, NULL);
     const json_t *only = json_array_get(json_object_get(list, "snapshots"), 0);
-    char *root = cli_format("%s", json_string_value(json_object_get(only, "root")));
-    char *four = cli_format("%.4s", root), *three = cli_format("%.3s", root);
+    char *root = reef_cli_format("%s", json_string_value(json_object_get(only, "root")));
+    char *four = reef_cli_format("%.4s", root), *three = reef_cli_format("%.3s", root);
     json_decref(list);
     json_t *shown = reef_json("snapshot", "show", own.pool, four, NULL);
     assert_string_equal(json_string_value(json_object_get(shown, "name")), "kept");
@@ -301,12 +303,12 @@ static void snapshots_are_found_by_the_beginning_of_their_root(void **state) {
     json_decref(reef_json("snapshot", "create", own.pool, "twin-1", NULL));
     json_decref(reef_json("snapshot", "create", own.pool, "twin-2", NULL));
     shown = reef_json("snapshot", "show", own.pool, "twin-1", NULL);
-    char *both = cli_format("%.8s", json_string_value(json_object_get(shown, "root")));
+    char *both = reef_cli_format("%.8s", json_string_value(json_object_get(shown, "root")));
     json_decref(shown);
     expect_failure(64, "twin-1, twin-2",
                    (const char *[]){"snapshot", "show", own.pool, both, NULL});
     // Names go before roots.
-    char *named = cli_format("%s-named", both);
+    char *named = reef_cli_format("%s-named", both);
     json_decref(reef_json("snapshot", "create", own.pool, named, NULL));
     shown = reef_json("snapshot", "show", own.pool, both, NULL);
     assert_string_equal(json_string_value(json_object_get(shown, "name")), named);

@@ -43,7 +43,7 @@ static void make(const char *path, const char *boundaries) {
 
 static int setup(void **state) {
     unsetenv("REEF_POOL");
-    files *f = cli_alloc(1, sizeof(*f));
+    files *f = reef_cli_alloc(1, sizeof(*f));
     f->directory = test_directory_new();
     f->pool = path_in(f->directory, "pool");
     f->low = path_in(f->directory, "low.u16");
@@ -106,7 +106,7 @@ static double bits_of(const files *f, const char *as_of, const char *file) {
 
 static char *root_of(const files *f) {
     json_t *status = reef_json("status", f->pool, NULL);
-    char *root = cli_format(
+    char *root = reef_cli_format(
         "%s", json_string_value(json_object_get(json_object_get(status, "last_commit"), "root")));
     json_decref(status);
     return root;
@@ -121,7 +121,8 @@ static double at(const json_t *matrix, size_t row, size_t column) {
 static void ids_are_trained_and_measured_in_tokens(void **state) {
     files *f = *state;
     make(f->pool, "given");
-    char *low = cli_format("low=%s", f->held_low), *high = cli_format("high=%s", f->held_high);
+    char *low = reef_cli_format("low=%s", f->held_low),
+         *high = reef_cli_format("high=%s", f->held_high);
     json_t *run = reef_json("train", f->pool, f->low, "--eval", low, "--eval", high,
                             "--cost-repeats", "1", NULL);
     assert_string_equal(json_string_value(json_object_get(run, "measure")), "bits_per_token");
@@ -177,7 +178,7 @@ static void people_read_tokens(void **state) {
 
 static void a_budget_is_spent_on_ids_and_taken_up_again(void **state) {
     files *f = *state;
-    char *low = cli_format("low=%s", f->held_low), *other = path_in(f->directory, "other");
+    char *low = reef_cli_format("low=%s", f->held_low), *other = path_in(f->directory, "other");
     make(f->pool, "given");
     make(other, "given");
     json_t *part = reef_json("train", f->pool, f->low, f->high, "--flops", "5e8", NULL);
@@ -215,13 +216,14 @@ static void an_experiment_reads_ids(void **state) {
     assert_true(real(cell, "bits_per_token") < log2(300) + 0.5);
     const json_t *set = json_object_get(json_object_get(cell, "datasets"), "high");
     assert_true(number(set, "perplexity_per_token") > number(cell, "perplexity_per_token"));
-    cli_file lines;
+    reef_cli_file lines;
     assert_int_equal(
-        cli_file_read(&lines, json_string_value(json_object_get(document, "csv")), NULL), REEF_OK);
+        reef_cli_file_read(&lines, json_string_value(json_object_get(document, "csv")), NULL),
+        REEF_OK);
     lines.bytes[lines.count - 1] = '\0';
     assert_non_null(strstr((char *)lines.bytes, ",bits_per_token,perplexity_per_token,"));
     assert_null(strstr((char *)lines.bytes, "per_byte"));
-    cli_file_release(&lines);
+    reef_cli_file_release(&lines);
     json_decref(document);
     write_file(config, EXPERIMENT "[system other]\nmiddle = d\nvocab = 400\n");
     refused("vocab belongs in [model]", "experiment", "isoflop", config, "--work", work, NULL);
@@ -238,7 +240,8 @@ static void bad_files_are_refused_before_anything_is_trained(void **state) {
                               "vocab is 300: ids are 0 to 299";
     make(f->pool, "given");
     json_decref(reef_json("train", f->pool, f->low, "--cost-repeats", "0", NULL));
-    char *before = root_of(f), *odd = cli_format("x=%s", f->odd), *bad = cli_format("x=%s", f->bad);
+    char *before = root_of(f), *odd = reef_cli_format("x=%s", f->odd),
+         *bad = reef_cli_format("x=%s", f->bad);
     refused(ODD, "train", f->pool, f->low, f->odd, NULL);
     refused(BAD, "train", f->pool, f->low, f->bad, NULL);
     refused(ODD, "train", f->pool, f->low, "--eval", odd, NULL);
@@ -259,7 +262,7 @@ static void bad_files_are_refused_before_anything_is_trained(void **state) {
 static void what_is_about_text_is_refused(void **state) {
     files *f = *state;
     static const char IDS_SAY[] = "has token ids (vocab 300), which have no lines or words";
-    char *domain = cli_format("low=%s", f->held_low), *out = path_in(f->directory, "report");
+    char *domain = reef_cli_format("low=%s", f->held_low), *out = path_in(f->directory, "report");
     char *other = path_in(f->directory, "other"), *ini = path_in(f->directory, "reef.ini");
     make(f->pool, "given");
     refused(IDS_SAY, "score", f->pool, f->held_low, NULL);
@@ -284,7 +287,7 @@ static void what_is_about_text_is_refused(void **state) {
 static void a_daemon_is_refused_at_its_start(void **state) {
     files *f = *state;
     make(f->pool, "given");
-    char *source = cli_format("file:%s", f->low);
+    char *source = reef_cli_format("file:%s", f->low);
     const char *const SOURCES[] = {source, "push:web", "-"};
     for (size_t i = 0; i < 3; i++) {
         program p;

@@ -18,7 +18,7 @@ static void on_line(void *context, top_style style, const char *text) {
     all->used +=
         (size_t)snprintf(all->text + all->used, sizeof(all->text) - all->used, "%s\n", text);
     all->lines++;
-    if (cli_width(text) > all->widest) all->widest = cli_width(text);
+    if (reef_cli_width(text) > all->widest) all->widest = reef_cli_width(text);
     if (style == TOP_ALARM) all->loudest = style;
 }
 
@@ -32,19 +32,19 @@ static const char STATUS[] =
     " \"commit_error\": null, \"last_commit\": {\"number\": 3, \"step\": 9, \"unix_ms\": 1, "
     "\"ms\": 5}}";
 
-static shown look(top_data *data, size_t columns, size_t rows) {
+static shown look(reef_top_data *data, size_t columns, size_t rows) {
     shown all = {0};
     if (data->config.layers == 0) reef_config_default(&data->config);
     data->status = json_loads(STATUS, 0, NULL);
     assert_non_null(data->status);
-    top_view(data, columns, rows, "q: quit", on_line, &all);
+    reef_top_view(data, columns, rows, "q: quit", on_line, &all);
     json_decref(data->status);
     return all;
 }
 
 static void the_view_says_when_something_stands_still(void **state) {
     (void)state;
-    top_data data = {.pool = "p", .daemon = true};
+    reef_top_data data = {.pool = "p", .daemon = true};
     shown all = look(&data, 100, 0);
     assert_int_equal(all.loudest, TOP_PLAIN);
     assert_non_null(strstr(all.text, "reefd 4242"));
@@ -59,7 +59,7 @@ static void the_view_says_when_something_stands_still(void **state) {
     all = look(&data, 100, 0);
     assert_non_null(strstr(all.text, "has not answered for 15"));
     assert_null(strstr(all.text, "not advanced"));
-    data = (top_data){.pool = "p", .daemon = true, .trouble = "the daemon has gone"};
+    data = (reef_top_data){.pool = "p", .daemon = true, .trouble = "the daemon has gone"};
     all = look(&data, 100, 0);
     assert_non_null(strstr(all.text, "the daemon has gone"));
     assert_int_equal(all.loudest, TOP_ALARM);
@@ -77,7 +77,7 @@ static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
     reef_generation_record generation = {.side = 3, .opened_at = 4096};
     reef_usage_summary usage = {.expert_count = 9};
     for (size_t i = 0; i < sizeof(KINDS) / sizeof(*KINDS); i++) {
-        top_data data = {
+        reef_top_data data = {
             .pool = "p", .generations = &generation, .usage = &usage, .generation_count = 1};
         reef_config_default(&data.config);
         assert_int_equal(reef_config_set(&data.config, "model", KINDS[i].model, NULL), REEF_OK);
@@ -92,11 +92,11 @@ static void the_view_fits_its_window_and_obeys_no_name(void **state) {
     (void)state;
     reef_generation_record generations[9] = {{.side = 3}};
     reef_usage_summary usage[9] = {{.expert_count = 9}};
-    top_data data = {.pool = "p",
-                     .daemon = true,
-                     .generations = generations,
-                     .usage = usage,
-                     .generation_count = 9};
+    reef_top_data data = {.pool = "p",
+                          .daemon = true,
+                          .generations = generations,
+                          .usage = usage,
+                          .generation_count = 9};
     for (uint32_t g = 0; g < 9; g++)
         generations[g] = (reef_generation_record){.generation = g, .side = 3, .sealed = g < 8};
     for (size_t rows = 1; rows < 24; rows++)
@@ -116,10 +116,10 @@ static void the_view_fits_its_window_and_obeys_no_name(void **state) {
 static void a_sparkline_spans_its_values(void **state) {
     (void)state;
     const double values[] = {5, 9, 1, NAN, 9};
-    char *line = top_sparkline(values, 5, 4); // the last four
+    char *line = reef_top_sparkline(values, 5, 4); // the last four
     assert_string_equal(line, "\xe2\x96\x88\xe2\x96\x81 \xe2\x96\x88");
     free(line);
-    line = top_sparkline(values, 0, 4);
+    line = reef_top_sparkline(values, 0, 4);
     assert_string_equal(line, "");
     free(line);
 }
@@ -130,7 +130,7 @@ static void the_curve_of_the_loss_goes_along_the_stream(void **state) {
     reef_point points[20];
     for (size_t i = 0; i < 20; i++)
         points[i] = (reef_point){.bits_per_byte = i < 4 ? 8 : 1, .level = i < 4};
-    top_data data = {.pool = "p", .daemon = true, .points = points, .point_count = 20};
+    reef_top_data data = {.pool = "p", .daemon = true, .points = points, .point_count = 20};
     shown all = look(&data, 100, 0);
     char curve[3 * 20 + 3] = " ", *at = curve + 1; // 4 * 16 batches, and 16 more, in 20 parts
     for (size_t i = 0; i < 20; i++) at = stpcpy(at, i < 16 ? "\xe2\x96\x88" : "\xe2\x96\x81");
@@ -159,10 +159,10 @@ static void growth_ends_at_the_experts_that_there_are(void **state) {
     assert_int_equal(integer(last, "experts") - integer(opened, "experts"),
                      6 * 6 - TINY_SIDE_NEW * TINY_SIDE_NEW);
     assert_int_equal(integer(json_array_get(steps, 0), "experts"), TINY_SIDE * TINY_SIDE);
-    cli_file file;
-    assert_int_equal(cli_file_read(&file, svg, NULL), REEF_OK);
+    reef_cli_file file;
+    assert_int_equal(reef_cli_file_read(&file, svg, NULL), REEF_OK);
     assert_memory_equal(file.bytes, "<svg ", 5);
-    cli_file_release(&file);
+    reef_cli_file_release(&file);
     json_decref(before);
     json_decref(after);
     json_decref(status);
@@ -171,10 +171,10 @@ static void growth_ends_at_the_experts_that_there_are(void **state) {
 }
 
 static char *read_text(const char *path) {
-    cli_file file;
-    assert_int_equal(cli_file_read(&file, path, NULL), REEF_OK);
-    char *text = cli_format("%.*s", (int)file.count, (const char *)file.bytes);
-    cli_file_release(&file);
+    reef_cli_file file;
+    assert_int_equal(reef_cli_file_read(&file, path, NULL), REEF_OK);
+    char *text = reef_cli_format("%.*s", (int)file.count, (const char *)file.bytes);
+    reef_cli_file_release(&file);
     return text;
 }
 

@@ -32,12 +32,12 @@ typedef struct world {
 } world;
 
 static char *path_in(const world *w, const char *name) {
-    return cli_format("%s/%s", w->box.directory, name);
+    return reef_cli_format("%s/%s", w->box.directory, name);
 }
 
 static int setup(void **state) {
     unsetenv("REEF_POOL");
-    world *w = cli_alloc(1, sizeof(*w));
+    world *w = reef_cli_alloc(1, sizeof(*w));
     sandbox_make(&w->box);
     sandbox_make_pool(&w->box);
     w->words = path_in(w, "words");
@@ -122,8 +122,8 @@ static void reef_fails(int code, const char *says, const char *first, ...) {
 
 // The whole stream with both domains measured.
 static json_t *train_all(const world *w, const char *results) {
-    char *words = cli_format("words=%s", w->held_words);
-    char *figures = cli_format("figures=%s", w->held_figures);
+    char *words = reef_cli_format("words=%s", w->held_words);
+    char *figures = reef_cli_format("figures=%s", w->held_figures);
     json_t *document = reef_json("train", w->box.pool, w->words, w->figures, "--eval", words,
                                  "--eval", figures, "--eval-at", "4K", "--cost-repeats", "1",
                                  results ? "--results" : NULL, results, NULL);
@@ -164,13 +164,14 @@ static void train_ends_with_the_daemons_root(void **state) {
     world *w = *state;
     json_t *document = train_all(w, NULL);
     assert_true(json_is_true(json_object_get(document, "finished")));
-    char *root = cli_format("%s", root_of(document));
+    char *root = reef_cli_format("%s", root_of(document));
     assert_int_equal(pool_generations(&w->box), 2); // or nothing was sealed, and less is compared
     pool_check(&w->box);
     json_decref(document);
 
     sandbox_make_pool(&w->box);
-    char *first = cli_format("file:%s", w->words), *second = cli_format("file:%s", w->figures);
+    char *first = reef_cli_format("file:%s", w->words),
+         *second = reef_cli_format("file:%s", w->figures);
     const char *arguments[] = {"--pool", w->box.pool, "--source", first, "--source",
                                second,   "--threads", "2",        NULL};
     assert_int_equal(reefd_run(&w->box, -1, arguments), 0);
@@ -187,8 +188,8 @@ static void train_ends_with_the_daemons_root(void **state) {
 }
 
 static void start_train(const world *w, pid_t *child, const char *out) {
-    char *words = cli_format("words=%s", w->held_words);
-    char *figures = cli_format("figures=%s", w->held_figures);
+    char *words = reef_cli_format("words=%s", w->held_words);
+    char *figures = reef_cli_format("figures=%s", w->held_figures);
     const char *argv[] = {REEF_BINARY, "train",     w->box.pool,      w->words, w->figures,
                           "--eval",    words,       "--eval",         figures,  "--eval-at",
                           "4K",        "--json",    "--commit-steps", "5",      "--cost-repeats",
@@ -245,9 +246,9 @@ static void interrupted_it_commits_and_goes_on(void **state) {
 
 static void killed_at_any_time_it_goes_on(void **state) {
     world *w = *state;
-    double began = cli_clock();
+    double began = reef_cli_clock();
     json_t *whole = train_all(w, NULL);
-    unsigned whole_ms = (unsigned)(1000 * (cli_clock() - began)) + 2;
+    unsigned whole_ms = (unsigned)(1000 * (reef_cli_clock() - began)) + 2;
     uint64_t seed = 7;
     char *out = path_in(w, "out.json");
     for (size_t kills = test_effort(KILLS_FEW, KILLS_MANY), i = 0; i < kills; i++) {
@@ -380,14 +381,14 @@ static char *said(const char *command, const char *pool, const char *file) {
     program p;
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("reef %s: exit %d: %s", command, p.code, p.err);
-    char *text = cli_format("%s", p.out);
+    char *text = reef_cli_format("%s", p.out);
     program_release(&p);
     return text;
 }
 
 static void expect(const char *text, const char *label, json_int_t number, const char *rest) {
     char digits[CLI_WORD_BYTES];
-    char *words = cli_format("%s%s %s", label, cli_count((uint64_t)number, digits), rest);
+    char *words = reef_cli_format("%s%s %s", label, reef_cli_count((uint64_t)number, digits), rest);
     if (!strstr(text, words)) fail_msg("expected '%s' in: %s", words, text);
     free(words);
 }
@@ -477,8 +478,8 @@ static void vectors_are_trained_and_measured_alike(void **state) {
     char *first = path_in(w, "first.csv"), *second = path_in(w, "second.csv");
     write_points(first, 0, 300, 1);
     write_points(second, 2, 300, 2);
-    char *specs[] = {cli_format("csv:%s", first), cli_format("csv:%s", second)};
-    char *evals[] = {cli_format("a=%s", specs[0]), cli_format("b=%s", specs[1])};
+    char *specs[] = {reef_cli_format("csv:%s", first), reef_cli_format("csv:%s", second)};
+    char *evals[] = {reef_cli_format("a=%s", specs[0]), reef_cli_format("b=%s", specs[1])};
     sandbox_remove_pool(&w->box);
     json_decref(
         reef_json("init", w->box.pool, "--model", "vector", "--inputs", "4", "--side", "8", NULL));
@@ -493,7 +494,7 @@ static void vectors_are_trained_and_measured_alike(void **state) {
     const json_t *file = json_array_get(json_object_get(answer, "files"), 0);
     assert_true(json_real_value(json_object_get(file, "accuracy")) == old);
     json_decref(answer);
-    char *root = cli_format("%s", root_of(document));
+    char *root = reef_cli_format("%s", root_of(document));
     json_decref(document);
 
     sandbox_remove_pool(&w->box);
@@ -548,7 +549,7 @@ static void forgetting_is_plotted_from_pool_and_results(void **state) {
         reef_json("plot", "forgetting", "--pool", w->box.pool, "--results", w->results, NULL);
     assert_true(json_equal(json_object_get(drawn, "matrix"), json_object_get(whole, "matrix")));
     json_decref(drawn);
-    char *words = cli_format("words=%s", w->held_words), *svg = path_in(w, "plot.svg");
+    char *words = reef_cli_format("words=%s", w->held_words), *svg = path_in(w, "plot.svg");
     drawn =
         reef_json("plot", "forgetting", "--pool", w->box.pool, "--eval", words, "--svg", svg, NULL);
     assert_int_equal(json_array_size(json_object_get(drawn, "matrix")), 3); // as of 0, as of 1, now
@@ -595,7 +596,7 @@ static void files_in_another_order_than_they_were_trained_are_refused(void **sta
 static void bad_requests_are_told_apart(void **state) {
     world *w = *state;
     const char *pool = w->box.pool;
-    char *eval = cli_format("a=%s", w->held_words), *empty = path_in(w, "empty");
+    char *eval = reef_cli_format("a=%s", w->held_words), *empty = path_in(w, "empty");
     write_text(empty, 0, 1);
     reef_fails(66, "check the path", "train", pool, "/nowhere/at/all", NULL);
     reef_fails(64, "standard input cannot be read again", "train", pool, "-", NULL);
@@ -638,7 +639,7 @@ static void results_that_cannot_be_written_are_told_before_anything_is_trained(v
 static void results_of_another_run_are_refused(void **state) {
     world *w = *state;
     json_decref(train_all(w, w->results));
-    char *eval = cli_format("words=%s", w->held_words);
+    char *eval = reef_cli_format("words=%s", w->held_words);
     reef_fails(64, "is of other files, domains or --eval-at", "train", w->box.pool, w->words,
                "--eval", eval, "--results", w->results, NULL);
     reef_fails(64, "holds no results of reef train: line 1", "train", w->box.pool, w->words,
@@ -647,7 +648,7 @@ static void results_of_another_run_are_refused(void **state) {
 }
 
 static json_t *train_measured(const world *w, const char *pool) {
-    char *eval = cli_format("words=%s", w->held_words);
+    char *eval = reef_cli_format("words=%s", w->held_words);
     json_t *document =
         reef_json("train", pool, w->words, "--eval", eval, "--results", w->results, NULL);
     free(eval);
@@ -655,7 +656,7 @@ static json_t *train_measured(const world *w, const char *pool) {
 }
 
 static void results_are_refused(const world *w, const char *pool, const char *says) {
-    char *eval = cli_format("words=%s", w->held_words);
+    char *eval = reef_cli_format("words=%s", w->held_words);
     for (int dry = 0; dry < 2; dry++)
         reef_fails(64, says, "train", pool, w->words, "--eval", eval, "--results", w->results,
                    dry ? "--dry-run" : NULL, NULL);

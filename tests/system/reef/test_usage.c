@@ -43,7 +43,7 @@ static void use_earlier(const char *pool, uint64_t hours, uint64_t count, uint64
     reef_error err;
     reef_store *store = NULL;
     reef_txn *txn = NULL;
-    uint64_t totals[EXPERTS][2], at = (cli_now_ms() - hours * HOUR_MS) / 1000 * 1000;
+    uint64_t totals[EXPERTS][2], at = (reef_cli_now_ms() - hours * HOUR_MS) / 1000 * 1000;
     reef_commit commit;
     const reef_key key = {.db = REEF_DB_USAGE, .generation = 1};
     must(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
@@ -117,8 +117,8 @@ static void usage_of_before_the_windows_is_said_and_kept_apart(void **state) {
     assert_int_equal(selections(pool, "--since", "500d"), now);
     assert_int_equal(selections(pool, "--until", "3h"), 7);
     expect_library(pool, 0, 0, now + 7);
-    expect_library(pool, cli_now_ms() - 500 * 24 * HOUR_MS, 0, now);
-    expect_library(pool, 0, cli_now_ms() - 3 * HOUR_MS, 7);
+    expect_library(pool, reef_cli_now_ms() - 500 * 24 * HOUR_MS, 0, now);
+    expect_library(pool, 0, reef_cli_now_ms() - 3 * HOUR_MS, 7);
     json_t *document = reef_json("usage", pool, "--since", "500d", NULL);
     assert_int_equal(integer(only_layer(document), "selections_before"), 7);
     json_decref(document);
@@ -158,19 +158,19 @@ static void times_are_read_as_people_type_them(void **state) {
     setenv("TZ", "UTC", 1);
     tzset();
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-        cli_given given = {"since", times[i].text};
-        const cli_call call = {.given = &given, .given_count = 1};
+        reef_cli_given given = {"since", times[i].text};
+        const reef_cli_call call = {.given = &given, .given_count = 1};
         reef_error err;
         uint64_t ms = 1;
-        must(cli_time_read(&call, "since", 1800000000000, &ms, &err), &err);
+        must(reef_cli_time_read(&call, "since", 1800000000000, &ms, &err), &err);
         assert_true(ms == times[i].ms);
     }
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        cli_given given = {"since", wrong[i]};
-        const cli_call call = {.given = &given, .given_count = 1};
+        reef_cli_given given = {"since", wrong[i]};
+        const reef_cli_call call = {.given = &given, .given_count = 1};
         reef_error err;
         uint64_t ms = 1;
-        if (cli_time_read(&call, "since", 1800000000000, &ms, &err) != REEF_ERR_INVALID)
+        if (reef_cli_time_read(&call, "since", 1800000000000, &ms, &err) != REEF_ERR_INVALID)
             fail_msg("'%s' was read as a time", wrong[i]);
         assert_non_null(strstr(err.message, "--since"));
         assert_int_equal(ms, 1);
@@ -270,14 +270,14 @@ static void mistakes_say_what_was_wrong(void **state) {
 
 // Train a pool on some text with reefd, which must end well; what it said is the caller's.
 static char *train_with_daemon(const world *w, const char *pool) {
-    char *stream = path_in(w->directory, "stream"), *source = cli_format("file:%s", stream);
+    char *stream = path_in(w->directory, "stream"), *source = reef_cli_format("file:%s", stream);
     char *text = tiny_text("c", 2000);
     write_file(stream, text);
     const char *argv[] = {REEFD_BINARY, "--pool", pool, "--source", source, "--threads", "1", NULL};
     program p;
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("reefd: exit %d: %s", p.code, p.err);
-    char *said = cli_format("%s", p.err);
+    char *said = reef_cli_format("%s", p.err);
     program_release(&p);
     free(stream);
     free(source);
@@ -315,8 +315,10 @@ static void what_cannot_be_compacted_is_said_and_stops_no_training(void **state)
     reef_commit commit;
     program p;
     char *pool = new_pool(w, "malformed");
-    const reef_key key = {
-        .db = REEF_DB_USAGE, .level = 1, .window = cli_now_ms() - 5 * HOUR_MS, .generation = 1};
+    const reef_key key = {.db = REEF_DB_USAGE,
+                          .level = 1,
+                          .window = reef_cli_now_ms() - 5 * HOUR_MS,
+                          .generation = 1};
     must(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
     must(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
     must(reef_commit_read(txn, &commit, &err), &err);

@@ -85,24 +85,24 @@ static double number(const json_t *document, const char *name) {
 
 static int world_make(void **state) {
     unsetenv("REEF_POOL");
-    world *w = cli_alloc(1, sizeof(*w));
+    world *w = reef_cli_alloc(1, sizeof(*w));
     w->directory = test_directory_new();
-    w->pool = cli_format("%s/pool", w->directory);
-    w->text_pool = cli_format("%s/text-pool", w->directory);
-    w->text = cli_format("%s/text", w->directory);
-    char *images = cli_format("%s/images.gz", w->directory);
-    char *labels = cli_format("%s/labels.gz", w->directory);
-    char *csv = cli_format("%s/late.csv", w->directory);
-    char *test_images = cli_format("%s/test-images.gz", w->directory);
-    char *test_labels = cli_format("%s/test-labels.gz", w->directory);
+    w->pool = reef_cli_format("%s/pool", w->directory);
+    w->text_pool = reef_cli_format("%s/text-pool", w->directory);
+    w->text = reef_cli_format("%s/text", w->directory);
+    char *images = reef_cli_format("%s/images.gz", w->directory);
+    char *labels = reef_cli_format("%s/labels.gz", w->directory);
+    char *csv = reef_cli_format("%s/late.csv", w->directory);
+    char *test_images = reef_cli_format("%s/test-images.gz", w->directory);
+    char *test_labels = reef_cli_format("%s/test-labels.gz", w->directory);
     blob_write_idx(images, labels, TRAIN_EXAMPLES, 0, 2, 1);
     blob_write_csv(csv, TRAIN_EXAMPLES, 2, 2, 2);
     blob_write_idx(test_images, test_labels, TEST_EXAMPLES, 0, 4, 3);
-    w->early = cli_format("idx:%s,%s", images, labels);
-    w->late = cli_format("csv:%s?label=class", csv);
-    w->test = cli_format("idx:%s,%s", test_images, test_labels);
-    w->test_early = cli_format("%s?classes=0,1", w->test);
-    w->test_late = cli_format("%s?classes=2,3", w->test);
+    w->early = reef_cli_format("idx:%s,%s", images, labels);
+    w->late = reef_cli_format("csv:%s?label=class", csv);
+    w->test = reef_cli_format("idx:%s,%s", test_images, test_labels);
+    w->test_early = reef_cli_format("%s?classes=0,1", w->test);
+    w->test_late = reef_cli_format("%s?classes=2,3", w->test);
     FILE *file = fopen(w->text, "w");
     assert_non_null(file);
     assert_true(fputs("some text\n", file) >= 0);
@@ -141,7 +141,7 @@ static int world_remove(void **state) {
 
 static void init_says_what_was_made(void **state) {
     const world *w = *state;
-    char *path = cli_format("%s/made", w->directory);
+    char *path = reef_cli_format("%s/made", w->directory);
     program p;
     reef(&p, "init", path, "--model", "vector", "--inputs", "784", "--side", "10", NULL);
     assert_int_equal(p.code, 0);
@@ -152,7 +152,7 @@ static void init_says_what_was_made(void **state) {
     assert_non_null(strstr(p.out, "idx:IMAGES,LABELS"));
     program_release(&p);
     free(path);
-    path = cli_format("%s/never", w->directory);
+    path = reef_cli_format("%s/never", w->directory);
     json_t *made = reef_json("init", path, "--model", "vector", "--inputs", "5", "--side", "10",
                              "--dry-run", NULL);
     assert_int_equal(number(made, "experts"), 100);
@@ -208,7 +208,7 @@ static void eval_prints_a_table(void **state) {
     assert_non_null(strstr(p.out, w->test_late));
     program_release(&p);
     // Without labels there is nothing to count, but still who answers.
-    char *images = cli_format("%.*s", (int)strcspn(w->test, ","), w->test);
+    char *images = reef_cli_format("%.*s", (int)strcspn(w->test, ","), w->test);
     json_t *blind = reef_json("eval", w->pool, images, NULL);
     const json_t *file = json_array_get(json_object_get(blind, "files"), 0);
     assert_int_equal(number(file, "examples"), TEST_EXAMPLES);
@@ -287,7 +287,8 @@ static void predict_says_what_eval_counts(void **state) {
 
 static void a_new_pool_knows_no_class(void **state) {
     const world *w = *state;
-    char *path = cli_format("%s/new", w->directory), *one = cli_format("%s&first=1", w->test_early);
+    char *path = reef_cli_format("%s/new", w->directory),
+         *one = reef_cli_format("%s&first=1", w->test_early);
     must(REEF_BINARY, "init", path, "--model", "vector", "--inputs", "16", "--side", "8", NULL);
     program p;
     reef(&p, "predict", path, one, NULL);
@@ -331,7 +332,7 @@ static void commands_that_look_at_a_pool_work(void **state) {
     json_decref(reef_json("verify", w->pool, NULL));
     json_decref(reef_json("snapshot", "list", w->pool, NULL));
     json_decref(reef_json("plot", "loss", w->pool, NULL));
-    char *svg = cli_format("%s/loss.svg", w->directory);
+    char *svg = reef_cli_format("%s/loss.svg", w->directory);
     reef(&p, "plot", "loss", w->pool, NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, " 4,096 examples\n"));
@@ -361,7 +362,7 @@ static void seal_speaks_of_examples(void **state) {
 static void a_boundary_is_told_in_examples(void **state) {
     const world *w = *state;
     program p;
-    char *pool = cli_format("%s/drifts", w->directory);
+    char *pool = reef_cli_format("%s/drifts", w->directory);
     must(REEF_BINARY, "init", pool, "--model", "vector", "--inputs", "16", "--side", "8",
          "--boundaries", "given", NULL);
     must(REEF_BINARY, "train", pool, w->late, NULL);
@@ -378,7 +379,7 @@ static void a_boundary_is_told_in_examples(void **state) {
 static void a_type_of_rows_is_refused_and_in_the_way_of_no_older_pool(void **state) {
     const world *w = *state;
     program p;
-    char *pool = cli_format("%s/rounded", w->directory);
+    char *pool = reef_cli_format("%s/rounded", w->directory);
     reef(&p, "init", pool, "--model", "vector", "--inputs", "16", "--side", "4", "--seal-dtype",
          "bf16", NULL);
     assert_int_equal(p.code, EXIT_USAGE);
@@ -422,7 +423,7 @@ static void a_snapshot_is_a_state_to_evaluate(void **state) {
 
 static void commands_for_text_say_what_to_use_instead(void **state) {
     const world *w = *state;
-    char *domain = cli_format("a=%s", w->text);
+    char *domain = reef_cli_format("a=%s", w->text);
     REFUSES("reef predict", "score", w->pool, w->text);
     REFUSES("reef predict", "generate", w->pool);
     REFUSES("reef eval", "usage", w->pool);
@@ -439,7 +440,8 @@ static void commands_for_text_say_what_to_use_instead(void **state) {
 
 static void text_and_vectors_are_not_mixed_up(void **state) {
     const world *w = *state;
-    char *other = cli_format("%.*s?label=none", (int)strcspn(w->late, "?"), w->late); // 17 values
+    char *other =
+        reef_cli_format("%.*s?label=none", (int)strcspn(w->late, "?"), w->late); // 17 values
     REFUSES("pool has a vector model", "eval", w->pool, w->text);
     REFUSES("pool has a vector model", "predict", w->pool, w->text);
     REFUSES("pool has a language model", "eval", w->text_pool, w->test);
@@ -451,7 +453,7 @@ static void text_and_vectors_are_not_mixed_up(void **state) {
 
 static void a_layer_by_itself_is_called_so(void **state) {
     const world *w = *state;
-    char *layer = cli_format("%s/layer", w->directory);
+    char *layer = reef_cli_format("%s/layer", w->directory);
     must(REEF_BINARY, "init", layer, "--model", "layer", "--d-model", "8", "--d-key", "4", "--topk",
          "2", "--side", "3", NULL);
     program p;
@@ -470,22 +472,22 @@ static void a_layer_by_itself_is_called_so(void **state) {
 static void digits_of_mnist_are_learned_one_pair_after_the_other(void **state) {
     const world *w = *state;
     const char *data = getenv("REEF_DATA_DIR");
-    char *probe = cli_format("%s/mnist/train-labels-idx1-ubyte.gz", data ? data : "");
+    char *probe = reef_cli_format("%s/mnist/train-labels-idx1-ubyte.gz", data ? data : "");
     bool there = data && access(probe, R_OK) == 0;
     free(probe);
     if (!there) {
         print_message("skipped: REEF_DATA_DIR names no directory with mnist\n");
         skip();
     }
-    char *train = cli_format("idx:%s/mnist/train-images-idx3-ubyte.gz,"
-                             "%s/mnist/train-labels-idx1-ubyte.gz",
-                             data, data);
-    char *test = cli_format("idx:%s/mnist/t10k-images-idx3-ubyte.gz,"
-                            "%s/mnist/t10k-labels-idx1-ubyte.gz?classes=0,1,2,3&first=2000",
-                            data, data);
-    char *first = cli_format("%s?classes=0,1&first=2000", train);
-    char *second = cli_format("%s?classes=2,3&first=2000", train);
-    char *path = cli_format("%s/mnist", w->directory);
+    char *train = reef_cli_format("idx:%s/mnist/train-images-idx3-ubyte.gz,"
+                                  "%s/mnist/train-labels-idx1-ubyte.gz",
+                                  data, data);
+    char *test = reef_cli_format("idx:%s/mnist/t10k-images-idx3-ubyte.gz,"
+                                 "%s/mnist/t10k-labels-idx1-ubyte.gz?classes=0,1,2,3&first=2000",
+                                 data, data);
+    char *first = reef_cli_format("%s?classes=0,1&first=2000", train);
+    char *second = reef_cli_format("%s?classes=2,3&first=2000", train);
+    char *path = reef_cli_format("%s/mnist", w->directory);
     must(REEF_BINARY, "init", path, "--model", "vector", "--inputs", "784", "--side", "24", NULL);
     must(REEFD_BINARY, "--pool", path, "--source", first, "--source", second, "--quiet", NULL);
     json_t *found = reef_json("eval", path, test, NULL);

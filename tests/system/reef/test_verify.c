@@ -57,7 +57,7 @@ static const char *text(const json_t *document, const char *name) {
 static void run_command(const json_t *repair) {
     const char *command = text(repair, "command");
     assert_int_equal(strncmp(command, "reef ", 5), 0);
-    char *line = cli_format("%s %s >/dev/null", REEF_BINARY, command + 5);
+    char *line = reef_cli_format("%s %s >/dev/null", REEF_BINARY, command + 5);
     if (system(line) != 0) fail_msg("%s failed", line);
     free(line);
 }
@@ -110,13 +110,13 @@ static void a_sample_can_be_taken_again(void **state) {
     json_t *first = verify_json(w->pool, RUN_OK, "--sample", "40");
     assert_string_equal(text(first, "mode"), "sample");
     assert_true(number(first, "sample_percent") == 40.0);
-    char *seed = cli_format("%lld", (long long)integer(first, "seed"));
+    char *seed = reef_cli_format("%lld", (long long)integer(first, "seed"));
     json_t *again = reef_json("verify", w->pool, "--sample", "40", "--seed", seed, NULL);
     assert_int_equal(integer(again, "hashed_records"), integer(first, "hashed_records"));
     assert_int_equal(integer(again, "hashed_bytes"), integer(first, "hashed_bytes"));
     assert_true(integer(first, "hashed_records") < integer(first, "sealed_records"));
     reef(&p, "verify", w->pool, "--sample", "40", "--seed", seed, NULL);
-    char *expected = cli_format("again with --sample 40 --seed %s", seed);
+    char *expected = reef_cli_format("again with --sample 40 --seed %s", seed);
     assert_non_null(strstr(p.out, expected));
     assert_non_null(strstr(p.out, "not hashed"));
     free(expected);
@@ -165,7 +165,7 @@ static void status_names_the_reader_that_keeps_pages_from_reuse(void **state) {
     assert_int_equal(integer(readers, "oldest_pid"), getpid());
     json_decref(status);
     reef(&p, "status", pool, NULL);
-    char *expected = cli_format("readers       1; process %d reads what was", (int)getpid());
+    char *expected = reef_cli_format("readers       1; process %d reads what was", (int)getpid());
     assert_non_null(strstr(p.out, expected));
     free(expected);
     program_release(&p);
@@ -256,7 +256,7 @@ static const json_t *only_repair(const json_t *document) {
 // Also where the pool itself cannot be opened for more than that.
 static void a_damaged_generation_is_restored_by_the_plans_command(void **state) {
     world *w = *state;
-    char *pool = pool_new(w, "plan-generation"), *restored = cli_format("%s.restored", pool);
+    char *pool = pool_new(w, "plan-generation"), *restored = reef_cli_format("%s.restored", pool);
     const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = 1};
     record_damage(pool, &key);
     json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
@@ -286,7 +286,7 @@ static void what_it_was_trained_with_is_written_anew(void **state) {
 
 static void the_state_before_is_restored_by_the_plans_command(void **state) {
     world *w = *state;
-    char *pool = pool_new(w, "plan-open"), *restored = cli_format("%s.restored", pool);
+    char *pool = pool_new(w, "plan-open"), *restored = reef_cli_format("%s.restored", pool);
     const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1};
     record_damage(pool, &key);
     json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
@@ -296,7 +296,7 @@ static void the_state_before_is_restored_by_the_plans_command(void **state) {
                         "open generation 1: rows of experts, layer 0, block 0");
     assert_string_equal(text(repair, "restore"), "kept");
     assert_true(json_is_false(json_object_get(repair, "sealed")));
-    char *command = cli_format("reef snapshot restore %s kept %s", pool, restored);
+    char *command = reef_cli_format("reef snapshot restore %s kept %s", pool, restored);
     assert_string_equal(text(repair, "command"), command);
     run_command(repair);
     expect_sound(restored);
@@ -328,7 +328,7 @@ static void a_damaged_generations_state_before_is_restored_by_the_plans_command(
     world *w = *state;
     for (uint32_t g = 0; g < 2; g++) {
         char *pool = pool_new(w, g == 0 ? "plan-last" : "plan-sealed-since");
-        char *restored = cli_format("%s.restored", pool);
+        char *restored = reef_cli_format("%s.restored", pool);
         if (g == 1) json_decref(reef_json("seal", pool, NULL));
         record_damage(pool, &(reef_key){.db = REEF_DB_GENERATIONS, .generation = 1});
         json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
@@ -371,7 +371,7 @@ static void a_plans_command_can_be_had_for_a_pool_of_any_name(void **state) {
     world *w = *state;
     static const char *const NAMES[] = {"odd '%\xff\n\\", "line\n"};
     for (size_t i = 0; i < 2; i++) {
-        char *pool = pool_new(w, NAMES[i]), *restored = cli_format("%s.restored", pool);
+        char *pool = pool_new(w, NAMES[i]), *restored = reef_cli_format("%s.restored", pool);
         const reef_key key = {.db = REEF_DB_EXPERTS, .generation = 1};
         record_damage(pool, &key);
         json_t *found = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);

@@ -16,24 +16,24 @@
 static void counts_bytes_and_durations_read_well(void **state) {
     (void)state;
     char out[CLI_WORD_BYTES];
-    assert_string_equal(cli_count(0, out), "0");
-    assert_string_equal(cli_count(999, out), "999");
-    assert_string_equal(cli_count(1000, out), "1,000");
-    assert_string_equal(cli_count(1234567, out), "1,234,567");
-    assert_string_equal(cli_count(UINT64_MAX, out), "18,446,744,073,709,551,615");
-    assert_string_equal(cli_bytes(999, out), "999 B");
-    assert_string_equal(cli_bytes(1500, out), "1.5 kB");
-    assert_string_equal(cli_bytes(UINT64_MAX, out), "18.4 EB");
-    assert_string_equal(cli_duration(0.25, out), "250 ms");
-    assert_string_equal(cli_duration(9.94, out), "9.9 s");
-    assert_string_equal(cli_duration(59.6, out), "1 min 0 s");
-    assert_string_equal(cli_duration(3723, out), "1 h 2 min");
-    assert_string_equal(cli_duration(90000, out), "1 d 1 h");
-    assert_string_equal(cli_duration(NAN, out), "0 ms");
+    assert_string_equal(reef_cli_count(0, out), "0");
+    assert_string_equal(reef_cli_count(999, out), "999");
+    assert_string_equal(reef_cli_count(1000, out), "1,000");
+    assert_string_equal(reef_cli_count(1234567, out), "1,234,567");
+    assert_string_equal(reef_cli_count(UINT64_MAX, out), "18,446,744,073,709,551,615");
+    assert_string_equal(reef_cli_bytes(999, out), "999 B");
+    assert_string_equal(reef_cli_bytes(1500, out), "1.5 kB");
+    assert_string_equal(reef_cli_bytes(UINT64_MAX, out), "18.4 EB");
+    assert_string_equal(reef_cli_duration(0.25, out), "250 ms");
+    assert_string_equal(reef_cli_duration(9.94, out), "9.9 s");
+    assert_string_equal(reef_cli_duration(59.6, out), "1 min 0 s");
+    assert_string_equal(reef_cli_duration(3723, out), "1 h 2 min");
+    assert_string_equal(reef_cli_duration(90000, out), "1 d 1 h");
+    assert_string_equal(reef_cli_duration(NAN, out), "0 ms");
 }
 
 static void expect_printable(const char *bytes, size_t count, bool lines, const char *expected) {
-    char *text = cli_printable((const uint8_t *)bytes, count, lines);
+    char *text = reef_cli_printable((const uint8_t *)bytes, count, lines);
     assert_string_equal(text, expected);
     free(text);
 }
@@ -53,11 +53,11 @@ static void printable_text_never_reaches_the_terminal_raw(void **state) {
 
 static void cutting_counts_characters(void **state) {
     (void)state;
-    char *whole = cli_cut("\xd0\xa0\xd0\xb8\xd1\x84", 3),
-         *cut = cli_cut("\xd0\xa0\xd0\xb8\xd1\x84", 2);
+    char *whole = reef_cli_cut("\xd0\xa0\xd0\xb8\xd1\x84", 3),
+         *cut = reef_cli_cut("\xd0\xa0\xd0\xb8\xd1\x84", 2);
     assert_string_equal(whole, "\xd0\xa0\xd0\xb8\xd1\x84");
     assert_string_equal(cut, "\xd0\xa0\xe2\x80\xa6");
-    assert_int_equal(cli_width(cut), 2);
+    assert_int_equal(reef_cli_width(cut), 2);
     free(whole);
     free(cut);
 }
@@ -65,12 +65,12 @@ static void cutting_counts_characters(void **state) {
 // Whatever the locale is: a test has that of C.
 static void wide_characters_have_two_columns_and_accents_none(void **state) {
     (void)state;
-    assert_int_equal(cli_width("\xe6\xbc\xa2\xe5\xad\x97"), 4); // two Chinese characters
-    assert_int_equal(cli_width("e\xcc\x81"), 1);                // an e, and an accent on it
-    assert_int_equal(cli_width("a\xff\xe2"), 3);                // no UTF-8
-    char *whole = cli_cut("\xe6\xbc\xa2\xe5\xad\x97", 4),
-         *cut = cli_cut("\xe6\xbc\xa2\xe5\xad\x97", 3),
-         *shorter = cli_cut("\xe6\xbc\xa2\xe5\xad\x97", 2);
+    assert_int_equal(reef_cli_width("\xe6\xbc\xa2\xe5\xad\x97"), 4); // two Chinese characters
+    assert_int_equal(reef_cli_width("e\xcc\x81"), 1);                // an e, and an accent on it
+    assert_int_equal(reef_cli_width("a\xff\xe2"), 3);                // no UTF-8
+    char *whole = reef_cli_cut("\xe6\xbc\xa2\xe5\xad\x97", 4),
+         *cut = reef_cli_cut("\xe6\xbc\xa2\xe5\xad\x97", 3),
+         *shorter = reef_cli_cut("\xe6\xbc\xa2\xe5\xad\x97", 2);
     assert_string_equal(whole, "\xe6\xbc\xa2\xe5\xad\x97");
     assert_string_equal(cut, "\xe6\xbc\xa2\xe2\x80\xa6");
     assert_string_equal(shorter, "\xe2\x80\xa6");
@@ -97,29 +97,29 @@ static void a_mistyped_command_suggests_the_nearest(void **state) {
                                              {"snapshto", "snapshot"},
                                              {"timel", "timeline"}};
     for (size_t i = 0; i < sizeof(GUESSES) / sizeof(GUESSES[0]); i++) {
-        char *guess = cli_command_guess(GUESSES[i][0]);
+        char *guess = reef_cli_command_guess(GUESSES[i][0]);
         assert_string_equal(guess, GUESSES[i][1]);
         free(guess);
     }
-    assert_null(cli_command_guess("xyzzy"));
+    assert_null(reef_cli_command_guess("xyzzy"));
 }
 
 static void tables_line_up_whatever_the_script(void **state) {
     (void)state;
     static const char *const HEADING[] = {"name", "n"};
-    cli_table *table = cli_table_new("<>", HEADING);
-    cli_table_cell(table, "%s", "\xd0\xa0\xd1\x83\xd1\x81\xd1\x81\xd0\xba"); // five letters
-    cli_table_cell(table, "%d", 7);
-    cli_table_cell(table, "%s", "c");
-    cli_table_cell(table, "%d", 1234);
+    reef_cli_table *table = reef_cli_table_new("<>", HEADING);
+    reef_cli_table_cell(table, "%s", "\xd0\xa0\xd1\x83\xd1\x81\xd1\x81\xd0\xba"); // five letters
+    reef_cli_table_cell(table, "%d", 7);
+    reef_cli_table_cell(table, "%s", "c");
+    reef_cli_table_cell(table, "%d", 1234);
     FILE *file = tmpfile();
     assert_non_null(file);
-    cli_table_print(table, file);
+    reef_cli_table_print(table, file);
     rewind(file);
     char text[128] = {0};
     assert_true(fread(text, 1, sizeof(text) - 1, file) > 0);
     fclose(file);
-    cli_table_free(table);
+    reef_cli_table_free(table);
     assert_string_equal(text, "name      n\n"
                               "\xd0\xa0\xd1\x83\xd1\x81\xd1\x81\xd0\xba     7\n"
                               "c      1234\n");
@@ -128,7 +128,7 @@ static void tables_line_up_whatever_the_script(void **state) {
 static void ticks_are_round_and_neither_too_few_nor_too_many(void **state) {
     (void)state;
     for (int i = -30; i < 100; i++) {
-        double range = pow(1.25, i), tick = chart_tick(range, 8),
+        double range = pow(1.25, i), tick = reef_chart_tick(range, 8),
                lead = tick / pow(10, floor(log10(tick) + 1e-9));
         assert_true(fabs(lead - 1) < 1e-6 || fabs(lead - 2) < 1e-6 || fabs(lead - 5) < 1e-6);
         assert_true(range / tick <= 8.0001 && range / tick > 3);
@@ -140,7 +140,7 @@ static void smoothing_keeps_a_step_where_it_is_and_drops_a_spike(void **state) {
     reef_point points[40];
     for (size_t i = 0; i < 40; i++) points[i] = (reef_point){.bits_per_byte = i < 20 ? 2.0f : 5.0f};
     points[10].bits_per_byte = 9;
-    double *smooth = chart_smooth(points, 40);
+    double *smooth = reef_chart_smooth(points, 40);
     for (size_t i = 0; i < 40; i++) assert_true(fabs(smooth[i] - (i < 20 ? 2.0 : 5.0)) < 1e-6);
     free(smooth);
 }
@@ -169,17 +169,17 @@ static void what_the_axis_of_forgetting_cuts_off_is_said(void **state) {
     (void)state;
     static const double LOSSES[] = {12.03, 2.5, 11.63, 2.25};
     static const char *const NAMES[] = {"bin", "text"}, *const STATES[] = {"as of 0", "now"};
-    const forgetting_chart chart = {.matrix = {.rows = 2, .columns = 2, .values = LOSSES},
-                                    .names = NAMES,
-                                    .states = STATES,
-                                    .measure = "bits per byte"};
+    const reef_forgetting_chart chart = {.matrix = {.rows = 2, .columns = 2, .values = LOSSES},
+                                         .names = NAMES,
+                                         .states = STATES,
+                                         .measure = "bits per byte"};
     FILE *file = a_file();
-    chart_forgetting_print(file, &chart);
+    reef_chart_forgetting_print(file, &chart);
     char *shown = text_of(file);
     assert_memory_equal(shown, "bits per byte, cut off at 10; the highest is 12.0\n", 50);
     free(shown);
     file = a_file();
-    chart_forgetting_svg(file, &chart);
+    reef_chart_forgetting_svg(file, &chart);
     char *svg = text_of(file);
     assert_non_null(strstr(svg, ">cut off at 10; the highest is 12.0<"));
     free(svg);
@@ -201,14 +201,14 @@ static size_t text_places(
 static char *loss_svg(const uint64_t *found, size_t found_count) {
     static const reef_point POINTS[] = {{.stream_bytes = 100, .bits_per_byte = 2},
                                         {.stream_bytes = 1000, .bits_per_byte = 3}};
-    const loss_chart chart = {.points = POINTS,
-                              .count = 2,
-                              .found = found,
-                              .found_count = found_count,
-                              .unit = "byte",
-                              .unit_bytes = 1};
+    const reef_loss_chart chart = {.points = POINTS,
+                                   .count = 2,
+                                   .found = found,
+                                   .found_count = found_count,
+                                   .unit = "byte",
+                                   .unit_bytes = 1};
     FILE *file = a_file();
-    chart_loss_svg(file, &chart, (chart_box){0, 0, 1000, 400});
+    reef_chart_loss_svg(file, &chart, (reef_chart_box){0, 0, 1000, 400});
     return text_of(file);
 }
 
@@ -241,12 +241,12 @@ static void names_of_many_states_keep_apart_and_the_last_is_there(void **state) 
         snprintf(words[i], sizeof(words[i]), "as of %zu", i);
         states[i] = words[i];
     }
-    const forgetting_chart chart = {.matrix = {.rows = STATES, .columns = 1, .values = losses},
-                                    .names = NAMES,
-                                    .states = states,
-                                    .measure = "bits per byte"};
+    const reef_forgetting_chart chart = {.matrix = {.rows = STATES, .columns = 1, .values = losses},
+                                         .names = NAMES,
+                                         .states = states,
+                                         .measure = "bits per byte"};
     FILE *file = a_file();
-    chart_forgetting_svg(file, &chart);
+    reef_chart_forgetting_svg(file, &chart);
     char *svg = text_of(file);
     size_t count = 0;
     for (size_t line = 0; line < 2; line++) {
@@ -267,9 +267,9 @@ static void names_in_the_head_of_the_matrix_keep_to_their_columns(void **state) 
     size_t own[10] = {0};
     const char *names[10];
     for (size_t j = 0; j < 10; j++) names[j] = "a-domain-with-a-long-name";
-    const cli_matrix matrix = {.rows = 1, .columns = 10, .bits = bits};
+    const reef_cli_matrix matrix = {.rows = 1, .columns = 10, .bits = bits};
     FILE *file = a_file();
-    chart_matrix_svg(file, &matrix, names, own, (chart_box){0, 0, 1000, 200});
+    reef_chart_matrix_svg(file, &matrix, names, own, (reef_chart_box){0, 0, 1000, 200});
     char *svg = text_of(file);
     assert_null(strstr(svg, "long"));
     assert_non_null(strstr(svg, ">a-domain\xe2\x80\xa6<")); // a tenth of 802
@@ -277,7 +277,7 @@ static void names_in_the_head_of_the_matrix_keep_to_their_columns(void **state) 
 }
 
 int main(void) {
-    cmd_install();
+    reef_cmd_install();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_bytes_and_durations_read_well),
         cmocka_unit_test(printable_text_never_reaches_the_terminal_raw),

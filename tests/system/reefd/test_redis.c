@@ -350,7 +350,7 @@ static double train_all(world *w) {
     return share;
 }
 
-static double train_stream(world *w, vector_form form, const char *query) {
+static double reef_train_stream(world *w, vector_form form, const char *query) {
     empty(w);
     redis_server_start(&w->redis, "");
     add_vectors_as(w, 0, VECTORS, form);
@@ -369,8 +369,8 @@ static void a_stream_of_vectors_is_what_a_file_of_them_is(void **state) {
     w->run.written = VECTORS * RECORD_BYTES;
     double share = train_all(w);
     assert_true(share > 0 && share < 0.65); // guessing one of four: 0.75
-    assert_true(train_stream(w, AS_LIST, "") == share);
-    assert_true(train_stream(w, AS_FLOATS, "?format=f32") == share);
+    assert_true(reef_train_stream(w, AS_LIST, "") == share);
+    assert_true(reef_train_stream(w, AS_FLOATS, "?format=f32") == share);
 }
 
 static void what_is_no_vector_is_passed_over(void **state) {

@@ -20,19 +20,19 @@ static const double LOSSES[] = {
 };
 static const size_t LEARNED[] = {1, 2, 3};
 
-static metrics_matrix losses(void) {
-    return (metrics_matrix){.rows = 4, .columns = 3, .values = LOSSES, .learned = LEARNED};
+static reef_metrics_matrix losses(void) {
+    return (reef_metrics_matrix){.rows = 4, .columns = 3, .values = LOSSES, .learned = LEARNED};
 }
 
 static void forgetting_follows_both_definitions(void **state) {
     (void)state;
-    metrics_matrix m = losses();
-    assert_float_equal(metrics_forgetting_max(&m, 0), 0.5, NEAR);  // 2.5 - 2.0
-    assert_float_equal(metrics_forgetting_max(&m, 1), 0.5, NEAR);  // 1.5 - 1.0
-    assert_float_equal(metrics_forgetting_max(&m, 2), -2.5, NEAR); // best before 6.5, now 4.0
-    assert_float_equal(metrics_forgetting_learned(&m, 0), 0.5, NEAR);
-    assert_float_equal(metrics_forgetting_learned(&m, 1), 0.5, NEAR);
-    assert_float_equal(metrics_forgetting_learned(&m, 2), 0, NEAR);
+    reef_metrics_matrix m = losses();
+    assert_float_equal(reef_metrics_forgetting_max(&m, 0), 0.5, NEAR);  // 2.5 - 2.0
+    assert_float_equal(reef_metrics_forgetting_max(&m, 1), 0.5, NEAR);  // 1.5 - 1.0
+    assert_float_equal(reef_metrics_forgetting_max(&m, 2), -2.5, NEAR); // best before 6.5, now 4.0
+    assert_float_equal(reef_metrics_forgetting_learned(&m, 0), 0.5, NEAR);
+    assert_float_equal(reef_metrics_forgetting_learned(&m, 1), 0.5, NEAR);
+    assert_float_equal(reef_metrics_forgetting_learned(&m, 2), 0, NEAR);
 }
 
 // Where a domain was best in another row than the one right after it, the definitions differ.
@@ -40,36 +40,37 @@ static void definitions_differ_when_a_later_domain_helped(void **state) {
     (void)state;
     static const double VALUES[] = {8, 8, 3, 8, 2, 1, 2.75, 1.5};
     static const size_t ROWS[] = {1, 2};
-    metrics_matrix m = {.rows = 4, .columns = 2, .values = VALUES, .learned = ROWS};
-    assert_float_equal(metrics_forgetting_max(&m, 0), 0.75, NEAR);      // 2.75 - 2
-    assert_float_equal(metrics_forgetting_learned(&m, 0), -0.25, NEAR); // 2.75 - 3
-    metrics_summary s = metrics_summarise(&m);
+    reef_metrics_matrix m = {.rows = 4, .columns = 2, .values = VALUES, .learned = ROWS};
+    assert_float_equal(reef_metrics_forgetting_max(&m, 0), 0.75, NEAR);      // 2.75 - 2
+    assert_float_equal(reef_metrics_forgetting_learned(&m, 0), -0.25, NEAR); // 2.75 - 3
+    reef_metrics_summary s = reef_metrics_summarise(&m);
     assert_float_equal(s.forgetting_max, 0.75, NEAR); // the domain learned last does not count
     assert_float_equal(s.backward_transfer, 0.25, NEAR);
 }
 
 static void summary_averages_over_old_and_new_domains(void **state) {
     (void)state;
-    metrics_matrix m = losses();
-    metrics_summary s = metrics_summarise(&m);
+    reef_metrics_matrix m = losses();
+    reef_metrics_summary s = reef_metrics_summarise(&m);
     assert_float_equal(s.final_mean, (2.5 + 1.5 + 4.0) / 3, NEAR);
     assert_float_equal(s.forgetting_max, 0.5, NEAR);
     assert_float_equal(s.forgetting_learned, 0.5, NEAR);
     assert_float_equal(s.backward_transfer, -0.5, NEAR);
     // domain 1: 8 - 9; domain 2: 8 - 6.5; the first has nothing before it
     assert_float_equal(s.forward_transfer, (-1.0 + 1.5) / 2, NEAR);
-    assert_true(metrics_is_old(&m, 0) && metrics_is_old(&m, 1));
-    assert_false(metrics_is_old(&m, 2));
+    assert_true(reef_metrics_is_old(&m, 0) && reef_metrics_is_old(&m, 1));
+    assert_false(reef_metrics_is_old(&m, 2));
 }
 
 static void accuracies_count_the_other_way_round(void **state) {
     (void)state;
     static const double VALUES[] = {0.1, 0.1, 0.9, 0.2, 0.7, 0.8};
     static const size_t ROWS[] = {1, 2};
-    metrics_matrix m = {.rows = 3, .columns = 2, .values = VALUES, .learned = ROWS, .rising = true};
-    assert_float_equal(metrics_forgetting_max(&m, 0), 0.2, NEAR);
-    assert_float_equal(metrics_forgetting_learned(&m, 0), 0.2, NEAR);
-    metrics_summary s = metrics_summarise(&m);
+    reef_metrics_matrix m = {
+        .rows = 3, .columns = 2, .values = VALUES, .learned = ROWS, .rising = true};
+    assert_float_equal(reef_metrics_forgetting_max(&m, 0), 0.2, NEAR);
+    assert_float_equal(reef_metrics_forgetting_learned(&m, 0), 0.2, NEAR);
+    reef_metrics_summary s = reef_metrics_summarise(&m);
     assert_float_equal(s.backward_transfer, -0.2, NEAR);
     assert_float_equal(s.forward_transfer, 0.1, NEAR); // 0.2 before it was learned, 0.1 untrained
     assert_float_equal(s.final_mean, 0.75, NEAR);
@@ -79,32 +80,33 @@ static void what_was_not_measured_is_unknown(void **state) {
     (void)state;
     double values[] = {NAN, 8, 2, 9, 3, NAN};
     static const size_t ROWS[] = {1, 2};
-    metrics_matrix m = {.rows = 3, .columns = 2, .values = values, .learned = ROWS};
-    assert_float_equal(metrics_forgetting_max(&m, 0), 1,
+    reef_metrics_matrix m = {.rows = 3, .columns = 2, .values = values, .learned = ROWS};
+    assert_float_equal(reef_metrics_forgetting_max(&m, 0), 1,
                        NEAR); // the row that is missing is left out
-    assert_true(isnan(metrics_forgetting_max(&m, 1)));
-    assert_true(isnan(metrics_learned(&m, 1)));
-    assert_float_equal(metrics_summarise(&m).final_mean, 3, NEAR);
+    assert_true(isnan(reef_metrics_forgetting_max(&m, 1)));
+    assert_true(isnan(reef_metrics_learned(&m, 1)));
+    assert_float_equal(reef_metrics_summarise(&m).final_mean, 3, NEAR);
     m.learned = NULL;
-    assert_true(isnan(metrics_forgetting_learned(&m, 0)));
-    assert_true(isnan(metrics_summarise(&m).forgetting_max)); // nobody knows which domains are old
-    assert_true(isnan(metrics_summarise(&m).backward_transfer));
-    assert_true(isnan(metrics_mean(0, NULL)));
+    assert_true(isnan(reef_metrics_forgetting_learned(&m, 0)));
+    assert_true(
+        isnan(reef_metrics_summarise(&m).forgetting_max)); // nobody knows which domains are old
+    assert_true(isnan(reef_metrics_summarise(&m).backward_transfer));
+    assert_true(isnan(reef_metrics_mean(0, NULL)));
 }
 
 static void stability_gap_is_the_worst_for_a_while(void **state) {
     (void)state;
     static const double LOSS[] = {2.25, 3.5, 2.0}, BETTER[] = {1.5, 1.75}, ACCURACY[] = {0.5, 0.8};
-    assert_float_equal(metrics_stability_gap(false, 2, 3, LOSS), 1.5, NEAR);
-    assert_float_equal(metrics_stability_gap(false, 2, 2, BETTER), -0.25, NEAR);
-    assert_float_equal(metrics_stability_gap(true, 0.9, 2, ACCURACY), 0.4, NEAR);
-    assert_true(isnan(metrics_stability_gap(false, 2, 0, LOSS)));
+    assert_float_equal(reef_metrics_stability_gap(false, 2, 3, LOSS), 1.5, NEAR);
+    assert_float_equal(reef_metrics_stability_gap(false, 2, 2, BETTER), -0.25, NEAR);
+    assert_float_equal(reef_metrics_stability_gap(true, 0.9, 2, ACCURACY), 0.4, NEAR);
+    assert_true(isnan(reef_metrics_stability_gap(false, 2, 0, LOSS)));
 }
 
 static void learned_share_compares_with_a_baseline(void **state) {
     (void)state;
-    assert_float_equal(metrics_learned_share(8, 3, 2), 5.0 / 6, NEAR);
-    assert_float_equal(metrics_learned_share(0.1, 0.9, 0.9), 1, NEAR);
+    assert_float_equal(reef_metrics_learned_share(8, 3, 2), 5.0 / 6, NEAR);
+    assert_float_equal(reef_metrics_learned_share(0.1, 0.9, 0.9), 1, NEAR);
 }
 
 int main(void) {

@@ -98,7 +98,7 @@ static uint64_t sub_key_sums(const reef_config *config) {
     uint64_t tables = config->subkeys == REEF_SUBKEYS_HEAD ? config->heads : 1, layers = 0;
     for (uint32_t l = 0; l < config->layers; l++)
         layers += strchr("pk", config->ffw[config->ffw[1] == '\0' ? 0 : l]) != NULL;
-    return layers * tape_group_count(WINDOWS) * tables * 2 * config->side * config->d_key;
+    return layers * reef_tape_group_count(WINDOWS) * tables * 2 * config->side * config->d_key;
 }
 
 static void compare(const char *const *settings) {

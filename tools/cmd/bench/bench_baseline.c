@@ -41,10 +41,10 @@ static int spawn(pid_t *child, char **arguments, int pipe_fds[2]) {
 
 // Everything until the other end is closed, cut to the buffer. False when time is up.
 static bool collect(int fd, char out[OUTPUT_BYTES_MAX]) {
-    double deadline = cli_clock() + SECONDS_MAX;
+    double deadline = reef_cli_clock() + SECONDS_MAX;
     size_t count = 0;
     struct pollfd ready = {.fd = fd, .events = POLLIN};
-    while (cli_clock() < deadline) {
+    while (reef_cli_clock() < deadline) {
         if (poll(&ready, 1, POLL_MS) <= 0) continue;
         char chunk[4096];
         ssize_t got = read(fd, chunk, sizeof(chunk));
@@ -87,7 +87,8 @@ static reef_status failure(const char *script, int end, char *text, reef_error *
                          script);
     if (WIFSIGNALED(end))
         return reef_fail(err, REEF_ERR_IO, "%.100s was ended by signal %d", script, WTERMSIG(end));
-    char *line = cli_printable((const uint8_t *)last_line(text), strlen(last_line(text)), false);
+    char *line =
+        reef_cli_printable((const uint8_t *)last_line(text), strlen(last_line(text)), false);
     reef_fail(err, REEF_ERR_IO, "%.80s ended with code %d: %.120s", script, WEXITSTATUS(end), line);
     free(line);
     return REEF_ERR_IO;
@@ -110,7 +111,7 @@ static reef_status run_python(char **text, char **arguments, reef_error *err) {
         close(fds[0]);
         return reef_fail(err, REEF_ERR_IO, "cannot run " PYTHON ": %s", strerror(error));
     }
-    char *output = cli_alloc(OUTPUT_BYTES_MAX, 1);
+    char *output = reef_cli_alloc(OUTPUT_BYTES_MAX, 1);
     bool in_time = collect(fds[0], output);
     close(fds[0]);
     if (!in_time) kill(child, SIGKILL);
@@ -147,9 +148,9 @@ static bool parse_row(const char *line, const char *name, double *tokens_per_s) 
 
 static reef_status parse_rows(const char *script,
                               char *text,
-                              bench_baseline_rates *out,
+                              reef_bench_baseline_rates *out,
                               reef_error *err) {
-    *out = (bench_baseline_rates){0};
+    *out = (reef_bench_baseline_rates){0};
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
@@ -161,15 +162,15 @@ static reef_status parse_rows(const char *script,
     return REEF_OK;
 }
 
-reef_status bench_baseline_run(const char *script,
-                               size_t side,
-                               size_t d_model,
-                               size_t tokens,
-                               size_t threads,
-                               bench_baseline_rates *out,
-                               reef_error *err) {
-    char *numbers[] = {cli_format("%zu", side), cli_format("%zu", d_model),
-                       cli_format("%zu", tokens), cli_format("%zu", threads)};
+reef_status reef_bench_baseline_run(const char *script,
+                                    size_t side,
+                                    size_t d_model,
+                                    size_t tokens,
+                                    size_t threads,
+                                    reef_bench_baseline_rates *out,
+                                    reef_error *err) {
+    char *numbers[] = {reef_cli_format("%zu", side), reef_cli_format("%zu", d_model),
+                       reef_cli_format("%zu", tokens), reef_cli_format("%zu", threads)};
     char *arguments[] = {PYTHON,     (char *)script,   numbers[0], numbers[1],
                          numbers[2], (char *)"sparse", numbers[3], NULL};
     char *text;
@@ -199,7 +200,7 @@ static json_t *last_object(char *text) {
 
 static reef_status parse_step(const char *script,
                               char *text,
-                              bench_baseline_step *out,
+                              reef_bench_baseline_step *out,
                               reef_error *err) {
     reef_status status = REEF_OK;
     json_t *object = last_object(text);
@@ -207,7 +208,7 @@ static reef_status parse_step(const char *script,
     json_int_t parameters = json_integer_value(json_object_get(object, "parameters"));
     const char *torch = json_string_value(json_object_get(object, "torch"));
     if (seconds > 0 && parameters > 0 && torch) {
-        *out = (bench_baseline_step){.seconds = seconds, .parameters = (uint64_t)parameters};
+        *out = (reef_bench_baseline_step){.seconds = seconds, .parameters = (uint64_t)parameters};
         snprintf(out->torch, sizeof(out->torch), "%s", torch);
     } else {
         status = reef_fail(err, REEF_ERR_IO,
@@ -218,12 +219,12 @@ static reef_status parse_step(const char *script,
     return status;
 }
 
-reef_status bench_baseline_step_run(const char *script,
-                                    const reef_config *config,
-                                    size_t threads,
-                                    uint64_t steps,
-                                    bench_baseline_step *out,
-                                    reef_error *err) {
+reef_status reef_bench_baseline_step_run(const char *script,
+                                         const reef_config *config,
+                                         size_t threads,
+                                         uint64_t steps,
+                                         reef_bench_baseline_step *out,
+                                         reef_error *err) {
     const struct {
         const char *name;
         uint64_t value;
@@ -245,7 +246,7 @@ reef_status bench_baseline_step_run(const char *script,
     char *arguments[4 + 2 * NUMBER_COUNT + 1] = {PYTHON, (char *)script, (char *)"--ffw",
                                                  (char *)config->ffw};
     for (size_t i = 0; i < NUMBER_COUNT; i++) {
-        values[i] = cli_format("%" PRIu64, numbers[i].value);
+        values[i] = reef_cli_format("%" PRIu64, numbers[i].value);
         arguments[4 + 2 * i] = (char *)numbers[i].name;
         arguments[5 + 2 * i] = values[i];
     }

@@ -12,18 +12,18 @@
 
 // ---- one layer -----------------------------------------------------------------------------------
 
-typedef enum bench_baseline_row {
+typedef enum reef_bench_baseline_row {
     RIVAL_RETRIEVE,
     RIVAL_FORWARD,
     RIVAL_BACKWARD,
     RIVAL_STEP,
     RIVAL_ROW_COUNT
-} bench_baseline_row;
+} reef_bench_baseline_row;
 
 /** Tokens per second of each row. */
-typedef struct bench_baseline_rates {
+typedef struct reef_bench_baseline_rates {
     double tokens_per_s[RIVAL_ROW_COUNT];
-} bench_baseline_rates;
+} reef_bench_baseline_rates;
 
 /**
  * Run `SCRIPT SIDE D_MODEL TOKENS sparse THREADS` to its end and read its rates: a line for each,
@@ -32,34 +32,34 @@ typedef struct bench_baseline_rates {
  * Errors: NOT_FOUND when the script cannot be read; IO when it could not be run, failed, took too long
  * or left out a row; the message says which, with the last line that it printed.
  */
-REEF_MUST_CHECK reef_status bench_baseline_run(const char *script,
-                                               size_t side,
-                                               size_t d_model,
-                                               size_t tokens,
-                                               size_t threads,
-                                               bench_baseline_rates *out,
-                                               reef_error *err);
+REEF_MUST_CHECK reef_status reef_bench_baseline_run(const char *script,
+                                                    size_t side,
+                                                    size_t d_model,
+                                                    size_t tokens,
+                                                    size_t threads,
+                                                    reef_bench_baseline_rates *out,
+                                                    reef_error *err);
 
 // ---- a training step -----------------------------------------------------------------------------
 
-typedef struct bench_baseline_step {
+typedef struct reef_bench_baseline_step {
     double seconds;      // of one step, the median of those that it measured
     uint64_t parameters; // of its model
     char torch[32];      // version of PyTorch
-} bench_baseline_step;
+} reef_bench_baseline_step;
 
 /**
  * Run the script with the shape of the model as named arguments, `--layers 4 --ffw pddd ... --threads 2
  * --steps 20`, to its end, and read its last line that is a JSON object: {"step_seconds": 0.5,
  * "parameters": 123, "torch": "1.13"}.
  *
- * Errors: as bench_baseline_run.
+ * Errors: as reef_bench_baseline_run.
  */
-REEF_MUST_CHECK reef_status bench_baseline_step_run(const char *script,
-                                                    const reef_config *config,
-                                                    size_t threads,
-                                                    uint64_t steps,
-                                                    bench_baseline_step *out,
-                                                    reef_error *err);
+REEF_MUST_CHECK reef_status reef_bench_baseline_step_run(const char *script,
+                                                         const reef_config *config,
+                                                         size_t threads,
+                                                         uint64_t steps,
+                                                         reef_bench_baseline_step *out,
+                                                         reef_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-// See bench_exhaustive.h.
+// See reef_bench_exhaustive.h.
 //
 // To be a fair comparison it is written as the router is: products in tiles that stay in cache, scores
 // looked through in blocks of vectors, and only a block in which some score reaches the worst that is kept
@@ -28,7 +28,7 @@ typedef struct scratch {
 
 typedef size_t (*scan_function)(size_t, size_t, const float *, float, float);
 
-struct bench_exhaustive {
+struct reef_bench_exhaustive {
     reef_router_shape shape;
     const reef_router_params *router;
     const reef_router_tape *tape;
@@ -93,7 +93,7 @@ static void offer(size_t topk, candidate best[], float score, reef_expert_id id)
 }
 
 // One row of scores: of all pairs with sub-key `row` of the first table, or of experts `row`, `row` + 1, ..
-static void look_through(const bench_exhaustive *search,
+static void look_through(const reef_bench_exhaustive *search,
                          candidate *best,
                          size_t count, // whole blocks; what fills the last is -INFINITY
                          const float *scores,
@@ -124,7 +124,10 @@ static void fill_up(float *tile, size_t rows, size_t stride, size_t keys) {
 
 // ---- the two searches ----------------------------------------------------------------------------
 
-static void search_sums(const bench_exhaustive *search, scratch *s, size_t first, size_t count) {
+static void search_sums(const reef_bench_exhaustive *search,
+                        scratch *s,
+                        size_t first,
+                        size_t count) {
     const reef_router_shape *shape = &search->shape;
     const size_t d_key = shape->d_key, half = d_key / 2, stride = search->stride;
     const float *query = search->tape->query + first * d_key;
@@ -139,7 +142,10 @@ static void search_sums(const bench_exhaustive *search, scratch *s, size_t first
                          s->tile_b + n * stride, s->tile_a[n * stride + i], i);
 }
 
-static void search_keys(const bench_exhaustive *search, scratch *s, size_t first, size_t count) {
+static void search_keys(const reef_bench_exhaustive *search,
+                        scratch *s,
+                        size_t first,
+                        size_t count) {
     const reef_router_shape *shape = &search->shape;
     const size_t d_key = shape->d_key, all = shape->side * shape->side;
     for (size_t at = 0; at < all; at += KEYS_PER_PRODUCT) {
@@ -153,7 +159,7 @@ static void search_keys(const bench_exhaustive *search, scratch *s, size_t first
     }
 }
 
-static void search_tile(bench_exhaustive *search, scratch *s, size_t first, size_t count) {
+static void search_tile(reef_bench_exhaustive *search, scratch *s, size_t first, size_t count) {
     const size_t topk = search->shape.topk;
     for (size_t k = 0; k < count * topk; k++) s->best[k] = (candidate){-INFINITY, UINT32_MAX};
     if (search->keys)
@@ -165,7 +171,7 @@ static void search_tile(bench_exhaustive *search, scratch *s, size_t first, size
 
 // A piece per thread, so that it has scratch of its own; it takes pieces of tokens until none is left.
 static void search_thread(void *context, size_t thread) {
-    bench_exhaustive *search = context;
+    reef_bench_exhaustive *search = context;
     const size_t queries = search->tape->piece_rows * search->shape.head_count;
     const size_t pieces = search->tokens / search->tape->piece_rows;
     const size_t tile = search->tape->tile_rows;
@@ -175,14 +181,14 @@ static void search_thread(void *context, size_t thread) {
                         queries - at < tile ? queries - at : tile);
 }
 
-double bench_exhaustive_run(bench_exhaustive *search, reef_thread_pool *workers) {
+double reef_bench_exhaustive_run(reef_bench_exhaustive *search, reef_thread_pool *workers) {
     atomic_store(&search->next, 0);
-    double started = cli_clock();
+    double started = reef_cli_clock();
     reef_thread_pool_run(workers, search->threads, search_thread, search);
-    return cli_clock() - started;
+    return reef_cli_clock() - started;
 }
 
-double bench_exhaustive_agreement(const bench_exhaustive *search) {
+double reef_bench_exhaustive_agreement(const reef_bench_exhaustive *search) {
     size_t count = search->tokens * search->shape.head_count * search->shape.topk, same = 0;
     for (size_t i = 0; i < count; i++) same += search->ids[i] == search->tape->indices[i];
     return (double)same / (double)count;
@@ -190,14 +196,14 @@ double bench_exhaustive_agreement(const bench_exhaustive *search) {
 
 // ---- memory --------------------------------------------------------------------------------------
 
-double bench_exhaustive_key_bytes(const reef_router_shape *shape) {
+double reef_bench_exhaustive_key_bytes(const reef_router_shape *shape) {
     return (double)shape->side * (double)shape->side * (double)shape->d_key * sizeof(float);
 }
 
 // An expert's key: its sub-key of the first table, then that of the second.
 static float *keys_new(const reef_router_shape *shape, const reef_router_params *router) {
     const size_t half = shape->d_key / 2, all = shape->side * shape->side;
-    float *keys = cli_alloc(all * shape->d_key, sizeof(*keys));
+    float *keys = reef_cli_alloc(all * shape->d_key, sizeof(*keys));
     for (size_t id = 0; id < all; id++) {
         uint32_t i, j;
         reef_expert_pair_of((reef_expert_id)id, &i, &j);
@@ -207,13 +213,13 @@ static float *keys_new(const reef_router_shape *shape, const reef_router_params 
     return keys;
 }
 
-bench_exhaustive *bench_exhaustive_new(const reef_router_shape *shape,
-                                       const reef_router_params *router,
-                                       const reef_router_tape *tape,
-                                       size_t tokens,
-                                       bool keys,
-                                       size_t threads) {
-    bench_exhaustive *search = cli_alloc(1, sizeof(*search));
+reef_bench_exhaustive *reef_bench_exhaustive_new(const reef_router_shape *shape,
+                                                 const reef_router_params *router,
+                                                 const reef_router_tape *tape,
+                                                 size_t tokens,
+                                                 bool keys,
+                                                 size_t threads) {
+    reef_bench_exhaustive *search = reef_cli_alloc(1, sizeof(*search));
     search->shape = *shape;
     search->router = router;
     search->tape = tape;
@@ -222,18 +228,18 @@ bench_exhaustive *bench_exhaustive_new(const reef_router_shape *shape,
     search->threads = threads;
     search->scan = scan_for(reef_kernels_name());
     search->keys = keys ? keys_new(shape, router) : NULL;
-    search->ids = cli_alloc(tokens * shape->head_count * shape->topk, sizeof(*search->ids));
-    search->scratch = cli_alloc(threads, sizeof(*search->scratch));
+    search->ids = reef_cli_alloc(tokens * shape->head_count * shape->topk, sizeof(*search->ids));
+    search->scratch = reef_cli_alloc(threads, sizeof(*search->scratch));
     for (size_t t = 0; t < threads; t++) {
         size_t floats = tape->tile_rows * search->stride;
-        search->scratch[t].tile_a = cli_alloc(floats, sizeof(float));
-        if (!keys) search->scratch[t].tile_b = cli_alloc(floats, sizeof(float));
-        search->scratch[t].best = cli_alloc(tape->tile_rows * shape->topk, sizeof(candidate));
+        search->scratch[t].tile_a = reef_cli_alloc(floats, sizeof(float));
+        if (!keys) search->scratch[t].tile_b = reef_cli_alloc(floats, sizeof(float));
+        search->scratch[t].best = reef_cli_alloc(tape->tile_rows * shape->topk, sizeof(candidate));
     }
     return search;
 }
 
-void bench_exhaustive_free(bench_exhaustive *search) {
+void reef_bench_exhaustive_free(reef_bench_exhaustive *search) {
     if (!search) return;
     for (size_t t = 0; t < search->threads; t++) {
         free(search->scratch[t].tile_a);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct bench_exhaustive bench_exhaustive;
+typedef struct reef_bench_exhaustive reef_bench_exhaustive;
 
 /**
  * Search for the queries that a folded forward left in `tape`, which with `router` outlives this.
@@ -17,25 +17,25 @@ typedef struct bench_exhaustive bench_exhaustive;
  * tokens  how many of them, a whole number of the tape's pieces
  * keys    false: an expert's score is the sum of those of its two sub-keys, from tables of `side` scores;
  *         true: it is the product with its own key of d_key floats, for which there is then memory of
- *         bench_exhaustive_key_bytes
+ *         reef_bench_exhaustive_key_bytes
  */
-bench_exhaustive *bench_exhaustive_new(const reef_router_shape *shape,
-                                       const reef_router_params *router,
-                                       const reef_router_tape *tape,
-                                       size_t tokens,
-                                       bool keys,
-                                       size_t threads);
-void bench_exhaustive_free(bench_exhaustive *search); // accepts NULL
+reef_bench_exhaustive *reef_bench_exhaustive_new(const reef_router_shape *shape,
+                                                 const reef_router_params *router,
+                                                 const reef_router_tape *tape,
+                                                 size_t tokens,
+                                                 bool keys,
+                                                 size_t threads);
+void reef_bench_exhaustive_free(reef_bench_exhaustive *search); // accepts NULL
 
-double bench_exhaustive_key_bytes(const reef_router_shape *shape);
+double reef_bench_exhaustive_key_bytes(const reef_router_shape *shape);
 
 /** Search once with as many workers as threads were given; seconds. */
-double bench_exhaustive_run(bench_exhaustive *search, reef_thread_pool *workers);
+double reef_bench_exhaustive_run(reef_bench_exhaustive *search, reef_thread_pool *workers);
 
 /**
  * Share of the places of the last search at which it chose what product keys chose: 1 without keys. With
  * keys the sums are rounded elsewhere, so that near ties may come out in another order.
  */
-double bench_exhaustive_agreement(const bench_exhaustive *search);
+double reef_bench_exhaustive_agreement(const reef_bench_exhaustive *search);
 
 #endif

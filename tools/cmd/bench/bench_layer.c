@@ -7,16 +7,16 @@
 
 #define PIECE_TOKENS_MAX 128
 
-size_t bench_piece_tokens(size_t tokens) {
+size_t reef_bench_piece_tokens(size_t tokens) {
     size_t piece = tokens < PIECE_TOKENS_MAX ? tokens : PIECE_TOKENS_MAX;
     while (tokens % piece != 0) piece--;
     return piece;
 }
 
-reef_status bench_shape_read(const cli_call *cli,
-                             reef_router_shape *shape,
-                             size_t *tokens,
-                             reef_error *err) {
+reef_status reef_bench_shape_read(const reef_cli_call *cli,
+                                  reef_router_shape *shape,
+                                  size_t *tokens,
+                                  reef_error *err) {
     const struct {
         const char *name;
         uint64_t high;
@@ -30,7 +30,8 @@ reef_status bench_shape_read(const cli_call *cli,
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         uint64_t value = *numbers[i].value;
-        reef_status status = cli_integer(cli, numbers[i].name, 1, numbers[i].high, &value, err);
+        reef_status status =
+            reef_cli_integer(cli, numbers[i].name, 1, numbers[i].high, &value, err);
         if (status != REEF_OK) return status;
         *numbers[i].value = (size_t)value;
     }
@@ -42,8 +43,8 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-double bench_median(const double *values, size_t count, size_t stride) {
-    double *sorted = cli_alloc(count, sizeof(*sorted));
+double reef_bench_median(const double *values, size_t count, size_t stride) {
+    double *sorted = reef_cli_alloc(count, sizeof(*sorted));
     for (size_t i = 0; i < count; i++) sorted[i] = values[i * stride];
     qsort(sorted, count, sizeof(*sorted), by_size);
     double middle = count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
@@ -51,17 +52,17 @@ double bench_median(const double *values, size_t count, size_t stride) {
     return middle;
 }
 
-double bench_seconds_sum(const reef_layer_seconds *seconds) {
+double reef_bench_seconds_sum(const reef_layer_seconds *seconds) {
     return seconds->retrieval + seconds->experts + seconds->loss + seconds->experts_backward +
            seconds->retrieval_backward + seconds->sort + seconds->experts_update +
            seconds->retrieval_update;
 }
 
-double bench_available_bytes(void) {
-    return bench_proc_bytes("/proc/meminfo", "MemAvailable");
+double reef_bench_available_bytes(void) {
+    return reef_bench_proc_bytes("/proc/meminfo", "MemAvailable");
 }
 
-double bench_cache_bytes(void) {
+double reef_bench_cache_bytes(void) {
     // What sysconf says is, on some machines, the sum over caches that this core does not reach.
     FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
     unsigned long long kilobytes = 0;

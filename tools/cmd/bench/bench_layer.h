@@ -13,27 +13,27 @@
 #define BENCH_TOPK_MAX 1024
 
 /** A whole number of pieces: the largest size up to that of a model's windows that divides the tokens. */
-size_t bench_piece_tokens(size_t tokens);
+size_t reef_bench_piece_tokens(size_t tokens);
 
 /**
  * The options --heads, --topk, --d-key, --d-model and --tokens over what `shape` and `tokens` hold. The
  * side is the caller's, and so is checking the whole.
  */
-REEF_MUST_CHECK reef_status bench_shape_read(const cli_call *cli,
-                                             reef_router_shape *shape,
-                                             size_t *tokens,
-                                             reef_error *err);
+REEF_MUST_CHECK reef_status reef_bench_shape_read(const reef_cli_call *cli,
+                                                  reef_router_shape *shape,
+                                                  size_t *tokens,
+                                                  reef_error *err);
 
 /** Median of `count` doubles that lie `stride` doubles apart. */
-double bench_median(const double *values, size_t count, size_t stride);
+double reef_bench_median(const double *values, size_t count, size_t stride);
 
 /** All parts of a pass together. */
-double bench_seconds_sum(const reef_layer_seconds *seconds);
+double reef_bench_seconds_sum(const reef_layer_seconds *seconds);
 
 /** Bytes of memory that programs may still take; 0 where the system does not tell. */
-double bench_available_bytes(void);
+double reef_bench_available_bytes(void);
 
 /** Bytes of the third-level cache of the first core; 0 where the system does not tell. */
-double bench_cache_bytes(void);
+double reef_bench_cache_bytes(void);
 
 #endif

@@ -1,4 +1,4 @@
-// See bench_machine.h.
+// See reef_bench_machine.h.
 #include "bench_machine.h"
 
 #include "bench_layer.h"
@@ -10,20 +10,23 @@
 #define REPEAT 3
 
 // All fields of rates are doubles, in one order.
-#define RATE_COUNT (sizeof(bench_rates) / sizeof(double))
+#define RATE_COUNT (sizeof(reef_bench_rates) / sizeof(double))
 
-static reef_status sample(bench_limits *limits, size_t threads, bench_rates *out, reef_error *err) {
+static reef_status sample(reef_bench_limits *limits,
+                          size_t threads,
+                          reef_bench_rates *out,
+                          reef_error *err) {
     reef_thread_pool *workers = NULL;
     reef_status status = reef_thread_pool_new(&workers, threads, err);
     if (status != REEF_OK) return status;
     double samples[REPEAT][RATE_COUNT], medians[RATE_COUNT];
     for (size_t i = 0; i < REPEAT; i++) {
-        bench_rates rates;
-        bench_limits_sample(limits, workers, &rates);
+        reef_bench_rates rates;
+        reef_bench_limits_sample(limits, workers, &rates);
         memcpy(samples[i], &rates, sizeof(rates));
     }
     for (size_t r = 0; r < RATE_COUNT; r++)
-        medians[r] = bench_median(&samples[0][r], REPEAT, RATE_COUNT);
+        medians[r] = reef_bench_median(&samples[0][r], REPEAT, RATE_COUNT);
     memcpy(out, medians, sizeof(*out));
     reef_thread_pool_free(workers);
     return REEF_OK;
@@ -37,62 +40,64 @@ static size_t bounded_side(const reef_router_shape *shape) {
     return side;
 }
 
-reef_status bench_machine_measure(const reef_router_shape *shape,
-                                  size_t tokens,
-                                  size_t threads,
-                                  bench_machine *out,
-                                  reef_error *err) {
+reef_status reef_bench_machine_measure(const reef_router_shape *shape,
+                                       size_t tokens,
+                                       size_t threads,
+                                       reef_bench_machine *out,
+                                       reef_error *err) {
     reef_thread_pool *workers = NULL;
     reef_layer_bench *layer = NULL;
-    bench_limits *limits = NULL;
+    reef_bench_limits *limits = NULL;
     reef_layer_bench_options options = {.shape = *shape,
                                         .tokens = tokens,
-                                        .piece_tokens = bench_piece_tokens(tokens),
+                                        .piece_tokens = reef_bench_piece_tokens(tokens),
                                         .seed = BENCH_SEED,
                                         .sealed = true};
     options.shape.batch_norm = true;
     options.shape.side = bounded_side(shape);
-    *out = (bench_machine){0};
+    *out = (reef_bench_machine){0};
     reef_status status = reef_thread_pool_new(&workers, threads, err);
     if (status == REEF_OK) status = reef_layer_bench_new(&layer, &options, workers, err);
     if (status == REEF_OK)
-        status = bench_limits_new(&limits, &options.shape, tokens, options.piece_tokens,
-                                  reef_layer_bench_rows(layer), err);
+        status = reef_bench_limits_new(&limits, &options.shape, tokens, options.piece_tokens,
+                                       reef_layer_bench_rows(layer), err);
     out->threads = reef_thread_pool_count(workers);
     if (status == REEF_OK) status = sample(limits, 1, &out->one, err);
     if (status == REEF_OK) status = sample(limits, out->threads, &out->all, err);
-    bench_limits_free(limits);
+    reef_bench_limits_free(limits);
     reef_layer_bench_free(layer);
     reef_thread_pool_free(workers);
     return status;
 }
 
-json_t *bench_rates_json(const bench_rates *r) {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "gemm_query_gflops",
-                     cli_real(1e-9 * r->project_flops), "gemm_scores_gflops",
-                     cli_real(1e-9 * r->score_flops), "sequential_gb_per_s",
-                     cli_real(1e-9 * r->sequential), "gather_gb_per_s", cli_real(1e-9 * r->gather),
-                     "gather_huge_gb_per_s", cli_real(1e-9 * r->gather_huge));
+json_t *reef_bench_rates_json(const reef_bench_rates *r) {
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o}", "gemm_query_gflops", reef_cli_real(1e-9 * r->project_flops),
+        "gemm_scores_gflops", reef_cli_real(1e-9 * r->score_flops), "sequential_gb_per_s",
+        reef_cli_real(1e-9 * r->sequential), "gather_gb_per_s", reef_cli_real(1e-9 * r->gather),
+        "gather_huge_gb_per_s", reef_cli_real(1e-9 * r->gather_huge));
 }
 
-static json_t *with_threads(size_t threads, const bench_rates *rates) {
-    json_t *object = bench_rates_json(rates);
+static json_t *with_threads(size_t threads, const reef_bench_rates *rates) {
+    json_t *object = reef_bench_rates_json(rates);
     json_object_set_new(object, "threads", json_integer((json_int_t)threads));
     return object;
 }
 
-json_t *bench_machine_json(const bench_machine *machine) {
+json_t *reef_bench_machine_json(const reef_bench_machine *machine) {
     return json_pack("[o, o]", with_threads(1, &machine->one),
                      with_threads(machine->threads, &machine->all));
 }
 
-static void row(cli_table *table, const char *name, double one, double all) {
-    cli_table_cell(table, "%s", name);
-    cli_table_cell(table, "%.1f", 1e-9 * one);
-    cli_table_cell(table, "%.1f", 1e-9 * all);
+static void row(reef_cli_table *table, const char *name, double one, double all) {
+    reef_cli_table_cell(table, "%s", name);
+    reef_cli_table_cell(table, "%.1f", 1e-9 * one);
+    reef_cli_table_cell(table, "%.1f", 1e-9 * all);
 }
 
-void bench_rates_rows(cli_table *table, const bench_rates *one, const bench_rates *all) {
+void reef_bench_rates_rows(reef_cli_table *table,
+                           const reef_bench_rates *one,
+                           const reef_bench_rates *all) {
     row(table, "products, query network, GFLOP/s", one->project_flops, all->project_flops);
     row(table, "products, scores, GFLOP/s", one->score_flops, all->score_flops);
     row(table, "reading in order, GB/s", one->sequential, all->sequential);
@@ -100,10 +105,10 @@ void bench_rates_rows(cli_table *table, const bench_rates *one, const bench_rate
     row(table, "random rows, huge pages, GB/s", one->gather_huge, all->gather_huge);
 }
 
-void bench_machine_print(const bench_machine *machine) {
+void reef_bench_machine_print(const reef_bench_machine *machine) {
     static const char *const HEADING[] = {"what the machine does", "1 thread", "all threads"};
-    cli_table *table = cli_table_new("<>>", HEADING);
-    bench_rates_rows(table, &machine->one, &machine->all);
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
+    reef_bench_rates_rows(table, &machine->one, &machine->all);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }

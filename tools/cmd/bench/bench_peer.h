@@ -11,20 +11,20 @@
 #define PEER_GENERATION_COUNT 10 // of the pool that is sealed up to the last
 
 // What can be measured, in this order; each word of --only chooses one.
-typedef enum peer_part {
+typedef enum reef_peer_part {
     PEER_LAYER = 1,  // the passes of one layer, the machine's limits, the rival
     PEER_SEALED = 2, // a pool of generations, all open or all sealed but one
     PEER_BF16 = 4,   // rows of half the bytes
     PEER_AVX2 = 8,   // the same layer with the kernels of an older processor
-} peer_part;
+} reef_peer_part;
 
-typedef struct peer_plan {
+typedef struct reef_peer_plan {
     reef_router_shape shape;
     size_t tokens, piece_tokens, threads;
     uint64_t repeat, rounds;
     const char *baseline; // or NULL
-    unsigned parts;       // peer_part
-} peer_plan;
+    unsigned parts;       // reef_peer_part
+} reef_peer_plan;
 
 // ---- bench_peer_layer.c: one layer, the limits of the machine, a rival ---------------------------
 
@@ -49,122 +49,122 @@ enum {
 enum { PASS_RETRIEVE, PASS_FORWARD, PASS_BACKWARD, PASS_STEP, PASS_COUNT };
 
 /** One repetition, or the medians of many: all fields are doubles, in one order. */
-typedef struct peer_sample {
+typedef struct reef_peer_sample {
     double pass[PASS_COUNT];                // seconds
     double forward_stage[PEER_STAGE_COUNT]; // seconds of the forward pass
     double step_stage[PEER_STAGE_COUNT];    // seconds of the training step
-    bench_rates rates;
+    reef_bench_rates rates;
     double limit;       // seconds of the forward pass at these rates
     double limit_share; // of the forward pass
-} peer_sample;
+} reef_peer_sample;
 
 /** Everything measured with one number of threads. */
-typedef struct peer_run {
+typedef struct reef_peer_run {
     size_t threads;
     reef_thread_pool *workers;
-    peer_sample *samples;
+    reef_peer_sample *samples;
     size_t count;
-    peer_sample median;
-} peer_run;
+    reef_peer_sample median;
+} reef_peer_run;
 
-typedef struct peer_layer {
+typedef struct reef_peer_layer {
     size_t touched;    // experts that a pass chose
     double huge_bytes; // of memory on huge pages
     double loss_before, loss_after;
-    bench_baseline_rates *baseline; // (rounds)
+    reef_bench_baseline_rates *baseline; // (rounds)
     size_t baseline_count;
-    bench_baseline_rates baseline_median;
+    reef_bench_baseline_rates baseline_median;
     reef_error baseline_error; // the first failure ends the turns of the rival
-} peer_layer;
+} reef_peer_layer;
 
 // The pools of ten generations that are measured.
-typedef enum peer_pool {
+typedef enum reef_peer_pool {
     POOL_OPEN,   // all learn
     POOL_SEALED, // nine are sealed, their rows in float
     POOL_BF16,   // nine are sealed, their rows in bf16
     POOL_COUNT
-} peer_pool;
+} reef_peer_pool;
 
 /** What a training step costs when nine of ten generations are sealed. */
-typedef struct peer_sealed {
+typedef struct reef_peer_sealed {
     reef_error missing;              // why there are no figures; OK when there are
     size_t side;                     // of each generation
     double seconds[POOL_COUNT];      // of a step
     double moment_bytes[POOL_COUNT]; // of all generations
     double sealed_stage[POOL_COUNT][PEER_STAGE_COUNT]; // seconds of one sealed generation; open: 0
-} peer_sealed;
+} reef_peer_sealed;
 
 /** A forward pass with rows in bf16. */
-typedef struct peer_bf16 {
+typedef struct reef_peer_bf16 {
     double f32_seconds, bf16_seconds;
     double f32_experts_seconds, bf16_experts_seconds; // without retrieval
     double f32_bytes, bf16_bytes;                     // of rows
     double
         difference; // largest over tokens of |y of bf16 - y of f32| / |y of f32|, Euclidean norms
-} peer_bf16;
+} reef_peer_bf16;
 
 /** The same layer, measured by this program with AVX2 kernels. */
-typedef struct peer_avx2 {
+typedef struct reef_peer_avx2 {
     reef_error missing; // why there are no figures; OK when there are
     double forward_tokens_per_s, step_tokens_per_s;
     char blas[32]; // name of the products' kernels
-} peer_avx2;
+} reef_peer_avx2;
 
-typedef struct peer_findings {
-    peer_run runs[PEER_RUNS_MAX]; // with one thread first
+typedef struct reef_peer_findings {
+    reef_peer_run runs[PEER_RUNS_MAX]; // with one thread first
     size_t run_count;
     double load; // of the machine before we began
-    peer_layer layer;
-    peer_sealed sealed;
-    peer_bf16 bf16;
-    peer_avx2 avx2;
-} peer_findings;
+    reef_peer_layer layer;
+    reef_peer_sealed sealed;
+    reef_peer_bf16 bf16;
+    reef_peer_avx2 avx2;
+} reef_peer_findings;
 
 /** The run with all threads. */
-const peer_run *peer_run_all(const peer_findings *findings);
+const reef_peer_run *reef_peer_run_all(const reef_peer_findings *findings);
 /** How much faster all threads are than one. */
-double peer_speedup(const peer_findings *findings, size_t pass);
+double reef_peer_speedup(const reef_peer_findings *findings, size_t pass);
 /** Our rate over the rival's; NaN without it. */
-double peer_baseline_ratio(const peer_plan *plan,
-                           const peer_findings *findings,
-                           size_t pass,
-                           bench_baseline_row row);
-double peer_tokens_per_s(const peer_plan *plan, double seconds);
-double peer_microseconds(const peer_plan *plan, double seconds); // per token
+double reef_peer_baseline_ratio(const reef_peer_plan *plan,
+                                const reef_peer_findings *findings,
+                                size_t pass,
+                                reef_bench_baseline_row row);
+double reef_peer_tokens_per_s(const reef_peer_plan *plan, double seconds);
+double reef_peer_microseconds(const reef_peer_plan *plan, double seconds); // per token
 
 /** Take turns: with each number of threads all passes and the limits, then the rival. */
-REEF_MUST_CHECK reef_status peer_layer_measure(const peer_plan *plan,
-                                               peer_findings *findings,
-                                               reef_error *err);
+REEF_MUST_CHECK reef_status reef_peer_layer_measure(const reef_peer_plan *plan,
+                                                    reef_peer_findings *findings,
+                                                    reef_error *err);
 /** Free the samples; the workers are the caller's. */
-void peer_layer_release(peer_findings *findings);
+void reef_peer_layer_release(reef_peer_findings *findings);
 
 // ---- bench_peer_sealed.c -------------------------------------------------------------------------
 
 /** Where the pool does not fit this is no error: `out->missing` says why. */
-REEF_MUST_CHECK reef_status peer_sealed_measure(const peer_plan *plan,
-                                                reef_thread_pool *workers,
-                                                peer_sealed *out,
-                                                reef_error *err);
+REEF_MUST_CHECK reef_status reef_peer_sealed_measure(const reef_peer_plan *plan,
+                                                     reef_thread_pool *workers,
+                                                     reef_peer_sealed *out,
+                                                     reef_error *err);
 /** How much faster a step of that pool is than with all generations open; NaN when not measured. */
-double peer_sealed_ratio(const peer_sealed *sealed, peer_pool which);
+double reef_peer_sealed_ratio(const reef_peer_sealed *sealed, reef_peer_pool which);
 
 // ---- bench_peer_bf16.c ---------------------------------------------------------------------------
 
-REEF_MUST_CHECK reef_status peer_bf16_measure(const peer_plan *plan,
-                                              reef_thread_pool *workers,
-                                              peer_bf16 *out,
-                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_peer_bf16_measure(const reef_peer_plan *plan,
+                                                   reef_thread_pool *workers,
+                                                   reef_peer_bf16 *out,
+                                                   reef_error *err);
 
 // ---- bench_peer_avx2.c ---------------------------------------------------------------------------
 
 /** Run this program again with other kernels; what goes wrong is in `out->missing`. */
-void peer_avx2_measure(const peer_plan *plan, peer_avx2 *out);
+void reef_peer_avx2_measure(const reef_peer_plan *plan, reef_peer_avx2 *out);
 
 // ---- bench_peer_json.c and bench_peer_table.c: answers -------------------------------------------
 
 /** What was not measured is null. */
-json_t *peer_json(const peer_plan *plan, const peer_findings *findings);
-void peer_print(const peer_plan *plan, const peer_findings *findings);
+json_t *reef_peer_json(const reef_peer_plan *plan, const reef_peer_findings *findings);
+void reef_peer_print(const reef_peer_plan *plan, const reef_peer_findings *findings);
 
 #endif

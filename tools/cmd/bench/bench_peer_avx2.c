@@ -37,7 +37,7 @@ static bool is_setting(const char *variable) {
 static char **environment_new(void) {
     size_t count = 0, kept = 0;
     while (environ[count]) count++;
-    char **variables = cli_alloc(count + SETTING_COUNT + 1, sizeof(*variables));
+    char **variables = reef_cli_alloc(count + SETTING_COUNT + 1, sizeof(*variables));
     for (size_t i = 0; i < count; i++)
         if (!is_setting(environ[i])) variables[kept++] = environ[i];
     for (size_t i = 0; i < SETTING_COUNT; i++) variables[kept++] = (char *)SETTINGS[i];
@@ -60,12 +60,12 @@ static int spawn(pid_t *child, char **arguments, int out) {
 
 // False when it did not end by itself with code 0.
 static bool wait_for(pid_t child) {
-    double deadline = cli_clock() + SECONDS_MAX;
+    double deadline = reef_cli_clock() + SECONDS_MAX;
     const struct timespec pause = {.tv_nsec = POLL_NS};
     int end = 0;
     pid_t got;
     while ((got = waitpid(child, &end, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
-        if (cli_clock() > deadline) kill(child, SIGKILL);
+        if (reef_cli_clock() > deadline) kill(child, SIGKILL);
         nanosleep(&pause, NULL);
     }
     return got == child && WIFEXITED(end) && WEXITSTATUS(end) == 0;
@@ -95,16 +95,16 @@ static json_t *answer_of(char **arguments, reef_error *why) {
 // ---- the measurement -----------------------------------------------------------------------------
 
 static void add_number(char **arguments, size_t *count, const char *option, uint64_t value) {
-    arguments[(*count)++] = cli_format("--%s", option);
-    arguments[(*count)++] = cli_format("%llu", (unsigned long long)value);
+    arguments[(*count)++] = reef_cli_format("--%s", option);
+    arguments[(*count)++] = reef_cli_format("%llu", (unsigned long long)value);
 }
 
-static json_t *run(const peer_plan *plan, reef_error *why) {
+static json_t *run(const reef_peer_plan *plan, reef_error *why) {
     char *arguments[ARGUMENTS_MAX] = {NULL};
     static const char *const WORDS[] = {PROGRAM, "bench", "peer", "--json", "--only", "layer"};
     size_t count = 0;
     for (; count < sizeof(WORDS) / sizeof(WORDS[0]); count++)
-        arguments[count] = cli_format("%s", WORDS[count]);
+        arguments[count] = reef_cli_format("%s", WORDS[count]);
     add_number(arguments, &count, "side", plan->shape.side);
     add_number(arguments, &count, "d-model", plan->shape.d_model);
     add_number(arguments, &count, "heads", plan->shape.head_count);
@@ -118,8 +118,8 @@ static json_t *run(const peer_plan *plan, reef_error *why) {
     return document;
 }
 
-void peer_avx2_measure(const peer_plan *plan, peer_avx2 *out) {
-    *out = (peer_avx2){0};
+void reef_peer_avx2_measure(const reef_peer_plan *plan, reef_peer_avx2 *out) {
+    *out = (reef_peer_avx2){0};
     if (strcmp(reef_kernels_name(), "avx512") != 0) {
         reef_fail(&out->missing, REEF_ERR_INVALID,
                   "the kernels in use are %s, not avx512: nothing to compare", reef_kernels_name());

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static double largest_difference(const peer_plan *plan, const float *y, const float *exact) {
+static double largest_difference(const reef_peer_plan *plan, const float *y, const float *exact) {
     double largest = 0;
     for (size_t t = 0; t < plan->tokens; t++) {
         double difference = 0, norm = 0;
@@ -30,7 +30,7 @@ static reef_status forward(
     reef_layer_bench *layer, reef_thread_pool *workers, size_t n, turn *out, reef_error *err) {
     reef_layer_seconds parts;
     reef_status status = reef_layer_bench_forward(layer, workers, &parts, err);
-    out->seconds[n] = bench_seconds_sum(&parts);
+    out->seconds[n] = reef_bench_seconds_sum(&parts);
     out->experts[n] = parts.experts;
     return status;
 }
@@ -39,26 +39,26 @@ static reef_status forward(
 static reef_status measure(reef_layer_bench *const layers[2],
                            uint64_t repeat,
                            reef_thread_pool *workers,
-                           peer_bf16 *out,
+                           reef_peer_bf16 *out,
                            reef_error *err) {
-    turn *turns = cli_alloc((size_t)repeat + 1, sizeof(*turns));
+    turn *turns = reef_cli_alloc((size_t)repeat + 1, sizeof(*turns));
     reef_status status = REEF_OK;
     for (uint64_t i = 0; i <= repeat; i++)
         for (size_t n = 0; n < 2 && status == REEF_OK; n++)
             status = forward(layers[n], workers, n, &turns[i], err);
     const turn *first = &turns[1];
-    out->f32_seconds = bench_median(&first->seconds[0], (size_t)repeat, TURN_FIELDS);
-    out->bf16_seconds = bench_median(&first->seconds[1], (size_t)repeat, TURN_FIELDS);
-    out->f32_experts_seconds = bench_median(&first->experts[0], (size_t)repeat, TURN_FIELDS);
-    out->bf16_experts_seconds = bench_median(&first->experts[1], (size_t)repeat, TURN_FIELDS);
+    out->f32_seconds = reef_bench_median(&first->seconds[0], (size_t)repeat, TURN_FIELDS);
+    out->bf16_seconds = reef_bench_median(&first->seconds[1], (size_t)repeat, TURN_FIELDS);
+    out->f32_experts_seconds = reef_bench_median(&first->experts[0], (size_t)repeat, TURN_FIELDS);
+    out->bf16_experts_seconds = reef_bench_median(&first->experts[1], (size_t)repeat, TURN_FIELDS);
     free(turns);
     return status;
 }
 
-reef_status peer_bf16_measure(const peer_plan *plan,
-                              reef_thread_pool *workers,
-                              peer_bf16 *out,
-                              reef_error *err) {
+reef_status reef_peer_bf16_measure(const reef_peer_plan *plan,
+                                   reef_thread_pool *workers,
+                                   reef_peer_bf16 *out,
+                                   reef_error *err) {
     reef_layer_bench *layers[2] = {NULL, NULL};
     reef_layer_bench_options options = {.shape = plan->shape,
                                         .tokens = plan->tokens,
@@ -66,7 +66,7 @@ reef_status peer_bf16_measure(const peer_plan *plan,
                                         .seed = BENCH_SEED,
                                         .sealed = true,
                                         .dtype = REEF_F32};
-    *out = (peer_bf16){0};
+    *out = (reef_peer_bf16){0};
     reef_status status = reef_layer_bench_new(&layers[0], &options, workers, err);
     if (status != REEF_OK) goto cleanup;
     options.dtype = REEF_BF16;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE_FIELDS (sizeof(peer_sample) / sizeof(double))
+#define SAMPLE_FIELDS (sizeof(reef_peer_sample) / sizeof(double))
 
 typedef reef_status (*pass_function)(reef_layer_bench *layer,
                                      reef_thread_pool *workers,
@@ -22,28 +22,28 @@ static const pass_function PASSES[PASS_COUNT] = {reef_layer_bench_retrieve,
 
 // ---- figures -------------------------------------------------------------------------------------
 
-const peer_run *peer_run_all(const peer_findings *findings) {
+const reef_peer_run *reef_peer_run_all(const reef_peer_findings *findings) {
     return &findings->runs[findings->run_count - 1];
 }
 
-double peer_tokens_per_s(const peer_plan *plan, double seconds) {
+double reef_peer_tokens_per_s(const reef_peer_plan *plan, double seconds) {
     return (double)plan->tokens / seconds;
 }
 
-double peer_microseconds(const peer_plan *plan, double seconds) {
+double reef_peer_microseconds(const reef_peer_plan *plan, double seconds) {
     return 1e6 * seconds / (double)plan->tokens;
 }
 
-double peer_speedup(const peer_findings *findings, size_t pass) {
-    return findings->runs[0].median.pass[pass] / peer_run_all(findings)->median.pass[pass];
+double reef_peer_speedup(const reef_peer_findings *findings, size_t pass) {
+    return findings->runs[0].median.pass[pass] / reef_peer_run_all(findings)->median.pass[pass];
 }
 
-double peer_baseline_ratio(const peer_plan *plan,
-                           const peer_findings *findings,
-                           size_t pass,
-                           bench_baseline_row row) {
-    double ours = peer_tokens_per_s(plan, peer_run_all(findings)->median.pass[pass]);
-    const peer_layer *layer = &findings->layer;
+double reef_peer_baseline_ratio(const reef_peer_plan *plan,
+                                const reef_peer_findings *findings,
+                                size_t pass,
+                                reef_bench_baseline_row row) {
+    double ours = reef_peer_tokens_per_s(plan, reef_peer_run_all(findings)->median.pass[pass]);
+    const reef_peer_layer *layer = &findings->layer;
     return layer->baseline_count > 0 ? ours / layer->baseline_median.tokens_per_s[row] : NAN;
 }
 
@@ -56,34 +56,34 @@ static void copy_stages(const reef_layer_seconds *seconds, double stages[PEER_ST
 }
 
 static reef_status take_sample(reef_layer_bench *layer,
-                               bench_limits *limits,
-                               const peer_run *run,
-                               peer_sample *out,
+                               reef_bench_limits *limits,
+                               const reef_peer_run *run,
+                               reef_peer_sample *out,
                                reef_error *err) {
-    *out = (peer_sample){0};
-    bench_limits_sample(limits, run->workers, &out->rates);
+    *out = (reef_peer_sample){0};
+    reef_bench_limits_sample(limits, run->workers, &out->rates);
     for (size_t pass = 0; pass < PASS_COUNT; pass++) {
         reef_layer_seconds seconds;
         reef_status status = PASSES[pass](layer, run->workers, &seconds, err);
         if (status != REEF_OK) return status;
-        out->pass[pass] = bench_seconds_sum(&seconds);
+        out->pass[pass] = reef_bench_seconds_sum(&seconds);
         if (pass == PASS_FORWARD) copy_stages(&seconds, out->forward_stage);
         if (pass == PASS_STEP) copy_stages(&seconds, out->step_stage);
     }
-    out->limit = bench_limits_forward(limits, &out->rates);
+    out->limit = reef_bench_limits_forward(limits, &out->rates);
     out->limit_share = out->limit / out->pass[PASS_FORWARD];
     return REEF_OK;
 }
 
 // One round: `repeat` repetitions, in each of which every number of threads has its turn.
-static reef_status measure_round(const peer_plan *plan,
+static reef_status measure_round(const reef_peer_plan *plan,
                                  reef_layer_bench *layer,
-                                 bench_limits *limits,
-                                 peer_findings *f,
+                                 reef_bench_limits *limits,
+                                 reef_peer_findings *f,
                                  reef_error *err) {
     for (uint64_t i = 0; i < plan->repeat; i++)
         for (size_t r = 0; r < f->run_count; r++) {
-            peer_run *run = &f->runs[r];
+            reef_peer_run *run = &f->runs[r];
             reef_status status = take_sample(layer, limits, run, &run->samples[run->count], err);
             if (status != REEF_OK) return status;
             run->count++;
@@ -91,9 +91,9 @@ static reef_status measure_round(const peer_plan *plan,
     return REEF_OK;
 }
 
-static void measure_baseline(const peer_plan *plan, peer_layer *out) {
+static void measure_baseline(const reef_peer_plan *plan, reef_peer_layer *out) {
     if (!plan->baseline || out->baseline_error.status != REEF_OK) return;
-    reef_status status = bench_baseline_run(
+    reef_status status = reef_bench_baseline_run(
         plan->baseline, plan->shape.side, plan->shape.d_model, plan->tokens, plan->threads,
         &out->baseline[out->baseline_count], &out->baseline_error);
     if (status == REEF_OK) out->baseline_count++;
@@ -101,10 +101,10 @@ static void measure_baseline(const peer_plan *plan, peer_layer *out) {
 
 // Pages, caches, OpenBLAS and the workers settle; nothing of it counts.
 static reef_status warm_up(reef_layer_bench *layer,
-                           bench_limits *limits,
-                           peer_findings *f,
+                           reef_bench_limits *limits,
+                           reef_peer_findings *f,
                            reef_error *err) {
-    peer_sample ignored;
+    reef_peer_sample ignored;
     for (size_t r = 0; r < f->run_count; r++) {
         reef_status status = take_sample(layer, limits, &f->runs[r], &ignored, err);
         if (status != REEF_OK) return status;
@@ -113,67 +113,70 @@ static reef_status warm_up(reef_layer_bench *layer,
     return REEF_OK;
 }
 
-static reef_status measure_rounds(const peer_plan *plan,
+static reef_status measure_rounds(const reef_peer_plan *plan,
                                   reef_layer_bench *layer,
-                                  bench_limits *limits,
-                                  peer_findings *f,
+                                  reef_bench_limits *limits,
+                                  reef_peer_findings *f,
                                   reef_error *err) {
     reef_status status = warm_up(layer, limits, f, err);
-    cli_progress progress;
-    cli_progress_start(&progress, "measuring", plan->rounds, "rounds");
+    reef_cli_progress progress;
+    reef_cli_progress_start(&progress, "measuring", plan->rounds, "rounds");
     for (uint64_t round = 0; round < plan->rounds && status == REEF_OK; round++) {
         status = measure_round(plan, layer, limits, f, err);
         if (status == REEF_OK) measure_baseline(plan, &f->layer);
-        cli_progress_show(&progress, round + 1);
+        reef_cli_progress_show(&progress, round + 1);
     }
-    cli_progress_end(&progress);
+    reef_cli_progress_end(&progress);
     if (status != REEF_OK) return status;
     f->layer.loss_after = reef_layer_bench_loss(layer);
     f->layer.touched = reef_layer_bench_touched(layer);
-    f->layer.huge_bytes = bench_huge_bytes();
+    f->layer.huge_bytes = reef_bench_huge_bytes();
     return REEF_OK;
 }
 
-static void take_medians(peer_findings *f) {
+static void take_medians(reef_peer_findings *f) {
     for (size_t r = 0; r < f->run_count; r++) {
         const double *first = (const double *)f->runs[r].samples;
         double *out = (double *)&f->runs[r].median;
         for (size_t i = 0; i < SAMPLE_FIELDS; i++)
-            out[i] = bench_median(first + i, f->runs[r].count, SAMPLE_FIELDS);
+            out[i] = reef_bench_median(first + i, f->runs[r].count, SAMPLE_FIELDS);
     }
-    peer_layer *layer = &f->layer;
+    reef_peer_layer *layer = &f->layer;
     for (size_t row = 0; layer->baseline_count > 0 && row < RIVAL_ROW_COUNT; row++)
-        layer->baseline_median.tokens_per_s[row] = bench_median(
+        layer->baseline_median.tokens_per_s[row] = reef_bench_median(
             &layer->baseline[0].tokens_per_s[row], layer->baseline_count, RIVAL_ROW_COUNT);
 }
 
-reef_status peer_layer_measure(const peer_plan *plan, peer_findings *findings, reef_error *err) {
+reef_status reef_peer_layer_measure(const reef_peer_plan *plan,
+                                    reef_peer_findings *findings,
+                                    reef_error *err) {
     reef_layer_bench *layer = NULL;
-    bench_limits *limits = NULL;
+    reef_bench_limits *limits = NULL;
     reef_layer_bench_options options = {.shape = plan->shape,
                                         .tokens = plan->tokens,
                                         .piece_tokens = plan->piece_tokens,
                                         .seed = BENCH_SEED};
     for (size_t r = 0; r < findings->run_count; r++)
         findings->runs[r].samples =
-            cli_alloc((size_t)(plan->rounds * plan->repeat), sizeof(peer_sample));
-    findings->layer.baseline = cli_alloc((size_t)plan->rounds, sizeof(*findings->layer.baseline));
+            reef_cli_alloc((size_t)(plan->rounds * plan->repeat), sizeof(reef_peer_sample));
+    findings->layer.baseline =
+        reef_cli_alloc((size_t)plan->rounds, sizeof(*findings->layer.baseline));
     reef_status status =
-        reef_layer_bench_new(&layer, &options, peer_run_all(findings)->workers, err);
+        reef_layer_bench_new(&layer, &options, reef_peer_run_all(findings)->workers, err);
     if (status != REEF_OK) goto cleanup;
-    status = bench_limits_new(&limits, &plan->shape, plan->tokens, plan->piece_tokens,
-                              reef_layer_bench_rows(layer), err);
+    status = reef_bench_limits_new(&limits, &plan->shape, plan->tokens, plan->piece_tokens,
+                                   reef_layer_bench_rows(layer), err);
     if (status != REEF_OK) goto cleanup;
     status = measure_rounds(plan, layer, limits, findings, err);
     if (status == REEF_OK) take_medians(findings);
 
 cleanup:
-    bench_limits_free(limits);
+    reef_bench_limits_free(limits);
     reef_layer_bench_free(layer);
     return status;
 }
 
-void peer_layer_release(peer_findings *findings) {
+void reef_peer_layer_release(reef_peer_findings *findings) {
     for (size_t r = 0; r < PEER_RUNS_MAX; r++) free(findings->runs[r].samples);
     free(findings->layer.baseline);
 }

@@ -18,7 +18,7 @@ typedef struct pool {
     const void *rows[PEER_GENERATION_COUNT]; // of the open ones
 } pool;
 
-double peer_sealed_ratio(const peer_sealed *sealed, peer_pool which) {
+double reef_peer_sealed_ratio(const reef_peer_sealed *sealed, reef_peer_pool which) {
     return sealed->seconds[POOL_OPEN] / sealed->seconds[which];
 }
 
@@ -31,7 +31,7 @@ static size_t generation_side(const reef_router_shape *shape) {
 // Rows and two moments of each generation, and half as many bytes of rows again in bf16; of each of all
 // layers the queries before and after the batch norm and their gradients, and the gradients of the sub-keys
 // of sixteen groups of pieces.
-static double bytes_wanted(const peer_plan *plan, const reef_router_shape *shape) {
+static double bytes_wanted(const reef_peer_plan *plan, const reef_router_shape *shape) {
     double rows = (double)shape->side * (double)shape->side * 2 * (double)shape->d_model;
     double queries = (double)plan->tokens * (double)shape->head_count * (double)shape->d_key;
     double keys = (double)shape->side * (double)shape->d_key;
@@ -40,9 +40,11 @@ static double bytes_wanted(const peer_plan *plan, const reef_router_shape *shape
            (PEER_GENERATION_COUNT * 3.5 * rows + layers * (3 * queries + 16 * keys));
 }
 
-static reef_status check(const peer_plan *plan, const reef_router_shape *shape, reef_error *why) {
+static reef_status check(const reef_peer_plan *plan,
+                         const reef_router_shape *shape,
+                         reef_error *why) {
     char need[CLI_WORD_BYTES], there[CLI_WORD_BYTES];
-    double wanted = bytes_wanted(plan, shape), have = bench_available_bytes();
+    double wanted = bytes_wanted(plan, shape), have = reef_bench_available_bytes();
     if (shape->side < shape->topk)
         return reef_fail(why, REEF_ERR_INVALID,
                          "a tenth of the experts is %zu x %zu, too few to choose %zu from",
@@ -50,8 +52,8 @@ static reef_status check(const peer_plan *plan, const reef_router_shape *shape, 
     if (have > 0 && wanted > MEMORY_SHARE_MAX * have)
         return reef_fail(why, REEF_ERR_NO_MEMORY,
                          "ten generations of %zu x %zu experts that learn take %s, and %s are free",
-                         shape->side, shape->side, cli_bytes((uint64_t)wanted, need),
-                         cli_bytes((uint64_t)have, there));
+                         shape->side, shape->side, reef_cli_bytes((uint64_t)wanted, need),
+                         reef_cli_bytes((uint64_t)have, there));
     return REEF_OK;
 }
 
@@ -92,7 +94,7 @@ static reef_status fill_generation(pool *p,
 }
 
 static reef_status fill(pool *p,
-                        const peer_plan *plan,
+                        const reef_peer_plan *plan,
                         const reef_router_shape *shape,
                         reef_thread_pool *workers,
                         reef_error *err) {
@@ -126,7 +128,7 @@ static reef_status take_turn(
     reef_status status =
         reef_layer_bench_step_all(PEER_GENERATION_COUNT, layers, workers, &parts, err);
     if (status != REEF_OK) return status;
-    out->seconds = bench_seconds_sum(&parts);
+    out->seconds = reef_bench_seconds_sum(&parts);
     if (which == POOL_OPEN) return REEF_OK;
     status = reef_layer_bench_step(layers[0], workers, &parts, err);
     take_stages(&parts, out->stage);
@@ -142,40 +144,43 @@ static double moment_bytes(reef_layer_bench *const *layers) {
 
 // The turns of one pool lie POOL_COUNT turns apart.
 static void take_medians(
-    const pool *p, size_t which, const turn *first, size_t count, peer_sealed *out) {
+    const pool *p, size_t which, const turn *first, size_t count, reef_peer_sealed *out) {
     const size_t stride = POOL_COUNT * TURN_FIELDS;
-    out->seconds[which] = bench_median(&first->seconds, count, stride);
+    out->seconds[which] = reef_bench_median(&first->seconds, count, stride);
     for (size_t i = 0; i < PEER_STAGE_COUNT; i++)
-        out->sealed_stage[which][i] = bench_median(&first->stage[i], count, stride);
+        out->sealed_stage[which][i] = reef_bench_median(&first->stage[i], count, stride);
     out->moment_bytes[which] = moment_bytes(p->layers[which]);
 }
 
 // In turns; the first of each only warms up.
-static reef_status measure(
-    const pool *p, uint64_t repeat, reef_thread_pool *workers, peer_sealed *out, reef_error *err) {
-    turn(*turns)[POOL_COUNT] = cli_alloc((size_t)repeat + 1, sizeof(*turns));
+static reef_status measure(const pool *p,
+                           uint64_t repeat,
+                           reef_thread_pool *workers,
+                           reef_peer_sealed *out,
+                           reef_error *err) {
+    turn(*turns)[POOL_COUNT] = reef_cli_alloc((size_t)repeat + 1, sizeof(*turns));
     reef_status status = REEF_OK;
-    cli_progress progress;
-    cli_progress_start(&progress, "sealing nine of ten", repeat + 1, "turns");
+    reef_cli_progress progress;
+    reef_cli_progress_start(&progress, "sealing nine of ten", repeat + 1, "turns");
     for (uint64_t i = 0; i <= repeat && status == REEF_OK; i++) {
         for (size_t which = 0; which < POOL_COUNT && status == REEF_OK; which++)
             status = take_turn(p, which, workers, &turns[i][which], err);
-        cli_progress_show(&progress, i + 1);
+        reef_cli_progress_show(&progress, i + 1);
     }
-    cli_progress_end(&progress);
+    reef_cli_progress_end(&progress);
     for (size_t which = 0; which < POOL_COUNT && status == REEF_OK; which++)
         take_medians(p, which, &turns[1][which], (size_t)repeat, out);
     free(turns);
     return status;
 }
 
-reef_status peer_sealed_measure(const peer_plan *plan,
-                                reef_thread_pool *workers,
-                                peer_sealed *out,
-                                reef_error *err) {
+reef_status reef_peer_sealed_measure(const reef_peer_plan *plan,
+                                     reef_thread_pool *workers,
+                                     reef_peer_sealed *out,
+                                     reef_error *err) {
     reef_router_shape shape = plan->shape;
     shape.side = generation_side(&shape);
-    *out = (peer_sealed){.side = shape.side};
+    *out = (reef_peer_sealed){.side = shape.side};
     if (check(plan, &shape, &out->missing) != REEF_OK) return REEF_OK;
     pool p = {0};
     reef_status status = fill(&p, plan, &shape, workers, err);

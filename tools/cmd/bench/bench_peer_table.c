@@ -12,64 +12,64 @@ static const char *const STAGE_NAMES[PEER_STAGE_COUNT] = {
 static const char *const PASS_NAMES[PASS_COUNT] = {"retrieval", "forward", "forward and backward",
                                                    "training step"};
 
-static void print_passes(const peer_plan *plan, const peer_findings *f) {
+static void print_passes(const reef_peer_plan *plan, const reef_peer_findings *f) {
     char words[CLI_WORD_BYTES];
     static const char *const HEADING[] = {"tokens/s", "1 thread", "all threads", "speed-up"};
-    cli_table *table = cli_table_new("<>>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>>", HEADING);
     for (size_t pass = 0; pass < PASS_COUNT; pass++) {
-        cli_table_cell(table, "%s", PASS_NAMES[pass]);
+        reef_cli_table_cell(table, "%s", PASS_NAMES[pass]);
         for (size_t r = 0; r < PEER_RUNS_MAX; r++) {
-            const peer_run *run = r == 0 ? &f->runs[0] : peer_run_all(f);
-            double rate = peer_tokens_per_s(plan, run->median.pass[pass]);
-            cli_table_cell(table, "%s", cli_count((uint64_t)rate, words));
+            const reef_peer_run *run = r == 0 ? &f->runs[0] : reef_peer_run_all(f);
+            double rate = reef_peer_tokens_per_s(plan, run->median.pass[pass]);
+            reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)rate, words));
         }
-        cli_table_cell(table, "%.2f", peer_speedup(f, pass));
+        reef_cli_table_cell(table, "%.2f", reef_peer_speedup(f, pass));
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static void print_stages(const peer_plan *plan, const peer_findings *f) {
+static void print_stages(const reef_peer_plan *plan, const reef_peer_findings *f) {
     static const char *const HEADING[] = {"microseconds per token", "forward, 1 thread", "all",
                                           "step, 1 thread", "all"};
-    const peer_sample *one = &f->runs[0].median, *all = &peer_run_all(f)->median;
-    cli_table *table = cli_table_new("<>>>>", HEADING);
+    const reef_peer_sample *one = &f->runs[0].median, *all = &reef_peer_run_all(f)->median;
+    reef_cli_table *table = reef_cli_table_new("<>>>>", HEADING);
     for (size_t i = 0; i < PEER_STAGE_COUNT; i++) {
-        cli_table_cell(table, "%s", STAGE_NAMES[i]);
+        reef_cli_table_cell(table, "%s", STAGE_NAMES[i]);
         const double seconds[] = {one->forward_stage[i], all->forward_stage[i], one->step_stage[i],
                                   all->step_stage[i]};
         for (size_t c = 0; c < sizeof(seconds) / sizeof(seconds[0]); c++)
             if (seconds[c] > 0)
-                cli_table_cell(table, "%.2f", peer_microseconds(plan, seconds[c]));
+                reef_cli_table_cell(table, "%.2f", reef_peer_microseconds(plan, seconds[c]));
             else
-                cli_table_cell(table, "-");
+                reef_cli_table_cell(table, "-");
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static void print_limit(cli_table *table, const char *name, double one, double all) {
-    cli_table_cell(table, "%s", name);
-    cli_table_cell(table, "%.1f", one);
-    cli_table_cell(table, "%.1f", all);
+static void print_limit(reef_cli_table *table, const char *name, double one, double all) {
+    reef_cli_table_cell(table, "%s", name);
+    reef_cli_table_cell(table, "%.1f", one);
+    reef_cli_table_cell(table, "%.1f", all);
 }
 
-static void print_limits(const peer_plan *plan, const peer_findings *f) {
-    const peer_sample *one = &f->runs[0].median, *all = &peer_run_all(f)->median;
+static void print_limits(const reef_peer_plan *plan, const reef_peer_findings *f) {
+    const reef_peer_sample *one = &f->runs[0].median, *all = &reef_peer_run_all(f)->median;
     static const char *const HEADING[] = {"what the machine does", "1 thread", "all threads"};
-    cli_table *table = cli_table_new("<>>", HEADING);
-    bench_rates_rows(table, &one->rates, &all->rates);
+    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
+    reef_bench_rates_rows(table, &one->rates, &all->rates);
     print_limit(table, "composite limit of forward, thousand tokens/s",
-                1e-3 * peer_tokens_per_s(plan, one->limit),
-                1e-3 * peer_tokens_per_s(plan, all->limit));
+                1e-3 * reef_peer_tokens_per_s(plan, one->limit),
+                1e-3 * reef_peer_tokens_per_s(plan, all->limit));
     print_limit(table, "share of it that forward reaches, %", 100 * one->limit_share,
                 100 * all->limit_share);
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static void print_baseline(const peer_plan *plan, const peer_findings *f) {
-    const peer_layer *layer = &f->layer;
+static void print_baseline(const reef_peer_plan *plan, const reef_peer_findings *f) {
+    const reef_peer_layer *layer = &f->layer;
     if (layer->baseline_error.status != REEF_OK)
         printf("\nrival     not measured%s: %s\n", layer->baseline_count > 0 ? " to the end" : "",
                layer->baseline_error.message);
@@ -78,25 +78,27 @@ static void print_baseline(const peer_plan *plan, const peer_findings *f) {
     static const char *const HEADING[] = {"rival", "tokens/s", "reef / rival"};
     static const int PASS_OF[RIVAL_ROW_COUNT] = {PASS_RETRIEVE, PASS_FORWARD, PASS_BACKWARD,
                                                  PASS_STEP};
-    cli_table *table = cli_table_new("<>>", HEADING);
-    for (bench_baseline_row row = 0; row < RIVAL_ROW_COUNT; row++) {
-        cli_table_cell(table, "%s", PASS_NAMES[PASS_OF[row]]);
+    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
+    for (reef_bench_baseline_row row = 0; row < RIVAL_ROW_COUNT; row++) {
+        reef_cli_table_cell(table, "%s", PASS_NAMES[PASS_OF[row]]);
         double rate = layer->baseline_median.tokens_per_s[row];
-        cli_table_cell(table, "%s", cli_count((uint64_t)rate, words));
+        reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)rate, words));
         if (row == RIVAL_BACKWARD)
-            cli_table_cell(table, "-"); // theirs has the gradients of experts in it
+            reef_cli_table_cell(table, "-"); // theirs has the gradients of experts in it
         else
-            cli_table_cell(table, "%.1f", peer_baseline_ratio(plan, f, (size_t)PASS_OF[row], row));
+            reef_cli_table_cell(table, "%.1f",
+                                reef_peer_baseline_ratio(plan, f, (size_t)PASS_OF[row], row));
     }
     putchar('\n');
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static void print_layer(const peer_plan *plan, const peer_findings *f) {
+static void print_layer(const reef_peer_plan *plan, const reef_peer_findings *f) {
     char touched[CLI_WORD_BYTES], huge[CLI_WORD_BYTES];
     printf("pass      %zu tokens choose %s experts; %s on huge pages\n\n", plan->tokens,
-           cli_count(f->layer.touched, touched), cli_bytes((uint64_t)f->layer.huge_bytes, huge));
+           reef_cli_count(f->layer.touched, touched),
+           reef_cli_bytes((uint64_t)f->layer.huge_bytes, huge));
     print_passes(plan, f);
     putchar('\n');
     print_stages(plan, f);
@@ -106,22 +108,22 @@ static void print_layer(const peer_plan *plan, const peer_findings *f) {
 }
 
 // A sealed generation by itself; the loss is the pool's.
-static void print_sealed_stages(const peer_plan *plan, const peer_sealed *sealed) {
+static void print_sealed_stages(const reef_peer_plan *plan, const reef_peer_sealed *sealed) {
     static const char *const HEADING[] = {"one sealed generation, us per token", "f32", "bf16"};
-    cli_table *table = cli_table_new("<>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < PEER_STAGE_COUNT; i++) {
         double f32 = sealed->sealed_stage[POOL_SEALED][i],
                bf16 = sealed->sealed_stage[POOL_BF16][i];
         if (i == PEER_STAGE_loss || f32 <= 0) continue; // not part of it
-        cli_table_cell(table, "%s", STAGE_NAMES[i]);
-        cli_table_cell(table, "%.2f", peer_microseconds(plan, f32));
-        cli_table_cell(table, "%.2f", peer_microseconds(plan, bf16));
+        reef_cli_table_cell(table, "%s", STAGE_NAMES[i]);
+        reef_cli_table_cell(table, "%.2f", reef_peer_microseconds(plan, f32));
+        reef_cli_table_cell(table, "%.2f", reef_peer_microseconds(plan, bf16));
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static void print_sealed(const peer_plan *plan, const peer_sealed *sealed) {
+static void print_sealed(const reef_peer_plan *plan, const reef_peer_sealed *sealed) {
     char all[CLI_WORD_BYTES], one[CLI_WORD_BYTES];
     if (sealed->missing.status != REEF_OK) {
         printf("\nsealing   not measured: %s\n", sealed->missing.message);
@@ -134,31 +136,32 @@ static void print_sealed(const peer_plan *plan, const peer_sealed *sealed) {
            "as fast;\n"
            "          %.1f us when the sealed rows are in bf16: %.2f times as fast\n\n",
            PEER_GENERATION_COUNT, sealed->side, sealed->side,
-           peer_microseconds(plan, sealed->seconds[POOL_OPEN]),
-           cli_bytes((uint64_t)sealed->moment_bytes[POOL_OPEN], all),
-           peer_microseconds(plan, sealed->seconds[POOL_SEALED]),
-           cli_bytes((uint64_t)sealed->moment_bytes[POOL_SEALED], one),
-           peer_sealed_ratio(sealed, POOL_SEALED),
-           peer_microseconds(plan, sealed->seconds[POOL_BF16]),
-           peer_sealed_ratio(sealed, POOL_BF16));
+           reef_peer_microseconds(plan, sealed->seconds[POOL_OPEN]),
+           reef_cli_bytes((uint64_t)sealed->moment_bytes[POOL_OPEN], all),
+           reef_peer_microseconds(plan, sealed->seconds[POOL_SEALED]),
+           reef_cli_bytes((uint64_t)sealed->moment_bytes[POOL_SEALED], one),
+           reef_peer_sealed_ratio(sealed, POOL_SEALED),
+           reef_peer_microseconds(plan, sealed->seconds[POOL_BF16]),
+           reef_peer_sealed_ratio(sealed, POOL_BF16));
     print_sealed_stages(plan, sealed);
 }
 
-static void print_bf16(const peer_plan *plan, const peer_bf16 *b) {
+static void print_bf16(const reef_peer_plan *plan, const reef_peer_bf16 *b) {
     char f32[CLI_WORD_BYTES], bf16[CLI_WORD_BYTES], cache[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
-    printf("\nbf16      forward %s tokens/s with rows in bf16 (%s; f32 %s; last cache %s): %.2f "
-           "times as fast\n"
-           "          as with f32, its experts alone %.2f times; outputs differ by at most %.2g of "
-           "their length\n",
-           cli_count((uint64_t)peer_tokens_per_s(plan, b->bf16_seconds), rate),
-           cli_bytes((uint64_t)b->bf16_bytes, bf16), cli_bytes((uint64_t)b->f32_bytes, f32),
-           cli_bytes((uint64_t)bench_cache_bytes(), cache), b->f32_seconds / b->bf16_seconds,
-           b->f32_experts_seconds / b->bf16_experts_seconds, b->difference);
+    printf(
+        "\nbf16      forward %s tokens/s with rows in bf16 (%s; f32 %s; last cache %s): %.2f "
+        "times as fast\n"
+        "          as with f32, its experts alone %.2f times; outputs differ by at most %.2g of "
+        "their length\n",
+        reef_cli_count((uint64_t)reef_peer_tokens_per_s(plan, b->bf16_seconds), rate),
+        reef_cli_bytes((uint64_t)b->bf16_bytes, bf16), reef_cli_bytes((uint64_t)b->f32_bytes, f32),
+        reef_cli_bytes((uint64_t)reef_bench_cache_bytes(), cache), b->f32_seconds / b->bf16_seconds,
+        b->f32_experts_seconds / b->bf16_experts_seconds, b->difference);
 }
 
-static void print_avx2(const peer_plan *plan, const peer_findings *f) {
-    const peer_avx2 *avx2 = &f->avx2;
-    const peer_sample *all = &peer_run_all(f)->median;
+static void print_avx2(const reef_peer_plan *plan, const reef_peer_findings *f) {
+    const reef_peer_avx2 *avx2 = &f->avx2;
+    const reef_peer_sample *all = &reef_peer_run_all(f)->median;
     char forward[CLI_WORD_BYTES], step[CLI_WORD_BYTES];
     if (avx2->missing.status != REEF_OK) {
         printf("\navx2      not measured: %s\n", avx2->missing.message);
@@ -168,17 +171,17 @@ static void print_avx2(const peer_plan *plan, const peer_findings *f) {
         "\navx2      forward %s tokens/s, training step %s, with OpenBLAS for %s: avx512 is %.2f "
         "and %.2f\n"
         "          times as fast\n",
-        cli_count((uint64_t)avx2->forward_tokens_per_s, forward),
-        cli_count((uint64_t)avx2->step_tokens_per_s, step), avx2->blas,
-        peer_tokens_per_s(plan, all->pass[PASS_FORWARD]) / avx2->forward_tokens_per_s,
-        peer_tokens_per_s(plan, all->pass[PASS_STEP]) / avx2->step_tokens_per_s);
+        reef_cli_count((uint64_t)avx2->forward_tokens_per_s, forward),
+        reef_cli_count((uint64_t)avx2->step_tokens_per_s, step), avx2->blas,
+        reef_peer_tokens_per_s(plan, all->pass[PASS_FORWARD]) / avx2->forward_tokens_per_s,
+        reef_peer_tokens_per_s(plan, all->pass[PASS_STEP]) / avx2->step_tokens_per_s);
 }
 
-void peer_print(const peer_plan *plan, const peer_findings *findings) {
+void reef_peer_print(const reef_peer_plan *plan, const reef_peer_findings *findings) {
     const reef_router_shape *shape = &plan->shape;
     char experts[CLI_WORD_BYTES];
     printf("layer     %s experts of width %zu, %zu heads of %zu, d_key %zu\n",
-           cli_count((uint64_t)shape->side * shape->side, experts), shape->d_model,
+           reef_cli_count((uint64_t)shape->side * shape->side, experts), shape->d_model,
            shape->head_count, shape->topk, shape->d_key);
     printf("machine   %s kernels, OpenBLAS for %s, %zu threads, load %.1f before\n",
            reef_kernels_name(), reef_gemm_name(), plan->threads, findings->load);

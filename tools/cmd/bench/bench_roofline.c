@@ -1,4 +1,4 @@
-// See bench_limits.h.
+// See reef_bench_limits.h.
 //
 // Each measurement is one job for the workers with a piece per thread, so that a piece has scratch of its
 // own; inside, pieces take chunks of work from one counter until none is left, as the layer's pieces are
@@ -40,7 +40,7 @@ typedef struct gather_form {
 static const gather_form GATHER_FORMS[] = {{4, 1, false}, {8, 1, true},  {8, 2, false},
                                            {8, 2, true},  {16, 2, true}, {8, 4, true}};
 
-struct bench_limits {
+struct reef_bench_limits {
     reef_router_shape shape;
     size_t tokens, piece_tokens, width;
     size_t row_bytes, row_count, gather_count;
@@ -66,7 +66,7 @@ static char *small_pages_new(size_t bytes) {
 
 // Uniform values of variance `scale` squared.
 static float *floats_new(size_t count, float scale, uint64_t seed) {
-    float *values = cli_alloc(count, sizeof(float));
+    float *values = reef_cli_alloc(count, sizeof(float));
     uint64_t state = seed;
     for (size_t i = 0; i < count; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
@@ -76,7 +76,7 @@ static float *floats_new(size_t count, float scale, uint64_t seed) {
 }
 
 // The rows that are gathered.
-static reef_status choose(bench_limits *limits, reef_error *err) {
+static reef_status choose(reef_bench_limits *limits, reef_error *err) {
     const reef_router_shape *shape = &limits->shape;
     reef_router_params params = {.w_query = limits->w_query,
                                  .query_bias = limits->query_bias,
@@ -86,7 +86,7 @@ static reef_status choose(bench_limits *limits, reef_error *err) {
                                NULL, &limits->tape, err);
 }
 
-static reef_status add_rows(bench_limits *limits, const void *rows, reef_error *err) {
+static reef_status add_rows(reef_bench_limits *limits, const void *rows, reef_error *err) {
     limits->rows = rows;
     limits->small_rows = small_pages_new(limits->row_count * limits->row_bytes);
     if (!limits->small_rows)
@@ -95,25 +95,25 @@ static reef_status add_rows(bench_limits *limits, const void *rows, reef_error *
     return choose(limits, err);
 }
 
-reef_status bench_limits_new(bench_limits **out,
-                             const reef_router_shape *shape,
-                             size_t tokens,
-                             size_t piece_tokens,
-                             const void *rows,
-                             reef_error *err) {
+reef_status reef_bench_limits_new(reef_bench_limits **out,
+                                  const reef_router_shape *shape,
+                                  size_t tokens,
+                                  size_t piece_tokens,
+                                  const void *rows,
+                                  reef_error *err) {
     *out = NULL;
-    bench_limits *limits = cli_alloc(1, sizeof(*limits));
-    *limits = (bench_limits){.shape = *shape,
-                             .tokens = tokens,
-                             .piece_tokens = piece_tokens,
-                             .width = shape->head_count * shape->d_key,
-                             .row_bytes = 2 * shape->d_model * sizeof(float),
-                             .row_count = shape->side * shape->side,
-                             .gather_count = tokens * shape->head_count * shape->topk};
+    reef_bench_limits *limits = reef_cli_alloc(1, sizeof(*limits));
+    *limits = (reef_bench_limits){.shape = *shape,
+                                  .tokens = tokens,
+                                  .piece_tokens = piece_tokens,
+                                  .width = shape->head_count * shape->d_key,
+                                  .row_bytes = 2 * shape->d_model * sizeof(float),
+                                  .row_count = shape->side * shape->side,
+                                  .gather_count = tokens * shape->head_count * shape->topk};
     limits->x = floats_new(tokens * shape->d_model, 1, 1);
     limits->w_query =
         floats_new(shape->d_model * limits->width, 1 / sqrtf((float)shape->d_model), 2);
-    limits->query_bias = cli_alloc(limits->width, sizeof(float));
+    limits->query_bias = reef_cli_alloc(limits->width, sizeof(float));
     limits->sub_keys =
         floats_new(shape->side * shape->d_key, 1 / sqrtf(3 * (float)shape->d_key), 3);
     reef_status status =
@@ -124,11 +124,11 @@ reef_status bench_limits_new(bench_limits **out,
     limits = NULL; // the caller owns it now
 
 cleanup:
-    bench_limits_free(limits);
+    reef_bench_limits_free(limits);
     return status;
 }
 
-void bench_limits_free(bench_limits *limits) {
+void reef_bench_limits_free(reef_bench_limits *limits) {
     if (!limits) return;
     free(limits->small_rows);
     reef_router_tape_release(&limits->tape);
@@ -142,7 +142,7 @@ void bench_limits_free(bench_limits *limits) {
 // ---- jobs ----------------------------------------------------------------------------------------
 
 typedef struct job {
-    bench_limits *limits;
+    reef_bench_limits *limits;
     atomic_size_t next; // chunk
     size_t chunk_count;
     void (*chunk)(struct job *job, size_t thread, size_t chunk);
@@ -162,22 +162,22 @@ static void run_thread(void *context, size_t thread) {
 // The router, too, works on no more pieces at once than its tape has room for.
 static double run(job *j, reef_thread_pool *workers) {
     size_t threads = reef_thread_pool_count(workers), room = j->limits->tape.slot_count;
-    double started = cli_clock();
+    double started = reef_cli_clock();
     reef_thread_pool_run(workers, threads < room ? threads : room, run_thread, j);
-    return cli_clock() - started;
+    return reef_cli_clock() - started;
 }
 
 // The products of one piece of tokens, as the router calls them.
 static void project_chunk(job *j, size_t thread, size_t chunk) {
     (void)thread;
-    const bench_limits *l = j->limits;
+    const reef_bench_limits *l = j->limits;
     size_t D = l->shape.d_model, first = chunk * l->piece_tokens;
     reef_gemm(false, false, l->piece_tokens, l->width, D, 1, l->x + first * D, D, l->w_query,
               l->width, 0, l->tape.query + first * l->width, l->width);
 }
 
 static void score_chunk(job *j, size_t thread, size_t chunk) {
-    const bench_limits *l = j->limits;
+    const reef_bench_limits *l = j->limits;
     size_t d_key = l->shape.d_key, half = d_key / 2, side = l->shape.side;
     size_t queries = l->piece_tokens * l->shape.head_count, first = chunk * queries;
     float *tiles = l->tape.scratch + thread * l->tape.slot_floats; // two, one for each table
@@ -238,7 +238,7 @@ static unsigned gather_part(
 // The rows of one piece of tokens, in the layer's order.
 static void gather_chunk(job *j, size_t thread, size_t chunk) {
     (void)thread;
-    const bench_limits *l = j->limits;
+    const reef_bench_limits *l = j->limits;
     size_t chosen = l->shape.head_count * l->shape.topk, count = l->piece_tokens * chosen;
     const reef_expert_id *ids = l->tape.indices + chunk * count;
     unsigned seen = 0;
@@ -252,22 +252,22 @@ static void gather_chunk(job *j, size_t thread, size_t chunk) {
 
 // ---- rates ---------------------------------------------------------------------------------------
 
-static double project_flops(const bench_limits *l) {
+static double project_flops(const reef_bench_limits *l) {
     return 2.0 * (double)l->tokens * (double)l->shape.d_model * (double)l->width;
 }
 
 // Two tables of half the width.
-static double score_flops(const bench_limits *l) {
+static double score_flops(const reef_bench_limits *l) {
     return 2.0 * (double)l->tokens * (double)l->width * (double)l->shape.side;
 }
 
 // Of all selections: a row that comes back counts again, and where it is still in a cache, the layer
 // finds it there as well.
-static double gather_bytes(const bench_limits *l) {
+static double gather_bytes(const reef_bench_limits *l) {
     return (double)l->gather_count * (double)l->row_bytes;
 }
 
-static double gather_rate(bench_limits *limits, reef_thread_pool *workers, const char *rows) {
+static double gather_rate(reef_bench_limits *limits, reef_thread_pool *workers, const char *rows) {
     double best = 0;
     for (size_t i = 0; i < sizeof(GATHER_FORMS) / sizeof(GATHER_FORMS[0]); i++) {
         job j = {.limits = limits,
@@ -281,7 +281,7 @@ static double gather_rate(bench_limits *limits, reef_thread_pool *workers, const
     return best;
 }
 
-static double stream_rate(bench_limits *limits, reef_thread_pool *workers) {
+static double stream_rate(reef_bench_limits *limits, reef_thread_pool *workers) {
     size_t bytes = limits->row_count * limits->row_bytes;
     if (bytes > STREAM_BYTES_MAX) bytes = STREAM_BYTES_MAX;
     job j = {.limits = limits,
@@ -293,7 +293,7 @@ static double stream_rate(bench_limits *limits, reef_thread_pool *workers) {
 }
 
 // In tiles as high as the router's and in tiles of half the height, which suit another cache better.
-static double score_rate(bench_limits *limits, reef_thread_pool *workers) {
+static double score_rate(reef_bench_limits *limits, reef_thread_pool *workers) {
     double best = 0;
     for (size_t part = 1; part <= 2; part++) {
         job j = {.limits = limits,
@@ -306,43 +306,49 @@ static double score_rate(bench_limits *limits, reef_thread_pool *workers) {
     return best;
 }
 
-void bench_limits_products(bench_limits *limits, reef_thread_pool *workers, bench_rates *out) {
+void reef_bench_limits_products(reef_bench_limits *limits,
+                                reef_thread_pool *workers,
+                                reef_bench_rates *out) {
     size_t pieces = limits->tokens / limits->piece_tokens;
     job project = {.limits = limits, .chunk_count = pieces, .chunk = project_chunk};
     out->project_flops = project_flops(limits) / run(&project, workers);
     out->score_flops = score_rate(limits, workers); // of the queries that the line above made
 }
 
-void bench_limits_memory(bench_limits *limits, reef_thread_pool *workers, bench_rates *out) {
+void reef_bench_limits_memory(reef_bench_limits *limits,
+                              reef_thread_pool *workers,
+                              reef_bench_rates *out) {
     assert(limits->rows);
     out->sequential = stream_rate(limits, workers);
     out->gather = gather_rate(limits, workers, limits->small_rows);
     out->gather_huge = gather_rate(limits, workers, limits->rows);
 }
 
-void bench_limits_sample(bench_limits *limits, reef_thread_pool *workers, bench_rates *out) {
-    bench_limits_products(limits, workers, out);
-    bench_limits_memory(limits, workers, out);
+void reef_bench_limits_sample(reef_bench_limits *limits,
+                              reef_thread_pool *workers,
+                              reef_bench_rates *out) {
+    reef_bench_limits_products(limits, workers, out);
+    reef_bench_limits_memory(limits, workers, out);
 }
 
-double bench_limits_project(const bench_limits *limits, const bench_rates *rates) {
+double reef_bench_limits_project(const reef_bench_limits *limits, const reef_bench_rates *rates) {
     return project_flops(limits) / rates->project_flops;
 }
 
-double bench_limits_score(const bench_limits *limits, const bench_rates *rates) {
+double reef_bench_limits_score(const reef_bench_limits *limits, const reef_bench_rates *rates) {
     return score_flops(limits) / rates->score_flops;
 }
 
-double bench_limits_forward(const bench_limits *limits, const bench_rates *rates) {
-    return bench_limits_project(limits, rates) + bench_limits_score(limits, rates) +
+double reef_bench_limits_forward(const reef_bench_limits *limits, const reef_bench_rates *rates) {
+    return reef_bench_limits_project(limits, rates) + reef_bench_limits_score(limits, rates) +
            gather_bytes(limits) / rates->gather_huge;
 }
 
-double bench_huge_bytes(void) {
-    return bench_proc_bytes("/proc/self/smaps_rollup", "AnonHugePages");
+double reef_bench_huge_bytes(void) {
+    return reef_bench_proc_bytes("/proc/self/smaps_rollup", "AnonHugePages");
 }
 
-double bench_load(void) {
+double reef_bench_load(void) {
     double load;
     return getloadavg(&load, 1) == 1 ? load : NAN;
 }

@@ -21,8 +21,8 @@ static double row_bytes(size_t side, size_t d_model, reef_dtype dtype) {
 
 // Floats while they fit, then half their bytes, then the disk. A process that reads from there may hold
 // what it was given, or else a quarter of the rows: fewer than there are.
-static void choose_residency(const scale_plan *plan, scale_point *point) {
-    double memory = bench_available_bytes();
+static void choose_residency(const reef_scale_plan *plan, reef_scale_point *point) {
+    double memory = reef_bench_available_bytes();
     if (plan->memory_bytes > 0 && (memory == 0 || (double)plan->memory_bytes < memory))
         memory = (double)plan->memory_bytes;
     point->available_bytes = memory;
@@ -43,19 +43,19 @@ static double microseconds(double seconds, size_t tokens) {
 }
 
 static reef_status take_times(reef_layer_bench *layer,
-                              bench_limits *limits,
+                              reef_bench_limits *limits,
                               reef_thread_pool *workers,
                               double times[TIME_COUNT],
                               reef_error *err) {
-    bench_rates rates;
+    reef_bench_rates rates;
     reef_layer_seconds seconds;
-    bench_limits_products(limits, workers, &rates);
+    reef_bench_limits_products(limits, workers, &rates);
     reef_status status = reef_layer_bench_forward(layer, workers, &seconds, err);
-    times[TIME_ALL] = bench_seconds_sum(&seconds);
+    times[TIME_ALL] = reef_bench_seconds_sum(&seconds);
     times[TIME_RETRIEVAL] = seconds.retrieval;
     times[TIME_EXPERTS] = seconds.experts;
-    times[TIME_QUERY] = bench_limits_project(limits, &rates);
-    times[TIME_SCORES] = bench_limits_score(limits, &rates);
+    times[TIME_QUERY] = reef_bench_limits_project(limits, &rates);
+    times[TIME_SCORES] = reef_bench_limits_score(limits, &rates);
     return status;
 }
 
@@ -63,14 +63,14 @@ static reef_status take_times(reef_layer_bench *layer,
 typedef struct subject {
     reef_router_shape shape;
     reef_layer_bench *layer;
-    bench_limits *limits;
+    reef_bench_limits *limits;
     double (*times)[TIME_COUNT]; // (repeat + 1); the first only warms up
 } subject;
 
 // Nothing is made where the rows do not fit.
 static reef_status subject_init(subject *s,
-                                const scale_plan *plan,
-                                scale_point *point,
+                                const reef_scale_plan *plan,
+                                reef_scale_point *point,
                                 reef_thread_pool *workers,
                                 reef_error *err) {
     *s = (subject){.shape = plan->shape};
@@ -78,7 +78,7 @@ static reef_status subject_init(subject *s,
     s->shape.d_model = point->d_model;
     choose_residency(plan, point);
     if (!point->measured) return REEF_OK;
-    s->times = cli_alloc((size_t)plan->repeat + 1, sizeof(*s->times));
+    s->times = reef_cli_alloc((size_t)plan->repeat + 1, sizeof(*s->times));
     reef_layer_bench_options options = {.shape = s->shape,
                                         .tokens = plan->tokens,
                                         .piece_tokens = plan->piece_tokens,
@@ -87,16 +87,17 @@ static reef_status subject_init(subject *s,
                                         .dtype = point->dtype};
     reef_status status = reef_layer_bench_new(&s->layer, &options, workers, err);
     if (status != REEF_OK) return status;
-    return bench_limits_new(&s->limits, &s->shape, plan->tokens, plan->piece_tokens, NULL, err);
+    return reef_bench_limits_new(&s->limits, &s->shape, plan->tokens, plan->piece_tokens, NULL,
+                                 err);
 }
 
 static void subject_release(subject *s) {
-    bench_limits_free(s->limits);
+    reef_bench_limits_free(s->limits);
     reef_layer_bench_free(s->layer);
     free(s->times);
 }
 
-static void take_medians(const scale_plan *plan, const subject *s, scale_point *point) {
+static void take_medians(const reef_scale_plan *plan, const subject *s, reef_scale_point *point) {
     double *const out[TIME_COUNT] = {
         [TIME_ALL] = &point->us,
         [TIME_RETRIEVAL] = &point->us_retrieval,
@@ -105,69 +106,70 @@ static void take_medians(const scale_plan *plan, const subject *s, scale_point *
         [TIME_SCORES] = &point->us_scores,
     };
     for (size_t t = 0; t < TIME_COUNT; t++)
-        *out[t] = microseconds(bench_median(&s->times[1][t], (size_t)plan->repeat, TIME_COUNT),
+        *out[t] = microseconds(reef_bench_median(&s->times[1][t], (size_t)plan->repeat, TIME_COUNT),
                                plan->tokens);
     point->tokens_per_s = 1e6 / point->us;
 }
 
 // As many whole pieces as there are threads, when the layer has so many.
-static size_t search_tokens(const scale_plan *plan, size_t threads) {
+static size_t search_tokens(const reef_scale_plan *plan, size_t threads) {
     size_t tokens = plan->piece_tokens * threads;
     return tokens < plan->tokens ? tokens : plan->tokens;
 }
 
 // The first repetition only warms up.
-static void measure_search(const scale_plan *plan,
-                           const scale_point *point,
+static void measure_search(const reef_scale_plan *plan,
+                           const reef_scale_point *point,
                            const reef_router_shape *shape,
                            const reef_layer_bench *layer,
                            reef_thread_pool *workers,
-                           scale_search *out) {
+                           reef_scale_search *out) {
     size_t threads = reef_thread_pool_count(workers), tokens = search_tokens(plan, threads);
-    double *seconds = cli_alloc((size_t)plan->repeat + 1, sizeof(*seconds));
-    bench_exhaustive *search =
-        bench_exhaustive_new(shape, reef_layer_bench_router(layer), reef_layer_bench_tape(layer),
-                             tokens, out->keys, threads);
-    for (uint64_t i = 0; i <= plan->repeat; i++) seconds[i] = bench_exhaustive_run(search, workers);
-    double median = bench_median(seconds + 1, (size_t)plan->repeat, 1);
+    double *seconds = reef_cli_alloc((size_t)plan->repeat + 1, sizeof(*seconds));
+    reef_bench_exhaustive *search =
+        reef_bench_exhaustive_new(shape, reef_layer_bench_router(layer),
+                                  reef_layer_bench_tape(layer), tokens, out->keys, threads);
+    for (uint64_t i = 0; i <= plan->repeat; i++)
+        seconds[i] = reef_bench_exhaustive_run(search, workers);
+    double median = reef_bench_median(seconds + 1, (size_t)plan->repeat, 1);
     out->side = shape->side;
     out->tokens = tokens;
     out->us = point->us_query + microseconds(median, tokens);
     out->us_product_keys = point->us_retrieval;
-    out->agreement = bench_exhaustive_agreement(search);
-    bench_exhaustive_free(search);
+    out->agreement = reef_bench_exhaustive_agreement(search);
+    reef_bench_exhaustive_free(search);
     free(seconds);
 }
 
-static void measure_searches(const scale_plan *plan,
-                             const scale_point *point,
+static void measure_searches(const reef_scale_plan *plan,
+                             const reef_scale_point *point,
                              const reef_router_shape *shape,
                              const reef_layer_bench *layer,
                              reef_thread_pool *workers,
-                             scale_findings *out) {
+                             reef_scale_findings *out) {
     double limit = KEYS_MEMORY_SHARE_MAX * point->available_bytes;
     for (int keys = 0; keys < 2; keys++) {
         if (shape->side > (keys ? KEYS_SIDE_MAX : SUMS_SIDE_MAX)) continue;
-        if (keys && limit > 0 && bench_exhaustive_key_bytes(shape) > limit) continue;
-        scale_search *search = &out->searches[out->search_count++];
+        if (keys && limit > 0 && reef_bench_exhaustive_key_bytes(shape) > limit) continue;
+        reef_scale_search *search = &out->searches[out->search_count++];
         search->keys = keys == 1;
         measure_search(plan, point, shape, layer, workers, search);
     }
 }
 
 // Points that lie in memory beside each other take turns, so that other load meets them alike.
-static reef_status measure_group(const scale_plan *plan,
-                                 scale_point *points,
+static reef_status measure_group(const reef_scale_plan *plan,
+                                 reef_scale_point *points,
                                  size_t count,
                                  bool searches,
                                  reef_thread_pool *workers,
-                                 scale_findings *out,
+                                 reef_scale_findings *out,
                                  reef_error *err) {
     subject subjects[SCALE_SIDES_MAX] = {0};
     reef_status status = REEF_OK;
     for (size_t i = 0; i < count && status == REEF_OK; i++)
         status = subject_init(&subjects[i], plan, &points[i], workers, err);
-    double huge_bytes = bench_huge_bytes();
+    double huge_bytes = reef_bench_huge_bytes();
     for (uint64_t r = 0; r <= plan->repeat; r++)
         for (size_t i = 0; i < count && status == REEF_OK; i++)
             if (!points[i].mapped)
@@ -182,37 +184,38 @@ static reef_status measure_group(const scale_plan *plan,
     }
     for (size_t i = 0; i < count; i++) subject_release(&subjects[i]);
     for (size_t i = 0; i < count && status == REEF_OK; i++)
-        if (points[i].mapped) status = scale_measure_disk(plan, &points[i], workers, err);
+        if (points[i].mapped) status = reef_scale_measure_disk(plan, &points[i], workers, err);
     return status;
 }
 
 // ---- all of them ---------------------------------------------------------------------------------
 
-static void list_points(const scale_plan *plan, scale_findings *out) {
+static void list_points(const reef_scale_plan *plan, reef_scale_findings *out) {
     for (size_t i = 0; i < plan->side_count; i++)
-        out->points[out->point_count++] = (scale_point){
+        out->points[out->point_count++] = (reef_scale_point){
             .side = plan->sides[i], .d_model = plan->shape.d_model, .dtype = REEF_F32};
     size_t from = plan->side_count > SCALE_NARROW_SIDES ? plan->side_count - SCALE_NARROW_SIDES : 0;
     for (size_t i = from; plan->narrow && i < plan->side_count; i++)
-        out->points[out->point_count++] = (scale_point){
+        out->points[out->point_count++] = (reef_scale_point){
             .side = plan->sides[i], .d_model = SCALE_NARROW_D_MODEL, .dtype = REEF_BF16};
 }
 
 // Rows take the time, so the bar counts their values.
-static uint64_t values_of(const scale_point *point) {
+static uint64_t values_of(const reef_scale_point *point) {
     return (uint64_t)point->side * point->side * 2 * point->d_model;
 }
 
-reef_status scale_measure(const scale_plan *plan,
-                          reef_thread_pool *workers,
-                          scale_findings *out,
-                          reef_error *err) {
+reef_status reef_scale_measure(const reef_scale_plan *plan,
+                               reef_thread_pool *workers,
+                               reef_scale_findings *out,
+                               reef_error *err) {
     uint64_t total = 0, done = 0;
-    *out = (scale_findings){.threads = reef_thread_pool_count(workers), .load = bench_load()};
+    *out = (reef_scale_findings){.threads = reef_thread_pool_count(workers),
+                                 .load = reef_bench_load()};
     list_points(plan, out);
     for (size_t i = 0; i < out->point_count; i++) total += values_of(&out->points[i]);
-    cli_progress progress;
-    cli_progress_start(&progress, "measuring", total, "values");
+    reef_cli_progress progress;
+    reef_cli_progress_start(&progress, "measuring", total, "values");
     reef_status status = REEF_OK;
     for (size_t i = 0; i < out->point_count && status == REEF_OK;) {
         // The first series one by one, as large as memory allows; the second one as a group.
@@ -220,18 +223,18 @@ reef_status scale_measure(const scale_plan *plan,
         bool searches = plan->exhaustive && i < plan->side_count;
         status = measure_group(plan, &out->points[i], count, searches, workers, out, err);
         for (size_t end = i + count; i < end; i++) done += values_of(&out->points[i]);
-        cli_progress_show(&progress, done);
+        reef_cli_progress_show(&progress, done);
     }
-    cli_progress_end(&progress);
+    reef_cli_progress_end(&progress);
     if (status != REEF_OK) return status;
     reef_router_shape shape = plan->shape;
     shape.side = plan->sides[plan->side_count - 1];
-    return bench_machine_measure(&shape, plan->tokens, out->threads, &out->machine, err);
+    return reef_bench_machine_measure(&shape, plan->tokens, out->threads, &out->machine, err);
 }
 
-static double narrow_us(const scale_findings *findings, size_t side) {
+static double narrow_us(const reef_scale_findings *findings, size_t side) {
     for (size_t i = 0; i < findings->point_count; i++) {
-        const scale_point *p = &findings->points[i];
+        const reef_scale_point *p = &findings->points[i];
         if (p->measured && p->side == side && p->d_model == SCALE_NARROW_D_MODEL &&
             p->dtype == REEF_BF16)
             return p->us;
@@ -239,6 +242,6 @@ static double narrow_us(const scale_findings *findings, size_t side) {
     return NAN;
 }
 
-double scale_ratio(const scale_findings *findings) {
+double reef_scale_ratio(const reef_scale_findings *findings) {
     return narrow_us(findings, 4096) / narrow_us(findings, 1024);
 }

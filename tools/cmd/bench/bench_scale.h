@@ -9,7 +9,7 @@
 #define SCALE_NARROW_D_MODEL 64 // of the second series, in bf16
 #define SCALE_NARROW_SIDES 3    // the largest sides have a point in the second series
 
-typedef struct scale_plan {
+typedef struct reef_scale_plan {
     reef_router_shape shape; // all but the side
     size_t sides[SCALE_SIDES_MAX];
     size_t side_count; // rising
@@ -17,10 +17,10 @@ typedef struct scale_plan {
     uint64_t repeat;
     uint64_t memory_bytes;   // that the process may hold; 0: what is free
     bool narrow, exhaustive; // the second series; the searches
-} scale_plan;
+} reef_scale_plan;
 
 /** One size of the layer; times are microseconds per token, medians of repetitions. */
-typedef struct scale_point {
+typedef struct reef_scale_point {
     size_t side, d_model;
     reef_dtype dtype;    // of the rows
     double wanted_bytes; // of the rows, in this type
@@ -37,49 +37,49 @@ typedef struct scale_point {
     double us, us_retrieval, us_experts;
     double us_query, us_scores; // the products of retrieval by themselves
     double tokens_per_s;
-} scale_point;
+} reef_scale_point;
 
 /** A search through all experts at one size. */
-typedef struct scale_search {
+typedef struct reef_scale_search {
     size_t side;
     bool keys;              // with a key of each expert written out
     size_t tokens;          // that it was measured with
     double us;              // per token: the query network, all scores, the best of them
     double us_product_keys; // retrieval of the layer of this size
     double agreement;       // share of places at which both chose the same expert
-} scale_search;
+} reef_scale_search;
 
-typedef struct scale_findings {
-    scale_point points[2 * SCALE_SIDES_MAX];
+typedef struct reef_scale_findings {
+    reef_scale_point points[2 * SCALE_SIDES_MAX];
     size_t point_count;
-    scale_search searches[2 * SCALE_SIDES_MAX];
+    reef_scale_search searches[2 * SCALE_SIDES_MAX];
     size_t search_count;
     size_t threads;
-    bench_machine machine; // at the first series' width
-    double load;           // of the machine before we began
-} scale_findings;
+    reef_bench_machine machine; // at the first series' width
+    double load;                // of the machine before we began
+} reef_scale_findings;
 
 // ---- bench_scale.c -------------------------------------------------------------------------------
 
-REEF_MUST_CHECK reef_status scale_measure(const scale_plan *plan,
-                                          reef_thread_pool *workers,
-                                          scale_findings *out,
-                                          reef_error *err);
+REEF_MUST_CHECK reef_status reef_scale_measure(const reef_scale_plan *plan,
+                                               reef_thread_pool *workers,
+                                               reef_scale_findings *out,
+                                               reef_error *err);
 
 /** Microseconds per token at side 4096 over those at 1024, d_model 64 in bf16; NaN without both. */
-double scale_ratio(const scale_findings *findings);
+double reef_scale_ratio(const reef_scale_findings *findings);
 
 // ---- bench_scale_disk.c --------------------------------------------------------------------------
 
 /** Measure a mapped point with a temporary pool; where the disk has too little room it stays unmeasured. */
-REEF_MUST_CHECK reef_status scale_measure_disk(const scale_plan *plan,
-                                               scale_point *point,
-                                               reef_thread_pool *workers,
-                                               reef_error *err);
+REEF_MUST_CHECK reef_status reef_scale_measure_disk(const reef_scale_plan *plan,
+                                                    reef_scale_point *point,
+                                                    reef_thread_pool *workers,
+                                                    reef_error *err);
 
 // ---- bench_scale_table.c -------------------------------------------------------------------------
 
-const char *scale_dtype_name(reef_dtype dtype);
-void scale_print(const scale_plan *plan, const scale_findings *findings);
+const char *reef_scale_dtype_name(reef_dtype dtype);
+void reef_scale_print(const reef_scale_plan *plan, const reef_scale_findings *findings);
 
 #endif

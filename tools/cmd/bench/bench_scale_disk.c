@@ -20,7 +20,7 @@
 
 // The largest size of this process in memory since the last reset; 0 where the system does not tell.
 static double peak_bytes(void) {
-    return bench_proc_bytes("/proc/self/status", "VmHWM");
+    return reef_bench_proc_bytes("/proc/self/status", "VmHWM");
 }
 
 static void reset_peak(void) {
@@ -47,21 +47,21 @@ static void forget_file(const char *path) {
 }
 
 static void show_written(void *context, uint64_t bytes) {
-    cli_progress_show(context, bytes);
+    reef_cli_progress_show(context, bytes);
 }
 
 static reef_status write_pool(const char *path,
                               const reef_router_shape *shape,
-                              scale_point *point,
+                              reef_scale_point *point,
                               reef_thread_pool *workers,
                               reef_error *err) {
-    cli_progress progress;
-    double started = cli_clock();
-    cli_progress_start(&progress, "writing rows", (uint64_t)point->wanted_bytes, "bytes");
+    reef_cli_progress progress;
+    double started = reef_cli_clock();
+    reef_cli_progress_start(&progress, "writing rows", (uint64_t)point->wanted_bytes, "bytes");
     reef_status status =
         reef_layer_pool_write(path, shape, BENCH_SEED, workers, show_written, &progress, err);
-    cli_progress_end(&progress);
-    point->write_seconds = cli_clock() - started;
+    reef_cli_progress_end(&progress);
+    point->write_seconds = reef_cli_clock() - started;
     return status;
 }
 
@@ -83,20 +83,20 @@ static reef_status run_passes(const passes *p, reef_error *err) {
         reef_status status = reef_layer_bench_forward(p->layer, p->workers, &seconds, err);
         reef_layer_pool_finish(p->pool);
         if (status != REEF_OK) return status;
-        p->all[r] = bench_seconds_sum(&seconds);
+        p->all[r] = reef_bench_seconds_sum(&seconds);
         p->retrieval[r] = seconds.retrieval;
         p->experts[r] = seconds.experts;
     }
     return REEF_OK;
 }
 
-static double median_us(const double *seconds, const scale_plan *plan) {
-    return 1e6 * bench_median(seconds, (size_t)plan->repeat, 1) / (double)plan->tokens;
+static double median_us(const double *seconds, const reef_scale_plan *plan) {
+    return 1e6 * reef_bench_median(seconds, (size_t)plan->repeat, 1) / (double)plan->tokens;
 }
 
-static reef_status measure(const scale_plan *plan,
+static reef_status measure(const reef_scale_plan *plan,
                            const passes *p,
-                           scale_point *point,
+                           reef_scale_point *point,
                            reef_error *err) {
     reset_peak();
     reef_status status = run_passes(p, err);
@@ -115,9 +115,9 @@ static reef_status measure(const scale_plan *plan,
 }
 
 static reef_status read_pool(const char *path,
-                             const scale_plan *plan,
+                             const reef_scale_plan *plan,
                              const reef_router_shape *shape,
-                             scale_point *point,
+                             reef_scale_point *point,
                              reef_thread_pool *workers,
                              reef_error *err) {
     passes p = {.workers = workers, .repeat = plan->repeat};
@@ -136,7 +136,7 @@ static reef_status read_pool(const char *path,
                                         .chosen_context = p.pool};
     options.row_block_shift = block_shift;
     status = reef_layer_bench_new(&p.layer, &options, workers, err);
-    double *seconds = cli_alloc(3 * (size_t)plan->repeat, sizeof(*seconds));
+    double *seconds = reef_cli_alloc(3 * (size_t)plan->repeat, sizeof(*seconds));
     p.all = seconds;
     p.retrieval = seconds + plan->repeat;
     p.experts = seconds + 2 * plan->repeat;
@@ -147,18 +147,19 @@ static reef_status read_pool(const char *path,
     return status;
 }
 
-reef_status scale_measure_disk(const scale_plan *plan,
-                               scale_point *point,
-                               reef_thread_pool *workers,
-                               reef_error *err) {
+reef_status reef_scale_measure_disk(const reef_scale_plan *plan,
+                                    reef_scale_point *point,
+                                    reef_thread_pool *workers,
+                                    reef_error *err) {
     reef_router_shape shape = plan->shape;
     shape.side = point->side;
     shape.d_model = point->d_model;
-    bench_directory directory = {0};
-    reef_status status = bench_directory_new(&directory, err);
+    reef_bench_directory directory = {0};
+    reef_status status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
     point->free_bytes = free_bytes(directory.path);
-    char *path = cli_format("%s/pool", directory.path), *file = cli_format("%s/data.mdb", path);
+    char *path = reef_cli_format("%s/pool", directory.path),
+         *file = reef_cli_format("%s/data.mdb", path);
     if (point->wanted_bytes <= DISK_SHARE_MAX * point->free_bytes) {
         status = write_pool(path, &shape, point, workers, err);
         forget_file(file);
@@ -166,6 +167,6 @@ reef_status scale_measure_disk(const scale_plan *plan,
     }
     free(file);
     free(path);
-    bench_directory_remove(&directory);
+    reef_bench_directory_remove(&directory);
     return status;
 }

@@ -8,26 +8,27 @@
 
 #define BAR_CELLS 48
 
-const char *scale_dtype_name(reef_dtype dtype) {
+const char *reef_scale_dtype_name(reef_dtype dtype) {
     return dtype == REEF_BF16 ? "bf16" : "f32";
 }
 
-static void print_points(const scale_findings *f) {
+static void print_points(const reef_scale_findings *f) {
     static const char *const HEADING[] = {
         "side",     "experts",   "width", "rows",   "bytes",  "on huge pages", "tokens/s",
         "us/token", "retrieval", "query", "scores", "choice", "experts"};
     char experts[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
-    cli_table *table = cli_table_new(">>><>>>>>>>>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new(">>><>>>>>>>>>", HEADING);
     for (size_t i = 0; i < f->point_count; i++) {
-        const scale_point *p = &f->points[i];
+        const reef_scale_point *p = &f->points[i];
         if (!p->measured) continue;
-        cli_table_cell(table, "%zu", p->side);
-        cli_table_cell(table, "%s", cli_count((uint64_t)p->side * p->side, experts));
-        cli_table_cell(table, "%zu", p->d_model);
-        cli_table_cell(table, "%s%s", scale_dtype_name(p->dtype), p->mapped ? ", disk" : "");
-        cli_table_cell(table, "%s", cli_bytes((uint64_t)p->wanted_bytes, bytes));
-        cli_table_cell(table, "%s", cli_bytes((uint64_t)p->huge_bytes, bytes));
-        cli_table_cell(table, "%s", cli_count((uint64_t)p->tokens_per_s, rate));
+        reef_cli_table_cell(table, "%zu", p->side);
+        reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)p->side * p->side, experts));
+        reef_cli_table_cell(table, "%zu", p->d_model);
+        reef_cli_table_cell(table, "%s%s", reef_scale_dtype_name(p->dtype),
+                            p->mapped ? ", disk" : "");
+        reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)p->wanted_bytes, bytes));
+        reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)p->huge_bytes, bytes));
+        reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)p->tokens_per_s, rate));
         const double times[] = {p->us,
                                 p->us_retrieval,
                                 p->us_query,
@@ -36,59 +37,60 @@ static void print_points(const scale_findings *f) {
                                 p->us_experts};
         bool products = p->us_scores > 0; // measured by themselves
         for (size_t t = 0; t < sizeof(times) / sizeof(times[0]); t++)
-            cli_table_cell(table, products || t < 2 || t == 5 ? "%.1f" : "-", times[t]);
+            reef_cli_table_cell(table, products || t < 2 || t == 5 ? "%.1f" : "-", times[t]);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static void print_mapped(const scale_findings *f) {
+static void print_mapped(const reef_scale_findings *f) {
     char limit[CLI_WORD_BYTES], peak[CLI_WORD_BYTES];
     for (size_t i = 0; i < f->point_count; i++) {
-        const scale_point *p = &f->points[i];
+        const reef_scale_point *p = &f->points[i];
         if (!p->measured || !p->mapped) continue;
         printf("%zu x %zu on disk: %.0f tokens/s with nothing in the system's cache, then %.0f; a "
                "process that may\n"
                "hold %s held %s at most and let go of all rows %" PRIu64 " times (written in %.0f "
                "s)\n",
                p->side, p->side, 1e6 / p->us_cold, p->tokens_per_s,
-               cli_bytes((uint64_t)p->limit_bytes, limit), cli_bytes((uint64_t)p->peak_bytes, peak),
-               p->drops, p->write_seconds);
+               reef_cli_bytes((uint64_t)p->limit_bytes, limit),
+               reef_cli_bytes((uint64_t)p->peak_bytes, peak), p->drops, p->write_seconds);
     }
 }
 
-static void print_missing(const scale_findings *f) {
+static void print_missing(const reef_scale_findings *f) {
     char need[CLI_WORD_BYTES], memory[CLI_WORD_BYTES], disk[CLI_WORD_BYTES];
     for (size_t i = 0; i < f->point_count; i++) {
-        const scale_point *p = &f->points[i];
+        const reef_scale_point *p = &f->points[i];
         if (p->measured) continue;
         printf("skipped: %zu x %zu experts of width %zu take %s in %s; %s of memory is too little, "
                "and\n"
                "%s free on the disk as well (set TMPDIR to a larger one)\n",
-               p->side, p->side, p->d_model, cli_bytes((uint64_t)p->wanted_bytes, need),
-               scale_dtype_name(p->dtype), cli_bytes((uint64_t)p->available_bytes, memory),
-               cli_bytes((uint64_t)p->free_bytes, disk));
+               p->side, p->side, p->d_model, reef_cli_bytes((uint64_t)p->wanted_bytes, need),
+               reef_scale_dtype_name(p->dtype),
+               reef_cli_bytes((uint64_t)p->available_bytes, memory),
+               reef_cli_bytes((uint64_t)p->free_bytes, disk));
     }
 }
 
-static void print_searches(const scale_findings *f) {
+static void print_searches(const reef_scale_findings *f) {
     static const char *const HEADING[] = {"side",          "experts",      "exhaustive search",
                                           "us/token",      "product keys", "times",
                                           "same choice, %"};
     char experts[CLI_WORD_BYTES];
-    cli_table *table = cli_table_new(">><>>>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new(">><>>>>", HEADING);
     for (size_t i = 0; i < f->search_count; i++) {
-        const scale_search *s = &f->searches[i];
-        cli_table_cell(table, "%zu", s->side);
-        cli_table_cell(table, "%s", cli_count((uint64_t)s->side * s->side, experts));
-        cli_table_cell(table, "%s", s->keys ? "all keys" : "all sums of sub-key scores");
-        cli_table_cell(table, "%.1f", s->us);
-        cli_table_cell(table, "%.1f", s->us_product_keys);
-        cli_table_cell(table, "%.1f", s->us / s->us_product_keys);
-        cli_table_cell(table, "%.2f", 100 * s->agreement);
+        const reef_scale_search *s = &f->searches[i];
+        reef_cli_table_cell(table, "%zu", s->side);
+        reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)s->side * s->side, experts));
+        reef_cli_table_cell(table, "%s", s->keys ? "all keys" : "all sums of sub-key scores");
+        reef_cli_table_cell(table, "%.1f", s->us);
+        reef_cli_table_cell(table, "%.1f", s->us_product_keys);
+        reef_cli_table_cell(table, "%.1f", s->us / s->us_product_keys);
+        reef_cli_table_cell(table, "%.2f", 100 * s->agreement);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 /** One bar of the picture. */
@@ -107,12 +109,12 @@ static void print_bar(const bar *b, double low, double high) {
 }
 
 // Retrieval at each side: product keys, and the searches through all experts.
-static void print_picture(const scale_plan *plan, const scale_findings *f) {
+static void print_picture(const reef_scale_plan *plan, const reef_scale_findings *f) {
     bar bars[3 * SCALE_SIDES_MAX];
     size_t count = 0;
     double low = INFINITY, high = 0;
     for (size_t i = 0; i < plan->side_count; i++) {
-        const scale_point *p = &f->points[i];
+        const reef_scale_point *p = &f->points[i];
         if (p->measured) bars[count++] = (bar){p->side, "product keys", p->us_retrieval};
         for (size_t s = 0; s < f->search_count; s++)
             if (f->searches[s].side == p->side)
@@ -128,7 +130,7 @@ static void print_picture(const scale_plan *plan, const scale_findings *f) {
     for (size_t i = 0; i < count; i++) print_bar(&bars[i], low, high);
 }
 
-void scale_print(const scale_plan *plan, const scale_findings *findings) {
+void reef_scale_print(const reef_scale_plan *plan, const reef_scale_findings *findings) {
     const reef_router_shape *shape = &plan->shape;
     printf("layer     %zu heads of %zu, d_key %zu; forward passes of %zu tokens\n",
            shape->head_count, shape->topk, shape->d_key, plan->tokens);
@@ -142,9 +144,9 @@ void scale_print(const scale_plan *plan, const scale_findings *findings) {
         print_searches(findings);
     }
     putchar('\n');
-    bench_machine_print(&findings->machine);
+    reef_bench_machine_print(&findings->machine);
     print_picture(plan, findings);
-    double ratio = scale_ratio(findings);
+    double ratio = reef_scale_ratio(findings);
     if (isfinite(ratio))
         printf("\nwidth %d in bf16: a token takes %.2f times as long with 4096 x 4096 experts as "
                "with 1024 x 1024\n",

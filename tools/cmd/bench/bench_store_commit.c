@@ -65,22 +65,22 @@ typedef struct rounds {
 // The first two rounds are not counted: both files grow in them, and later pages are used again.
 #define WARMUP_ROUNDS 2
 
-static reef_status run_rounds(const store_plan *plan,
+static reef_status run_rounds(const reef_store_plan *plan,
                               reef_store *store,
                               int fd,
                               const char *file,
                               rounds *r,
                               reef_error *err) {
-    uint8_t *bytes = cli_alloc((size_t)plan->commit_bytes, 1);
+    uint8_t *bytes = reef_cli_alloc((size_t)plan->commit_bytes, 1);
     reef_status status = REEF_OK;
     for (uint64_t i = 0; i < plan->rounds + WARMUP_ROUNDS && status == REEF_OK; i++) {
         fill((uint64_t *)(void *)bytes, (size_t)plan->commit_bytes, i + 1);
-        double begin = cli_clock();
+        double begin = reef_cli_clock();
         status = write_raw(fd, file, bytes, (size_t)plan->commit_bytes, err);
-        double between = cli_clock();
+        double between = reef_cli_clock();
         if (status == REEF_OK)
             status = commit_blocks(store, i, bytes, (size_t)plan->commit_bytes, err);
-        double end = cli_clock();
+        double end = reef_cli_clock();
         if (i < WARMUP_ROUNDS) continue;
         r->raw[i - WARMUP_ROUNDS] = between - begin;
         r->commit[i - WARMUP_ROUNDS] = end - between;
@@ -90,11 +90,13 @@ static reef_status run_rounds(const store_plan *plan,
     return status;
 }
 
-reef_status bench_store_commit(const store_plan *plan, store_commit *out, reef_error *err) {
-    char *path = cli_format("%s/commit", plan->directory);
-    char *file = cli_format("%s/raw", plan->directory);
+reef_status reef_bench_store_commit(const reef_store_plan *plan,
+                                    reef_store_commit *out,
+                                    reef_error *err) {
+    char *path = reef_cli_format("%s/commit", plan->directory);
+    char *file = reef_cli_format("%s/raw", plan->directory);
     size_t count = (size_t)plan->rounds;
-    rounds r = {.raw = cli_alloc(3 * count, sizeof(double))};
+    rounds r = {.raw = reef_cli_alloc(3 * count, sizeof(double))};
     r.commit = r.raw + count;
     r.ratio = r.commit + count;
     reef_store *store = NULL;
@@ -105,9 +107,9 @@ reef_status bench_store_commit(const store_plan *plan, store_commit *out, reef_e
         status = reef_fail(err, REEF_ERR_IO, "cannot make %s: %s", file, strerror(errno));
     if (status == REEF_OK) status = run_rounds(plan, store, fd, file, &r, err);
     if (status == REEF_OK)
-        *out = (store_commit){.commit_ms = 1e3 * bench_median(r.commit, count, 1),
-                              .raw_ms = 1e3 * bench_median(r.raw, count, 1),
-                              .rate_vs_raw = bench_median(r.ratio, count, 1)};
+        *out = (reef_store_commit){.commit_ms = 1e3 * reef_bench_median(r.commit, count, 1),
+                                   .raw_ms = 1e3 * reef_bench_median(r.raw, count, 1),
+                                   .rate_vs_raw = reef_bench_median(r.ratio, count, 1)};
     if (fd >= 0) close(fd);
     reef_store_close(store);
     free(r.raw);
@@ -135,8 +137,8 @@ static void size_model(reef_config *config, uint64_t bytes) {
 
 static reef_status train_for(
     reef_trainer *trainer, const uint8_t *text, size_t *at, double seconds, reef_error *err) {
-    double end = cli_clock() + seconds;
-    while (cli_clock() < end) {
+    double end = reef_cli_clock() + seconds;
+    while (reef_cli_clock() < end) {
         size_t taken = 0, steps = 0;
         reef_status status =
             reef_trainer_feed(trainer, "bench", text + *at, TEXT_BYTES - *at, &taken, &steps, err);
@@ -155,35 +157,38 @@ static int by_size(const void *a, const void *b) {
 // costs what the system takes for pages no file had before, and happens once. Not part of the percentile, but told.
 #define GROWING_COMMITS 3
 
-static reef_status grow_file(
-    reef_trainer *trainer, const uint8_t *text, size_t *at, store_training *out, reef_error *err) {
+static reef_status grow_file(reef_trainer *trainer,
+                             const uint8_t *text,
+                             size_t *at,
+                             reef_store_training *out,
+                             reef_error *err) {
     reef_commit commit;
     reef_status status = REEF_OK;
     for (int i = 0; status == REEF_OK && i < GROWING_COMMITS; i++) {
         status = train_for(trainer, text, at, TRAINED_SECONDS, err);
-        double begin = cli_clock();
+        double begin = reef_cli_clock();
         if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
-        double ms = 1e3 * (cli_clock() - begin);
+        double ms = 1e3 * (reef_cli_clock() - begin);
         if (ms > out->commit_growing_ms) out->commit_growing_ms = ms;
     }
     return status;
 }
 
-static reef_status train_and_commit(const store_plan *plan,
+static reef_status train_and_commit(const reef_store_plan *plan,
                                     reef_trainer *trainer,
-                                    store_training *out,
+                                    reef_store_training *out,
                                     reef_error *err) {
     size_t room = (size_t)(plan->seconds / TRAINED_SECONDS) + 1, at = 0;
-    double *seconds = cli_alloc(room, sizeof(*seconds)), sum = 0;
-    uint8_t *text = bench_text(TEXT_BYTES);
+    double *seconds = reef_cli_alloc(room, sizeof(*seconds)), sum = 0;
+    uint8_t *text = reef_bench_text(TEXT_BYTES);
     uint64_t written = 0;
     reef_commit commit;
     reef_status status = grow_file(trainer, text, &at, out, err);
     while (status == REEF_OK && out->commits < room) {
         status = train_for(trainer, text, &at, TRAINED_SECONDS, err);
-        double begin = cli_clock();
+        double begin = reef_cli_clock();
         if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
-        seconds[out->commits] = cli_clock() - begin;
+        seconds[out->commits] = reef_cli_clock() - begin;
         sum += seconds[out->commits++];
         written += commit.bytes_written;
     }
@@ -199,15 +204,17 @@ static reef_status train_and_commit(const store_plan *plan,
     return status;
 }
 
-reef_status bench_store_training(const store_plan *plan, store_training *out, reef_error *err) {
-    char *path = cli_format("%s/training", plan->directory);
+reef_status reef_bench_store_training(const reef_store_plan *plan,
+                                      reef_store_training *out,
+                                      reef_error *err) {
+    char *path = reef_cli_format("%s/training", plan->directory);
     reef_config config;
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     size_model(&config, plan->commit_bytes);
-    *out =
-        (store_training){.interval = REEFD_COMMIT_SECONDS,
-                         .open_bytes = (uint64_t)config.side * config.side * expert_bytes(&config)};
+    *out = (reef_store_training){.interval = REEFD_COMMIT_SECONDS,
+                                 .open_bytes =
+                                     (uint64_t)config.side * config.side * expert_bytes(&config)};
     reef_status status = reef_pool_init(path, &config, err);
     if (status == REEF_OK)
         status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);

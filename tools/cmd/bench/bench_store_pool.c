@@ -63,7 +63,7 @@ static reef_status tally_generation(reef_txn *txn, uint32_t generation, tally *t
 
 static reef_status count_payload(reef_store *store,
                                  uint64_t sealed_at,
-                                 store_pool *out,
+                                 reef_store_pool *out,
                                  reef_error *err) {
     reef_txn *txn = NULL;
     tally sealed = {.limit = sealed_at}, open = {0};
@@ -84,7 +84,7 @@ static reef_status make_history(reef_store *store, uint64_t *sealed_at, reef_err
     reef_trainer *trainer = NULL;
     reef_sealing sealing;
     reef_commit commit = {0};
-    uint8_t *text = bench_text(TEXT_BYTES);
+    uint8_t *text = reef_bench_text(TEXT_BYTES);
     size_t part = TEXT_BYTES / (COMMITS_AFTER_SEALING + 1);
     reef_status status = reef_trainer_open(&trainer, store, &(reef_trainer_options){0}, err);
     if (status == REEF_OK) status = feed(trainer, text, part, err);
@@ -103,7 +103,7 @@ static reef_status make_history(reef_store *store, uint64_t *sealed_at, reef_err
 static reef_status snapshot_once(reef_store *store, size_t number, reef_error *err) {
     reef_txn *txn = NULL;
     reef_snapshot snapshot;
-    char *name = cli_format("bench-%zu", number);
+    char *name = reef_cli_format("bench-%zu", number);
     reef_commit commit = {0};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
@@ -114,18 +114,18 @@ static reef_status snapshot_once(reef_store *store, size_t number, reef_error *e
     return status;
 }
 
-static reef_status take_snapshots(reef_store *store, store_pool *out, reef_error *err) {
+static reef_status take_snapshots(reef_store *store, reef_store_pool *out, reef_error *err) {
     reef_check_report before, after;
     double seconds[SNAPSHOTS];
     reef_status status = reef_store_check(store, NULL, NULL, &before, err);
     for (size_t i = 0; i < SNAPSHOTS && status == REEF_OK; i++) {
-        double begin = cli_clock();
+        double begin = reef_cli_clock();
         status = snapshot_once(store, i, err);
-        seconds[i] = cli_clock() - begin;
+        seconds[i] = reef_cli_clock() - begin;
     }
     if (status == REEF_OK) status = reef_store_check(store, NULL, NULL, &after, err);
     if (status != REEF_OK) return status;
-    out->snapshot_ms = 1e3 * bench_median(seconds, SNAPSHOTS, 1);
+    out->snapshot_ms = 1e3 * reef_bench_median(seconds, SNAPSHOTS, 1);
     out->snapshot_bytes_vs_open = ((double)after.used_bytes - (double)before.used_bytes) /
                                   SNAPSHOTS / (double)out->open_bytes;
     return REEF_OK;
@@ -137,27 +137,29 @@ static reef_status open_in_place(const char *path, double *ms, reef_error *err) 
     for (size_t i = 0; i < OPENINGS && status == REEF_OK; i++) {
         reef_store *store = NULL;
         reef_model *model = NULL;
-        double begin = cli_clock();
+        double begin = reef_cli_clock();
         status = reef_store_open(&store, path, &(reef_store_options){0}, err);
         if (status == REEF_OK)
             status = reef_model_open(&model, store, NULL,
                                      &(reef_model_options){.memory_bytes = OPEN_MEMORY_BYTES}, err);
-        seconds[i] = cli_clock() - begin;
+        seconds[i] = reef_cli_clock() - begin;
         reef_model_close(model);
         reef_store_close(store);
     }
-    if (status == REEF_OK) *ms = 1e3 * bench_median(seconds, OPENINGS, 1);
+    if (status == REEF_OK) *ms = 1e3 * reef_bench_median(seconds, OPENINGS, 1);
     return status;
 }
 
-reef_status bench_store_pool(const store_plan *plan, store_pool *out, reef_error *err) {
-    char *path = cli_format("%s/pool", plan->directory);
+reef_status reef_bench_store_pool(const reef_store_plan *plan,
+                                  reef_store_pool *out,
+                                  reef_error *err) {
+    char *path = reef_cli_format("%s/pool", plan->directory);
     reef_config config;
     reef_store *store = NULL;
     uint64_t sealed_at = 0;
     configure(&config, plan->sealed_side);
-    *out = (store_pool){.sealed_experts = plan->sealed_side * plan->sealed_side,
-                        .open_experts = OPEN_SIDE * OPEN_SIDE};
+    *out = (reef_store_pool){.sealed_experts = plan->sealed_side * plan->sealed_side,
+                             .open_experts = OPEN_SIDE * OPEN_SIDE};
     reef_status status = reef_pool_init(path, &config, err);
     if (status == REEF_OK)
         status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);
@@ -225,32 +227,34 @@ static reef_status turn_over(reef_store *store,
     return status;
 }
 
-static reef_status run_commits(const store_plan *plan,
+static reef_status run_commits(const reef_store_plan *plan,
                                reef_store *store,
-                               store_growth *out,
+                               reef_store_growth *out,
                                reef_error *err) {
-    cli_progress progress;
-    reef_txn **readers = cli_alloc((size_t)plan->readers + 1, sizeof(*readers));
+    reef_cli_progress progress;
+    reef_txn **readers = reef_cli_alloc((size_t)plan->readers + 1, sizeof(*readers));
     reef_status status = REEF_OK;
-    cli_progress_start(&progress, "committing", plan->commits, "commits");
+    reef_cli_progress_start(&progress, "committing", plan->commits, "commits");
     for (uint64_t i = 1; i <= plan->commits && status == REEF_OK; i++) {
         status = commit_some(store, i, GROWTH_CHANGED, err);
         if (status == REEF_OK)
             status = turn_over(store, i, (size_t)plan->readers, readers, &out->reads, err);
-        cli_progress_show(&progress, i);
+        reef_cli_progress_show(&progress, i);
     }
-    cli_progress_end(&progress);
+    reef_cli_progress_end(&progress);
     for (size_t i = 0; i < plan->readers; i++) reef_txn_abort(readers[i]);
     free(readers);
     return status;
 }
 
-reef_status bench_store_growth(const store_plan *plan, store_growth *out, reef_error *err) {
-    char *path = cli_format("%s/growth", plan->directory);
+reef_status reef_bench_store_growth(const reef_store_plan *plan,
+                                    reef_store_growth *out,
+                                    reef_error *err) {
+    char *path = reef_cli_format("%s/growth", plan->directory);
     reef_store *store = NULL;
     reef_check_report report = {0};
-    *out = (store_growth){.commits = plan->commits,
-                          .commit_bytes = (uint64_t)GROWTH_CHANGED * GROWTH_BLOCK_BYTES};
+    *out = (reef_store_growth){.commits = plan->commits,
+                               .commit_bytes = (uint64_t)GROWTH_CHANGED * GROWTH_BLOCK_BYTES};
     reef_status status =
         reef_store_open(&store, path, &(reef_store_options){.create = true, .write = true}, err);
     if (status == REEF_OK) status = commit_some(store, 0, GROWTH_BLOCKS, err);

@@ -8,8 +8,8 @@
 // score), so that every hour and every day can be compared with what the pool says of it.
 #include "bench_usage.h"
 
-#include "scratch_pool.h"
 #include "cli.h"
+#include "scratch_pool.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 #define DELTAS_CHECKED_MAX 1000
 
 typedef struct simulation {
-    const usage_plan *plan;
+    const reef_usage_plan *plan;
     reef_store *store;
     uint64_t commits;    // so far
     uint64_t *totals;    // (experts, 2)
@@ -33,7 +33,7 @@ typedef struct simulation {
     uint64_t *weights;   // (experts, 2) of a count and of a score in it
     uint64_t *pieces;    // (used + 1) first expert of each piece of the pool
     reef_usage_use *use; // (used)
-    usage_findings *found;
+    reef_usage_findings *found;
 } simulation;
 
 // ---- what is used --------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ static uint64_t below(uint64_t bits, uint64_t bound) {
 
 // The experts of a commit: one from each of `used` equal pieces of the pool, so that they differ and rise.
 static void draw_uses(simulation *s) {
-    const usage_plan *p = s->plan;
+    const reef_usage_plan *p = s->plan;
     uint64_t print = 0;
     for (uint64_t i = 0; i < p->used; i++) {
         uint64_t random = mix(s->commits * p->used + i + 1), low = s->pieces[i];
@@ -123,10 +123,10 @@ static double cpu_seconds(void) {
 static reef_status compact(simulation *s, reef_error *err) {
     for (;;) {
         reef_usage_compaction done;
-        double begin = cli_clock(), cpu_begin = cpu_seconds();
+        double begin = reef_cli_clock(), cpu_begin = cpu_seconds();
         reef_status status = reef_store_compact(s->store, now_ms(s), &done, NULL, err);
         if (status != REEF_OK || (done.merged == 0 && done.dropped == 0)) return status;
-        double ms = 1000 * (cli_clock() - begin), cpu_ms = 1000 * (cpu_seconds() - cpu_begin);
+        double ms = 1000 * (reef_cli_clock() - begin), cpu_ms = 1000 * (cpu_seconds() - cpu_begin);
         if (ms > s->found->longest_ms) s->found->longest_ms = ms;
         if (cpu_ms > s->found->longest_cpu_ms) s->found->longest_cpu_ms = cpu_ms;
         s->found->steps++;
@@ -134,20 +134,20 @@ static reef_status compact(simulation *s, reef_error *err) {
 }
 
 static reef_status simulate(simulation *s, reef_error *err) {
-    cli_progress progress;
+    reef_cli_progress progress;
     reef_status status = REEF_OK;
-    cli_progress_start(&progress, "simulated usage", s->plan->days, "days");
+    reef_cli_progress_start(&progress, "simulated usage", s->plan->days, "days");
     while (status == REEF_OK && s->commits < s->plan->commits) {
         uint64_t until = now_ms(s) / BATCH_MS * BATCH_MS + BATCH_MS;
-        double begin = cli_clock();
+        double begin = reef_cli_clock();
         status = commit_batch(s, until, err);
-        double written = cli_clock();
+        double written = reef_cli_clock();
         s->found->write_seconds += written - begin;
         if (status == REEF_OK) status = compact(s, err);
-        s->found->compact_seconds += cli_clock() - written;
-        cli_progress_show(&progress, (now_ms(s) - START_MS) / DAY_MS);
+        s->found->compact_seconds += reef_cli_clock() - written;
+        reef_cli_progress_show(&progress, (now_ms(s) - START_MS) / DAY_MS);
     }
-    cli_progress_end(&progress);
+    reef_cli_progress_end(&progress);
     return status;
 }
 
@@ -204,7 +204,7 @@ static uint64_t later(uint64_t a, uint64_t b) {
 
 // All days, the hours and the commits of the end, and what is left for the time before the windows.
 static reef_status compare_all(simulation *s, reef_txn *txn, reef_error *err) {
-    usage_findings *f = s->found;
+    reef_usage_findings *f = s->found;
     reef_usage_range all;
     uint64_t now = now_ms(s), interval = s->plan->interval_ms;
     uint64_t hours = later(START_MS, now - now % DAY_MS - 4 * DAY_MS);
@@ -236,7 +236,7 @@ static reef_status check_totals(simulation *s, reef_txn *txn, reef_error *err) {
 
 // ---- how large is it? ----------------------------------------------------------------------------
 
-static void weigh(const usage_plan *p, usage_findings *f) {
+static void weigh(const reef_usage_plan *p, reef_usage_findings *f) {
     uint64_t windows = 0, fixed = 0;
     for (uint32_t l = REEF_USAGE_DELTAS; l < REEF_USAGE_LEVELS; l++) {
         windows += f->stat.levels[l].bytes;
@@ -263,31 +263,33 @@ static reef_status examine(simulation *s, reef_error *err) {
     return REEF_OK;
 }
 
-reef_status bench_usage_run(const usage_plan *p, usage_findings *f, reef_error *err) {
-    bench_directory directory = {0};
+reef_status reef_bench_usage_run(const reef_usage_plan *p,
+                                 reef_usage_findings *f,
+                                 reef_error *err) {
+    reef_bench_directory directory = {0};
     char *path = NULL;
     simulation s = {.plan = p, .found = f};
-    s.totals = cli_alloc(p->experts, 16);
-    s.sums = cli_alloc(p->experts, 16);
-    s.prints = cli_alloc(p->commits, sizeof(*s.prints));
-    s.use = cli_alloc(p->used, sizeof(*s.use));
-    s.weights = cli_alloc(p->experts, 16);
-    s.pieces = cli_alloc(p->used + 1, sizeof(*s.pieces));
+    s.totals = reef_cli_alloc(p->experts, 16);
+    s.sums = reef_cli_alloc(p->experts, 16);
+    s.prints = reef_cli_alloc(p->commits, sizeof(*s.prints));
+    s.use = reef_cli_alloc(p->used, sizeof(*s.use));
+    s.weights = reef_cli_alloc(p->experts, 16);
+    s.pieces = reef_cli_alloc(p->used + 1, sizeof(*s.pieces));
     for (uint64_t i = 0; i <= p->used; i++) s.pieces[i] = i * p->experts / p->used;
     for (uint64_t i = 0; i < 2 * p->experts; i++) s.weights[i] = mix(i);
-    double begin = cli_clock();
-    reef_status status = bench_directory_new(&directory, err);
+    double begin = reef_cli_clock();
+    reef_status status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) goto cleanup;
-    path = cli_format("%s/pool", directory.path);
+    path = reef_cli_format("%s/pool", directory.path);
     status = reef_store_open(
         &s.store, path, &(reef_store_options){.create = true, .write = true, .no_sync = true}, err);
     if (status == REEF_OK) status = simulate(&s, err);
     if (status == REEF_OK) status = examine(&s, err);
-    f->seconds = cli_clock() - begin;
+    f->seconds = reef_cli_clock() - begin;
 
 cleanup:
     if (s.store) reef_store_close(s.store);
-    bench_directory_remove(&directory);
+    reef_bench_directory_remove(&directory);
     free(path);
     free(s.totals);
     free(s.sums);

@@ -9,7 +9,7 @@
 
 #define ROUNDS_MAX 100
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"side", "N", "sub-keys per side; N * N experts (default: 1024)"},
     {"d-model", "N", "width of a token (default: 256)"},
     {"heads", "N", "heads (default: 8)"},
@@ -23,7 +23,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual bench_peer_manual = {
+const reef_cli_manual reef_bench_peer_manual = {
     .about =
         "Measures one PEER layer with random weights outside any pool, in four parts:\n"
         "\n"
@@ -69,7 +69,7 @@ const cli_manual bench_peer_manual = {
 
 static const struct {
     const char *name;
-    peer_part part;
+    reef_peer_part part;
 } PARTS[] = {
     {"layer", PEER_LAYER}, {"sealed90", PEER_SEALED}, {"bf16", PEER_BF16}, {"avx2", PEER_AVX2}};
 
@@ -103,7 +103,7 @@ static reef_status read_parts(const char *words, unsigned *parts, reef_error *er
 }
 
 // Rows, two moments and the table on small pages; better refused than ended by the system half way.
-static reef_status check_memory(const peer_plan *plan, reef_error *err) {
+static reef_status check_memory(const reef_peer_plan *plan, reef_error *err) {
 #ifdef _SC_PHYS_PAGES
     double rows = (double)plan->shape.side * (double)plan->shape.side;
     double wanted = 4 * rows * 2 * (double)plan->shape.d_model * sizeof(float);
@@ -113,8 +113,8 @@ static reef_status check_memory(const peer_plan *plan, reef_error *err) {
         return reef_fail(
             err, REEF_ERR_INVALID,
             "--side %zu and --d-model %zu take %s, and this machine has %s; choose less",
-            plan->shape.side, plan->shape.d_model, cli_bytes((uint64_t)wanted, need),
-            cli_bytes((uint64_t)have, there));
+            plan->shape.side, plan->shape.d_model, reef_cli_bytes((uint64_t)wanted, need),
+            reef_cli_bytes((uint64_t)have, there));
 #else
     (void)plan;
     (void)err;
@@ -122,23 +122,24 @@ static reef_status check_memory(const peer_plan *plan, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status read_plan(const cli_call *cli, peer_plan *plan, reef_error *err) {
+static reef_status read_plan(const reef_cli_call *cli, reef_peer_plan *plan, reef_error *err) {
     uint64_t side = 1024;
-    *plan = (peer_plan){
+    *plan = (reef_peer_plan){
         .shape = {.d_model = 256, .head_count = 8, .topk = 16, .d_key = 128, .batch_norm = true},
         .tokens = 2048,
         .repeat = 5,
         .rounds = 1,
-        .baseline = cli_text(cli, "rival")};
-    reef_status status = cli_integer(cli, "side", 1, BENCH_SIDE_MAX, &side, err);
-    if (status == REEF_OK) status = bench_shape_read(cli, &plan->shape, &plan->tokens, err);
+        .baseline = reef_cli_text(cli, "rival")};
+    reef_status status = reef_cli_integer(cli, "side", 1, BENCH_SIDE_MAX, &side, err);
+    if (status == REEF_OK) status = reef_bench_shape_read(cli, &plan->shape, &plan->tokens, err);
     if (status == REEF_OK)
-        status = cli_integer(cli, "repeat", 1, BENCH_REPEAT_MAX, &plan->repeat, err);
-    if (status == REEF_OK) status = cli_integer(cli, "rounds", 1, ROUNDS_MAX, &plan->rounds, err);
-    if (status == REEF_OK) status = read_parts(cli_text(cli, "only"), &plan->parts, err);
+        status = reef_cli_integer(cli, "repeat", 1, BENCH_REPEAT_MAX, &plan->repeat, err);
+    if (status == REEF_OK)
+        status = reef_cli_integer(cli, "rounds", 1, ROUNDS_MAX, &plan->rounds, err);
+    if (status == REEF_OK) status = read_parts(reef_cli_text(cli, "only"), &plan->parts, err);
     if (status != REEF_OK) return status;
     plan->shape.side = (size_t)side;
-    plan->piece_tokens = bench_piece_tokens(plan->tokens);
+    plan->piece_tokens = reef_bench_piece_tokens(plan->tokens);
     status = reef_router_shape_check(&plan->shape, err);
     return status == REEF_OK ? check_memory(plan, err) : status;
 }
@@ -146,13 +147,13 @@ static reef_status read_plan(const cli_call *cli, peer_plan *plan, reef_error *e
 // ---- the command ---------------------------------------------------------------------------------
 
 // With one thread, and with all where those are more. What is never measured stays not a number.
-static reef_status prepare_runs(peer_plan *plan,
-                                peer_findings *f,
+static reef_status prepare_runs(reef_peer_plan *plan,
+                                reef_peer_findings *f,
                                 size_t threads,
                                 reef_error *err) {
     for (size_t r = 0; r < PEER_RUNS_MAX; r++) {
         double *median = (double *)&f->runs[r].median;
-        for (size_t i = 0; i < sizeof(peer_sample) / sizeof(double); i++) median[i] = NAN;
+        for (size_t i = 0; i < sizeof(reef_peer_sample) / sizeof(double); i++) median[i] = NAN;
     }
     reef_thread_pool *all = NULL;
     reef_status status = reef_thread_pool_new(&all, threads, err);
@@ -167,29 +168,33 @@ static reef_status prepare_runs(peer_plan *plan,
 }
 
 // One part after the other: each has the memory of the machine to itself.
-static reef_status measure(peer_plan *plan, size_t threads, peer_findings *f, reef_error *err) {
-    f->load = bench_load();
+static reef_status measure(reef_peer_plan *plan,
+                           size_t threads,
+                           reef_peer_findings *f,
+                           reef_error *err) {
+    f->load = reef_bench_load();
     reef_status status = prepare_runs(plan, f, threads, err);
-    reef_thread_pool *all = f->run_count > 0 ? peer_run_all(f)->workers : NULL;
-    if (status == REEF_OK && plan->parts & PEER_LAYER) status = peer_layer_measure(plan, f, err);
-    if (status == REEF_OK && plan->parts & PEER_AVX2) peer_avx2_measure(plan, &f->avx2);
+    reef_thread_pool *all = f->run_count > 0 ? reef_peer_run_all(f)->workers : NULL;
+    if (status == REEF_OK && plan->parts & PEER_LAYER)
+        status = reef_peer_layer_measure(plan, f, err);
+    if (status == REEF_OK && plan->parts & PEER_AVX2) reef_peer_avx2_measure(plan, &f->avx2);
     if (status == REEF_OK && plan->parts & PEER_BF16)
-        status = peer_bf16_measure(plan, all, &f->bf16, err);
+        status = reef_peer_bf16_measure(plan, all, &f->bf16, err);
     if (status == REEF_OK && plan->parts & PEER_SEALED)
-        status = peer_sealed_measure(plan, all, &f->sealed, err);
+        status = reef_peer_sealed_measure(plan, all, &f->sealed, err);
     return status;
 }
 
-reef_status cmd_bench_peer(cli_call *cli, reef_error *err) {
-    peer_plan plan;
-    peer_findings f = {0};
+reef_status reef_cmd_bench_peer(reef_cli_call *cli, reef_error *err) {
+    reef_peer_plan plan;
+    reef_peer_findings f = {0};
     reef_status status = read_plan(cli, &plan, err);
     if (status == REEF_OK) status = measure(&plan, cli->threads, &f, err);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli, peer_json(&plan, &f), err);
+        status = reef_cli_answer(cli, reef_peer_json(&plan, &f), err);
     else if (status == REEF_OK)
-        peer_print(&plan, &f);
-    peer_layer_release(&f);
+        reef_peer_print(&plan, &f);
+    reef_peer_layer_release(&f);
     for (size_t r = 0; r < PEER_RUNS_MAX; r++) reef_thread_pool_free(f.runs[r].workers);
     return status;
 }

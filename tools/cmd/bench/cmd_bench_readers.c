@@ -25,13 +25,13 @@
 #define SCORED_BYTES 4096
 #define SNAPSHOT "bench"
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"seconds", "S", "how long to train alone, and again beside the reader (default: 5)"},
     {"commit-steps", "N", "commit after N steps (default: 5)"},
     {0},
 };
 
-const cli_manual bench_readers_manual = {
+const reef_cli_manual reef_bench_readers_manual = {
     .about =
         "Trains a temporary pool in one process, first alone and then while another process opens\n"
         "and evaluates a snapshot of it over and over, and prints how long each took at most, and\n"
@@ -59,7 +59,7 @@ typedef struct summary {
 static void note(times *t, double seconds) {
     if (t->count == t->capacity) {
         times larger = {.capacity = t->capacity ? 2 * t->capacity : 256};
-        larger.seconds = cli_alloc(larger.capacity, sizeof(double));
+        larger.seconds = reef_cli_alloc(larger.capacity, sizeof(double));
         larger.count = t->count;
         if (t->count) memcpy(larger.seconds, t->seconds, t->count * sizeof(double));
         free(t->seconds);
@@ -74,7 +74,7 @@ typedef struct moment {
 } moment;
 
 static moment moment_now(void) {
-    moment now = {.wall = cli_clock(), .busy = NAN};
+    moment now = {.wall = reef_cli_clock(), .busy = NAN};
     unsigned long long ran = 0, queued = 0; // nanoseconds
     FILE *file = fopen("/proc/thread-self/schedstat", "r");
     if (!file) return now;
@@ -109,7 +109,7 @@ static summary summarise(times *t) {
 
 static json_t *summary_json(const summary *s) {
     return json_pack("{s:I, s:o, s:o}", "count", (json_int_t)s->count, "median_ms",
-                     cli_real(s->median_ms), "max_ms", cli_real(s->max_ms));
+                     reef_cli_real(s->median_ms), "max_ms", reef_cli_real(s->max_ms));
 }
 
 // ---- the trainer's process -----------------------------------------------------------------------
@@ -184,7 +184,7 @@ static reef_status train(const plan *p, int fd, message *m) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     size_t at = 0;
-    uint8_t *text = bench_text(TEXT_BYTES);
+    uint8_t *text = reef_bench_text(TEXT_BYTES);
     reef_status status =
         reef_store_open(&store, p->path, &(reef_store_options){.write = true}, &m->error);
     if (status != REEF_OK) goto cleanup;
@@ -270,7 +270,7 @@ static reef_status evaluate_once(
 // Until the trainer's process has something to tell.
 static reef_status evaluate_on(const plan *p, int fd, reader *r, reef_error *err) {
     reef_store *store = NULL;
-    uint8_t *text = bench_text(SCORED_BYTES);
+    uint8_t *text = reef_bench_text(SCORED_BYTES);
     struct pollfd told = {.fd = fd, .events = POLLIN};
     reef_status status = reef_store_open(&store, p->path, &(reef_store_options){0}, err);
     while (status == REEF_OK && poll(&told, 1, 0) == 0) {
@@ -339,22 +339,22 @@ static json_t *findings_json(const plan *p, const findings *f) {
     json_t *evaluation = json_pack("{s:o, s:o, s:o, s:o, s:b}", "begin", summary_json(&f->begin),
                                    "open", summary_json(&f->open), "score", summary_json(&f->score),
                                    "waited", summary_json(&f->waited), "same_bits", f->same_bits);
-    return json_pack("{s:o, s:I, s:s, s:o, s:o}", "seconds", cli_real(p->seconds), "threads",
+    return json_pack("{s:o, s:I, s:s, s:o, s:o}", "seconds", reef_cli_real(p->seconds), "threads",
                      (json_int_t)p->threads, "kernels", reef_kernels_name(), "trainer", trainer,
                      "reader", evaluation);
 }
 
-static void print_row(cli_table *table, const char *name, const summary *s) {
+static void print_row(reef_cli_table *table, const char *name, const summary *s) {
     char words[CLI_WORD_BYTES];
-    cli_table_cell(table, "%s", name);
-    cli_table_cell(table, "%s", cli_count(s->count, words));
-    cli_table_cell(table, "%.2f", s->median_ms);
-    cli_table_cell(table, "%.2f", s->max_ms);
+    reef_cli_table_cell(table, "%s", name);
+    reef_cli_table_cell(table, "%s", reef_cli_count(s->count, words));
+    reef_cli_table_cell(table, "%.2f", s->median_ms);
+    reef_cli_table_cell(table, "%.2f", s->max_ms);
 }
 
 static void print_findings(const findings *f) {
     static const char *const HEADING[] = {"", "count", "median ms", "longest ms"};
-    cli_table *table = cli_table_new("<>>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>>", HEADING);
     print_row(table, "training alone: a step", &f->alone.step);
     print_row(table, "  a commit", &f->alone.commit);
     print_row(table, "  blocked in one of them", &f->alone.waited);
@@ -365,36 +365,36 @@ static void print_findings(const findings *f) {
     print_row(table, "  copy the snapshot", &f->open); // holds a transaction for part of it
     print_row(table, "  evaluate the copy", &f->score);
     print_row(table, "  blocked in one of them", &f->waited);
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
     printf("the snapshot %s\n", f->same_bits ? "gave the same bits every time"
                                              : "CHANGED between evaluations: this is a bug");
 }
 
-reef_status cmd_bench_readers(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_bench_readers(reef_cli_call *cli, reef_error *err) {
     plan p = {.seconds = SECONDS_DEFAULT,
               .commit_steps = COMMIT_STEPS_DEFAULT,
               .threads = cli->threads ? cli->threads : 1};
     findings found = {0};
     reef_config config;
-    bench_directory directory = {0};
-    reef_status status = cli_number(cli, "seconds", 0.01, 3600, &p.seconds, err);
+    reef_bench_directory directory = {0};
+    reef_status status = reef_cli_number(cli, "seconds", 0.01, 3600, &p.seconds, err);
     if (status == REEF_OK)
-        status = cli_integer(cli, "commit-steps", 1, 1000000, &p.commit_steps, err);
-    if (status == REEF_OK) status = cli_config(cli, &config, err);
-    if (status == REEF_OK) status = bench_wants_text(&config, err);
+        status = reef_cli_integer(cli, "commit-steps", 1, 1000000, &p.commit_steps, err);
+    if (status == REEF_OK) status = reef_cli_config(cli, &config, err);
+    if (status == REEF_OK) status = reef_bench_wants_text(&config, err);
     if (status != REEF_OK) return status;
-    if (!cli_text(cli, "boundaries")) config.boundaries = REEF_BOUNDARIES_GIVEN;
-    status = bench_directory_new(&directory, err);
+    if (!reef_cli_text(cli, "boundaries")) config.boundaries = REEF_BOUNDARIES_GIVEN;
+    status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
-    char *path = cli_format("%s/pool", directory.path);
+    char *path = reef_cli_format("%s/pool", directory.path);
     p.path = path;
     status = reef_pool_init(path, &config, err);
     if (status == REEF_OK) status = measure(&p, &found, err);
     free(path);
-    bench_directory_remove(&directory);
+    reef_bench_directory_remove(&directory);
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, findings_json(&p, &found), err);
+    if (cli->json) return reef_cli_answer(cli, findings_json(&p, &found), err);
     print_findings(&found);
     return REEF_OK;
 }

@@ -10,7 +10,7 @@
 
 #define SIDE_FIRST 128
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"sides", "LIST", "sub-keys per side with commas between, such as 128,512,2048"},
     {"side-max", "N", "instead: 128, 256, ... up to N (default: 4096)"},
     {"d-model", "N", "width of a token in the first series (default: 256)"},
@@ -24,7 +24,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual bench_scale_manual = {
+const reef_cli_manual reef_bench_scale_manual = {
     .about =
         "Measures the forward pass of one PEER layer with random weights at growing numbers of "
         "experts:\n"
@@ -55,7 +55,7 @@ const cli_manual bench_scale_manual = {
 // ---- options -------------------------------------------------------------------------------------
 
 // Whole numbers that rise, with commas between them.
-static reef_status read_list(const char *text, scale_plan *plan, reef_error *err) {
+static reef_status read_list(const char *text, reef_scale_plan *plan, reef_error *err) {
     const char *at = text;
     for (;;) {
         char *end = NULL;
@@ -77,78 +77,80 @@ static reef_status read_list(const char *text, scale_plan *plan, reef_error *err
     }
 }
 
-static reef_status read_sides(const cli_call *cli, scale_plan *plan, reef_error *err) {
-    const char *list = cli_text(cli, "sides");
+static reef_status read_sides(const reef_cli_call *cli, reef_scale_plan *plan, reef_error *err) {
+    const char *list = reef_cli_text(cli, "sides");
     uint64_t last = 4096;
-    if (list && cli_text(cli, "side-max"))
+    if (list && reef_cli_text(cli, "side-max"))
         return reef_fail(err, REEF_ERR_INVALID, "--sides and --side-max exclude each other");
     if (list) return read_list(list, plan, err);
-    reef_status status = cli_integer(cli, "side-max", 1, BENCH_SIDE_MAX, &last, err);
+    reef_status status = reef_cli_integer(cli, "side-max", 1, BENCH_SIDE_MAX, &last, err);
     if (status != REEF_OK) return status;
     for (size_t side = SIDE_FIRST; side <= last; side *= 2) plan->sides[plan->side_count++] = side;
     if (plan->side_count == 0) plan->sides[plan->side_count++] = (size_t)last;
     return REEF_OK;
 }
 
-static reef_status read_plan(const cli_call *cli, scale_plan *plan, reef_error *err) {
-    *plan = (scale_plan){
+static reef_status read_plan(const reef_cli_call *cli, reef_scale_plan *plan, reef_error *err) {
+    *plan = (reef_scale_plan){
         .shape = {.d_model = 256, .head_count = 8, .topk = 16, .d_key = 128, .batch_norm = true},
         .tokens = 2048,
         .repeat = 5,
-        .narrow = !cli_text(cli, "no-narrow"),
-        .exhaustive = !cli_text(cli, "no-exhaustive")};
-    reef_status status = bench_shape_read(cli, &plan->shape, &plan->tokens, err);
+        .narrow = !reef_cli_text(cli, "no-narrow"),
+        .exhaustive = !reef_cli_text(cli, "no-exhaustive")};
+    reef_status status = reef_bench_shape_read(cli, &plan->shape, &plan->tokens, err);
     if (status == REEF_OK)
-        status = cli_integer(cli, "repeat", 1, BENCH_REPEAT_MAX, &plan->repeat, err);
+        status = reef_cli_integer(cli, "repeat", 1, BENCH_REPEAT_MAX, &plan->repeat, err);
     plan->memory_bytes = cli->memory_bytes;
     if (status == REEF_OK) status = read_sides(cli, plan, err);
     if (status != REEF_OK) return status;
-    plan->piece_tokens = bench_piece_tokens(plan->tokens);
+    plan->piece_tokens = reef_bench_piece_tokens(plan->tokens);
     plan->shape.side = plan->sides[0]; // the smallest is the one that may have too few experts
     return reef_router_shape_check(&plan->shape, err);
 }
 
 // ---- answers -------------------------------------------------------------------------------------
 
-static json_t *point_json(const scale_point *p) {
-    json_t *document = json_pack(
-        "{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "side",
-        (json_int_t)p->side, "experts", (json_int_t)p->side * (json_int_t)p->side, "d_model",
-        (json_int_t)p->d_model, "dtype", scale_dtype_name(p->dtype), "residency",
-        p->mapped ? "mapped" : "resident", "us_per_token", cli_real(p->us), "us_retrieval",
-        cli_real(p->us_retrieval), "us_query_product", cli_real(p->mapped ? NAN : p->us_query),
-        "us_score_product", cli_real(p->mapped ? NAN : p->us_scores), "us_experts",
-        cli_real(p->us_experts), "tokens_per_s", cli_real(p->tokens_per_s), "resident_bytes",
-        cli_real(p->mapped ? p->peak_bytes : p->wanted_bytes), "huge_page_bytes",
-        cli_real(p->huge_bytes));
+static json_t *point_json(const reef_scale_point *p) {
+    json_t *document =
+        json_pack("{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "side",
+                  (json_int_t)p->side, "experts", (json_int_t)p->side * (json_int_t)p->side,
+                  "d_model", (json_int_t)p->d_model, "dtype", reef_scale_dtype_name(p->dtype),
+                  "residency", p->mapped ? "mapped" : "resident", "us_per_token",
+                  reef_cli_real(p->us), "us_retrieval", reef_cli_real(p->us_retrieval),
+                  "us_query_product", reef_cli_real(p->mapped ? NAN : p->us_query),
+                  "us_score_product", reef_cli_real(p->mapped ? NAN : p->us_scores), "us_experts",
+                  reef_cli_real(p->us_experts), "tokens_per_s", reef_cli_real(p->tokens_per_s),
+                  "resident_bytes", reef_cli_real(p->mapped ? p->peak_bytes : p->wanted_bytes),
+                  "huge_page_bytes", reef_cli_real(p->huge_bytes));
     if (!p->mapped) return document;
-    json_object_set_new(document, "row_bytes", cli_real(p->wanted_bytes));
-    json_object_set_new(document, "limit_bytes", cli_real(p->limit_bytes));
+    json_object_set_new(document, "row_bytes", reef_cli_real(p->wanted_bytes));
+    json_object_set_new(document, "limit_bytes", reef_cli_real(p->limit_bytes));
     json_object_set_new(document, "drops", json_integer((json_int_t)p->drops));
-    json_object_set_new(document, "us_per_token_cold", cli_real(p->us_cold));
-    json_object_set_new(document, "write_seconds", cli_real(p->write_seconds));
+    json_object_set_new(document, "us_per_token_cold", reef_cli_real(p->us_cold));
+    json_object_set_new(document, "write_seconds", reef_cli_real(p->write_seconds));
     return document;
 }
 
-static json_t *missing_json(const scale_point *p) {
+static json_t *missing_json(const reef_scale_point *p) {
     return json_pack("{s:I, s:I, s:s, s:o, s:o, s:o}", "side", (json_int_t)p->side, "d_model",
-                     (json_int_t)p->d_model, "dtype", scale_dtype_name(p->dtype), "wanted_bytes",
-                     cli_real(p->wanted_bytes), "available_bytes", cli_real(p->available_bytes),
-                     "disk_free_bytes", cli_real(p->free_bytes));
+                     (json_int_t)p->d_model, "dtype", reef_scale_dtype_name(p->dtype),
+                     "wanted_bytes", reef_cli_real(p->wanted_bytes), "available_bytes",
+                     reef_cli_real(p->available_bytes), "disk_free_bytes",
+                     reef_cli_real(p->free_bytes));
 }
 
-static json_t *search_json(const scale_search *s) {
+static json_t *search_json(const reef_scale_search *s) {
     return json_pack("{s:I, s:I, s:s, s:I, s:o, s:o, s:o}", "side", (json_int_t)s->side, "experts",
                      (json_int_t)s->side * (json_int_t)s->side, "scores", s->keys ? "keys" : "sums",
-                     "tokens", (json_int_t)s->tokens, "us_per_token", cli_real(s->us),
-                     "us_per_token_product_keys", cli_real(s->us_product_keys), "same_choice",
-                     cli_real(s->agreement));
+                     "tokens", (json_int_t)s->tokens, "us_per_token", reef_cli_real(s->us),
+                     "us_per_token_product_keys", reef_cli_real(s->us_product_keys), "same_choice",
+                     reef_cli_real(s->agreement));
 }
 
-static json_t *findings_json(const scale_plan *plan, const scale_findings *f) {
+static json_t *findings_json(const reef_scale_plan *plan, const reef_scale_findings *f) {
     json_t *points = json_array(), *missing = json_array(), *searches = json_array();
     for (size_t i = 0; i < f->point_count; i++) {
-        const scale_point *p = &f->points[i];
+        const reef_scale_point *p = &f->points[i];
         if (p->measured)
             json_array_append_new(points, point_json(p));
         else
@@ -156,27 +158,27 @@ static json_t *findings_json(const scale_plan *plan, const scale_findings *f) {
     }
     for (size_t i = 0; i < f->search_count; i++)
         json_array_append_new(searches, search_json(&f->searches[i]));
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "heads", (json_int_t)plan->shape.head_count, "topk",
-                     (json_int_t)plan->shape.topk, "d_key", (json_int_t)plan->shape.d_key, "tokens",
-                     (json_int_t)plan->tokens, "repeat", (json_int_t)plan->repeat, "threads",
-                     (json_int_t)f->threads, "kernels", reef_kernels_name(), "blas",
-                     reef_gemm_name(), "load_before", cli_real(f->load), "limits",
-                     bench_machine_json(&f->machine), "points", points, "does_not_fit", missing,
-                     "exhaustive", searches, "scale_ratio", cli_real(scale_ratio(f)));
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "heads",
+        (json_int_t)plan->shape.head_count, "topk", (json_int_t)plan->shape.topk, "d_key",
+        (json_int_t)plan->shape.d_key, "tokens", (json_int_t)plan->tokens, "repeat",
+        (json_int_t)plan->repeat, "threads", (json_int_t)f->threads, "kernels", reef_kernels_name(),
+        "blas", reef_gemm_name(), "load_before", reef_cli_real(f->load), "limits",
+        reef_bench_machine_json(&f->machine), "points", points, "does_not_fit", missing,
+        "exhaustive", searches, "scale_ratio", reef_cli_real(reef_scale_ratio(f)));
 }
 
-reef_status cmd_bench_scale(cli_call *cli, reef_error *err) {
-    scale_plan plan;
-    scale_findings *f = cli_alloc(1, sizeof(*f));
+reef_status reef_cmd_bench_scale(reef_cli_call *cli, reef_error *err) {
+    reef_scale_plan plan;
+    reef_scale_findings *f = reef_cli_alloc(1, sizeof(*f));
     reef_thread_pool *workers = NULL;
     reef_status status = read_plan(cli, &plan, err);
     if (status == REEF_OK) status = reef_thread_pool_new(&workers, cli->threads, err);
-    if (status == REEF_OK) status = scale_measure(&plan, workers, f, err);
+    if (status == REEF_OK) status = reef_scale_measure(&plan, workers, f, err);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli, findings_json(&plan, f), err);
+        status = reef_cli_answer(cli, findings_json(&plan, f), err);
     else if (status == REEF_OK)
-        scale_print(&plan, f);
+        reef_scale_print(&plan, f);
     reef_thread_pool_free(workers);
     free(f);
     return status;

@@ -18,14 +18,14 @@
 #define ROUNDS_MAX 100
 #define WARMUP_STEPS 3 // of a round: pages, caches and OpenBLAS settle
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"steps", "N", "training steps to measure in a round (default: 20)"},
     {"rival", "SCRIPT", "Python script that trains the same model otherwise"},
     {"rounds", "N", "how often ours and the rival take turns (default: 1)"},
     {0},
 };
 
-const cli_manual bench_step_manual = {
+const reef_cli_manual reef_bench_step_manual = {
     .about = "Makes a temporary pool with the given configuration, trains it on generated text and "
              "measures\n"
              "training steps, a commit and a forward pass. No boundaries are looked for unless "
@@ -57,12 +57,12 @@ typedef struct measurement {
     double forward_seconds;
     uint64_t forward_tokens, parameters;
     size_t threads;
-    bench_machine machine; // with one of the model's PEER layers
+    reef_bench_machine machine; // with one of the model's PEER layers
 } measurement;
 
 typedef struct baseline {
-    const char *script;           // or NULL
-    bench_baseline_step *results; // (rounds)
+    const char *script;                // or NULL
+    reef_bench_baseline_step *results; // (rounds)
     size_t count;
     double step_median;
     reef_error error; // the first failure ends its turns
@@ -78,20 +78,20 @@ static reef_status train(reef_trainer *trainer,
                          uint64_t steps,
                          double *seconds,
                          uint64_t *run,
-                         cli_progress *progress,
+                         reef_cli_progress *progress,
                          reef_error *err) {
-    double started = cli_clock();
+    double started = reef_cli_clock();
     for (*run = 0; *run < steps;) {
         size_t taken = 0, ran = 0;
         reef_status status =
             reef_trainer_feed(trainer, "bench", text + *at, count - *at, &taken, &ran, err);
         if (status != REEF_OK) return status;
         *at += taken;
-        double each = (cli_clock() - started) / (double)(ran ? ran : 1);
+        double each = (reef_cli_clock() - started) / (double)(ran ? ran : 1);
         for (size_t i = 0; seconds && i < ran && *run + i < steps; i++) seconds[*run + i] = each;
-        if (ran > 0) started = cli_clock();
+        if (ran > 0) started = reef_cli_clock();
         *run += ran;
-        cli_progress_show(progress, *run);
+        reef_cli_progress_show(progress, *run);
         if (ran == 0 && (taken == 0 || *at == count))
             return reef_fail(err, REEF_ERR_INVALID,
                              "the generated text ended after %" PRIu64 " of %" PRIu64 " steps",
@@ -105,7 +105,7 @@ static reef_status measure_steps(reef_trainer *trainer,
                                  const uint8_t *text,
                                  size_t count,
                                  measurement *m,
-                                 cli_progress *progress,
+                                 reef_cli_progress *progress,
                                  reef_error *err) {
     reef_trainer_status before, after;
     size_t at = 0;
@@ -114,10 +114,10 @@ static reef_status measure_steps(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     progress->done_before += run;
     reef_trainer_status_read(trainer, &before);
-    double started = cli_clock();
+    double started = reef_cli_clock();
     status = train(trainer, text, count, &at, m->steps, m->step_seconds, &run, progress, err);
     if (status != REEF_OK) return status;
-    double seconds = cli_clock() - started;
+    double seconds = reef_cli_clock() - started;
     progress->done_before += run;
     reef_trainer_status_read(trainer, &after);
     double router = after.seconds_router - before.seconds_router;
@@ -135,8 +135,8 @@ static reef_status measure_steps(reef_trainer *trainer,
 
 static void measure_baseline(const reef_config *config, const measurement *m, baseline *r) {
     if (!r->script || r->error.status != REEF_OK) return;
-    reef_status status = bench_baseline_step_run(r->script, config, m->threads, m->steps,
-                                                 &r->results[r->count], &r->error);
+    reef_status status = reef_bench_baseline_step_run(r->script, config, m->threads, m->steps,
+                                                      &r->results[r->count], &r->error);
     if (status == REEF_OK) r->count++;
 }
 
@@ -147,25 +147,25 @@ static reef_status measure_training(reef_trainer *trainer,
                                     measurement *m,
                                     baseline *r,
                                     reef_error *err) {
-    cli_progress progress;
+    reef_cli_progress progress;
     reef_status status = REEF_OK;
-    cli_progress_start(&progress, "training", m->rounds * (m->steps + WARMUP_STEPS), "steps");
+    reef_cli_progress_start(&progress, "training", m->rounds * (m->steps + WARMUP_STEPS), "steps");
     for (uint64_t round = 0; round < m->rounds && status == REEF_OK; round++) {
         status = measure_steps(trainer, text, count, m, &progress, err);
-        m->round_seconds[round] = bench_median(m->step_seconds, (size_t)m->steps, 1);
+        m->round_seconds[round] = reef_bench_median(m->step_seconds, (size_t)m->steps, 1);
         if (status == REEF_OK) measure_baseline(config, m, r);
     }
-    cli_progress_end(&progress);
+    reef_cli_progress_end(&progress);
     if (status != REEF_OK) return status;
-    m->step_median = bench_median(m->round_seconds, (size_t)m->rounds, 1);
+    m->step_median = reef_bench_median(m->round_seconds, (size_t)m->rounds, 1);
     reef_commit commit;
-    double started = cli_clock();
+    double started = reef_cli_clock();
     status = reef_trainer_commit(trainer, &commit, err);
-    m->commit = cli_clock() - started;
+    m->commit = reef_cli_clock() - started;
     return status;
 }
 
-static reef_status measure_forward(const cli_call *cli,
+static reef_status measure_forward(const reef_cli_call *cli,
                                    reef_store *store,
                                    const uint8_t *text,
                                    size_t count,
@@ -176,9 +176,9 @@ static reef_status measure_forward(const cli_call *cli,
     reef_status status =
         reef_model_open(&model, store, NULL, &(reef_model_options){.threads = cli->threads}, err);
     if (status == REEF_OK) {
-        double started = cli_clock();
+        double started = reef_cli_clock();
         status = reef_model_score(model, text, count, NULL, &score, NULL, NULL, err);
-        m->forward_seconds = cli_clock() - started;
+        m->forward_seconds = reef_cli_clock() - started;
         m->forward_tokens = score.bytes;
         m->parameters = reef_model_parameter_count(model);
     }
@@ -186,7 +186,7 @@ static reef_status measure_forward(const cli_call *cli,
     return status;
 }
 
-static reef_status measure(const cli_call *cli,
+static reef_status measure(const reef_cli_call *cli,
                            const char *path,
                            const reef_config *config,
                            measurement *m,
@@ -198,7 +198,7 @@ static reef_status measure(const cli_call *cli,
     reef_trainer_options trainer_options = {.threads = cli->threads};
     // One batch more than needed: the last byte of a batch has to be followed by one to predict.
     size_t count = (size_t)(m->step_tokens * (m->steps + WARMUP_STEPS + 1)) + config->batch;
-    uint8_t *text = bench_text(count);
+    uint8_t *text = reef_bench_text(count);
 
     reef_status status = reef_pool_init(path, config, err);
     if (status != REEF_OK) goto cleanup;
@@ -227,9 +227,9 @@ static void judge_baseline(const measurement *m, baseline *r) {
         r->count = 0;
     }
     if (r->count == 0) return;
-    double *seconds = cli_alloc(r->count, sizeof(*seconds));
+    double *seconds = reef_cli_alloc(r->count, sizeof(*seconds));
     for (size_t i = 0; i < r->count; i++) seconds[i] = r->results[i].seconds;
-    r->step_median = bench_median(seconds, r->count, 1);
+    r->step_median = reef_bench_median(seconds, r->count, 1);
     free(seconds);
 }
 
@@ -250,15 +250,15 @@ static double baseline_ratio(const measurement *m, const baseline *r) {
 static json_t *baseline_json(const baseline *r) {
     if (!r->script) return json_null();
     json_t *object =
-        json_pack("{s:o, s:I}", "script", cli_path(r->script), "rounds", (json_int_t)r->count);
+        json_pack("{s:o, s:I}", "script", reef_cli_path(r->script), "rounds", (json_int_t)r->count);
     if (r->count > 0) {
-        json_object_set_new(object, "step_seconds", cli_real(r->step_median));
+        json_object_set_new(object, "step_seconds", reef_cli_real(r->step_median));
         json_object_set_new(object, "parameters",
                             json_integer((json_int_t)r->results[0].parameters));
-        json_object_set_new(object, "torch", cli_path(r->results[0].torch));
+        json_object_set_new(object, "torch", reef_cli_path(r->results[0].torch));
     }
     if (r->error.status != REEF_OK)
-        json_object_set_new(object, "error", cli_path(r->error.message));
+        json_object_set_new(object, "error", reef_cli_path(r->error.message));
     return object;
 }
 
@@ -266,20 +266,21 @@ static json_t *baseline_json(const baseline *r) {
 static json_t *measurement_json(const reef_config *config,
                                 const measurement *m,
                                 const baseline *r) {
-    json_t *parts = json_pack("{s:o, s:o, s:o, s:o, s:o}", "backbone", cli_real(m->backbone),
-                              "retrieval", cli_real(m->router), "experts", cli_real(m->experts),
-                              "optimiser", cli_real(m->update), "commit", cli_real(m->commit));
+    json_t *parts =
+        json_pack("{s:o, s:o, s:o, s:o, s:o}", "backbone", reef_cli_real(m->backbone), "retrieval",
+                  reef_cli_real(m->router), "experts", reef_cli_real(m->experts), "optimiser",
+                  reef_cli_real(m->update), "commit", reef_cli_real(m->commit));
     return json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:I, s:o, s:o, s:o, s:o}",
         "ffw", config->ffw, "parameters", (json_int_t)m->parameters, "rounds",
         (json_int_t)m->rounds, "steps", (json_int_t)m->steps_run, "tokens_per_step",
-        (json_int_t)m->step_tokens, "seconds", cli_real(m->seconds), "step_seconds",
-        cli_real(m->step_median), "step_tokens_per_s", cli_real(ours_per_s(m)),
-        "forward_tokens_per_s", cli_real((double)m->forward_tokens / m->forward_seconds),
+        (json_int_t)m->step_tokens, "seconds", reef_cli_real(m->seconds), "step_seconds",
+        reef_cli_real(m->step_median), "step_tokens_per_s", reef_cli_real(ours_per_s(m)),
+        "forward_tokens_per_s", reef_cli_real((double)m->forward_tokens / m->forward_seconds),
         "seconds_in", parts, "kernels", reef_kernels_name(), "blas", reef_gemm_name(), "threads",
-        (json_int_t)m->threads, "limits", bench_machine_json(&m->machine),
-        "rival_step_tokens_per_s", cli_real(baseline_per_s(m, r)), "rival_step_ratio",
-        cli_real(baseline_ratio(m, r)), "rival", baseline_json(r));
+        (json_int_t)m->threads, "limits", reef_bench_machine_json(&m->machine),
+        "rival_step_tokens_per_s", reef_cli_real(baseline_per_s(m, r)), "rival_step_ratio",
+        reef_cli_real(baseline_ratio(m, r)), "rival", baseline_json(r));
 }
 
 static void print_baseline(const measurement *m, const baseline *r) {
@@ -287,8 +288,8 @@ static void print_baseline(const measurement *m, const baseline *r) {
     char rate[CLI_WORD_BYTES], parameters[CLI_WORD_BYTES];
     printf("rival     %s tokens/s (median of %zu rounds, %.1f ms a step; PyTorch %s, %s "
            "parameters)\n",
-           cli_count((uint64_t)baseline_per_s(m, r), rate), r->count, 1e3 * r->step_median,
-           r->results[0].torch, cli_count(r->results[0].parameters, parameters));
+           reef_cli_count((uint64_t)baseline_per_s(m, r), rate), r->count, 1e3 * r->step_median,
+           r->results[0].torch, reef_cli_count(r->results[0].parameters, parameters));
     printf("ratio     %.2f\n", baseline_ratio(m, r));
 }
 
@@ -302,13 +303,13 @@ static void print_model(const reef_config *config, const measurement *m) {
         printf(", %" PRIu32 " product-key memory", of_kind[REEF_FFW_PKM]);
     if (of_kind[REEF_FFW_MOE] > 0) printf(", %" PRIu32 " mixture", of_kind[REEF_FFW_MOE]);
     printf(" and %" PRIu32 " dense layers (--ffw %s), %s parameters\n", of_kind[REEF_FFW_DENSE],
-           config->ffw, cli_count(m->parameters, words));
+           config->ffw, reef_cli_count(m->parameters, words));
 }
 
 static void print_measurement(const reef_config *config, const measurement *m, const baseline *r) {
     char words[CLI_WORD_BYTES];
     print_model(config, m);
-    printf("training  %s tokens/s", cli_count((uint64_t)ours_per_s(m), words));
+    printf("training  %s tokens/s", reef_cli_count((uint64_t)ours_per_s(m), words));
     printf(" (%" PRIu64 " steps of %" PRIu64 " tokens, median %.1f ms; %s kernels, %zu threads)\n",
            m->steps_run, m->step_tokens, 1e3 * m->step_median, reef_kernels_name(), m->threads);
     static const char *const HEADING[] = {"  of a step", "ms", "%"};
@@ -319,26 +320,26 @@ static void print_measurement(const reef_config *config, const measurement *m, c
                  {"  retrieval", m->router},
                  {"  experts", m->experts},
                  {"  optimiser", m->update}};
-    cli_table *table = cli_table_new("<>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        cli_table_cell(table, "%s", parts[i].name);
-        cli_table_cell(table, "%.2f", 1e3 * parts[i].seconds / (double)m->steps_run);
-        cli_table_cell(table, "%.1f", 100 * parts[i].seconds / m->seconds);
+        reef_cli_table_cell(table, "%s", parts[i].name);
+        reef_cli_table_cell(table, "%.2f", 1e3 * parts[i].seconds / (double)m->steps_run);
+        reef_cli_table_cell(table, "%.1f", 100 * parts[i].seconds / m->seconds);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
     printf("commit    %.1f ms\n", 1e3 * m->commit);
     printf("forward   %s tokens/s\n",
-           cli_count((uint64_t)((double)m->forward_tokens / m->forward_seconds), words));
+           reef_cli_count((uint64_t)((double)m->forward_tokens / m->forward_seconds), words));
     print_baseline(m, r);
     putchar('\n');
-    bench_machine_print(&m->machine);
+    reef_bench_machine_print(&m->machine);
 }
 
 // ---- the command ---------------------------------------------------------------------------------
 
 // How many threads "one per core" is.
-static reef_status count_threads(const cli_call *cli, size_t *threads, reef_error *err) {
+static reef_status count_threads(const reef_cli_call *cli, size_t *threads, reef_error *err) {
     reef_thread_pool *workers = NULL;
     reef_status status = reef_thread_pool_new(&workers, cli->threads, err);
     if (status != REEF_OK) return status;
@@ -348,14 +349,14 @@ static reef_status count_threads(const cli_call *cli, size_t *threads, reef_erro
 }
 
 // What differs from the default on this command, and what no rival can follow.
-static reef_status settle_config(const cli_call *cli, reef_config *config, reef_error *err) {
-    if (!cli_text(cli, "boundaries")) config->boundaries = REEF_BOUNDARIES_GIVEN;
-    if (!cli_text(cli, "rival")) return REEF_OK;
-    if (!cli_text(cli, "rehearse")) config->rehearse = 0;
+static reef_status settle_config(const reef_cli_call *cli, reef_config *config, reef_error *err) {
+    if (!reef_cli_text(cli, "boundaries")) config->boundaries = REEF_BOUNDARIES_GIVEN;
+    if (!reef_cli_text(cli, "rival")) return REEF_OK;
+    if (!reef_cli_text(cli, "rehearse")) config->rehearse = 0;
     if (strpbrk(config->ffw, "mk") != NULL || config->subkeys != REEF_SUBKEYS_SHARED)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--rival knows --ffw with letters p and d, and --subkeys shared only");
-    if (cli_peer_layers(config) == 0) return REEF_OK;
+    if (reef_cli_peer_layers(config) == 0) return REEF_OK;
     if (config->expert == REEF_EXPERT_GELU && config->score == REEF_SCORE_SOFTMAX &&
         config->batch_norm)
         return REEF_OK;
@@ -364,29 +365,32 @@ static reef_status settle_config(const cli_call *cli, reef_config *config, reef_
                      "--batch-norm true only");
 }
 
-static reef_status read_options(const cli_call *cli,
+static reef_status read_options(const reef_cli_call *cli,
                                 reef_config *config,
                                 measurement *m,
                                 reef_error *err) {
-    reef_status status = cli_integer(cli, "steps", 1, STEPS_MAX, &m->steps, err);
-    if (status == REEF_OK) status = cli_integer(cli, "rounds", 1, ROUNDS_MAX, &m->rounds, err);
-    if (status == REEF_OK) status = cli_config(cli, config, err);
-    if (status == REEF_OK) status = bench_wants_text(config, err);
+    reef_status status = reef_cli_integer(cli, "steps", 1, STEPS_MAX, &m->steps, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "rounds", 1, ROUNDS_MAX, &m->rounds, err);
+    if (status == REEF_OK) status = reef_cli_config(cli, config, err);
+    if (status == REEF_OK) status = reef_bench_wants_text(config, err);
     if (status == REEF_OK) status = settle_config(cli, config, err);
     if (status == REEF_OK) status = count_threads(cli, &m->threads, err);
     m->step_tokens = (uint64_t)config->batch * config->context;
     return status;
 }
 
-static reef_status measure_in_directory(
-    const cli_call *cli, const reef_config *config, measurement *m, baseline *r, reef_error *err) {
-    bench_directory directory = {0};
-    reef_status status = bench_directory_new(&directory, err);
+static reef_status measure_in_directory(const reef_cli_call *cli,
+                                        const reef_config *config,
+                                        measurement *m,
+                                        baseline *r,
+                                        reef_error *err) {
+    reef_bench_directory directory = {0};
+    reef_status status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
-    char *path = cli_format("%s/pool", directory.path);
+    char *path = reef_cli_format("%s/pool", directory.path);
     status = measure(cli, path, config, m, r, err);
     free(path);
-    bench_directory_remove(&directory);
+    reef_bench_directory_remove(&directory);
     return status;
 }
 
@@ -397,18 +401,18 @@ static reef_status measure_machine(const reef_config *config, measurement *m, re
                                      .topk = config->topk,
                                      .d_key = config->d_key,
                                      .side = config->side};
-    return bench_machine_measure(&shape, (size_t)m->step_tokens, m->threads, &m->machine, err);
+    return reef_bench_machine_measure(&shape, (size_t)m->step_tokens, m->threads, &m->machine, err);
 }
 
-reef_status cmd_bench_step(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_bench_step(reef_cli_call *cli, reef_error *err) {
     measurement m = {.steps = STEPS_DEFAULT, .rounds = 1};
-    baseline r = {.script = cli_text(cli, "rival")};
+    baseline r = {.script = reef_cli_text(cli, "rival")};
     reef_config config = {0};
     reef_status status = read_options(cli, &config, &m, err);
     if (status != REEF_OK) return status;
-    m.step_seconds = cli_alloc(m.steps, sizeof(*m.step_seconds));
-    m.round_seconds = cli_alloc(m.rounds, sizeof(*m.round_seconds));
-    r.results = cli_alloc(m.rounds, sizeof(*r.results));
+    m.step_seconds = reef_cli_alloc(m.steps, sizeof(*m.step_seconds));
+    m.round_seconds = reef_cli_alloc(m.rounds, sizeof(*m.round_seconds));
+    r.results = reef_cli_alloc(m.rounds, sizeof(*r.results));
     status = measure_in_directory(cli, &config, &m, &r, err);
     if (status == REEF_OK) status = measure_machine(&config, &m, err);
     if (status != REEF_OK) goto cleanup;
@@ -417,7 +421,7 @@ reef_status cmd_bench_step(cli_call *cli, reef_error *err) {
         fprintf(stderr, "reef: rival not measured%s: %s\n", r.count > 0 ? " to the end" : "",
                 r.error.message);
     if (cli->json)
-        status = cli_answer(cli, measurement_json(&config, &m, &r), err);
+        status = reef_cli_answer(cli, measurement_json(&config, &m, &r), err);
     else
         print_measurement(&config, &m, &r);
 

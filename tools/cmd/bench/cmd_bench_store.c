@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"commit-bytes", "SIZE", "changed by a commit, such as 16M (default: 64M)"},
     {"rounds", "N", "commits and raw writes, in turns (default: 9)"},
     {"seconds", "S", "how long to train for the overhead (default: 30)"},
@@ -18,7 +18,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual bench_store_manual = {
+const reef_cli_manual reef_bench_store_manual = {
     .about =
         "Works on temporary pools below TMPDIR and needs about 2 GB there. Each part prints its\n"
         "figure beside the goal; the raw write is measured in turns with the commits.",
@@ -28,63 +28,67 @@ const cli_manual bench_store_manual = {
 };
 
 typedef struct findings {
-    store_commit commit;
-    store_training training;
-    store_pool pool;
-    store_growth growth;
-    usage_findings usage;
+    reef_store_commit commit;
+    reef_store_training training;
+    reef_store_pool pool;
+    reef_store_growth growth;
+    reef_usage_findings usage;
 } findings;
 
 // A commit every 10 s with 4,096 used experts, as in the year of reef bench usage.
-static void plan_usage(uint64_t days, usage_plan *plan) {
-    *plan = (usage_plan){.days = days, .experts = 65536, .used = 4096, .interval_ms = 10000};
+static void plan_usage(uint64_t days, reef_usage_plan *plan) {
+    *plan = (reef_usage_plan){.days = days, .experts = 65536, .used = 4096, .interval_ms = 10000};
     plan->commits = days * 8640;
 }
 
-static reef_status read_plan(const cli_call *cli,
-                             store_plan *plan,
-                             usage_plan *usage,
+static reef_status read_plan(const reef_cli_call *cli,
+                             reef_store_plan *plan,
+                             reef_usage_plan *usage,
                              reef_error *err) {
     uint64_t days = 2;
-    const char *bytes = cli_text(cli, "commit-bytes");
-    *plan = (store_plan){.commit_bytes = (uint64_t)64 << 20,
-                         .rounds = 9,
-                         .seconds = 30,
-                         .sealed_side = 1024,
-                         .commits = 10000,
-                         .readers = 16};
+    const char *bytes = reef_cli_text(cli, "commit-bytes");
+    *plan = (reef_store_plan){.commit_bytes = (uint64_t)64 << 20,
+                              .rounds = 9,
+                              .seconds = 30,
+                              .sealed_side = 1024,
+                              .commits = 10000,
+                              .readers = 16};
     reef_status status = bytes ? reef_memory_parse(bytes, &plan->commit_bytes, err) : REEF_OK;
     if (status == REEF_OK &&
         (plan->commit_bytes % 8 != 0 || plan->commit_bytes > (uint64_t)4 << 30))
         status = reef_fail(err, REEF_ERR_INVALID,
                            "--commit-bytes is %.40s: give a multiple of 8, at most 4G", bytes);
-    if (status == REEF_OK) status = cli_integer(cli, "rounds", 1, 1000, &plan->rounds, err);
-    if (status == REEF_OK) status = cli_number(cli, "seconds", 0.1, 86400, &plan->seconds, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "rounds", 1, 1000, &plan->rounds, err);
     if (status == REEF_OK)
-        status = cli_integer(cli, "sealed-side", 8, 4096, &plan->sealed_side, err);
-    if (status == REEF_OK) status = cli_integer(cli, "commits", 1, 10000000, &plan->commits, err);
-    if (status == REEF_OK) status = cli_integer(cli, "readers", 0, 512, &plan->readers, err);
-    if (status == REEF_OK) status = cli_integer(cli, "usage-days", 1, 3660, &days, err);
+        status = reef_cli_number(cli, "seconds", 0.1, 86400, &plan->seconds, err);
+    if (status == REEF_OK)
+        status = reef_cli_integer(cli, "sealed-side", 8, 4096, &plan->sealed_side, err);
+    if (status == REEF_OK)
+        status = reef_cli_integer(cli, "commits", 1, 10000000, &plan->commits, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "readers", 0, 512, &plan->readers, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "usage-days", 1, 3660, &days, err);
     plan_usage(days, usage);
     return status;
 }
 
-static reef_status measure(const store_plan *plan,
-                           const usage_plan *usage,
+static reef_status measure(const reef_store_plan *plan,
+                           const reef_usage_plan *usage,
                            findings *out,
                            reef_error *err) {
-    reef_status status = bench_store_commit(plan, &out->commit, err);
-    if (status == REEF_OK) status = bench_store_training(plan, &out->training, err);
-    if (status == REEF_OK) status = bench_store_pool(plan, &out->pool, err);
-    if (status == REEF_OK) status = bench_store_growth(plan, &out->growth, err);
-    if (status == REEF_OK) status = bench_usage_run(usage, &out->usage, err);
+    reef_status status = reef_bench_store_commit(plan, &out->commit, err);
+    if (status == REEF_OK) status = reef_bench_store_training(plan, &out->training, err);
+    if (status == REEF_OK) status = reef_bench_store_pool(plan, &out->pool, err);
+    if (status == REEF_OK) status = reef_bench_store_growth(plan, &out->growth, err);
+    if (status == REEF_OK) status = reef_bench_usage_run(usage, &out->usage, err);
     if (status == REEF_OK && out->usage.wrong > 0)
         status = reef_fail(err, REEF_ERR_CORRUPT,
                            "%" PRIu64 " sums of the simulated usage are wrong", out->usage.wrong);
     return status;
 }
 
-static json_t *findings_json(const store_plan *plan, const usage_plan *usage, const findings *f) {
+static json_t *findings_json(const reef_store_plan *plan,
+                             const reef_usage_plan *usage,
+                             const findings *f) {
     json_t *sizes =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "commit_bytes",
                   (json_int_t)plan->commit_bytes, "open_bytes", (json_int_t)f->training.open_bytes,
@@ -93,74 +97,82 @@ static json_t *findings_json(const store_plan *plan, const usage_plan *usage, co
                   (json_int_t)f->pool.open_experts, "growth_commits", (json_int_t)f->growth.commits,
                   "growth_reads", (json_int_t)f->growth.reads, "growth_live_bytes",
                   (json_int_t)f->growth.live_bytes, "usage_days", (json_int_t)usage->days);
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:b}", "sizes",
-        sizes, "commit_ms", cli_real(f->commit.commit_ms), "raw_ms", cli_real(f->commit.raw_ms),
-        "commit_rate_vs_raw", cli_real(f->commit.rate_vs_raw), "training_commit_ms",
-        cli_real(f->training.commit_ms), "commit_p99_ms", cli_real(f->training.commit_p99_ms),
-        "commit_growing_ms", cli_real(f->training.commit_growing_ms), "commit_overhead_share",
-        cli_real(f->training.overhead_share), "sealed_bytes_rewritten",
-        (json_int_t)f->pool.sealed_bytes_rewritten, "snapshot_ms", cli_real(f->pool.snapshot_ms),
-        "snapshot_bytes_vs_open", cli_real(f->pool.snapshot_bytes_vs_open), "open_ms",
-        cli_real(f->pool.open_ms), "file_growth_vs_commit", cli_real(f->growth.growth_vs_commit),
-        "usage_bytes_per_expert", cli_real(f->usage.bytes_per_expert), "usage_exact",
-        f->usage.wrong == 0);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:b}",
+                     "sizes", sizes, "commit_ms", reef_cli_real(f->commit.commit_ms), "raw_ms",
+                     reef_cli_real(f->commit.raw_ms), "commit_rate_vs_raw",
+                     reef_cli_real(f->commit.rate_vs_raw), "training_commit_ms",
+                     reef_cli_real(f->training.commit_ms), "commit_p99_ms",
+                     reef_cli_real(f->training.commit_p99_ms), "commit_growing_ms",
+                     reef_cli_real(f->training.commit_growing_ms), "commit_overhead_share",
+                     reef_cli_real(f->training.overhead_share), "sealed_bytes_rewritten",
+                     (json_int_t)f->pool.sealed_bytes_rewritten, "snapshot_ms",
+                     reef_cli_real(f->pool.snapshot_ms), "snapshot_bytes_vs_open",
+                     reef_cli_real(f->pool.snapshot_bytes_vs_open), "open_ms",
+                     reef_cli_real(f->pool.open_ms), "file_growth_vs_commit",
+                     reef_cli_real(f->growth.growth_vs_commit), "usage_bytes_per_expert",
+                     reef_cli_real(f->usage.bytes_per_expert), "usage_exact", f->usage.wrong == 0);
 }
 
-static void print_findings(const store_plan *plan, const usage_plan *usage, const findings *f) {
+static void print_findings(const reef_store_plan *plan,
+                           const reef_usage_plan *usage,
+                           const findings *f) {
     static const char *const HEADING[] = {"", "measured", "goal"};
     char words[CLI_WORD_BYTES];
-    cli_table *table = cli_table_new("<><", HEADING);
-    cli_table_cell(table, "commit of %s against a raw write", cli_bytes(plan->commit_bytes, words));
-    cli_table_cell(table, "%.2f of its rate", f->commit.rate_vs_raw);
-    cli_table_cell(table, "at least 0.6 (%.0f and %.0f ms)", f->commit.commit_ms, f->commit.raw_ms);
-    cli_table_cell(table, "commits of a training, open part %s",
-                   cli_bytes(f->training.open_bytes, words));
-    cli_table_cell(table, "%.2f %%", 100 * f->training.overhead_share);
-    cli_table_cell(table, "at most 3.5 %% of the time, one every %.0f s", f->training.interval);
-    cli_table_cell(table, "  99 of 100 take at most (%s each)",
-                   cli_bytes(f->training.written_bytes, words));
-    cli_table_cell(table, "%.0f ms", f->training.commit_p99_ms);
-    cli_table_cell(table, "at most 250 ms");
-    cli_table_cell(table, "  the first ones, which enlarge the file");
-    cli_table_cell(table, "%.0f ms", f->training.commit_growing_ms);
-    cli_table_cell(table, "once, not counted above");
-    cli_table_cell(table, "sealed bytes written again");
-    cli_table_cell(table, "%" PRIu64, f->pool.sealed_bytes_rewritten);
-    cli_table_cell(table, "0");
-    cli_table_cell(table, "snapshot beside %s sealed experts",
-                   cli_count(f->pool.sealed_experts, words));
-    cli_table_cell(table, "%.1f ms", f->pool.snapshot_ms);
-    cli_table_cell(table, "under 20 ms");
-    cli_table_cell(table, "  its pages by the open part");
-    cli_table_cell(table, "%.2f", f->pool.snapshot_bytes_vs_open);
-    cli_table_cell(table, "under 2");
-    cli_table_cell(table, "open that pool in place");
-    cli_table_cell(table, "%.0f ms", f->pool.open_ms);
-    cli_table_cell(table, "under 200 ms");
-    cli_table_cell(table, "growth of the file in %s commits", cli_count(f->growth.commits, words));
-    cli_table_cell(table, "%.1f commits", f->growth.growth_vs_commit);
-    cli_table_cell(table, "at most 3, with %" PRIu64 " readers", plan->readers);
-    cli_table_cell(table, "usage of %" PRIu64 " simulated days, exact sums", usage->days);
-    cli_table_cell(table, "%.1f bytes", f->usage.bytes_per_expert);
-    cli_table_cell(table, "at most 40 per expert beyond the fixed part");
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table *table = reef_cli_table_new("<><", HEADING);
+    reef_cli_table_cell(table, "commit of %s against a raw write",
+                        reef_cli_bytes(plan->commit_bytes, words));
+    reef_cli_table_cell(table, "%.2f of its rate", f->commit.rate_vs_raw);
+    reef_cli_table_cell(table, "at least 0.6 (%.0f and %.0f ms)", f->commit.commit_ms,
+                        f->commit.raw_ms);
+    reef_cli_table_cell(table, "commits of a training, open part %s",
+                        reef_cli_bytes(f->training.open_bytes, words));
+    reef_cli_table_cell(table, "%.2f %%", 100 * f->training.overhead_share);
+    reef_cli_table_cell(table, "at most 3.5 %% of the time, one every %.0f s",
+                        f->training.interval);
+    reef_cli_table_cell(table, "  99 of 100 take at most (%s each)",
+                        reef_cli_bytes(f->training.written_bytes, words));
+    reef_cli_table_cell(table, "%.0f ms", f->training.commit_p99_ms);
+    reef_cli_table_cell(table, "at most 250 ms");
+    reef_cli_table_cell(table, "  the first ones, which enlarge the file");
+    reef_cli_table_cell(table, "%.0f ms", f->training.commit_growing_ms);
+    reef_cli_table_cell(table, "once, not counted above");
+    reef_cli_table_cell(table, "sealed bytes written again");
+    reef_cli_table_cell(table, "%" PRIu64, f->pool.sealed_bytes_rewritten);
+    reef_cli_table_cell(table, "0");
+    reef_cli_table_cell(table, "snapshot beside %s sealed experts",
+                        reef_cli_count(f->pool.sealed_experts, words));
+    reef_cli_table_cell(table, "%.1f ms", f->pool.snapshot_ms);
+    reef_cli_table_cell(table, "under 20 ms");
+    reef_cli_table_cell(table, "  its pages by the open part");
+    reef_cli_table_cell(table, "%.2f", f->pool.snapshot_bytes_vs_open);
+    reef_cli_table_cell(table, "under 2");
+    reef_cli_table_cell(table, "open that pool in place");
+    reef_cli_table_cell(table, "%.0f ms", f->pool.open_ms);
+    reef_cli_table_cell(table, "under 200 ms");
+    reef_cli_table_cell(table, "growth of the file in %s commits",
+                        reef_cli_count(f->growth.commits, words));
+    reef_cli_table_cell(table, "%.1f commits", f->growth.growth_vs_commit);
+    reef_cli_table_cell(table, "at most 3, with %" PRIu64 " readers", plan->readers);
+    reef_cli_table_cell(table, "usage of %" PRIu64 " simulated days, exact sums", usage->days);
+    reef_cli_table_cell(table, "%.1f bytes", f->usage.bytes_per_expert);
+    reef_cli_table_cell(table, "at most 40 per expert beyond the fixed part");
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-reef_status cmd_bench_store(cli_call *cli, reef_error *err) {
-    store_plan plan;
-    usage_plan usage;
+reef_status reef_cmd_bench_store(reef_cli_call *cli, reef_error *err) {
+    reef_store_plan plan;
+    reef_usage_plan usage;
     findings found = {0};
-    bench_directory directory = {0};
+    reef_bench_directory directory = {0};
     reef_status status = read_plan(cli, &plan, &usage, err);
-    if (status == REEF_OK) status = bench_directory_new(&directory, err);
+    if (status == REEF_OK) status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
     plan.directory = directory.path;
     status = measure(&plan, &usage, &found, err);
-    bench_directory_remove(&directory);
+    reef_bench_directory_remove(&directory);
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, findings_json(&plan, &usage, &found), err);
+    if (cli->json) return reef_cli_answer(cli, findings_json(&plan, &usage, &found), err);
     print_findings(&plan, &usage, &found);
     return REEF_OK;
 }

@@ -6,7 +6,7 @@
 
 #define DAY_SECONDS 86400u
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"days", "N", "days to simulate (default: 365)"},
     {"experts", "N", "experts of the pool (default: 65536)"},
     {"used", "N", "different experts used by a commit (default: 4096)"},
@@ -14,7 +14,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual bench_usage_manual = {
+const reef_cli_manual reef_bench_usage_manual = {
     .about =
         "Writes the usage of a simulated year to a temporary pool below TMPDIR, one commit every "
         "10 "
@@ -38,80 +38,81 @@ const cli_manual bench_usage_manual = {
                "reef bench usage --days 3 --experts 1048576",
 };
 
-static reef_status read_plan(const cli_call *cli, usage_plan *p, reef_error *err) {
+static reef_status read_plan(const reef_cli_call *cli, reef_usage_plan *p, reef_error *err) {
     uint64_t interval = 10;
-    *p = (usage_plan){.days = 365, .experts = 65536, .used = 4096};
-    reef_status status = cli_integer(cli, "days", 1, 3660, &p->days, err);
+    *p = (reef_usage_plan){.days = 365, .experts = 65536, .used = 4096};
+    reef_status status = reef_cli_integer(cli, "days", 1, 3660, &p->days, err);
     if (status == REEF_OK)
-        status = cli_integer(cli, "experts", 1, BENCH_USAGE_EXPERTS_MAX, &p->experts, err);
-    if (status == REEF_OK && !cli_text(cli, "used") && p->used > p->experts) p->used = p->experts;
-    if (status == REEF_OK) status = cli_integer(cli, "used", 1, p->experts, &p->used, err);
-    if (status == REEF_OK) status = cli_integer(cli, "interval", 1, 3600, &interval, err);
+        status = reef_cli_integer(cli, "experts", 1, BENCH_USAGE_EXPERTS_MAX, &p->experts, err);
+    if (status == REEF_OK && !reef_cli_text(cli, "used") && p->used > p->experts)
+        p->used = p->experts;
+    if (status == REEF_OK) status = reef_cli_integer(cli, "used", 1, p->experts, &p->used, err);
+    if (status == REEF_OK) status = reef_cli_integer(cli, "interval", 1, 3600, &interval, err);
     p->interval_ms = 1000 * interval;
     p->commits = p->days * DAY_SECONDS / interval;
     return status;
 }
 
-static void print_findings(const usage_plan *p, const usage_findings *f) {
+static void print_findings(const reef_usage_plan *p, const reef_usage_findings *f) {
     static const char *const LEVELS[] = {"totals", "commits", "hours", "days"};
     static const char *const HEADING[] = {"level", "windows", "records", "bytes"};
     char words[CLI_WORD_BYTES];
     printf("%" PRIu64 " days, ", p->days);
-    printf("%s commits, ", cli_count(p->commits, words));
-    printf("%s used experts each, of ", cli_count(p->used, words));
-    printf("%s\n", cli_count(p->experts, words));
-    cli_table *table = cli_table_new("<>>>", HEADING);
+    printf("%s commits, ", reef_cli_count(p->commits, words));
+    printf("%s used experts each, of ", reef_cli_count(p->used, words));
+    printf("%s\n", reef_cli_count(p->experts, words));
+    reef_cli_table *table = reef_cli_table_new("<>>>", HEADING);
     for (uint32_t l = 0; l < REEF_USAGE_LEVELS; l++) {
         const reef_usage_level_stat *level = &f->stat.levels[l];
-        cli_table_cell(table, "%s", LEVELS[l]);
-        cli_table_cell(table, "%s", cli_count(level->windows, words));
-        cli_table_cell(table, "%s", cli_count(level->records, words));
-        cli_table_cell(table, "%s", cli_bytes(level->bytes, words));
+        reef_cli_table_cell(table, "%s", LEVELS[l]);
+        reef_cli_table_cell(table, "%s", reef_cli_count(level->windows, words));
+        reef_cli_table_cell(table, "%s", reef_cli_count(level->records, words));
+        reef_cli_table_cell(table, "%s", reef_cli_bytes(level->bytes, words));
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
-    printf("in all       %s, ", cli_bytes(f->bytes, words));
-    printf("of which %s are the fixed part;", cli_bytes(f->bytes_fixed, words));
-    printf(" %s of pages\n", cli_bytes(f->used_bytes, words));
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
+    printf("in all       %s, ", reef_cli_bytes(f->bytes, words));
+    printf("of which %s are the fixed part;", reef_cli_bytes(f->bytes_fixed, words));
+    printf(" %s of pages\n", reef_cli_bytes(f->used_bytes, words));
     printf("per expert   %.1f bytes beyond the fixed part\n", f->bytes_per_expert);
-    printf("compaction   %s steps, the longest ", cli_count(f->steps, words));
+    printf("compaction   %s steps, the longest ", reef_cli_count(f->steps, words));
     printf("%.1f ms with the disk, %.1f ms of CPU\n", f->longest_ms, f->longest_cpu_ms);
     printf("sums         %s: %" PRIu64 " days, %" PRIu64 " hours, %" PRIu64
            " commits, totals and the time before compared\n",
            f->wrong == 0 ? "exact" : "WRONG", f->days_checked, f->hours_checked,
            f->commits_checked);
-    printf("took         %s, ", cli_duration(f->seconds, words));
-    printf("of which %s to write ", cli_duration(f->write_seconds, words));
-    printf("and %s to compact\n", cli_duration(f->compact_seconds, words));
+    printf("took         %s, ", reef_cli_duration(f->seconds, words));
+    printf("of which %s to write ", reef_cli_duration(f->write_seconds, words));
+    printf("and %s to compact\n", reef_cli_duration(f->compact_seconds, words));
 }
 
-static json_t *findings_json(const usage_plan *p, const usage_findings *f) {
+static json_t *findings_json(const reef_usage_plan *p, const reef_usage_findings *f) {
     const reef_usage_level_stat *levels = f->stat.levels;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, "
-                     "s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
-                     "days", (json_int_t)p->days, "commits", (json_int_t)p->commits, "experts",
-                     (json_int_t)p->experts, "used", (json_int_t)p->used, "interval_seconds",
-                     (json_int_t)(p->interval_ms / 1000), "usage_bytes_per_expert",
-                     cli_real(f->bytes_per_expert), "usage_bytes", (json_int_t)f->bytes,
-                     "usage_bytes_fixed", (json_int_t)f->bytes_fixed, "page_bytes",
-                     (json_int_t)f->used_bytes, "totals_exact", f->wrong == 0, "days_checked",
-                     (json_int_t)f->days_checked, "hours_checked", (json_int_t)f->hours_checked,
-                     "commits_checked", (json_int_t)f->commits_checked, "windows_commits",
-                     (json_int_t)levels[REEF_USAGE_DELTAS].windows, "windows_hours",
-                     (json_int_t)levels[REEF_USAGE_HOURS].windows, "windows_days",
-                     (json_int_t)levels[REEF_USAGE_DAYS].windows, "steps", (json_int_t)f->steps,
-                     "longest_step_ms", cli_real(f->longest_ms), "longest_step_cpu_ms",
-                     cli_real(f->longest_cpu_ms), "seconds", cli_real(f->seconds), "write_seconds",
-                     cli_real(f->write_seconds), "compact_seconds", cli_real(f->compact_seconds));
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, "
+        "s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
+        "days", (json_int_t)p->days, "commits", (json_int_t)p->commits, "experts",
+        (json_int_t)p->experts, "used", (json_int_t)p->used, "interval_seconds",
+        (json_int_t)(p->interval_ms / 1000), "usage_bytes_per_expert",
+        reef_cli_real(f->bytes_per_expert), "usage_bytes", (json_int_t)f->bytes,
+        "usage_bytes_fixed", (json_int_t)f->bytes_fixed, "page_bytes", (json_int_t)f->used_bytes,
+        "totals_exact", f->wrong == 0, "days_checked", (json_int_t)f->days_checked, "hours_checked",
+        (json_int_t)f->hours_checked, "commits_checked", (json_int_t)f->commits_checked,
+        "windows_commits", (json_int_t)levels[REEF_USAGE_DELTAS].windows, "windows_hours",
+        (json_int_t)levels[REEF_USAGE_HOURS].windows, "windows_days",
+        (json_int_t)levels[REEF_USAGE_DAYS].windows, "steps", (json_int_t)f->steps,
+        "longest_step_ms", reef_cli_real(f->longest_ms), "longest_step_cpu_ms",
+        reef_cli_real(f->longest_cpu_ms), "seconds", reef_cli_real(f->seconds), "write_seconds",
+        reef_cli_real(f->write_seconds), "compact_seconds", reef_cli_real(f->compact_seconds));
 }
 
-reef_status cmd_bench_usage(cli_call *cli, reef_error *err) {
-    usage_plan p;
-    usage_findings f = {0};
+reef_status reef_cmd_bench_usage(reef_cli_call *cli, reef_error *err) {
+    reef_usage_plan p;
+    reef_usage_findings f = {0};
     reef_status status = read_plan(cli, &p, err);
-    if (status == REEF_OK) status = bench_usage_run(&p, &f, err);
+    if (status == REEF_OK) status = reef_bench_usage_run(&p, &f, err);
     if (status == REEF_OK && cli->json)
-        status = cli_answer(cli, findings_json(&p, &f), err);
+        status = reef_cli_answer(cli, findings_json(&p, &f), err);
     else if (status == REEF_OK)
         print_findings(&p, &f);
     if (status == REEF_OK && f.wrong > 0)

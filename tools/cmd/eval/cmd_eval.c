@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
     {"matrix", NULL, "as of every generation, and now, with what was forgotten"},
     {"gates", NULL,
@@ -28,7 +28,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual eval_manual = {
+const reef_cli_manual reef_eval_manual = {
     .about = "Reads each file as one stream and prints bits per byte, perplexity per byte and per "
              "word, and\n"
              "the share of bytes on which each generation fired. Words are runs of bytes between "
@@ -73,71 +73,72 @@ typedef struct file_score {
     reef_score score;
     double *fire_share;
     uint64_t words;
-    eval_last_words last; // with --last-word
+    reef_eval_last_words last; // with --last-word
 } file_score;
 
-static reef_status read_files(const cli_call *cli,
+static reef_status read_files(const reef_cli_call *cli,
                               const reef_config *config,
-                              cli_file *files,
+                              reef_cli_file *files,
                               reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++)
-        status = cli_examples_read(&files[i], cli->operands[i], config, err);
+        status = reef_cli_examples_read(&files[i], cli->operands[i], config, err);
     return status;
 }
 
-static void print_last_words(const cli_file *files, const file_score *scores, size_t count) {
+static void print_last_words(const reef_cli_file *files, const file_score *scores, size_t count) {
     static const char *const HEADING[] = {"file", "passages", "last word %", "with its end %",
                                           "bits/word"};
-    cli_table *table = cli_table_new("<>>>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>>>", HEADING);
     for (size_t i = 0; i < count; i++) {
-        const eval_last_words *last = &scores[i].last;
+        const reef_eval_last_words *last = &scores[i].last;
         char words[CLI_WORD_BYTES];
         double all = (double)last->passages;
-        cli_table_cell(table, "%s", files[i].path);
-        cli_table_cell(table, "%s", cli_count(last->passages, words));
-        cli_table_cell(table, "%.2f", 100 * (double)last->right / all);
-        cli_table_cell(table, "%.2f", 100 * (double)last->ended / all);
-        cli_table_cell(table, "%.3f", last->bits / all);
+        reef_cli_table_cell(table, "%s", files[i].path);
+        reef_cli_table_cell(table, "%s", reef_cli_count(last->passages, words));
+        reef_cli_table_cell(table, "%.2f", 100 * (double)last->right / all);
+        reef_cli_table_cell(table, "%.2f", 100 * (double)last->ended / all);
+        reef_cli_table_cell(table, "%.3f", last->bits / all);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static json_t *last_words_json(const eval_last_words *last) {
+static json_t *last_words_json(const reef_eval_last_words *last) {
     double all = (double)last->passages;
     return json_pack("{s:I, s:I, s:o, s:o, s:o}", "passages", (json_int_t)last->passages, "skipped",
-                     (json_int_t)last->skipped, "accuracy", cli_real((double)last->right / all),
-                     "accuracy_with_end", cli_real((double)last->ended / all), "bits_per_word",
-                     cli_real(last->bits / all));
+                     (json_int_t)last->skipped, "accuracy",
+                     reef_cli_real((double)last->right / all), "accuracy_with_end",
+                     reef_cli_real((double)last->ended / all), "bits_per_word",
+                     reef_cli_real(last->bits / all));
 }
 
-static void print_shares(cli_table *table, const file_score *score, uint32_t generations) {
-    char *shares = cli_shares(score->fire_share, generations);
-    cli_table_cell(table, "%s", shares);
+static void print_shares(reef_cli_table *table, const file_score *score, uint32_t generations) {
+    char *shares = reef_cli_shares(score->fire_share, generations);
+    reef_cli_table_cell(table, "%s", shares);
     free(shares);
 }
 
-static void print_ids(const cli_file *files,
+static void print_ids(const reef_cli_file *files,
                       const file_score *scores,
                       size_t count,
                       uint32_t generations) {
     static const char *const HEADING[] = {"file", "tokens", "bits/token", "perplexity/token",
                                           "fired % by generation"};
-    cli_table *table = cli_table_new("<>>><", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES];
-        cli_table_cell(table, "%s", files[i].path);
-        cli_table_cell(table, "%s", cli_count(scores[i].score.bytes, words));
-        cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
-        cli_table_cell(table, "%.4g", exp2(scores[i].score.bits_per_byte));
+        reef_cli_table_cell(table, "%s", files[i].path);
+        reef_cli_table_cell(table, "%s", reef_cli_count(scores[i].score.bytes, words));
+        reef_cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
+        reef_cli_table_cell(table, "%.4g", exp2(scores[i].score.bits_per_byte));
         print_shares(table, &scores[i], generations);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static void print_scores(const cli_file *files,
+static void print_scores(const reef_cli_file *files,
                          const file_score *scores,
                          size_t count,
                          uint32_t generations) {
@@ -147,113 +148,116 @@ static void print_scores(const cli_file *files,
                                           "perplexity/byte",
                                           "perplexity/word",
                                           "fired % by generation"};
-    cli_table *table = cli_table_new("<>>>><", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES];
-        cli_table_cell(table, "%s", files[i].path);
-        cli_table_cell(table, "%s", cli_count(scores[i].score.bytes, words));
-        cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
-        cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
+        reef_cli_table_cell(table, "%s", files[i].path);
+        reef_cli_table_cell(table, "%s", reef_cli_count(scores[i].score.bytes, words));
+        reef_cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
+        reef_cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
         if (scores[i].words == 0)
-            cli_table_cell(table, "-");
+            reef_cli_table_cell(table, "-");
         else
-            cli_table_cell(table, "%.4g",
-                           eval_word_perplexity(scores[i].score.bits, scores[i].words));
+            reef_cli_table_cell(table, "%.4g",
+                                reef_eval_word_perplexity(scores[i].score.bits, scores[i].words));
         print_shares(table, &scores[i], generations);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static json_t *score_json(const cli_file *file,
+static json_t *score_json(const reef_cli_file *file,
                           const file_score *score,
                           uint32_t generations,
                           bool ids) {
     json_t *shares = json_array();
     for (uint32_t g = 0; g < generations; g++)
-        json_array_append_new(shares, cli_real(score->fire_share[g]));
+        json_array_append_new(shares, reef_cli_real(score->fire_share[g]));
     if (ids)
-        return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", cli_path(file->path), "tokens",
-                         (json_int_t)score->score.bytes, "bits", cli_real(score->score.bits),
-                         "bits_per_token", cli_real(score->score.bits_per_byte),
-                         "perplexity_per_token", cli_real(exp2(score->score.bits_per_byte)),
-                         "fire_share", shares);
-    json_t *object = json_pack(
-        "{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "file", cli_path(file->path), "bytes",
-        (json_int_t)score->score.bytes, "words", (json_int_t)score->words, "bits",
-        cli_real(score->score.bits), "bits_per_byte", cli_real(score->score.bits_per_byte),
-        "perplexity_per_byte", cli_real(exp2(score->score.bits_per_byte)), "perplexity_per_word",
-        cli_real(eval_word_perplexity(score->score.bits, score->words)), "fire_share", shares);
+        return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", reef_cli_path(file->path),
+                         "tokens", (json_int_t)score->score.bytes, "bits",
+                         reef_cli_real(score->score.bits), "bits_per_token",
+                         reef_cli_real(score->score.bits_per_byte), "perplexity_per_token",
+                         reef_cli_real(exp2(score->score.bits_per_byte)), "fire_share", shares);
+    json_t *object =
+        json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "file", reef_cli_path(file->path),
+                  "bytes", (json_int_t)score->score.bytes, "words", (json_int_t)score->words,
+                  "bits", reef_cli_real(score->score.bits), "bits_per_byte",
+                  reef_cli_real(score->score.bits_per_byte), "perplexity_per_byte",
+                  reef_cli_real(exp2(score->score.bits_per_byte)), "perplexity_per_word",
+                  reef_cli_real(reef_eval_word_perplexity(score->score.bits, score->words)),
+                  "fire_share", shares);
     if (score->last.passages > 0)
         json_object_set_new(object, "last_word", last_words_json(&score->last));
     return object;
 }
 
-static reef_status answer(cli_call *cli,
+static reef_status answer(reef_cli_call *cli,
                           const char *as_of,
-                          const cli_file *files,
+                          const reef_cli_file *files,
                           const file_score *scores,
                           uint32_t generations,
                           bool ids,
                           reef_error *err) {
     if (!cli->json) {
         (ids ? print_ids : print_scores)(files, scores, cli->operand_count, generations);
-        if (cli_text(cli, "last-word")) print_last_words(files, scores, cli->operand_count);
+        if (reef_cli_text(cli, "last-word")) print_last_words(files, scores, cli->operand_count);
         return REEF_OK;
     }
     json_t *array = json_array();
     for (size_t i = 0; i < cli->operand_count; i++)
         json_array_append_new(array, score_json(&files[i], &scores[i], generations, ids));
-    return cli_answer(cli, json_pack("{s:s, s:o}", "as_of", as_of, "files", array), err);
+    return reef_cli_answer(cli, json_pack("{s:s, s:o}", "as_of", as_of, "files", array), err);
 }
 
-static reef_status eval_once(cli_call *cli,
-                             cli_pool *pool,
-                             const cli_file *files,
+static reef_status eval_once(reef_cli_call *cli,
+                             reef_cli_pool *pool,
+                             const reef_cli_file *files,
                              reef_error *err) {
-    if (cli_text(cli, "learned"))
+    if (reef_cli_text(cli, "learned"))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--learned is about forgetting: it needs --matrix or --gates");
-    const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
+    const char *as_of = reef_cli_text(cli, "as-of") ? reef_cli_text(cli, "as-of") : "now";
     reef_model *model = NULL;
     reef_status status = reef_model_open(
         &model, pool->store, as_of,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) return status;
-    bool last_word = cli_text(cli, "last-word") != NULL;
-    if (last_word) status = cli_pool_wants_bytes(pool, "leave --last-word out", err);
+    bool last_word = reef_cli_text(cli, "last-word") != NULL;
+    if (last_word) status = reef_cli_pool_wants_bytes(pool, "leave --last-word out", err);
     if (status != REEF_OK) {
         reef_model_close(model);
         return status;
     }
-    if (cli_text(cli, "logits")) status = cli_pool_wants(pool, false, "leave --logits out", err);
-    if (status == REEF_OK) status = eval_logits_write(cli, model, files, err);
+    if (reef_cli_text(cli, "logits"))
+        status = reef_cli_pool_wants(pool, false, "leave --logits out", err);
+    if (status == REEF_OK) status = reef_eval_logits_write(cli, model, files, err);
     if (status != REEF_OK) {
         reef_model_close(model);
         return status;
     }
     if (reef_config_is_vector(&pool->config)) {
-        status = eval_vectors(cli, model, as_of, files, err);
+        status = reef_eval_vectors(cli, model, as_of, files, err);
         reef_model_close(model);
         return status;
     }
-    bool ids = cli_has_ids(&pool->config);
+    bool ids = reef_cli_has_ids(&pool->config);
     uint32_t generations = reef_model_generation_count(model);
-    file_score *scores = cli_alloc(cli->operand_count, sizeof(*scores));
+    file_score *scores = reef_cli_alloc(cli->operand_count, sizeof(*scores));
     uint64_t total = 0;
     for (size_t i = 0; i < cli->operand_count; i++) total += files[i].count;
-    cli_progress progress;
-    cli_progress_start(&progress, "evaluating", total, "B");
+    reef_cli_progress progress;
+    reef_cli_progress_start(&progress, "evaluating", total, "B");
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++) {
-        scores[i].fire_share = cli_alloc(generations, sizeof(double));
+        scores[i].fire_share = reef_cli_alloc(generations, sizeof(double));
         scores[i].score.fire_share = scores[i].fire_share;
-        if (!ids) scores[i].words = eval_word_count(files[i].bytes, files[i].count);
-        status = score_file(model, &files[i], &progress, NULL, &scores[i].score, err);
+        if (!ids) scores[i].words = reef_eval_word_count(files[i].bytes, files[i].count);
+        status = reef_score_file(model, &files[i], &progress, NULL, &scores[i].score, err);
     }
     progress.total *= last_word ? 2 : 1;
     for (size_t i = 0; last_word && i < cli->operand_count && status == REEF_OK; i++)
-        status = eval_last_words_measure(model, &files[i], &progress, &scores[i].last, err);
-    cli_progress_end(&progress);
+        status = reef_eval_last_words_measure(model, &files[i], &progress, &scores[i].last, err);
+    reef_cli_progress_end(&progress);
     if (status == REEF_OK) status = answer(cli, as_of, files, scores, generations, ids, err);
     for (size_t i = 0; i < cli->operand_count; i++) free(scores[i].fire_share);
     free(scores);
@@ -261,88 +265,88 @@ static reef_status eval_once(cli_call *cli,
     return status;
 }
 
-static json_t *figures_json(const cli_matrix *matrix,
-                            double (*figure)(const metrics_matrix *, size_t)) {
-    metrics_matrix figures = matrix_metrics(matrix);
+static json_t *figures_json(const reef_cli_matrix *matrix,
+                            double (*figure)(const reef_metrics_matrix *, size_t)) {
+    reef_metrics_matrix figures = reef_matrix_metrics(matrix);
     json_t *array = json_array();
     for (size_t j = 0; j < matrix->columns; j++)
-        json_array_append_new(array, cli_real(figure(&figures, j)));
+        json_array_append_new(array, reef_cli_real(figure(&figures, j)));
     return array;
 }
 
-static json_t *summary_json(const cli_matrix *matrix) {
-    metrics_matrix figures = matrix_metrics(matrix);
-    metrics_summary summary = metrics_summarise(&figures);
-    return json_pack("{s:o, s:o, s:o, s:o}", "final_mean", cli_real(summary.final_mean),
-                     "forgetting_max", cli_real(summary.forgetting_max), "forgetting_learned",
-                     cli_real(summary.forgetting_learned), "backward_transfer",
-                     cli_real(summary.backward_transfer));
+static json_t *summary_json(const reef_cli_matrix *matrix) {
+    reef_metrics_matrix figures = reef_matrix_metrics(matrix);
+    reef_metrics_summary summary = reef_metrics_summarise(&figures);
+    return json_pack("{s:o, s:o, s:o, s:o}", "final_mean", reef_cli_real(summary.final_mean),
+                     "forgetting_max", reef_cli_real(summary.forgetting_max), "forgetting_learned",
+                     reef_cli_real(summary.forgetting_learned), "backward_transfer",
+                     reef_cli_real(summary.backward_transfer));
 }
 
-static reef_status eval_matrix(cli_call *cli,
-                               cli_pool *pool,
-                               const cli_file *files,
+static reef_status eval_matrix(reef_cli_call *cli,
+                               reef_cli_pool *pool,
+                               const reef_cli_file *files,
                                reef_error *err) {
     static const char *const ONE_STATE[] = {"as-of", "last-word", "logits"};
     for (size_t i = 0; i < sizeof ONE_STATE / sizeof *ONE_STATE; i++)
-        if (cli_text(cli, ONE_STATE[i]))
+        if (reef_cli_text(cli, ONE_STATE[i]))
             return reef_fail(err, REEF_ERR_INVALID,
                              "--matrix evaluates every state: it takes no --%s", ONE_STATE[i]);
-    size_t *learned = cli_alloc(cli->operand_count, sizeof(*learned));
-    cli_matrix matrix = {0};
+    size_t *learned = reef_cli_alloc(cli->operand_count, sizeof(*learned));
+    reef_cli_matrix matrix = {0};
     reef_status status =
-        eval_learned_read(cli, pool->generation_count, learned, cli->operand_count, err);
+        reef_eval_learned_read(cli, pool->generation_count, learned, cli->operand_count, err);
     if (status == REEF_OK)
-        status = matrix_measure(&matrix, cli, pool, files, cli->operand_count, err);
+        status = reef_matrix_measure(&matrix, cli, pool, files, cli->operand_count, err);
     if (status == REEF_OK) memcpy(matrix.learned, learned, cli->operand_count * sizeof(*learned));
     free(learned);
     if (status != REEF_OK) return status;
-    const char **names = cli_alloc(cli->operand_count, sizeof(*names));
+    const char **names = reef_cli_alloc(cli->operand_count, sizeof(*names));
     json_t *columns = json_array(), *rows = json_array();
     for (size_t i = 0; i < cli->operand_count; i++) {
         names[i] = files[i].path;
-        json_array_append_new(columns, cli_path(names[i]));
+        json_array_append_new(columns, reef_cli_path(names[i]));
     }
     for (size_t row = 0; row < matrix.rows; row++) {
         char name[CLI_WORD_BYTES];
-        json_array_append_new(rows, json_string(matrix_row_name(&matrix, row, name)));
+        json_array_append_new(rows, json_string(reef_matrix_row_name(&matrix, row, name)));
     }
     if (cli->json)
-        status = cli_answer(cli,
-                            json_pack("{s:O, s:O, s:o, s:o, s:o, s:o}", "files", columns, "rows",
-                                      rows, "matrix", matrix_json(&matrix), "forgetting",
-                                      figures_json(&matrix, metrics_forgetting_max),
-                                      "forgetting_learned",
-                                      figures_json(&matrix, metrics_forgetting_learned), "figures",
-                                      summary_json(&matrix)),
-                            err);
+        status = reef_cli_answer(
+            cli,
+            json_pack("{s:O, s:O, s:o, s:o, s:o, s:o}", "files", columns, "rows", rows, "matrix",
+                      reef_matrix_json(&matrix), "forgetting",
+                      figures_json(&matrix, reef_metrics_forgetting_max), "forgetting_learned",
+                      figures_json(&matrix, reef_metrics_forgetting_learned), "figures",
+                      summary_json(&matrix)),
+            err);
     else
-        matrix_print(&matrix, names);
+        reef_matrix_print(&matrix, names);
     json_decref(columns);
     json_decref(rows);
     free(names);
-    matrix_release(&matrix);
+    reef_matrix_release(&matrix);
     return status;
 }
 
-reef_status cmd_eval(cli_call *cli, reef_error *err) {
-    cli_pool pool = {0};
-    cli_file *files = cli_alloc(cli->operand_count, sizeof(*files));
-    reef_status status = cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK && cli_text(cli, "gates")) {
-        status = eval_gates(cli, &pool, err);
+reef_status reef_cmd_eval(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool = {0};
+    reef_cli_file *files = reef_cli_alloc(cli->operand_count, sizeof(*files));
+    reef_status status = reef_cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK && reef_cli_text(cli, "gates")) {
+        status = reef_eval_gates(cli, &pool, err);
         goto cleanup;
     }
-    if (status == REEF_OK && cli_text(cli, "svg"))
+    if (status == REEF_OK && reef_cli_text(cli, "svg"))
         status = reef_fail(err, REEF_ERR_INVALID, "--svg is a picture of gates: it needs --gates");
     if (status == REEF_OK) status = read_files(cli, &pool.config, files, err);
     if (status == REEF_OK)
-        status = cli_text(cli, "matrix") ? eval_matrix(cli, &pool, files, err)
-                                         : eval_once(cli, &pool, files, err);
+        status = reef_cli_text(cli, "matrix") ? eval_matrix(cli, &pool, files, err)
+                                              : eval_once(cli, &pool, files, err);
 
 cleanup:
-    for (size_t i = 0; i < cli->operand_count; i++) cli_file_release(&files[i]);
+    for (size_t i = 0; i < cli->operand_count; i++) reef_cli_file_release(&files[i]);
     free(files);
-    cli_pool_close(&pool);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -1,4 +1,4 @@
-// See eval_gates.h.
+// See reef_eval_gates.h.
 #include "eval_gates.h"
 
 #include "chart_gates.h"
@@ -12,26 +12,27 @@
 
 // ---- texts ---------------------------------------------------------------------------------------
 
-static reef_status read_texts(gate_texts *texts,
-                              const cli_call *cli,
+static reef_status read_texts(reef_gate_texts *texts,
+                              const reef_cli_call *cli,
                               size_t generations,
                               const reef_config *config,
                               reef_error *err) {
     size_t count = cli->operand_count;
-    *texts = (gate_texts){.count = count,
-                          .token_bytes = reef_token_bytes(config),
-                          .names = cli_alloc(count, sizeof(*texts->names)),
-                          .files = cli_alloc(count, sizeof(*texts->files)),
-                          .learned = cli_alloc(count, sizeof(*texts->learned)),
-                          .at_once = cli_alloc(count, sizeof(double)),
-                          .too_many = cli_alloc(count, sizeof(double))};
-    reef_status status = eval_learned_read(cli, generations, texts->learned, count, err);
+    *texts = (reef_gate_texts){.count = count,
+                               .token_bytes = reef_token_bytes(config),
+                               .names = reef_cli_alloc(count, sizeof(*texts->names)),
+                               .files = reef_cli_alloc(count, sizeof(*texts->files)),
+                               .learned = reef_cli_alloc(count, sizeof(*texts->learned)),
+                               .at_once = reef_cli_alloc(count, sizeof(double)),
+                               .too_many = reef_cli_alloc(count, sizeof(double))};
+    reef_status status = reef_eval_learned_read(cli, generations, texts->learned, count, err);
     for (size_t j = 0; j < count && status == REEF_OK; j++) {
         const char *operand = cli->operands[j], *equals = strchr(operand, '=');
         bool named = equals && equals != operand;
-        texts->names[j] = named ? cli_format("%.*s", (int)(equals - operand), operand)
-                                : cli_format("%s", operand);
-        status = cli_examples_read(&texts->files[j], named ? equals + 1 : operand, config, err);
+        texts->names[j] = named ? reef_cli_format("%.*s", (int)(equals - operand), operand)
+                                : reef_cli_format("%s", operand);
+        status =
+            reef_cli_examples_read(&texts->files[j], named ? equals + 1 : operand, config, err);
         texts->tokens += texts->files[j].count / texts->token_bytes;
     }
     return status;
@@ -39,41 +40,46 @@ static reef_status read_texts(gate_texts *texts,
 
 // ---- for people ----------------------------------------------------------------------------------
 
-static const char *unit_of(const gate_texts *texts) {
+static const char *unit_of(const reef_gate_texts *texts) {
     return texts->token_bytes == 1 ? "bytes" : "tokens";
 }
 
 // A table with `before` columns of its own and one for each text.
-static cli_table *text_table(const gate_texts *texts, size_t before, const char *const *own) {
-    const char **headings = cli_alloc(before + texts->count, sizeof(*headings));
-    char *columns = cli_alloc(before + texts->count + 1, 1);
+static reef_cli_table *text_table(const reef_gate_texts *texts,
+                                  size_t before,
+                                  const char *const *own) {
+    const char **headings = reef_cli_alloc(before + texts->count, sizeof(*headings));
+    char *columns = reef_cli_alloc(before + texts->count + 1, 1);
     memset(columns, '>', before + texts->count);
     for (size_t i = 0; i < before; i++) headings[i] = own[i];
     for (size_t j = 0; j < texts->count; j++) headings[before + j] = texts->names[j];
-    cli_table *table = cli_table_new(columns, headings);
+    reef_cli_table *table = reef_cli_table_new(columns, headings);
     free(headings);
     free(columns);
     return table;
 }
 
-static void print_table(cli_table *table) {
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+static void print_table(reef_cli_table *table) {
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 // "99.98" and a star where the text is the generation's own.
-static void share_cell(
-    cli_table *table, const gate_texts *texts, size_t j, uint32_t generation, double share) {
-    cli_table_cell(table, "%.3f%s", 100 * share, texts->learned[j] == generation ? "*" : " ");
+static void share_cell(reef_cli_table *table,
+                       const reef_gate_texts *texts,
+                       size_t j,
+                       uint32_t generation,
+                       double share) {
+    reef_cli_table_cell(table, "%.3f%s", 100 * share, texts->learned[j] == generation ? "*" : " ");
 }
 
-static void print_fired(const gate_curve *curves, size_t count, const gate_texts *texts) {
+static void print_fired(const reef_gate_curve *curves, size_t count, const reef_gate_texts *texts) {
     static const char *const OWN[] = {"gate", "memory"};
     printf("%s on which each gate fires, %% (* its own domain)\n", unit_of(texts));
-    cli_table *table = text_table(texts, 2, OWN);
+    reef_cli_table *table = text_table(texts, 2, OWN);
     for (size_t i = 0; i < count; i++) {
-        cli_table_cell(table, "%u", curves[i].generation);
-        cli_table_cell(table, "%.0f", 1 / (1 - (double)curves[i].stats.decay));
+        reef_cli_table_cell(table, "%u", curves[i].generation);
+        reef_cli_table_cell(table, "%.0f", 1 / (1 - (double)curves[i].stats.decay));
         for (size_t j = 0; j < texts->count; j++)
             share_cell(table, texts, j, curves[i].generation, curves[i].fired[j]);
     }
@@ -81,65 +87,67 @@ static void print_fired(const gate_curve *curves, size_t count, const gate_texts
 }
 
 // Only where there is something to tell.
-static void print_losses(const gate_curve *curves, size_t count) {
+static void print_losses(const reef_gate_curve *curves, size_t count) {
     static const char *const HEADINGS[] = {"gate", "weight", "nats on old text", "passes a window"};
-    cli_table *table = NULL;
+    reef_cli_table *table = NULL;
     for (size_t i = 0; i < count; i++) {
         if (!(curves[i].stats.loss_weight > 0)) continue;
-        if (!table) table = cli_table_new(">>>>", HEADINGS);
-        cli_table_cell(table, "%u", curves[i].generation);
-        cli_table_cell(table, "%.3f", (double)curves[i].stats.loss_weight);
-        cli_table_cell(table, "%.3f", (double)curves[i].stats.loss_reference);
-        cli_table_cell(table, "%.2f", curves[i].passes);
+        if (!table) table = reef_cli_table_new(">>>>", HEADINGS);
+        reef_cli_table_cell(table, "%u", curves[i].generation);
+        reef_cli_table_cell(table, "%.3f", (double)curves[i].stats.loss_weight);
+        reef_cli_table_cell(table, "%.3f", (double)curves[i].stats.loss_reference);
+        reef_cli_table_cell(table, "%.2f", curves[i].passes);
     }
     if (!table) return;
     printf("\ngates that read the loss of the older model as well\n");
     print_table(table);
 }
 
-static void print_first(const gate_curve *curves, size_t count, const gate_texts *texts) {
+static void print_first(const reef_gate_curve *curves, size_t count, const reef_gate_texts *texts) {
     static const char *const OWN[] = {"gate"};
     printf("\n%s from a cold start until it first fires\n", unit_of(texts));
-    cli_table *table = text_table(texts, 1, OWN);
+    reef_cli_table *table = text_table(texts, 1, OWN);
     for (size_t i = 0; i < count; i++) {
-        cli_table_cell(table, "%u", curves[i].generation);
+        reef_cli_table_cell(table, "%u", curves[i].generation);
         for (size_t j = 0; j < texts->count; j++)
             if (curves[i].first[j] == GATE_NEVER)
-                cli_table_cell(table, "never");
+                reef_cli_table_cell(table, "never");
             else
-                cli_table_cell(table, "%zu", curves[i].first[j]);
+                reef_cli_table_cell(table, "%zu", curves[i].first[j]);
     }
     print_table(table);
 }
 
-static void print_together(const gate_texts *texts, uint32_t fire_max) {
+static void print_together(const reef_gate_texts *texts, uint32_t fire_max) {
     static const char *const OWN[] = {""};
     char words[CLI_WORD_BYTES];
     printf("\ngates that fire at once\n");
-    cli_table *table = text_table(texts, 1, OWN);
-    cli_table_cell(table, "mean");
-    for (size_t j = 0; j < texts->count; j++) cli_table_cell(table, "%.3f", texts->at_once[j]);
+    reef_cli_table *table = text_table(texts, 1, OWN);
+    reef_cli_table_cell(table, "mean");
+    for (size_t j = 0; j < texts->count; j++) reef_cli_table_cell(table, "%.3f", texts->at_once[j]);
     snprintf(words, sizeof(words), "more than %" PRIu32 ", %%", fire_max);
-    cli_table_cell(table, "%s", words);
+    reef_cli_table_cell(table, "%s", words);
     for (size_t j = 0; j < texts->count; j++)
-        cli_table_cell(table, "%.3f", 100 * texts->too_many[j]);
+        reef_cli_table_cell(table, "%.3f", 100 * texts->too_many[j]);
     print_table(table);
 }
 
-static void print_levels(const gate_curve *curves, size_t count, const gate_texts *texts) {
+static void print_levels(const reef_gate_curve *curves,
+                         size_t count,
+                         const reef_gate_texts *texts) {
     static const char *const OWN[] = {"gate", "leak at most, %", "threshold", "leak, %"};
     printf("\n%s on which it would fire with another threshold, %%\n", unit_of(texts));
-    cli_table *table = text_table(texts, 4, OWN);
+    reef_cli_table *table = text_table(texts, 4, OWN);
     for (size_t i = 0; i < count; i++) {
         for (size_t l = 0; curves[i].known && l < GATE_TARGETS; l++) {
-            const gate_level *level = &curves[i].levels[l];
-            cli_table_cell(table, "%u", curves[i].generation);
+            const reef_gate_level *level = &curves[i].levels[l];
+            reef_cli_table_cell(table, "%u", curves[i].generation);
             if (isnan(level->target))
-                cli_table_cell(table, "its own");
+                reef_cli_table_cell(table, "its own");
             else
-                cli_table_cell(table, "%g", 100 * level->target);
-            cli_table_cell(table, "%+.3f", level->offset);
-            cli_table_cell(table, "%.4f", 100 * level->leak);
+                reef_cli_table_cell(table, "%g", 100 * level->target);
+            reef_cli_table_cell(table, "%+.3f", level->offset);
+            reef_cli_table_cell(table, "%.4f", 100 * level->leak);
             for (size_t j = 0; j < texts->count; j++)
                 share_cell(table, texts, j, curves[i].generation, level->fired[j]);
         }
@@ -147,22 +155,22 @@ static void print_levels(const gate_curve *curves, size_t count, const gate_text
     print_table(table);
 }
 
-static bool any_known(const gate_curve *curves, size_t count) {
+static bool any_known(const reef_gate_curve *curves, size_t count) {
     bool known = false;
     for (size_t i = 0; i < count; i++) known |= curves[i].known;
     return known;
 }
 
 // Of one that is off or was never fitted every threshold is as good as another.
-static bool any_fitted(const gate_curve *curves, size_t count) {
+static bool any_fitted(const reef_gate_curve *curves, size_t count) {
     bool fitted = false;
     for (size_t i = 0; i < count; i++) fitted |= isfinite(curves[i].stats.threshold);
     return fitted;
 }
 
-static void print_all(const gate_curve *curves,
+static void print_all(const reef_gate_curve *curves,
                       size_t count,
-                      const gate_texts *texts,
+                      const reef_gate_texts *texts,
                       uint32_t fire_max) {
     print_fired(curves, count, texts);
     print_losses(curves, count);
@@ -177,79 +185,81 @@ static void print_all(const gate_curve *curves,
     }
     print_levels(curves, count, texts);
     printf("\n");
-    chart_gates_print(stdout, curves, count);
+    reef_chart_gates_print(stdout, curves, count);
 }
 
 // ---- for programs --------------------------------------------------------------------------------
 
 static json_t *shares_json(const double *shares, size_t count) {
     json_t *array = json_array();
-    for (size_t j = 0; j < count; j++) json_array_append_new(array, cli_real(shares[j]));
+    for (size_t j = 0; j < count; j++) json_array_append_new(array, reef_cli_real(shares[j]));
     return array;
 }
 
-static json_t *levels_json(const gate_curve *curve, size_t text_count) {
+static json_t *levels_json(const reef_gate_curve *curve, size_t text_count) {
     json_t *array = json_array();
     for (size_t l = 0; curve->known && l < GATE_TARGETS; l++) {
-        const gate_level *level = &curve->levels[l];
-        json_array_append_new(array,
-                              json_pack("{s:o, s:o, s:o, s:o}", "leak_max", cli_real(level->target),
-                                        "threshold_offset", cli_real(level->offset), "leak",
-                                        cli_real(level->leak), "fired",
-                                        shares_json(level->fired, text_count)));
+        const reef_gate_level *level = &curve->levels[l];
+        json_array_append_new(array, json_pack("{s:o, s:o, s:o, s:o}", "leak_max",
+                                               reef_cli_real(level->target), "threshold_offset",
+                                               reef_cli_real(level->offset), "leak",
+                                               reef_cli_real(level->leak), "fired",
+                                               shares_json(level->fired, text_count)));
     }
     return array;
 }
 
-static json_t *curve_json(const gate_curve *curve, const gate_texts *texts) {
+static json_t *curve_json(const reef_gate_curve *curve, const reef_gate_texts *texts) {
     json_t *first = json_array();
     for (size_t j = 0; j < texts->count; j++)
         json_array_append_new(first, curve->first[j] == GATE_NEVER
                                          ? json_null()
                                          : json_integer((json_int_t)curve->first[j]));
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
-                     (json_int_t)curve->generation, "decay", cli_real((double)curve->stats.decay),
-                     "threshold", cli_real((double)curve->stats.threshold), "loss_weight",
-                     cli_real((double)curve->stats.loss_weight), "loss_reference",
-                     cli_real((double)curve->stats.loss_reference), "passes",
-                     cli_real(curve->passes), "gate_leak", cli_real((double)curve->stats.leak),
-                     "gate_detect", cli_real((double)curve->stats.detect), "fired",
-                     shares_json(curve->fired, texts->count), "first_fired", first, "curve",
-                     levels_json(curve, texts->count));
+    return json_pack(
+        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
+        (json_int_t)curve->generation, "decay", reef_cli_real((double)curve->stats.decay),
+        "threshold", reef_cli_real((double)curve->stats.threshold), "loss_weight",
+        reef_cli_real((double)curve->stats.loss_weight), "loss_reference",
+        reef_cli_real((double)curve->stats.loss_reference), "passes", reef_cli_real(curve->passes),
+        "gate_leak", reef_cli_real((double)curve->stats.leak), "gate_detect",
+        reef_cli_real((double)curve->stats.detect), "fired",
+        shares_json(curve->fired, texts->count), "first_fired", first, "curve",
+        levels_json(curve, texts->count));
 }
 
-static json_t *all_json(const gate_curve *curves,
+static json_t *all_json(const reef_gate_curve *curves,
                         size_t count,
-                        const gate_texts *texts,
+                        const reef_gate_texts *texts,
                         const char *as_of,
                         uint32_t fire_max) {
     json_t *files = json_array(), *gates = json_array();
     for (size_t j = 0; j < texts->count; j++)
-        json_array_append_new(
-            files, json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}", "name", cli_path(texts->names[j]),
-                             "file", cli_path(texts->files[j].path), "bytes",
-                             (json_int_t)texts->files[j].count, "learned",
-                             texts->learned[j] == METRICS_UNKNOWN
-                                 ? json_null()
-                                 : json_integer((json_int_t)texts->learned[j]),
-                             "firing_at_once", cli_real(texts->at_once[j]), "share_above_fire_max",
-                             cli_real(texts->too_many[j])));
+        json_array_append_new(files,
+                              json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}", "name",
+                                        reef_cli_path(texts->names[j]), "file",
+                                        reef_cli_path(texts->files[j].path), "bytes",
+                                        (json_int_t)texts->files[j].count, "learned",
+                                        texts->learned[j] == METRICS_UNKNOWN
+                                            ? json_null()
+                                            : json_integer((json_int_t)texts->learned[j]),
+                                        "firing_at_once", reef_cli_real(texts->at_once[j]),
+                                        "share_above_fire_max", reef_cli_real(texts->too_many[j])));
     for (size_t i = 0; i < count; i++) json_array_append_new(gates, curve_json(&curves[i], texts));
     return json_pack("{s:s, s:I, s:o, s:o}", "as_of", as_of, "fire_max", (json_int_t)fire_max,
                      "files", files, "gates", gates);
 }
 
 typedef struct gate_list {
-    const gate_curve *curves;
+    const reef_gate_curve *curves;
     size_t count;
 } gate_list;
 
 static void draw_gates(FILE *out, const void *context) {
     const gate_list *gates = context;
-    chart_gates_svg(out, gates->curves, gates->count);
+    reef_chart_gates_svg(out, gates->curves, gates->count);
 }
 
-static reef_status write_svg(const gate_curve *curves,
+static reef_status write_svg(const reef_gate_curve *curves,
                              size_t count,
                              const char *path,
                              reef_error *err) {
@@ -258,42 +268,43 @@ static reef_status write_svg(const gate_curve *curves,
                          "nothing to draw in %.160s: --learned must say which texts are a gate's "
                          "own and which are older",
                          path);
-    return svg_write(path, draw_gates, &(gate_list){curves, count}, err);
+    return reef_svg_write(path, draw_gates, &(gate_list){curves, count}, err);
 }
 
-static reef_status show(cli_call *cli,
+static reef_status show(reef_cli_call *cli,
                         const char *as_of,
                         const reef_model *model,
-                        const gate_curve *curves,
+                        const reef_gate_curve *curves,
                         size_t count,
-                        const gate_texts *texts,
+                        const reef_gate_texts *texts,
                         reef_error *err) {
     uint32_t fire_max = reef_model_config(model)->fire_max;
-    const char *path = cli_text(cli, "svg");
+    const char *path = reef_cli_text(cli, "svg");
     reef_status status = path ? write_svg(curves, count, path, err) : REEF_OK;
     if (status != REEF_OK) return status;
-    if (cli->json) return cli_answer(cli, all_json(curves, count, texts, as_of, fire_max), err);
+    if (cli->json)
+        return reef_cli_answer(cli, all_json(curves, count, texts, as_of, fire_max), err);
     print_all(curves, count, texts, fire_max);
     if (path) printf("\nwrote %s\n", path);
     return REEF_OK;
 }
 
-reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err) {
-    const char *as_of = cli_text(cli, "as-of") ? cli_text(cli, "as-of") : "now";
-    if (cli_text(cli, "matrix"))
+reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error *err) {
+    const char *as_of = reef_cli_text(cli, "as-of") ? reef_cli_text(cli, "as-of") : "now";
+    if (reef_cli_text(cli, "matrix"))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--gates and --matrix are two answers: ask for one");
     static const char *const OF_LOSS[] = {"last-word", "logits"};
     for (size_t i = 0; i < sizeof OF_LOSS / sizeof *OF_LOSS; i++)
-        if (cli_text(cli, OF_LOSS[i]))
+        if (reef_cli_text(cli, OF_LOSS[i]))
             return reef_fail(err, REEF_ERR_INVALID,
                              "--gates asks about gates alone: it takes no --%s", OF_LOSS[i]);
     if (reef_config_is_vector(&pool->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--gates is about text: a model of vectors has none");
     reef_model *model = NULL;
-    gate_texts texts = {0};
-    gate_curve *curves = NULL;
+    reef_gate_texts texts = {0};
+    reef_gate_curve *curves = NULL;
     size_t count = 0;
     reef_status status = reef_model_open(
         &model, pool->store, as_of,
@@ -306,16 +317,16 @@ reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err) {
                            as_of);
         goto cleanup;
     }
-    curves = cli_alloc(generations - 1, sizeof(*curves));
+    curves = reef_cli_alloc(generations - 1, sizeof(*curves));
     status = read_texts(&texts, cli, generations, &pool->config, err);
     if (status == REEF_OK)
-        status = gate_curves_measure(curves, &count, model, pool->generations, &texts, err);
+        status = reef_gate_curves_measure(curves, &count, model, pool->generations, &texts, err);
     if (status == REEF_OK) status = show(cli, as_of, model, curves, count, &texts, err);
 
 cleanup:
-    for (size_t i = 0; i < count; i++) gate_curve_release(&curves[i]);
+    for (size_t i = 0; i < count; i++) reef_gate_curve_release(&curves[i]);
     free(curves);
-    gate_texts_release(&texts);
+    reef_gate_texts_release(&texts);
     reef_model_close(model);
     return status;
 }

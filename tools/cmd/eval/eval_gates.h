@@ -5,6 +5,8 @@
 #include "cli.h"
 
 /** Operands are FILE or NAME=FILE. INVALID for a model of vectors or with a single generation. */
-REEF_MUST_CHECK reef_status eval_gates(cli_call *cli, cli_pool *pool, reef_error *err);
+REEF_MUST_CHECK reef_status reef_eval_gates(reef_cli_call *cli,
+                                            reef_cli_pool *pool,
+                                            reef_error *err);
 
 #endif

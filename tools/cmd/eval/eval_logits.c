@@ -7,9 +7,9 @@
 
 #define LOGITS_MAX ((size_t)1 << 28) // 1 GiB: of 1 MiB of bytes
 
-static reef_status check(const cli_call *cli,
+static reef_status check(const reef_cli_call *cli,
                          const reef_config *config,
-                         const cli_file *files,
+                         const reef_cli_file *files,
                          reef_error *err) {
     size_t most = LOGITS_MAX / config->vocab * reef_token_bytes(config);
     if (cli->operand_count != 1)
@@ -22,24 +22,24 @@ static reef_status check(const cli_call *cli,
                      files[0].path, files[0].count, most);
 }
 
-reef_status eval_logits_write(const cli_call *cli,
-                              reef_model *model,
-                              const cli_file *files,
-                              reef_error *err) {
-    const char *path = cli_text(cli, "logits");
+reef_status reef_eval_logits_write(const reef_cli_call *cli,
+                                   reef_model *model,
+                                   const reef_cli_file *files,
+                                   reef_error *err) {
+    const char *path = reef_cli_text(cli, "logits");
     const reef_config *config = reef_model_config(model);
-    npy_file npy = {0};
+    reef_npy_file npy = {0};
     if (path == NULL) return REEF_OK;
     reef_status status = check(cli, config, files, err);
     if (status != REEF_OK) return status;
     size_t tokens = files[0].count / reef_token_bytes(config), values = tokens * config->vocab;
-    float *logits = cli_alloc(values, sizeof *logits);
+    float *logits = reef_cli_alloc(values, sizeof *logits);
     const uint64_t shape[] = {tokens, config->vocab};
     status = reef_model_logits(model, files[0].bytes, files[0].count, logits, err);
-    if (status == REEF_OK) status = npy_create(&npy, path, false, "<f4", 2, shape, err);
-    if (status == REEF_OK) status = npy_write(&npy, logits, values * sizeof *logits, err);
-    if (status == REEF_OK) status = npy_finish(&npy, err);
-    npy_abandon(&npy);
+    if (status == REEF_OK) status = reef_npy_create(&npy, path, false, "<f4", 2, shape, err);
+    if (status == REEF_OK) status = reef_npy_write(&npy, logits, values * sizeof *logits, err);
+    if (status == REEF_OK) status = reef_npy_finish(&npy, err);
+    reef_npy_abandon(&npy);
     free(logits);
     return status;
 }

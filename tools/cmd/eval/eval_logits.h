@@ -9,9 +9,9 @@
  * token after token i, given those up to it in its window. Nothing without --logits.
  * Errors: INVALID several texts, one that is too long, or the file exists; those of reef_model_logits; IO.
  */
-REEF_MUST_CHECK reef_status eval_logits_write(const cli_call *cli,
-                                              reef_model *model,
-                                              const cli_file *files,
-                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_eval_logits_write(const reef_cli_call *cli,
+                                                   reef_model *model,
+                                                   const reef_cli_file *files,
+                                                   reef_error *err);
 
 #endif

@@ -5,7 +5,10 @@
 #include "cli.h"
 
 /** How many of each file's examples the model tells right, as of one state; prints or answers. */
-REEF_MUST_CHECK reef_status eval_vectors(
-    cli_call *cli, reef_model *model, const char *as_of, const cli_file *files, reef_error *err);
+REEF_MUST_CHECK reef_status reef_eval_vectors(reef_cli_call *cli,
+                                              reef_model *model,
+                                              const char *as_of,
+                                              const reef_cli_file *files,
+                                              reef_error *err);
 
 #endif

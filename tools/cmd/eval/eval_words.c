@@ -9,14 +9,14 @@ static bool is_blank(uint8_t byte) {
     return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
 
-uint64_t eval_word_count(const uint8_t *bytes, size_t count) {
+uint64_t reef_eval_word_count(const uint8_t *bytes, size_t count) {
     uint64_t words = 0;
     for (size_t i = 0; i < count; i++)
         words += !is_blank(bytes[i]) && (i == 0 || is_blank(bytes[i - 1]));
     return words;
 }
 
-double eval_word_perplexity(double bits, uint64_t words) {
+double reef_eval_word_perplexity(double bits, uint64_t words) {
     return words > 0 ? exp2(bits / (double)words) : NAN;
 }
 
@@ -33,7 +33,7 @@ static passage read_passage(const uint8_t *line, size_t bytes) {
     while (p.end > 0 && is_blank(line[p.end - 1])) p.end--;
     p.word = p.end;
     while (p.word > 0 && !is_blank(line[p.word - 1])) p.word--;
-    bool preceded = eval_word_count(line, p.word) > 0;
+    bool preceded = reef_eval_word_count(line, p.word) > 0;
     if (!preceded) p.word = 0;
     return p;
 }
@@ -52,7 +52,7 @@ static double bits_of(const float *logits, uint8_t byte) {
 }
 
 // Row i of the logits is about the byte after i.
-static void judge(const passage *p, size_t first, const float *logits, eval_last_words *out) {
+static void judge(const passage *p, size_t first, const float *logits, reef_eval_last_words *out) {
     bool right = true;
     for (size_t at = p->word; at < p->end; at++) {
         const float *row = logits + (at - 1 - first) * REEF_VOCAB;
@@ -66,8 +66,11 @@ static void judge(const passage *p, size_t first, const float *logits, eval_last
 }
 
 // The last window of the passage: with more, the first bytes would be in a window of their own.
-static reef_status ask(
-    reef_model *model, const passage *p, float *logits, eval_last_words *out, reef_error *err) {
+static reef_status ask(reef_model *model,
+                       const passage *p,
+                       float *logits,
+                       reef_eval_last_words *out,
+                       reef_error *err) {
     size_t T = reef_model_config(model)->context;
     size_t first = p->end > T ? p->end - T : 0;
     if (p->word == 0 || p->word <= first) {
@@ -79,15 +82,15 @@ static reef_status ask(
     return status;
 }
 
-reef_status eval_last_words_measure(reef_model *model,
-                                    const cli_file *file,
-                                    cli_progress *progress,
-                                    eval_last_words *out,
-                                    reef_error *err) {
+reef_status reef_eval_last_words_measure(reef_model *model,
+                                         const reef_cli_file *file,
+                                         reef_cli_progress *progress,
+                                         reef_eval_last_words *out,
+                                         reef_error *err) {
     float *logits =
-        cli_alloc((size_t)reef_model_config(model)->context * REEF_VOCAB, sizeof *logits);
+        reef_cli_alloc((size_t)reef_model_config(model)->context * REEF_VOCAB, sizeof *logits);
     reef_status status = REEF_OK;
-    *out = (eval_last_words){0};
+    *out = (reef_eval_last_words){0};
     for (size_t at = 0; status == REEF_OK && at < file->count;) {
         const uint8_t *line = file->bytes + at;
         const uint8_t *end = memchr(line, '\n', file->count - at);
@@ -95,7 +98,7 @@ reef_status eval_last_words_measure(reef_model *model,
         passage p = read_passage(line, bytes);
         status = ask(model, &p, logits, out, err);
         at += bytes + 1;
-        cli_progress_show(progress, at);
+        reef_cli_progress_show(progress, at);
     }
     progress->done_before += file->count;
     free(logits);

@@ -5,18 +5,18 @@
 #include "cli.h"
 
 /** Words of a text: runs of bytes that are no ASCII white space. */
-uint64_t eval_word_count(const uint8_t *bytes, size_t count);
+uint64_t reef_eval_word_count(const uint8_t *bytes, size_t count);
 /** 2 to the power of bits per word; NaN without words. */
-double eval_word_perplexity(double bits, uint64_t words);
+double reef_eval_word_perplexity(double bits, uint64_t words);
 
 /** Passages whose last word was asked for, as in LAMBADA (Paperno et al. 2016). */
-typedef struct eval_last_words {
+typedef struct reef_eval_last_words {
     uint64_t passages; // lines of two words or more
     uint64_t skipped;  // other lines, empty ones not counted; and words that fill the context
     uint64_t right;    // every byte of the word is the most likely one after those before it
     uint64_t ended;    // and white space is the most likely thing after it
     double bits;       // of the words' bytes
-} eval_last_words;
+} reef_eval_last_words;
 
 /**
  * Ask for the last word of every line, with as much of the line before it as the model's context holds. The most
@@ -25,10 +25,10 @@ typedef struct eval_last_words {
  *
  * Errors: INVALID no line has two words; those of reef_model_logits.
  */
-REEF_MUST_CHECK reef_status eval_last_words_measure(reef_model *model,
-                                                    const cli_file *file,
-                                                    cli_progress *progress,
-                                                    eval_last_words *out,
-                                                    reef_error *err);
+REEF_MUST_CHECK reef_status reef_eval_last_words_measure(reef_model *model,
+                                                         const reef_cli_file *file,
+                                                         reef_cli_progress *progress,
+                                                         reef_eval_last_words *out,
+                                                         reef_error *err);
 
 #endif

@@ -10,7 +10,7 @@
 #define JOBS_MAX 64
 #define ARGUMENTS_MAX 24
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"work", "DIR", "pools and results are kept here (default: beside CONFIG.ini, as CONFIG.work)"},
     {"data", "DIR", "where the paths in the file begin (default: the file's own directory)"},
     {"jobs", "N", "models that are trained at a time, each on its share of the cores (default 1)"},
@@ -35,7 +35,7 @@ static const cli_option OPTIONS[] = {
     "came out."
 
 #define MANUAL(name, about_text, example_text)                                                     \
-    const cli_manual name##_manual = {                                                             \
+    const reef_cli_manual reef_##name##_manual = {                                                 \
         .about = about_text ABOUT_ALL, .options = OPTIONS, .example = example_text}
 
 MANUAL(experiment_isoflop,
@@ -72,11 +72,11 @@ MANUAL(experiment_datasets,
        "reef experiment datasets paper.ini --plan");
 
 typedef struct run {
-    cli_call *cli;
-    experiment_kind kind;
+    reef_cli_call *cli;
+    reef_experiment_kind kind;
     experiment e;
-    experiment_work work;
-    experiment_cells cells;
+    reef_experiment_work work;
+    reef_experiment_cells cells;
     json_t *results;
     char *csv, *svg;
     int lock;
@@ -90,12 +90,12 @@ static const char *kind_name(const run *r) {
     return strchr(r->cli->command->name, ' ') + 1;
 }
 
-static char *work_directory(const cli_call *cli) {
-    const char *given = cli_text(cli, "work"), *path = cli->operands[0];
-    if (given) return cli_format("%s", given);
+static char *work_directory(const reef_cli_call *cli) {
+    const char *given = reef_cli_text(cli, "work"), *path = cli->operands[0];
+    if (given) return reef_cli_format("%s", given);
     size_t length = strlen(path);
     if (length > 4 && strcmp(path + length - 4, ".ini") == 0) length -= 4;
-    return cli_format("%.*s.work", (int)length, path);
+    return reef_cli_format("%.*s.work", (int)length, path);
 }
 
 // What the table and the picture are called: CONFIG's own name where it says more than the kind does, as
@@ -105,10 +105,10 @@ static char *result_name(const run *r) {
     const char *name = slash ? slash + 1 : path, *end = strrchr(name, '.');
     size_t length = end ? (size_t)(end - name) : strlen(name), prefix = strlen(kind);
     bool says_more = length > prefix && name[prefix] == '-' && strncmp(name, kind, prefix) == 0;
-    return says_more ? cli_format("%.*s", (int)length, name) : cli_format("%s", kind);
+    return says_more ? reef_cli_format("%.*s", (int)length, name) : reef_cli_format("%s", kind);
 }
 
-static size_t threads_of(const cli_call *cli, size_t jobs) {
+static size_t threads_of(const reef_cli_call *cli, size_t jobs) {
     size_t cores = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
     if (cli->threads) return cli->threads;
     return cores > jobs ? cores / jobs : 1;
@@ -116,7 +116,7 @@ static size_t threads_of(const cli_call *cli, size_t jobs) {
 
 // What a cell's process has to know to make the same plan.
 static void list_arguments(run *r) {
-    const cli_call *cli = r->cli;
+    const reef_cli_call *cli = r->cli;
     size_t count = 0;
     r->arguments[count++] = "reef";
     r->arguments[count++] = "experiment";
@@ -126,11 +126,11 @@ static void list_arguments(run *r) {
     r->arguments[count++] = r->work.directory;
     r->arguments[count++] = "--threads";
     r->arguments[count++] = r->threads;
-    if (cli_text(cli, "data")) {
+    if (reef_cli_text(cli, "data")) {
         r->arguments[count++] = "--data";
-        r->arguments[count++] = cli_text(cli, "data");
+        r->arguments[count++] = reef_cli_text(cli, "data");
     }
-    if (cli_text(cli, "quick")) r->arguments[count++] = "--quick";
+    if (reef_cli_text(cli, "quick")) r->arguments[count++] = "--quick";
     if (cli->memory_bytes > 0) {
         snprintf(r->memory, sizeof(r->memory), "%" PRIu64, cli->memory_bytes);
         r->arguments[count++] = "--memory";
@@ -140,30 +140,30 @@ static void list_arguments(run *r) {
 }
 
 static reef_status begin(run *r, reef_error *err) {
-    cli_call *cli = r->cli;
+    reef_cli_call *cli = r->cli;
     r->jobs = 1;
-    reef_status status = cli_integer(cli, "jobs", 1, JOBS_MAX, &r->jobs, err);
+    reef_status status = reef_cli_integer(cli, "jobs", 1, JOBS_MAX, &r->jobs, err);
     if (status == REEF_OK)
-        status = experiment_read(&r->e, cli->operands[0], cli_text(cli, "data"),
-                                 cli_text(cli, "quick") != NULL, err);
-    if (status == REEF_OK) status = experiment_check(&r->e, r->kind, err);
+        status = reef_experiment_read(&r->e, cli->operands[0], reef_cli_text(cli, "data"),
+                                      reef_cli_text(cli, "quick") != NULL, err);
+    if (status == REEF_OK) status = reef_experiment_check(&r->e, r->kind, err);
     if (status != REEF_OK) return status;
-    r->work = (experiment_work){.directory = work_directory(cli),
-                                .threads = threads_of(cli, (size_t)r->jobs),
-                                .memory_bytes = cli->memory_bytes,
-                                .keep_pools = cli_text(cli, "keep-pools") != NULL,
-                                .arguments = r->arguments};
+    r->work = (reef_experiment_work){.directory = work_directory(cli),
+                                     .threads = threads_of(cli, (size_t)r->jobs),
+                                     .memory_bytes = cli->memory_bytes,
+                                     .keep_pools = reef_cli_text(cli, "keep-pools") != NULL,
+                                     .arguments = r->arguments};
     snprintf(r->threads, sizeof(r->threads), "%zu", r->work.threads);
     list_arguments(r);
     char *name = result_name(r);
-    r->csv = cli_format("%s/%s.csv", r->work.directory, name);
+    r->csv = reef_cli_format("%s/%s.csv", r->work.directory, name);
     if (r->kind != EXPERIMENT_DATASETS) // a table
-        r->svg = cli_format("%s/%s.svg", r->work.directory, name);
+        r->svg = reef_cli_format("%s/%s.svg", r->work.directory, name);
     free(name);
     // A plan only reads, also beside the run that it is of; a cell is that run's.
-    if (!cli_text(cli, "cell") && !cli_text(cli, "plan"))
-        status = experiment_lock(r->work.directory, &r->lock, err);
-    return status == REEF_OK ? experiment_results_read(r->work.directory, &r->results, err)
+    if (!reef_cli_text(cli, "cell") && !reef_cli_text(cli, "plan"))
+        status = reef_experiment_lock(r->work.directory, &r->lock, err);
+    return status == REEF_OK ? reef_experiment_results_read(r->work.directory, &r->results, err)
                              : status;
 }
 
@@ -175,15 +175,15 @@ static size_t missing(const run *r) {
 }
 
 static reef_status plan(run *r, reef_error *err) {
-    experiment_cells_release(&r->cells);
-    return experiment_plan(&r->e, r->kind, r->results, &r->cells, err);
+    reef_experiment_cells_release(&r->cells);
+    return reef_experiment_plan(&r->e, r->kind, r->results, &r->cells, err);
 }
 
 static reef_status run_cell(run *r, reef_error *err) {
-    const char *id = cli_text(r->cli, "cell");
+    const char *id = reef_cli_text(r->cli, "cell");
     for (size_t i = 0; i < r->cells.count; i++)
         if (strcmp(r->cells.items[i].id, id) == 0)
-            return experiment_cell_leave(&r->e, &r->work, &r->cells.items[i], err);
+            return reef_experiment_cell_leave(&r->e, &r->work, &r->cells.items[i], err);
     return reef_fail(err, REEF_ERR_NOT_FOUND, "no model '%.40s' is wanted; see --plan --json", id);
 }
 
@@ -191,13 +191,14 @@ static reef_status run_cell(run *r, reef_error *err) {
 static reef_status run_stages(run *r, reef_error *err) {
     reef_status status = plan(r, err);
     while (status == REEF_OK && missing(r) > 0 && !r->stopped) {
-        status = experiment_run(&r->e, &r->work, &r->cells, (size_t)r->jobs, r->results,
-                                &r->stopped, err);
+        status = reef_experiment_run(&r->e, &r->work, &r->cells, (size_t)r->jobs, r->results,
+                                     &r->stopped, err);
         if (status == REEF_OK) status = plan(r, err);
     }
-    if (status == REEF_OK) status = experiment_write_csv(r->csv, &r->e, &r->cells, r->results, err);
+    if (status == REEF_OK)
+        status = reef_experiment_write_csv(r->csv, &r->e, &r->cells, r->results, err);
     if (status == REEF_OK && r->svg)
-        status = experiment_write_svg(r->svg, &r->e, r->kind, &r->cells, r->results, err);
+        status = reef_experiment_write_svg(r->svg, &r->e, r->kind, &r->cells, r->results, err);
     return status;
 }
 
@@ -207,19 +208,20 @@ static reef_status answer_plan(run *r, reef_error *err) {
     json_t *wanted = json_array();
     double flops = 0;
     for (size_t i = 0; i < r->cells.count; i++) {
-        const experiment_cell *cell = &r->cells.items[i];
+        const reef_experiment_cell *cell = &r->cells.items[i];
         if (json_object_get(r->results, cell->id)) continue;
         flops += cell->budget;
         json_array_append_new(wanted,
                               json_pack("{s:s, s:s, s:s, s:o, s:b}", "id", cell->id, "system",
                                         cell->system, "size", cell->size, "budget",
-                                        cli_real(cell->budget), "tuning", cell->tuning));
+                                        reef_cli_real(cell->budget), "tuning", cell->tuning));
     }
     if (r->cli->json)
-        return cli_answer(r->cli,
-                          json_pack("{s:o, s:o, s:o}", "work", cli_path(r->work.directory),
-                                    "wanted", wanted, "flops", cli_real(flops)),
-                          err);
+        return reef_cli_answer(r->cli,
+                               json_pack("{s:o, s:o, s:o}", "work",
+                                         reef_cli_path(r->work.directory), "wanted", wanted,
+                                         "flops", reef_cli_real(flops)),
+                               err);
     printf("%zu models are wanted now, for %.3g FLOPs; what they say may want more\n",
            json_array_size(wanted), flops);
     json_decref(wanted);
@@ -233,28 +235,29 @@ static reef_status answer(run *r, reef_error *err) {
                 "here\n",
                 r->cli->command->name, missing(r));
     if (r->cli->json)
-        return cli_answer(r->cli,
-                          json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "experiment", kind_name(r),
-                                    "finished", !r->stopped, "work", cli_path(r->work.directory),
-                                    "csv", cli_path(r->csv), "svg",
-                                    r->svg ? cli_path(r->svg) : json_null(), "cells",
-                                    experiment_json(&r->cells, r->results)),
-                          err);
-    experiment_print(&r->e, r->kind, &r->cells, r->results);
+        return reef_cli_answer(
+            r->cli,
+            json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "experiment", kind_name(r), "finished",
+                      !r->stopped, "work", reef_cli_path(r->work.directory), "csv",
+                      reef_cli_path(r->csv), "svg", r->svg ? reef_cli_path(r->svg) : json_null(),
+                      "cells", reef_experiment_json(&r->cells, r->results)),
+            err);
+    reef_experiment_print(&r->e, r->kind, &r->cells, r->results);
     printf("wrote %s%s%s\n", r->csv, r->svg ? " and " : "", r->svg ? r->svg : "");
     return REEF_OK;
 }
 
-static reef_status run_experiment(cli_call *cli, experiment_kind kind, reef_error *err) {
+static reef_status run_experiment(reef_cli_call *cli, reef_experiment_kind kind, reef_error *err) {
     run r = {.cli = cli, .kind = kind, .lock = -1};
     reef_status status = begin(&r, err);
-    bool only_plan = cli_text(cli, "plan") != NULL, one_cell = cli_text(cli, "cell") != NULL;
+    bool only_plan = reef_cli_text(cli, "plan") != NULL,
+         one_cell = reef_cli_text(cli, "cell") != NULL;
     if (status == REEF_OK) status = only_plan || one_cell ? plan(&r, err) : run_stages(&r, err);
     if (status == REEF_OK)
         status = only_plan ? answer_plan(&r, err) : one_cell ? run_cell(&r, err) : answer(&r, err);
-    experiment_cells_release(&r.cells);
+    reef_experiment_cells_release(&r.cells);
     json_decref(r.results);
-    experiment_release(&r.e);
+    reef_experiment_release(&r.e);
     free(r.work.directory);
     free(r.csv);
     free(r.svg);
@@ -262,22 +265,22 @@ static reef_status run_experiment(cli_call *cli, experiment_kind kind, reef_erro
     return status;
 }
 
-reef_status cmd_experiment_isoflop(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_experiment_isoflop(reef_cli_call *cli, reef_error *err) {
     return run_experiment(cli, EXPERIMENT_ISOFLOP, err);
 }
 
-reef_status cmd_experiment_experts(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_experiment_experts(reef_cli_call *cli, reef_error *err) {
     return run_experiment(cli, EXPERIMENT_EXPERTS, err);
 }
 
-reef_status cmd_experiment_active(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_experiment_active(reef_cli_call *cli, reef_error *err) {
     return run_experiment(cli, EXPERIMENT_ACTIVE, err);
 }
 
-reef_status cmd_experiment_batchnorm(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_experiment_batchnorm(reef_cli_call *cli, reef_error *err) {
     return run_experiment(cli, EXPERIMENT_BATCHNORM, err);
 }
 
-reef_status cmd_experiment_datasets(cli_call *cli, reef_error *err) {
+reef_status reef_cmd_experiment_datasets(reef_cli_call *cli, reef_error *err) {
     return run_experiment(cli, EXPERIMENT_DATASETS, err);
 }

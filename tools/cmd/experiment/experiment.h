@@ -1,6 +1,6 @@
 // An experiment: a grid of models that are each trained for a budget of FLOPs and measured on held-out text.
 //
-//   CONFIG.ini --> experiment_read --> experiment_plan --> cells without a result --> experiment_run
+//   CONFIG.ini --> reef_experiment_read --> reef_experiment_plan --> cells without a result --> reef_experiment_run
 //                                          ^                                             |
 //                                          +------------- results.jsonl <----------------+
 //
@@ -12,56 +12,56 @@
 
 #include "cli.h"
 
-typedef enum experiment_kind {
+typedef enum reef_experiment_kind {
     EXPERIMENT_ISOFLOP,
     EXPERIMENT_EXPERTS,
     EXPERIMENT_ACTIVE,
     EXPERIMENT_BATCHNORM,
     EXPERIMENT_DATASETS,
-} experiment_kind;
+} reef_experiment_kind;
 
 /** A field of the configuration, as a line of the file gives it. */
-typedef struct experiment_setting {
+typedef struct reef_experiment_setting {
     const reef_config_field *field;
     char *value;
     unsigned line;
-} experiment_setting;
+} reef_experiment_setting;
 
 /** The settings of one section: of all models, of one size or of one system. */
-typedef struct experiment_group {
+typedef struct reef_experiment_group {
     char *name;
     unsigned line;
     char middle; // of a system: the letter of the middle block, others are dense; 0: as `ffw` says
-    experiment_setting *settings;
+    reef_experiment_setting *settings;
     size_t count;
-} experiment_group;
+} reef_experiment_group;
 
-typedef struct experiment_list {
+typedef struct reef_experiment_list {
     double *values;
     size_t count;
-} experiment_list;
+} reef_experiment_list;
 
 /** A data set of the table. */
-typedef struct experiment_set {
+typedef struct reef_experiment_set {
     char *name, *path;
     uint64_t hash;
-    cli_file file;
-} experiment_set;
+    reef_cli_file file;
+} reef_experiment_set;
 
 typedef struct experiment {
     char *path, *data_directory;
     char *train, *valid; // paths
-    cli_file valid_file;
+    reef_cli_file valid_file;
     uint64_t train_hash;
     char *tune_size;      // where learning rates are compared, and what the ablations are made of
     uint64_t valid_bytes; // of each held-out text at most; 0: all
-    experiment_list budgets, learning_rates, seeds;
-    experiment_list vary_side, vary_heads, vary_active; // of the ablations
-    reef_config first;             // of the first cell: what a token is, which is the same in all
-    experiment_group model, quick; // of every cell; the latter only with --quick, and stronger
-    experiment_group *sizes, *systems;
+    reef_experiment_list budgets, learning_rates, seeds;
+    reef_experiment_list vary_side, vary_heads, vary_active; // of the ablations
+    reef_config first; // of the first cell: what a token is, which is the same in all
+    reef_experiment_group model, quick; // of every cell; the latter only with --quick, and stronger
+    reef_experiment_group *sizes, *systems;
     size_t size_count, system_count;
-    experiment_set *sets;
+    reef_experiment_set *sets;
     size_t set_count;
 } experiment;
 
@@ -71,36 +71,36 @@ typedef struct experiment {
  *
  * Errors: INVALID "FILE:LINE: ..."; NOT_FOUND the file, or a text that it names. Release also after an error.
  */
-REEF_MUST_CHECK reef_status
-experiment_read(experiment *e, const char *path, const char *data, bool quick, reef_error *err);
-void experiment_release(experiment *e); // accepts the zeroed one
+REEF_MUST_CHECK reef_status reef_experiment_read(
+    experiment *e, const char *path, const char *data, bool quick, reef_error *err);
+void reef_experiment_release(experiment *e); // accepts the zeroed one
 /** What a kind of experiment needs beyond that, such as `vary_side`, and whether every system fits every size.
  *  INVALID names the file and the key, or the line of the size. */
-REEF_MUST_CHECK reef_status experiment_check(const experiment *e,
-                                             experiment_kind kind,
-                                             reef_error *err);
+REEF_MUST_CHECK reef_status reef_experiment_check(const experiment *e,
+                                                  reef_experiment_kind kind,
+                                                  reef_error *err);
 
 /** The size that is called `name`; NULL: none is. */
-const experiment_group *experiment_size(const experiment *e, const char *name);
+const reef_experiment_group *reef_experiment_size(const experiment *e, const char *name);
 /**
  * The configuration of a system in a size. What the file leaves open and a plain language model would have for a
  * stream is off: boundaries are given, nothing is rehearsed.
  * Errors: INVALID what does not fit together, with both names and the line of the size.
  */
-REEF_MUST_CHECK reef_status experiment_config(const experiment *e,
-                                              const experiment_group *system,
-                                              const experiment_group *size,
-                                              reef_config *out,
-                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_experiment_config(const experiment *e,
+                                                   const reef_experiment_group *system,
+                                                   const reef_experiment_group *size,
+                                                   reef_config *out,
+                                                   reef_error *err);
 /** Does the system retrieve its experts, so that `side`, `heads` and `topk` mean something? */
-bool experiment_retrieves(const reef_config *config);
+bool reef_experiment_retrieves(const reef_config *config);
 
-// ---- experiment_plan.c ---------------------------------------------------------------------------
+// ---- reef_experiment_plan.c ---------------------------------------------------------------------------
 
 #define EXPERIMENT_ID_BYTES 17 // 64 bits in hexadecimal
 
 /** One model to be trained and measured. */
-typedef struct experiment_cell {
+typedef struct reef_experiment_cell {
     const char *system, *size; // names; of the experiment
     double budget;
     reef_config config;
@@ -108,33 +108,35 @@ typedef struct experiment_cell {
     bool sets;                      // measured on all data sets as well
     char id[EXPERIMENT_ID_BYTES];   // follows from all that decides the row
     char pool[EXPERIMENT_ID_BYTES]; // and this from all that decides the trained model
-} experiment_cell;
+} reef_experiment_cell;
 
-typedef struct experiment_cells {
-    experiment_cell *items;
+typedef struct reef_experiment_cells {
+    reef_experiment_cell *items;
     size_t count, capacity;
-} experiment_cells;
+} reef_experiment_cells;
 
 /** Every cell that is known to be wanted, finished or not. `results` is an object of rows by id. */
-REEF_MUST_CHECK reef_status experiment_plan(const experiment *e,
-                                            experiment_kind kind,
-                                            const json_t *results,
-                                            experiment_cells *out,
-                                            reef_error *err);
-void experiment_cells_release(experiment_cells *cells); // accepts the zeroed ones
+REEF_MUST_CHECK reef_status reef_experiment_plan(const experiment *e,
+                                                 reef_experiment_kind kind,
+                                                 const json_t *results,
+                                                 reef_experiment_cells *out,
+                                                 reef_error *err);
+void reef_experiment_cells_release(reef_experiment_cells *cells); // accepts the zeroed ones
 /** A figure of a cell's row, or NaN while there is none. */
-double experiment_figure(const json_t *results, const experiment_cell *cell, const char *figure);
+double reef_experiment_figure(const json_t *results,
+                              const reef_experiment_cell *cell,
+                              const char *figure);
 /** Of the cells of one system and budget with the first seed, tuning left out: the one with the least loss, as sizes
  *  are chosen; NULL without any. */
-const experiment_cell *experiment_best(const experiment *e,
-                                       const experiment_cells *cells,
-                                       const json_t *results,
-                                       const char *system,
-                                       double budget);
+const reef_experiment_cell *reef_experiment_best(const experiment *e,
+                                                 const reef_experiment_cells *cells,
+                                                 const json_t *results,
+                                                 const char *system,
+                                                 double budget);
 
-// ---- experiment_cell.c ---------------------------------------------------------------------------
+// ---- reef_experiment_cell.c ---------------------------------------------------------------------------
 
-typedef struct experiment_work {
+typedef struct reef_experiment_work {
     char *directory;
     size_t threads; // of each cell
     uint64_t memory_bytes;
@@ -143,65 +145,65 @@ typedef struct experiment_work {
     bool (*stopped)(void);
     void (*progress)(void *context, double share); // of the cell
     void *context;
-} experiment_work;
+} reef_experiment_work;
 
-char *experiment_pool_path(const experiment_work *work, const experiment_cell *cell);
+char *reef_experiment_pool_path(const reef_experiment_work *work, const reef_experiment_cell *cell);
 /**
  * Train the cell's pool in the work directory, from where an earlier run left it, and measure it. *row stays NULL
  * when it was stopped before the end.
  */
-REEF_MUST_CHECK reef_status experiment_cell_run(const experiment *e,
-                                                const experiment_work *work,
-                                                const experiment_cell *cell,
-                                                json_t **row,
-                                                reef_error *err);
+REEF_MUST_CHECK reef_status reef_experiment_cell_run(const experiment *e,
+                                                     const reef_experiment_work *work,
+                                                     const reef_experiment_cell *cell,
+                                                     json_t **row,
+                                                     reef_error *err);
 
-// ---- experiment_run.c ----------------------------------------------------------------------------
+// ---- reef_experiment_run.c ----------------------------------------------------------------------------
 
 /**
  * Run cells that have no row yet, `jobs` at a time in processes of their own, and add each row to `results` and
  * to the file of results as soon as there is one. *stopped: it ended before all were done, because a signal came.
  */
-REEF_MUST_CHECK reef_status experiment_run(const experiment *e,
-                                           const experiment_work *work,
-                                           const experiment_cells *cells,
-                                           size_t jobs,
-                                           json_t *results,
-                                           bool *stopped,
-                                           reef_error *err);
+REEF_MUST_CHECK reef_status reef_experiment_run(const experiment *e,
+                                                const reef_experiment_work *work,
+                                                const reef_experiment_cells *cells,
+                                                size_t jobs,
+                                                json_t *results,
+                                                bool *stopped,
+                                                reef_error *err);
 /** What a process does that was started for one cell: leave its row, or its error, as ID.row; or when it was stopped
  *  nothing. */
-REEF_MUST_CHECK reef_status experiment_cell_leave(const experiment *e,
-                                                  const experiment_work *work,
-                                                  const experiment_cell *cell,
-                                                  reef_error *err);
+REEF_MUST_CHECK reef_status reef_experiment_cell_leave(const experiment *e,
+                                                       const reef_experiment_work *work,
+                                                       const reef_experiment_cell *cell,
+                                                       reef_error *err);
 /** The rows of the work directory, by id; none where there is no file yet. CORRUPT names the line. */
-REEF_MUST_CHECK reef_status experiment_results_read(const char *directory,
-                                                    json_t **results,
-                                                    reef_error *err);
+REEF_MUST_CHECK reef_status reef_experiment_results_read(const char *directory,
+                                                         json_t **results,
+                                                         reef_error *err);
 /** One experiment at a time in a directory, which is made: BUSY. *lock is closed by whoever has it. */
-REEF_MUST_CHECK reef_status experiment_lock(const char *directory, int *lock, reef_error *err);
+REEF_MUST_CHECK reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *err);
 
 // ---- experiment_report.c -------------------------------------------------------------------------
 
 /** Tables for people. */
-void experiment_print(const experiment *e,
-                      experiment_kind kind,
-                      const experiment_cells *cells,
-                      const json_t *results);
+void reef_experiment_print(const experiment *e,
+                           reef_experiment_kind kind,
+                           const reef_experiment_cells *cells,
+                           const json_t *results);
 /** The same as one array of objects. */
-json_t *experiment_json(const experiment_cells *cells, const json_t *results);
+json_t *reef_experiment_json(const reef_experiment_cells *cells, const json_t *results);
 /** One line a cell, and the experiment's picture. */
-REEF_MUST_CHECK reef_status experiment_write_csv(const char *path,
-                                                 const experiment *e,
-                                                 const experiment_cells *cells,
-                                                 const json_t *results,
-                                                 reef_error *err);
-REEF_MUST_CHECK reef_status experiment_write_svg(const char *path,
-                                                 const experiment *e,
-                                                 experiment_kind kind,
-                                                 const experiment_cells *cells,
-                                                 const json_t *results,
-                                                 reef_error *err);
+REEF_MUST_CHECK reef_status reef_experiment_write_csv(const char *path,
+                                                      const experiment *e,
+                                                      const reef_experiment_cells *cells,
+                                                      const json_t *results,
+                                                      reef_error *err);
+REEF_MUST_CHECK reef_status reef_experiment_write_svg(const char *path,
+                                                      const experiment *e,
+                                                      reef_experiment_kind kind,
+                                                      const reef_experiment_cells *cells,
+                                                      const json_t *results,
+                                                      reef_error *err);
 
 #endif

@@ -15,28 +15,29 @@
 #define BUSY_SECONDS_MAX 30.0 // a killed run's process may need a moment to end
 #define BUSY_NAP_NS 100000000
 
-char *experiment_pool_path(const experiment_work *work, const experiment_cell *cell) {
-    return cli_format("%s/%s.pool", work->directory, cell->pool);
+char *reef_experiment_pool_path(const reef_experiment_work *work,
+                                const reef_experiment_cell *cell) {
+    return reef_cli_format("%s/%s.pool", work->directory, cell->pool);
 }
 
 // ---- the pool ------------------------------------------------------------------------------------
 
 static reef_status open_patiently(reef_store **store, const char *path, reef_error *err) {
-    double began = cli_clock();
+    double began = reef_cli_clock();
     for (;;) {
         reef_status status =
             reef_store_open(store, path, &(reef_store_options){.write = true}, err);
-        if (status != REEF_ERR_BUSY || cli_clock() - began > BUSY_SECONDS_MAX) return status;
+        if (status != REEF_ERR_BUSY || reef_cli_clock() - began > BUSY_SECONDS_MAX) return status;
         (void)nanosleep(&(struct timespec){.tv_nsec = BUSY_NAP_NS}, NULL);
     }
 }
 
 // A process that was killed while it made the pool left what may be made again.
 static reef_status open_pool(reef_store **store,
-                             const experiment_work *work,
-                             const experiment_cell *cell,
+                             const reef_experiment_work *work,
+                             const reef_experiment_cell *cell,
                              reef_error *err) {
-    char *path = experiment_pool_path(work, cell);
+    char *path = reef_experiment_pool_path(work, cell);
     reef_status status = REEF_OK;
     if (reef_store_check_new(path, NULL) == REEF_OK)
         status = reef_pool_init(path, &cell->config, err);
@@ -46,26 +47,26 @@ static reef_status open_pool(reef_store **store,
 }
 
 static reef_status train(const experiment *e,
-                         const experiment_work *work,
-                         const experiment_cell *cell,
+                         const reef_experiment_work *work,
+                         const reef_experiment_cell *cell,
                          reef_store *store,
-                         train_spent *spent,
+                         reef_train_spent *spent,
                          reef_error *err) {
     char *files[] = {e->train};
-    train_budget budget = {.flops = cell->budget,
-                           .commit_seconds = COMMIT_SECONDS,
-                           .threads = work->threads,
-                           .memory_bytes = work->memory_bytes,
-                           .stopped = work->stopped,
-                           .progress = work->progress,
-                           .context = work->context};
-    return train_budget_run(store, files, 1, &budget, spent, err);
+    reef_train_budget budget = {.flops = cell->budget,
+                                .commit_seconds = COMMIT_SECONDS,
+                                .threads = work->threads,
+                                .memory_bytes = work->memory_bytes,
+                                .stopped = work->stopped,
+                                .progress = work->progress,
+                                .context = work->context};
+    return reef_train_budget_run(store, files, 1, &budget, spent, err);
 }
 
 // ---- measuring -----------------------------------------------------------------------------------
 
 static reef_status score_text(reef_model *model,
-                              const cli_file *file,
+                              const reef_cli_file *file,
                               json_t **out,
                               reef_error *err) {
     reef_score score = {0};
@@ -73,17 +74,17 @@ static reef_status score_text(reef_model *model,
         reef_model_score(model, file->bytes, file->count, NULL, &score, NULL, NULL, err);
     if (status != REEF_OK) return status;
     const reef_config *config = reef_model_config(model);
-    if (cli_has_ids(config)) {
+    if (reef_cli_has_ids(config)) {
         *out = json_pack("{s:I, s:o, s:o}", "tokens", (json_int_t)score.bytes, "bits_per_token",
-                         cli_real(score.bits_per_byte), "perplexity_per_token",
-                         cli_real(exp2(score.bits_per_byte)));
+                         reef_cli_real(score.bits_per_byte), "perplexity_per_token",
+                         reef_cli_real(exp2(score.bits_per_byte)));
         return REEF_OK;
     }
-    uint64_t words = eval_word_count(file->bytes, file->count);
+    uint64_t words = reef_eval_word_count(file->bytes, file->count);
     *out = json_pack("{s:I, s:o, s:o, s:o}", "bytes", (json_int_t)score.bytes, "bits_per_byte",
-                     cli_real(score.bits_per_byte), "perplexity_per_byte",
-                     cli_real(exp2(score.bits_per_byte)), "perplexity_per_word",
-                     cli_real(eval_word_perplexity(score.bits, words)));
+                     reef_cli_real(score.bits_per_byte), "perplexity_per_byte",
+                     reef_cli_real(exp2(score.bits_per_byte)), "perplexity_per_word",
+                     reef_cli_real(reef_eval_word_perplexity(score.bits, words)));
     return REEF_OK;
 }
 
@@ -96,20 +97,20 @@ static size_t retrieving_blocks(const reef_config *config) {
 
 // Usage and unevenness on the held-out text, where one block retrieves.
 static reef_status measure_usage(reef_model *model,
-                                 const cli_file *file,
+                                 const reef_cli_file *file,
                                  json_t *row,
                                  reef_error *err) {
     const reef_config *config = reef_model_config(model);
     if (retrieving_blocks(config) != 1) return REEF_OK;
     size_t count = (size_t)config->side * config->side;
-    reef_usage *usage = cli_alloc(count, sizeof(*usage));
+    reef_usage *usage = reef_cli_alloc(count, sizeof(*usage));
     reef_usage_summary summary;
     reef_status status = reef_model_usage(model, file->bytes, file->count, count, usage, err);
     reef_usage_summarise(count, usage, &summary);
     free(usage);
     if (status != REEF_OK) return status;
-    json_object_set_new(row, "usage_percent", cli_real(summary.used_percent));
-    json_object_set_new(row, "unevenness", cli_real(summary.unevenness));
+    json_object_set_new(row, "usage_percent", reef_cli_real(summary.used_percent));
+    json_object_set_new(row, "unevenness", reef_cli_real(summary.unevenness));
     return REEF_OK;
 }
 
@@ -129,8 +130,8 @@ static reef_status measure_sets(reef_model *model,
 }
 
 static reef_status measure(const experiment *e,
-                           const experiment_work *work,
-                           const experiment_cell *cell,
+                           const reef_experiment_work *work,
+                           const reef_experiment_cell *cell,
                            reef_store *store,
                            json_t *row,
                            reef_error *err) {
@@ -150,7 +151,7 @@ static reef_status measure(const experiment *e,
 
 // ---- the row -------------------------------------------------------------------------------------
 
-static json_t *row_json(const experiment_cell *cell, const train_spent *spent) {
+static json_t *row_json(const reef_experiment_cell *cell, const reef_train_spent *spent) {
     reef_flops flops;
     reef_flops_count(&cell->config, &flops);
     char *text = reef_config_format(&cell->config);
@@ -158,21 +159,21 @@ static json_t *row_json(const experiment_cell *cell, const train_spent *spent) {
     free(text);
     return json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "id",
                      cell->id, "system", cell->system, "size", cell->size, "budget",
-                     cli_real(cell->budget), "parameters", (json_int_t)flops.parameters,
+                     reef_cli_real(cell->budget), "parameters", (json_int_t)flops.parameters,
                      "parameters_active", (json_int_t)flops.parameters_active, "flops_per_token",
-                     cli_real(flops.token), "spent", cli_real(spent->flops), "steps",
+                     reef_cli_real(flops.token), "spent", reef_cli_real(spent->flops), "steps",
                      (json_int_t)spent->steps, "trained_tokens", (json_int_t)spent->trained_tokens,
-                     "epochs", cli_real(spent->epochs), "seconds", cli_real(spent->seconds),
-                     "config", config ? config : json_null());
+                     "epochs", reef_cli_real(spent->epochs), "seconds",
+                     reef_cli_real(spent->seconds), "config", config ? config : json_null());
 }
 
-reef_status experiment_cell_run(const experiment *e,
-                                const experiment_work *work,
-                                const experiment_cell *cell,
-                                json_t **row,
-                                reef_error *err) {
+reef_status reef_experiment_cell_run(const experiment *e,
+                                     const reef_experiment_work *work,
+                                     const reef_experiment_cell *cell,
+                                     json_t **row,
+                                     reef_error *err) {
     reef_store *store = NULL;
-    train_spent spent = {0};
+    reef_train_spent spent = {0};
     *row = NULL;
     reef_status status = open_pool(&store, work, cell, err);
     if (status == REEF_OK) status = train(e, work, cell, store, &spent, err);

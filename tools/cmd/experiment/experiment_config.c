@@ -75,9 +75,9 @@ static bool is_whole(double value) {
 
 static reef_status read_list(
     const reading *r, const struct key *key, const char *value, unsigned line, reef_error *err) {
-    experiment_list *list = (experiment_list *)(void *)((char *)r->e + key->offset);
+    reef_experiment_list *list = (reef_experiment_list *)(void *)((char *)r->e + key->offset);
     free(list->values);
-    *list = (experiment_list){.values = cli_alloc(LIST_COUNT_MAX, sizeof(double))};
+    *list = (reef_experiment_list){.values = reef_cli_alloc(LIST_COUNT_MAX, sizeof(double))};
     const char *at = value + strspn(value, " \t");
     while (*at) {
         char *end;
@@ -120,23 +120,24 @@ static reef_status read_key(
     char **text = (char **)(void *)place;
     free(*text);
     bool relative = key->kind == KEY_PATH && value[0] != '/';
-    *text = relative ? cli_format("%s/%s", r->e->data_directory, value) : cli_format("%s", value);
+    *text = relative ? reef_cli_format("%s/%s", r->e->data_directory, value)
+                     : reef_cli_format("%s", value);
     return REEF_OK;
 }
 
 // ---- groups of settings --------------------------------------------------------------------------
 
-static experiment_group *group_in(experiment_group **groups,
-                                  size_t *count,
-                                  const char *name,
-                                  unsigned line) {
+static reef_experiment_group *group_in(reef_experiment_group **groups,
+                                       size_t *count,
+                                       const char *name,
+                                       unsigned line) {
     for (size_t i = 0; i < *count; i++)
         if (strcmp((*groups)[i].name, name) == 0) return &(*groups)[i];
-    experiment_group *grown = cli_alloc(*count + 1, sizeof(*grown));
+    reef_experiment_group *grown = reef_cli_alloc(*count + 1, sizeof(*grown));
     if (*count > 0) memcpy(grown, *groups, *count * sizeof(*grown));
     free(*groups);
     *groups = grown;
-    grown[*count] = (experiment_group){.name = cli_format("%s", name), .line = line};
+    grown[*count] = (reef_experiment_group){.name = reef_cli_format("%s", name), .line = line};
     return &grown[(*count)++];
 }
 
@@ -160,7 +161,7 @@ static reef_status unknown_key(
 }
 
 static reef_status add_setting(const reading *r,
-                               experiment_group *group,
+                               reef_experiment_group *group,
                                const char *section,
                                const char *key,
                                const char *value,
@@ -174,17 +175,20 @@ static reef_status add_setting(const reading *r,
     if (reef_config_set(&scratch, key, value, &reason) != REEF_OK)
         return reef_fail(err, REEF_ERR_INVALID, "%.100s:%u: %.140s", r->e->path, line,
                          reason.message);
-    experiment_setting *grown = cli_alloc(group->count + 1, sizeof(*grown));
+    reef_experiment_setting *grown = reef_cli_alloc(group->count + 1, sizeof(*grown));
     if (group->count > 0) memcpy(grown, group->settings, group->count * sizeof(*grown));
     free(group->settings);
     group->settings = grown;
-    grown[group->count++] =
-        (experiment_setting){.field = field, .value = cli_format("%s", value), .line = line};
+    grown[group->count++] = (reef_experiment_setting){
+        .field = field, .value = reef_cli_format("%s", value), .line = line};
     return REEF_OK;
 }
 
-static reef_status read_middle(
-    const reading *r, experiment_group *system, const char *value, unsigned line, reef_error *err) {
+static reef_status read_middle(const reading *r,
+                               reef_experiment_group *system,
+                               const char *value,
+                               unsigned line,
+                               reef_error *err) {
     if (strlen(value) != 1 || !strchr("pkmd", value[0]))
         return reef_fail(
             err, REEF_ERR_INVALID,
@@ -202,14 +206,14 @@ static reef_status add_set(
         if (strcmp(e->sets[i].name, name) == 0)
             return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %.64s is given twice", e->path,
                              line, name);
-    experiment_set *grown = cli_alloc(e->set_count + 1, sizeof(*grown));
+    reef_experiment_set *grown = reef_cli_alloc(e->set_count + 1, sizeof(*grown));
     if (e->set_count > 0) memcpy(grown, e->sets, e->set_count * sizeof(*grown));
     free(e->sets);
     e->sets = grown;
-    grown[e->set_count++] =
-        (experiment_set){.name = cli_format("%s", name),
-                         .path = value[0] == '/' ? cli_format("%s", value)
-                                                 : cli_format("%s/%s", e->data_directory, value)};
+    grown[e->set_count++] = (reef_experiment_set){
+        .name = reef_cli_format("%s", name),
+        .path = value[0] == '/' ? reef_cli_format("%s", value)
+                                : reef_cli_format("%s/%s", e->data_directory, value)};
     return REEF_OK;
 }
 
@@ -261,7 +265,7 @@ static reef_status on_key(void *context,
         return add_setting(r, group_in(&e->sizes, &e->size_count, name, line), section, key, value,
                            line, err);
     if ((name = named(section, "system"))) {
-        experiment_group *system = group_in(&e->systems, &e->system_count, name, line);
+        reef_experiment_group *system = group_in(&e->systems, &e->system_count, name, line);
         if (strcmp(key, "middle") == 0) return read_middle(r, system, value, line, err);
         return add_setting(r, system, section, key, value, line, err);
     }
@@ -277,10 +281,10 @@ static reef_status missing(const experiment *e, const char *what, reef_error *er
     return reef_fail(err, REEF_ERR_INVALID, "%.120s: there is no %s", e->path, what);
 }
 
-static void set_default(experiment_list *list, double value) {
+static void set_default(reef_experiment_list *list, double value) {
     if (list->count > 0) return;
     free(list->values);
-    list->values = cli_alloc(1, sizeof(double));
+    list->values = reef_cli_alloc(1, sizeof(double));
     list->values[0] = value;
     list->count = 1;
 }
@@ -296,26 +300,28 @@ static reef_status check_whole(experiment *e, reef_error *err) {
     reef_config_default(&standard);
     set_default(&e->seeds, 1);
     set_default(&e->learning_rates, (double)standard.learning_rate);
-    if (!e->tune_size) e->tune_size = cli_format("%s", e->sizes[0].name);
-    if (experiment_size(e, e->tune_size)) return REEF_OK;
+    if (!e->tune_size) e->tune_size = reef_cli_format("%s", e->sizes[0].name);
+    if (reef_experiment_size(e, e->tune_size)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "%.120s: tune_size is '%.40s', but there is no [size %.40s]", e->path,
                      e->tune_size, e->tune_size);
 }
 
-static void cut(const experiment *e, cli_file *file) {
-    if (e->valid_bytes > 0) *file = eval_file_beginning(&e->first, file, (size_t)e->valid_bytes);
+static void cut(const experiment *e, reef_cli_file *file) {
+    if (e->valid_bytes > 0)
+        *file = reef_eval_file_beginning(&e->first, file, (size_t)e->valid_bytes);
 }
 
 static reef_status read_texts(experiment *e, reef_error *err) {
-    cli_file train = {0};
-    reef_status status = cli_examples_read(&train, e->train, &e->first, err);
+    reef_cli_file train = {0};
+    reef_status status = reef_cli_examples_read(&train, e->train, &e->first, err);
     if (status == REEF_OK) e->train_hash = XXH3_64bits(train.bytes, train.count);
-    cli_file_release(&train);
-    if (status == REEF_OK) status = cli_examples_read(&e->valid_file, e->valid, &e->first, err);
+    reef_cli_file_release(&train);
+    if (status == REEF_OK)
+        status = reef_cli_examples_read(&e->valid_file, e->valid, &e->first, err);
     if (status == REEF_OK) cut(e, &e->valid_file);
     for (size_t i = 0; i < e->set_count && status == REEF_OK; i++) {
-        status = cli_examples_read(&e->sets[i].file, e->sets[i].path, &e->first, err);
+        status = reef_cli_examples_read(&e->sets[i].file, e->sets[i].path, &e->first, err);
         if (status == REEF_OK) cut(e, &e->sets[i].file);
         if (status == REEF_OK)
             e->sets[i].hash = XXH3_64bits(e->sets[i].file.bytes, e->sets[i].file.count);
@@ -323,28 +329,28 @@ static reef_status read_texts(experiment *e, reef_error *err) {
     return status;
 }
 
-reef_status experiment_read(
+reef_status reef_experiment_read(
     experiment *e, const char *path, const char *data, bool quick, reef_error *err) {
-    char *copy = cli_format("%s", path);
-    *e = (experiment){.path = cli_format("%s", path),
-                      .data_directory = cli_format("%s", data ? data : dirname(copy))};
+    char *copy = reef_cli_format("%s", path);
+    *e = (experiment){.path = reef_cli_format("%s", path),
+                      .data_directory = reef_cli_format("%s", data ? data : dirname(copy))};
     free(copy);
     reading r = {.e = e, .quick = quick};
     reef_status status = reef_config_file_read_all(path, on_key, &r, err);
     if (status == REEF_OK) status = check_whole(e, err);
-    // What does not fit together is for experiment_check; what a token is is known all the same.
+    // What does not fit together is for reef_experiment_check; what a token is is known all the same.
     if (status == REEF_OK)
-        (void)!experiment_config(e, &e->systems[0], &e->sizes[0], &e->first, NULL);
+        (void)!reef_experiment_config(e, &e->systems[0], &e->sizes[0], &e->first, NULL);
     return status == REEF_OK ? read_texts(e, err) : status;
 }
 
-static void group_release(experiment_group *group) {
+static void group_release(reef_experiment_group *group) {
     for (size_t i = 0; i < group->count; i++) free(group->settings[i].value);
     free(group->settings);
     free(group->name);
 }
 
-void experiment_release(experiment *e) {
+void reef_experiment_release(experiment *e) {
     for (size_t i = 0; i < e->size_count; i++) group_release(&e->sizes[i]);
     for (size_t i = 0; i < e->system_count; i++) group_release(&e->systems[i]);
     group_release(&e->model);
@@ -352,14 +358,14 @@ void experiment_release(experiment *e) {
     for (size_t i = 0; i < e->set_count; i++) {
         free(e->sets[i].name);
         free(e->sets[i].path);
-        cli_file_release(&e->sets[i].file);
+        reef_cli_file_release(&e->sets[i].file);
     }
-    experiment_list *const lists[] = {&e->budgets,   &e->learning_rates, &e->seeds,
-                                      &e->vary_side, &e->vary_heads,     &e->vary_active};
+    reef_experiment_list *const lists[] = {&e->budgets,   &e->learning_rates, &e->seeds,
+                                           &e->vary_side, &e->vary_heads,     &e->vary_active};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) free(lists[i]->values);
     char *const texts[] = {e->path, e->data_directory, e->train, e->valid, e->tune_size};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) free(texts[i]);
-    cli_file_release(&e->valid_file);
+    reef_cli_file_release(&e->valid_file);
     free(e->sizes);
     free(e->systems);
     free(e->sets);
@@ -368,18 +374,18 @@ void experiment_release(experiment *e) {
 
 // ---- configurations ------------------------------------------------------------------------------
 
-const experiment_group *experiment_size(const experiment *e, const char *name) {
+const reef_experiment_group *reef_experiment_size(const experiment *e, const char *name) {
     for (size_t i = 0; i < e->size_count; i++)
         if (strcmp(e->sizes[i].name, name) == 0) return &e->sizes[i];
     return NULL;
 }
 
-bool experiment_retrieves(const reef_config *config) {
+bool reef_experiment_retrieves(const reef_config *config) {
     return strpbrk(config->ffw, "pk") != NULL;
 }
 
 // Values were tried when they were read.
-static void apply(const experiment_group *group, reef_config *config) {
+static void apply(const reef_experiment_group *group, reef_config *config) {
     for (size_t i = 0; i < group->count; i++)
         (void)!reef_config_set(config, group->settings[i].field->name, group->settings[i].value,
                                NULL);
@@ -392,11 +398,11 @@ static void set_middle(reef_config *config, char letter) {
     config->ffw[config->layers] = '\0';
 }
 
-reef_status experiment_config(const experiment *e,
-                              const experiment_group *system,
-                              const experiment_group *size,
-                              reef_config *out,
-                              reef_error *err) {
+reef_status reef_experiment_config(const experiment *e,
+                                   const reef_experiment_group *system,
+                                   const reef_experiment_group *size,
+                                   reef_config *out,
+                                   reef_error *err) {
     reef_config_default(out);
     out->boundaries = REEF_BOUNDARIES_GIVEN;
     out->rehearse = 0;
@@ -415,7 +421,7 @@ reef_status experiment_config(const experiment *e,
                      e->path, size->line, system->name, size->name, reason.message);
 }
 
-reef_status experiment_check(const experiment *e, experiment_kind kind, reef_error *err) {
+reef_status reef_experiment_check(const experiment *e, reef_experiment_kind kind, reef_error *err) {
     bool sides = kind == EXPERIMENT_EXPERTS || kind == EXPERIMENT_BATCHNORM;
     if (sides && e->vary_side.count == 0)
         return missing(e, "vary_side in [experiment]: roots of numbers of experts, such as 128 256",
@@ -430,7 +436,7 @@ reef_status experiment_check(const experiment *e, experiment_kind kind, reef_err
     for (size_t i = 0; i < e->system_count; i++)
         for (size_t z = 0; status == REEF_OK && z < e->size_count; z++) {
             reef_config config;
-            status = experiment_config(e, &e->systems[i], &e->sizes[z], &config, err);
+            status = reef_experiment_config(e, &e->systems[i], &e->sizes[z], &config, err);
             if (status == REEF_OK && config.vocab != e->first.vocab)
                 status = reef_fail(err, REEF_ERR_INVALID,
                                    "%.120s: all systems and sizes read the same texts: vocab "

@@ -13,7 +13,7 @@
 typedef struct plan {
     const experiment *e;
     const json_t *results;
-    experiment_cells *cells;
+    reef_experiment_cells *cells;
 } plan;
 
 static double seed_of(const experiment *e, size_t i) {
@@ -27,16 +27,16 @@ static void hash_text(const char *text, char out[EXPERIMENT_ID_BYTES]) {
 }
 
 // Everything that decides the row: the configuration with seed and rate, the budget, the texts.
-static reef_status name_cell(const experiment *e, experiment_cell *cell, reef_error *err) {
+static reef_status name_cell(const experiment *e, reef_experiment_cell *cell, reef_error *err) {
     char *config = reef_config_format(&cell->config);
     if (!config) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a configuration");
     uint64_t valid = XXH3_64bits(e->valid_file.bytes, e->valid_file.count), sets = 0;
-    char *trained = cli_format("%s %.17g %016" PRIx64, config, cell->budget, e->train_hash);
+    char *trained = reef_cli_format("%s %.17g %016" PRIx64, config, cell->budget, e->train_hash);
     for (size_t i = 0; cell->sets && i < e->set_count; i++) {
         sets = XXH3_64bits_withSeed(e->sets[i].name, strlen(e->sets[i].name), sets);
         sets = XXH3_64bits_withSeed(&e->sets[i].hash, sizeof(e->sets[i].hash), sets);
     }
-    char *all = cli_format("%s %016" PRIx64 " %016" PRIx64, trained, valid, sets);
+    char *all = reef_cli_format("%s %016" PRIx64 " %016" PRIx64, trained, valid, sets);
     hash_text(trained, cell->pool);
     hash_text(all, cell->id);
     free(trained);
@@ -45,14 +45,17 @@ static reef_status name_cell(const experiment *e, experiment_cell *cell, reef_er
     return REEF_OK;
 }
 
-static experiment_cell *find_cell(const experiment_cells *cells, const char *id) {
+static reef_experiment_cell *find_cell(const reef_experiment_cells *cells, const char *id) {
     for (size_t i = 0; i < cells->count; i++)
         if (strcmp(cells->items[i].id, id) == 0) return &cells->items[i];
     return NULL;
 }
 
 // One that is wanted for two reasons is there once; *out is a copy.
-static reef_status add(plan *p, experiment_cell cell, experiment_cell *out, reef_error *err) {
+static reef_status add(plan *p,
+                       reef_experiment_cell cell,
+                       reef_experiment_cell *out,
+                       reef_error *err) {
     reef_error reason;
     cell.config.side_new = cell.config.side; // there is no later generation
     if (reef_config_check(&cell.config, &reason) != REEF_OK)
@@ -61,15 +64,15 @@ static reef_status add(plan *p, experiment_cell cell, experiment_cell *out, reef
     reef_status status = name_cell(p->e, &cell, err);
     if (status != REEF_OK) return status;
     if (out) *out = cell;
-    experiment_cells *cells = p->cells;
-    experiment_cell *there = find_cell(cells, cell.id);
+    reef_experiment_cells *cells = p->cells;
+    reef_experiment_cell *there = find_cell(cells, cell.id);
     if (there) {
         there->tuning = there->tuning && cell.tuning;
         return REEF_OK;
     }
     if (cells->count == cells->capacity) {
         cells->capacity = 2 * cells->capacity + 16;
-        experiment_cell *grown = cli_alloc(cells->capacity, sizeof(*grown));
+        reef_experiment_cell *grown = reef_cli_alloc(cells->capacity, sizeof(*grown));
         if (cells->count > 0) memcpy(grown, cells->items, cells->count * sizeof(*grown));
         free(cells->items);
         cells->items = grown;
@@ -78,28 +81,30 @@ static reef_status add(plan *p, experiment_cell cell, experiment_cell *out, reef
     return REEF_OK;
 }
 
-void experiment_cells_release(experiment_cells *cells) {
+void reef_experiment_cells_release(reef_experiment_cells *cells) {
     free(cells->items);
-    *cells = (experiment_cells){0};
+    *cells = (reef_experiment_cells){0};
 }
 
-double experiment_figure(const json_t *results, const experiment_cell *cell, const char *figure) {
+double reef_experiment_figure(const json_t *results,
+                              const reef_experiment_cell *cell,
+                              const char *figure) {
     const json_t *value = json_object_get(json_object_get(results, cell->id), figure);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static double loss_of(const json_t *results, const experiment_cell *cell) {
-    return experiment_figure(results, cell, cli_bits_name(&cell->config));
+static double loss_of(const json_t *results, const reef_experiment_cell *cell) {
+    return reef_experiment_figure(results, cell, reef_cli_bits_name(&cell->config));
 }
 
-const experiment_cell *experiment_best(const experiment *e,
-                                       const experiment_cells *cells,
-                                       const json_t *results,
-                                       const char *system,
-                                       double budget) {
-    const experiment_cell *best = NULL;
+const reef_experiment_cell *reef_experiment_best(const experiment *e,
+                                                 const reef_experiment_cells *cells,
+                                                 const json_t *results,
+                                                 const char *system,
+                                                 double budget) {
+    const reef_experiment_cell *best = NULL;
     for (size_t i = 0; i < cells->count; i++) {
-        const experiment_cell *cell = &cells->items[i];
+        const reef_experiment_cell *cell = &cells->items[i];
         bool first = (double)cell->config.seed == seed_of(e, 0);
         bool same = cell->budget == budget && strcmp(cell->system, system) == 0;
         if (cell->tuning || !first || !same) continue;
@@ -111,13 +116,13 @@ const experiment_cell *experiment_best(const experiment *e,
 
 // ---- learning rates ------------------------------------------------------------------------------
 
-static experiment_cell cell_of(const experiment_group *system,
-                               const experiment_group *size,
-                               const reef_config *config,
-                               double budget,
-                               double rate,
-                               double seed) {
-    experiment_cell cell = {
+static reef_experiment_cell cell_of(const reef_experiment_group *system,
+                                    const reef_experiment_group *size,
+                                    const reef_config *config,
+                                    double budget,
+                                    double rate,
+                                    double seed) {
+    reef_experiment_cell cell = {
         .system = system->name, .size = size->name, .budget = budget, .config = *config};
     cell.config.learning_rate = (float)rate;
     cell.config.seed = (uint64_t)seed;
@@ -125,20 +130,23 @@ static experiment_cell cell_of(const experiment_group *system,
 }
 
 // The rate with the least loss at tune_size, with the first budget and seed; NaN while that is not known.
-static reef_status tune(plan *p, const experiment_group *system, double *rate, reef_error *err) {
+static reef_status tune(plan *p,
+                        const reef_experiment_group *system,
+                        double *rate,
+                        reef_error *err) {
     const experiment *e = p->e;
-    const experiment_list *rates = &e->learning_rates;
+    const reef_experiment_list *rates = &e->learning_rates;
     *rate = rates->values[0];
     if (rates->count == 1) return REEF_OK;
-    const experiment_group *size = experiment_size(e, e->tune_size);
+    const reef_experiment_group *size = reef_experiment_size(e, e->tune_size);
     reef_config config;
-    reef_status status = experiment_config(e, system, size, &config, err);
+    reef_status status = reef_experiment_config(e, system, size, &config, err);
     double least = INFINITY;
     bool known = true;
     for (size_t i = 0; status == REEF_OK && i < rates->count; i++) {
-        experiment_cell cell = cell_of(system, size, &config, e->budgets.values[0],
-                                       rates->values[i], seed_of(e, 0)),
-                        made;
+        reef_experiment_cell cell = cell_of(system, size, &config, e->budgets.values[0],
+                                            rates->values[i], seed_of(e, 0)),
+                             made;
         cell.tuning = true;
         status = add(p, cell, &made, err);
         if (status != REEF_OK) break;
@@ -157,10 +165,10 @@ static reef_status tune(plan *p, const experiment_group *system, double *rate, r
 
 // All sizes with the first seed; once they are known, the best one with every seed. *best: that size, or NULL.
 static reef_status isoflop_curve(plan *p,
-                                 const experiment_group *system,
+                                 const reef_experiment_group *system,
                                  double budget,
                                  double rate,
-                                 experiment_cell *best,
+                                 reef_experiment_cell *best,
                                  bool *known,
                                  reef_error *err) {
     const experiment *e = p->e;
@@ -168,8 +176,8 @@ static reef_status isoflop_curve(plan *p,
     *known = true;
     for (size_t z = 0; z < e->size_count; z++) {
         reef_config config;
-        experiment_cell made;
-        reef_status status = experiment_config(e, system, &e->sizes[z], &config, err);
+        reef_experiment_cell made;
+        reef_status status = reef_experiment_config(e, system, &e->sizes[z], &config, err);
         if (status == REEF_OK)
             status = add(p, cell_of(system, &e->sizes[z], &config, budget, rate, seed_of(e, 0)),
                          &made, err);
@@ -182,7 +190,7 @@ static reef_status isoflop_curve(plan *p,
         }
     }
     for (size_t s = 1; *known && s < e->seeds.count; s++) {
-        experiment_cell again = *best;
+        reef_experiment_cell again = *best;
         again.config.seed = (uint64_t)seed_of(e, s);
         reef_status status = add(p, again, NULL, err);
         if (status != REEF_OK) return status;
@@ -197,7 +205,7 @@ static reef_status plan_isoflop(plan *p, bool sets, reef_error *err) {
         double rate;
         status = tune(p, &e->systems[i], &rate, err);
         for (size_t b = 0; status == REEF_OK && !isnan(rate) && b < e->budgets.count; b++) {
-            experiment_cell best;
+            reef_experiment_cell best;
             bool known;
             status =
                 isoflop_curve(p, &e->systems[i], e->budgets.values[b], rate, &best, &known, err);
@@ -209,7 +217,7 @@ static reef_status plan_isoflop(plan *p, bool sets, reef_error *err) {
     return status;
 }
 
-static reef_status add_seeds(plan *p, experiment_cell cell, reef_error *err) {
+static reef_status add_seeds(plan *p, reef_experiment_cell cell, reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t s = 0; status == REEF_OK && s < p->e->seeds.count; s++) {
         cell.config.seed = (uint64_t)seed_of(p->e, s);
@@ -219,11 +227,11 @@ static reef_status add_seeds(plan *p, experiment_cell cell, reef_error *err) {
 }
 
 /** What an ablation varies, of one system and budget. */
-typedef reef_status (*ablation)(plan *p, experiment_cell cell, reef_error *err);
+typedef reef_status (*ablation)(plan *p, reef_experiment_cell cell, reef_error *err);
 
 // A system that retrieves nothing is one cell: the line that others are compared with.
-static reef_status vary_side(plan *p, experiment_cell cell, reef_error *err) {
-    if (!experiment_retrieves(&cell.config)) return add_seeds(p, cell, err);
+static reef_status vary_side(plan *p, reef_experiment_cell cell, reef_error *err) {
+    if (!reef_experiment_retrieves(&cell.config)) return add_seeds(p, cell, err);
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < p->e->vary_side.count; i++) {
         cell.config.side = (uint32_t)p->e->vary_side.values[i];
@@ -233,9 +241,9 @@ static reef_status vary_side(plan *p, experiment_cell cell, reef_error *err) {
 }
 
 // Heads and experts a head, whose product stays as it is.
-static reef_status vary_active(plan *p, experiment_cell cell, reef_error *err) {
+static reef_status vary_active(plan *p, reef_experiment_cell cell, reef_error *err) {
     const experiment *e = p->e;
-    if (!experiment_retrieves(&cell.config)) return add_seeds(p, cell, err);
+    if (!reef_experiment_retrieves(&cell.config)) return add_seeds(p, cell, err);
     reef_status status = REEF_OK;
     for (size_t a = 0; a < e->vary_active.count; a++)
         for (size_t h = 0; status == REEF_OK && h < e->vary_heads.count; h++) {
@@ -249,7 +257,7 @@ static reef_status vary_active(plan *p, experiment_cell cell, reef_error *err) {
     return status;
 }
 
-static reef_status vary_batch_norm(plan *p, experiment_cell cell, reef_error *err) {
+static reef_status vary_batch_norm(plan *p, reef_experiment_cell cell, reef_error *err) {
     reef_status status = REEF_OK;
     for (int with = 0; status == REEF_OK && with < 2; with++) {
         cell.config.batch_norm = with == 1;
@@ -260,13 +268,13 @@ static reef_status vary_batch_norm(plan *p, experiment_cell cell, reef_error *er
 
 static reef_status plan_ablation(plan *p, ablation vary, reef_error *err) {
     const experiment *e = p->e;
-    const experiment_group *size = experiment_size(e, e->tune_size);
+    const reef_experiment_group *size = reef_experiment_size(e, e->tune_size);
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < e->system_count; i++) {
         double rate;
         reef_config config;
-        status = experiment_config(e, &e->systems[i], size, &config, err);
-        if (vary == vary_batch_norm && !experiment_retrieves(&config)) continue; // it has none
+        status = reef_experiment_config(e, &e->systems[i], size, &config, err);
+        if (vary == vary_batch_norm && !reef_experiment_retrieves(&config)) continue; // it has none
         if (status == REEF_OK) status = tune(p, &e->systems[i], &rate, err);
         for (size_t b = 0; status == REEF_OK && !isnan(rate) && b < e->budgets.count; b++)
             status = vary(
@@ -277,13 +285,13 @@ static reef_status plan_ablation(plan *p, ablation vary, reef_error *err) {
     return status;
 }
 
-reef_status experiment_plan(const experiment *e,
-                            experiment_kind kind,
-                            const json_t *results,
-                            experiment_cells *out,
-                            reef_error *err) {
+reef_status reef_experiment_plan(const experiment *e,
+                                 reef_experiment_kind kind,
+                                 const json_t *results,
+                                 reef_experiment_cells *out,
+                                 reef_error *err) {
     plan p = {.e = e, .results = results, .cells = out};
-    *out = (experiment_cells){0};
+    *out = (reef_experiment_cells){0};
     switch (kind) {
     case EXPERIMENT_EXPERTS:
         return plan_ablation(&p, vary_side, err);

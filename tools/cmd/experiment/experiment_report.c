@@ -12,22 +12,24 @@
 #define PANEL_WIDTH 620.0
 #define PANEL_HEIGHT 470.0
 
-static bool is_done(const json_t *results, const experiment_cell *cell) {
+static bool is_done(const json_t *results, const reef_experiment_cell *cell) {
     return json_object_get(results, cell->id) != NULL;
 }
 
 // What the curves of a kind have in common with each other, and of what they are made.
-static bool is_shown(experiment_kind kind, const experiment_cell *cell) {
+static bool is_shown(reef_experiment_kind kind, const reef_experiment_cell *cell) {
     return !cell->tuning && (kind == EXPERIMENT_DATASETS) == cell->sets;
 }
 
 // ---- points and curves ---------------------------------------------------------------------------
 
-static bool retrieves(const experiment_cell *cell) {
-    return experiment_retrieves(&cell->config);
+static bool retrieves(const reef_experiment_cell *cell) {
+    return reef_experiment_retrieves(&cell->config);
 }
 
-static double x_of(experiment_kind kind, const experiment_cell *cell, const json_t *results) {
+static double x_of(reef_experiment_kind kind,
+                   const reef_experiment_cell *cell,
+                   const json_t *results) {
     switch (kind) {
     case EXPERIMENT_EXPERTS:
     case EXPERIMENT_BATCHNORM:
@@ -35,27 +37,27 @@ static double x_of(experiment_kind kind, const experiment_cell *cell, const json
     case EXPERIMENT_ACTIVE:
         return cell->config.heads;
     default:
-        return experiment_figure(results, cell, "parameters");
+        return reef_experiment_figure(results, cell, "parameters");
     }
 }
 
-static char *curve_name(experiment_kind kind, const experiment_cell *cell) {
+static char *curve_name(reef_experiment_kind kind, const reef_experiment_cell *cell) {
     if (kind == EXPERIMENT_BATCHNORM)
-        return cli_format("%s, batch norm %s", cell->system,
-                          cell->config.batch_norm ? "on" : "off");
+        return reef_cli_format("%s, batch norm %s", cell->system,
+                               cell->config.batch_norm ? "on" : "off");
     if (kind == EXPERIMENT_ACTIVE && retrieves(cell))
-        return cli_format("%s, hk = %" PRIu32, cell->system,
-                          cell->config.heads * cell->config.topk);
-    return cli_format("%s", cell->system);
+        return reef_cli_format("%s, hk = %" PRIu32, cell->system,
+                               cell->config.heads * cell->config.topk);
+    return reef_cli_format("%s", cell->system);
 }
 
-static chart_curve *curve_in(chart_curves *chart, char *name, bool level) {
+static reef_chart_curve *curve_in(reef_chart_curves *chart, char *name, bool level) {
     for (size_t c = 0; c < chart->count; c++)
         if (strcmp(chart->curves[c].name, name) == 0) {
             free(name);
             return &chart->curves[c];
         }
-    chart->curves[chart->count] = (chart_curve){.name = name, .level = level};
+    chart->curves[chart->count] = (reef_chart_curve){.name = name, .level = level};
     return &chart->curves[chart->count++];
 }
 
@@ -65,15 +67,15 @@ typedef struct sums {
     size_t count;
 } sums;
 
-static sums same_place(experiment_kind kind,
-                       const experiment_cells *cells,
+static sums same_place(reef_experiment_kind kind,
+                       const reef_experiment_cells *cells,
                        const json_t *results,
-                       const experiment_cell *like) {
+                       const reef_experiment_cell *like) {
     sums s = {.x = x_of(kind, like, results), .low = INFINITY, .high = -INFINITY};
     char *name = curve_name(kind, like);
     for (size_t i = 0; i < cells->count; i++) {
-        const experiment_cell *cell = &cells->items[i];
-        double y = experiment_figure(results, cell, cli_perplexity_name(&cell->config));
+        const reef_experiment_cell *cell = &cells->items[i];
+        double y = reef_experiment_figure(results, cell, reef_cli_perplexity_name(&cell->config));
         if (!is_shown(kind, cell) || isnan(y) || cell->budget != like->budget) continue;
         char *other = curve_name(kind, cell);
         bool same = strcmp(name, other) == 0 && strcmp(cell->size, like->size) == 0 &&
@@ -89,15 +91,15 @@ static sums same_place(experiment_kind kind,
     return s;
 }
 
-static void add_point(chart_curve *curve, const sums *s) {
+static void add_point(reef_chart_curve *curve, const sums *s) {
     size_t at = curve->count;
     while (at > 0 && curve->points[at - 1].x > s->x) at--;
     if (at > 0 && (curve->points[at - 1].x == s->x || curve->level)) return; // another seed of it
-    chart_point *grown = cli_alloc(curve->count + 1, sizeof(*grown));
+    reef_chart_point *grown = reef_cli_alloc(curve->count + 1, sizeof(*grown));
     if (at > 0) memcpy(grown, curve->points, at * sizeof(*grown));
     if (at < curve->count)
         memcpy(grown + at + 1, curve->points + at, (curve->count - at) * sizeof(*grown));
-    grown[at] = (chart_point){s->x, s->sum / (double)s->count, s->low, s->high};
+    grown[at] = (reef_chart_point){s->x, s->sum / (double)s->count, s->low, s->high};
     free(curve->points);
     curve->points = grown;
     curve->count++;
@@ -105,23 +107,25 @@ static void add_point(chart_curve *curve, const sums *s) {
 
 // The same order, and so the same colours, in every panel: shorter names first, as 8 comes before 16.
 static int by_name(const void *a, const void *b) {
-    const char *left = ((const chart_curve *)a)->name, *right = ((const chart_curve *)b)->name;
+    const char *left = ((const reef_chart_curve *)a)->name,
+               *right = ((const reef_chart_curve *)b)->name;
     size_t left_bytes = strlen(left), right_bytes = strlen(right);
     if (left_bytes != right_bytes) return left_bytes < right_bytes ? -1 : 1;
     return strcmp(left, right);
 }
 
-static chart_curves make_curves(experiment_kind kind,
-                                const experiment_cells *cells,
-                                const json_t *results,
-                                double budget) {
-    chart_curves chart = {.curves = cli_alloc(cells->count + 1, sizeof(*chart.curves)),
-                          .y_title = cells->count > 0 && cli_has_ids(&cells->items[0].config)
-                                         ? "perplexity per token, held out"
-                                         : "perplexity per byte, held out"};
+static reef_chart_curves make_curves(reef_experiment_kind kind,
+                                     const reef_experiment_cells *cells,
+                                     const json_t *results,
+                                     double budget) {
+    reef_chart_curves chart = {.curves = reef_cli_alloc(cells->count + 1, sizeof(*chart.curves)),
+                               .y_title =
+                                   cells->count > 0 && reef_cli_has_ids(&cells->items[0].config)
+                                       ? "perplexity per token, held out"
+                                       : "perplexity per byte, held out"};
     bool isoflop = kind == EXPERIMENT_ISOFLOP || kind == EXPERIMENT_DATASETS;
     for (size_t i = 0; i < cells->count; i++) {
-        const experiment_cell *cell = &cells->items[i];
+        const reef_experiment_cell *cell = &cells->items[i];
         if (!is_shown(kind, cell) || cell->budget != budget || !is_done(results, cell)) continue;
         sums s = same_place(kind, cells, results, cell);
         if (s.count == 0) continue; // its loss is no number
@@ -131,7 +135,7 @@ static chart_curves make_curves(experiment_kind kind,
     return chart;
 }
 
-static void release_curves(chart_curves *chart) {
+static void release_curves(reef_chart_curves *chart) {
     for (size_t c = 0; c < chart->count; c++) {
         free(chart->curves[c].name);
         free(chart->curves[c].points);
@@ -141,7 +145,7 @@ static void release_curves(chart_curves *chart) {
 
 // ---- SVG -----------------------------------------------------------------------------------------
 
-static const char *x_title(experiment_kind kind) {
+static const char *x_title(reef_experiment_kind kind) {
     switch (kind) {
     case EXPERIMENT_EXPERTS:
     case EXPERIMENT_BATCHNORM:
@@ -155,37 +159,37 @@ static const char *x_title(experiment_kind kind) {
 
 static void draw(FILE *out,
                  const experiment *e,
-                 experiment_kind kind,
-                 const experiment_cells *cells,
+                 reef_experiment_kind kind,
+                 const reef_experiment_cells *cells,
                  const json_t *results) {
-    svg_begin(out, PANEL_WIDTH * (double)e->budgets.count, PANEL_HEIGHT);
+    reef_svg_begin(out, PANEL_WIDTH * (double)e->budgets.count, PANEL_HEIGHT);
     for (size_t b = 0; b < e->budgets.count; b++) {
-        chart_curves chart = make_curves(kind, cells, results, e->budgets.values[b]);
-        char *title = cli_format("%.3g FLOPs", e->budgets.values[b]);
+        reef_chart_curves chart = make_curves(kind, cells, results, e->budgets.values[b]);
+        char *title = reef_cli_format("%.3g FLOPs", e->budgets.values[b]);
         chart.title = title;
         chart.x_title = x_title(kind);
-        chart_curves_svg(out, &chart,
-                         (chart_box){PANEL_WIDTH * (double)b, 0, PANEL_WIDTH, PANEL_HEIGHT});
+        reef_chart_curves_svg(
+            out, &chart, (reef_chart_box){PANEL_WIDTH * (double)b, 0, PANEL_WIDTH, PANEL_HEIGHT});
         free(title);
         release_curves(&chart);
     }
-    svg_end(out);
+    reef_svg_end(out);
 }
 
 static reef_status close_file(FILE *out, const char *path, reef_error *err) {
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
-    return failed ? cli_write_failed(path, errno, err) : REEF_OK;
+    return failed ? reef_cli_write_failed(path, errno, err) : REEF_OK;
 }
 
-reef_status experiment_write_svg(const char *path,
-                                 const experiment *e,
-                                 experiment_kind kind,
-                                 const experiment_cells *cells,
-                                 const json_t *results,
-                                 reef_error *err) {
+reef_status reef_experiment_write_svg(const char *path,
+                                      const experiment *e,
+                                      reef_experiment_kind kind,
+                                      const reef_experiment_cells *cells,
+                                      const json_t *results,
+                                      reef_error *err) {
     FILE *out = fopen(path, "w");
-    if (!out) return cli_write_failed(path, errno, err);
+    if (!out) return reef_cli_write_failed(path, errno, err);
     draw(out, e, kind, cells, results);
     return close_file(out, path, err);
 }
@@ -200,8 +204,8 @@ static const char *const FIGURES[] = {"parameters",    "parameters_active",   "f
 
 // As a row has it: of token ids there are no bytes.
 static const char *figure_name(const reef_config *config, size_t f) {
-    if (strcmp(FIGURES[f], "bits_per_byte") == 0) return cli_bits_name(config);
-    if (strcmp(FIGURES[f], "perplexity_per_byte") == 0) return cli_perplexity_name(config);
+    if (strcmp(FIGURES[f], "bits_per_byte") == 0) return reef_cli_bits_name(config);
+    if (strcmp(FIGURES[f], "perplexity_per_byte") == 0) return reef_cli_perplexity_name(config);
     return FIGURES[f];
 }
 
@@ -224,7 +228,7 @@ static void csv_text(FILE *out, const char *text) {
 
 static void csv_row(FILE *out,
                     const experiment *e,
-                    const experiment_cell *cell,
+                    const reef_experiment_cell *cell,
                     const json_t *results) {
     const reef_config *c = &cell->config;
     bool pairs = retrieves(cell);
@@ -240,23 +244,23 @@ static void csv_row(FILE *out,
     csv_number(out, pairs ? (double)c->topk : (double)NAN);
     csv_number(out, pairs ? (double)c->batch_norm : (double)NAN);
     for (size_t f = 0; f < FIGURE_COUNT; f++)
-        csv_number(out, experiment_figure(results, cell, figure_name(c, f)));
+        csv_number(out, reef_experiment_figure(results, cell, figure_name(c, f)));
     const json_t *sets = json_object_get(json_object_get(results, cell->id), "datasets");
     for (size_t i = 0; i < e->set_count; i++) {
-        const json_t *value =
-            json_object_get(json_object_get(sets, e->sets[i].name), cli_perplexity_name(&e->first));
+        const json_t *value = json_object_get(json_object_get(sets, e->sets[i].name),
+                                              reef_cli_perplexity_name(&e->first));
         csv_number(out, json_is_number(value) ? json_number_value(value) : NAN);
     }
     fputc('\n', out);
 }
 
-reef_status experiment_write_csv(const char *path,
-                                 const experiment *e,
-                                 const experiment_cells *cells,
-                                 const json_t *results,
-                                 reef_error *err) {
+reef_status reef_experiment_write_csv(const char *path,
+                                      const experiment *e,
+                                      const reef_experiment_cells *cells,
+                                      const json_t *results,
+                                      reef_error *err) {
     FILE *out = fopen(path, "w");
-    if (!out) return cli_write_failed(path, errno, err);
+    if (!out) return reef_cli_write_failed(path, errno, err);
     fputs("system,size,tuning,budget,learning_rate,seed,side,heads,topk,batch_norm", out);
     for (size_t f = 0; f < FIGURE_COUNT; f++) fprintf(out, ",%s", figure_name(&e->first, f));
     for (size_t i = 0; i < e->set_count; i++) {
@@ -270,16 +274,16 @@ reef_status experiment_write_csv(const char *path,
 }
 
 // A row that another name led to is the same model; the names are the experiment's.
-json_t *experiment_json(const experiment_cells *cells, const json_t *results) {
+json_t *reef_experiment_json(const reef_experiment_cells *cells, const json_t *results) {
     json_t *array = json_array();
     for (size_t i = 0; i < cells->count; i++) {
-        const experiment_cell *cell = &cells->items[i];
+        const reef_experiment_cell *cell = &cells->items[i];
         const json_t *row = json_object_get(results, cell->id);
         json_t *object = row ? json_deep_copy(row) : json_pack("{s:s}", "id", cell->id);
         json_object_set_new(object, "done", json_boolean(row != NULL));
         json_object_set_new(object, "system", json_string(cell->system));
         json_object_set_new(object, "size", json_string(cell->size));
-        json_object_set_new(object, "budget", cli_real(cell->budget));
+        json_object_set_new(object, "budget", reef_cli_real(cell->budget));
         json_object_set_new(object, "tuning", json_boolean(cell->tuning));
         json_array_append_new(array, object);
     }
@@ -288,126 +292,132 @@ json_t *experiment_json(const experiment_cells *cells, const json_t *results) {
 
 // ---- tables --------------------------------------------------------------------------------------
 
-static void figure_cell(cli_table *table, const char *format, double value) {
+static void figure_cell(reef_cli_table *table, const char *format, double value) {
     char text[CLI_WORD_BYTES] = "-";
     // Formats are this file's own.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     if (isfinite(value)) snprintf(text, sizeof(text), format, value);
 #pragma GCC diagnostic pop
-    cli_table_cell(table, "%s", text);
+    reef_cli_table_cell(table, "%s", text);
 }
 
-static void count_cell(cli_table *table, double value) {
+static void count_cell(reef_cli_table *table, double value) {
     char words[CLI_WORD_BYTES];
-    cli_table_cell(table, "%s", isfinite(value) ? cli_count((uint64_t)value, words) : "-");
+    reef_cli_table_cell(table, "%s",
+                        isfinite(value) ? reef_cli_count((uint64_t)value, words) : "-");
 }
 
-static void print_cells(experiment_kind kind,
-                        const experiment_cells *cells,
+static void print_cells(reef_experiment_kind kind,
+                        const reef_experiment_cells *cells,
                         const json_t *results) {
     const char *heading[] = {"system", "size",      "FLOPs",    "rate",   "seed",
                              "N",      "h x k",     "norm",     "params", "active",
                              "epochs", "bits/byte", "ppl/byte", "used %", "unevenness"};
-    if (cells->count > 0 && cli_has_ids(&cells->items[0].config)) {
+    if (cells->count > 0 && reef_cli_has_ids(&cells->items[0].config)) {
         heading[11] = "bits/token";
         heading[12] = "ppl/token";
     }
-    cli_table *table = cli_table_new("<<>>>>>>>>>>>>>", heading);
+    reef_cli_table *table = reef_cli_table_new("<<>>>>>>>>>>>>>", heading);
     for (size_t i = 0; i < cells->count; i++) {
-        const experiment_cell *cell = &cells->items[i];
+        const reef_experiment_cell *cell = &cells->items[i];
         const reef_config *c = &cell->config;
         if ((kind == EXPERIMENT_DATASETS && !cell->sets) || !is_done(results, cell)) continue;
         bool pairs = retrieves(cell);
-        cli_table_cell(table, "%s%s", cell->system, cell->tuning ? " (tuning)" : "");
-        cli_table_cell(table, "%s", cell->size);
-        cli_table_cell(table, "%.3g", cell->budget);
-        cli_table_cell(table, "%g", (double)c->learning_rate);
-        cli_table_cell(table, "%" PRIu64, c->seed);
+        reef_cli_table_cell(table, "%s%s", cell->system, cell->tuning ? " (tuning)" : "");
+        reef_cli_table_cell(table, "%s", cell->size);
+        reef_cli_table_cell(table, "%.3g", cell->budget);
+        reef_cli_table_cell(table, "%g", (double)c->learning_rate);
+        reef_cli_table_cell(table, "%" PRIu64, c->seed);
         count_cell(table, pairs ? (double)c->side * c->side : NAN);
         if (pairs)
-            cli_table_cell(table, "%" PRIu32 " x %" PRIu32, c->heads, c->topk);
+            reef_cli_table_cell(table, "%" PRIu32 " x %" PRIu32, c->heads, c->topk);
         else
-            cli_table_cell(table, "-");
-        cli_table_cell(table, "%s", !pairs ? "-" : c->batch_norm ? "yes" : "no");
-        count_cell(table, experiment_figure(results, cell, "parameters"));
-        count_cell(table, experiment_figure(results, cell, "parameters_active"));
-        figure_cell(table, "%.2f", experiment_figure(results, cell, "epochs"));
-        figure_cell(table, "%.4f", experiment_figure(results, cell, cli_bits_name(c)));
-        figure_cell(table, "%.3f", experiment_figure(results, cell, cli_perplexity_name(c)));
-        figure_cell(table, "%.2f", experiment_figure(results, cell, "usage_percent"));
-        figure_cell(table, "%.4f", experiment_figure(results, cell, "unevenness"));
+            reef_cli_table_cell(table, "-");
+        reef_cli_table_cell(table, "%s", !pairs ? "-" : c->batch_norm ? "yes" : "no");
+        count_cell(table, reef_experiment_figure(results, cell, "parameters"));
+        count_cell(table, reef_experiment_figure(results, cell, "parameters_active"));
+        figure_cell(table, "%.2f", reef_experiment_figure(results, cell, "epochs"));
+        figure_cell(table, "%.4f", reef_experiment_figure(results, cell, reef_cli_bits_name(c)));
+        figure_cell(table, "%.3f",
+                    reef_experiment_figure(results, cell, reef_cli_perplexity_name(c)));
+        figure_cell(table, "%.2f", reef_experiment_figure(results, cell, "usage_percent"));
+        figure_cell(table, "%.4f", reef_experiment_figure(results, cell, "unevenness"));
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 // What each system comes to: its best size, as the mean and the range of its seeds.
-static void print_best(const experiment *e, const experiment_cells *cells, const json_t *results) {
+static void print_best(const experiment *e,
+                       const reef_experiment_cells *cells,
+                       const json_t *results) {
     const char *const heading[] = {"best",
                                    "FLOPs",
                                    "size",
                                    "params",
                                    "rate",
                                    "seeds",
-                                   cli_has_ids(&e->first) ? "ppl/token" : "ppl/byte",
+                                   reef_cli_has_ids(&e->first) ? "ppl/token" : "ppl/byte",
                                    "lowest",
                                    "highest"};
-    cli_table *table = cli_table_new("<><>>>>>>", heading);
+    reef_cli_table *table = reef_cli_table_new("<><>>>>>>", heading);
     for (size_t b = 0; b < e->budgets.count; b++)
         for (size_t i = 0; i < e->system_count; i++) {
-            const experiment_cell *best =
-                experiment_best(e, cells, results, e->systems[i].name, e->budgets.values[b]);
+            const reef_experiment_cell *best =
+                reef_experiment_best(e, cells, results, e->systems[i].name, e->budgets.values[b]);
             if (!best) continue;
             sums s = same_place(EXPERIMENT_ISOFLOP, cells, results, best);
-            cli_table_cell(table, "%s", best->system);
-            cli_table_cell(table, "%.3g", best->budget);
-            cli_table_cell(table, "%s", best->size);
+            reef_cli_table_cell(table, "%s", best->system);
+            reef_cli_table_cell(table, "%.3g", best->budget);
+            reef_cli_table_cell(table, "%s", best->size);
             count_cell(table, s.x);
-            cli_table_cell(table, "%g", (double)best->config.learning_rate);
-            cli_table_cell(table, "%zu", s.count);
+            reef_cli_table_cell(table, "%g", (double)best->config.learning_rate);
+            reef_cli_table_cell(table, "%zu", s.count);
             figure_cell(table, "%.3f", s.sum / (double)s.count);
             figure_cell(table, "%.3f", s.low);
             figure_cell(table, "%.3f", s.high);
         }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
 // The paper's table: a line for each system and budget, a column for each data set.
-static void print_sets(const experiment *e, const experiment_cells *cells, const json_t *results) {
-    char *columns = cli_alloc(e->set_count + 3, 1);
-    const char **headings = cli_alloc(e->set_count + 2, sizeof(*headings));
+static void print_sets(const experiment *e,
+                       const reef_experiment_cells *cells,
+                       const json_t *results) {
+    char *columns = reef_cli_alloc(e->set_count + 3, 1);
+    const char **headings = reef_cli_alloc(e->set_count + 2, sizeof(*headings));
     columns[0] = columns[1] = '<';
-    headings[0] = cli_has_ids(&e->first) ? "perplexity per token" : "perplexity per byte";
+    headings[0] = reef_cli_has_ids(&e->first) ? "perplexity per token" : "perplexity per byte";
     headings[1] = "size";
     for (size_t i = 0; i < e->set_count; i++) {
         columns[i + 2] = '>';
         headings[i + 2] = e->sets[i].name;
     }
-    cli_table *table = cli_table_new(columns, headings);
+    reef_cli_table *table = reef_cli_table_new(columns, headings);
     for (size_t i = 0; i < cells->count; i++) {
-        const experiment_cell *cell = &cells->items[i];
+        const reef_experiment_cell *cell = &cells->items[i];
         const json_t *sets = json_object_get(json_object_get(results, cell->id), "datasets");
         if (!cell->sets || !sets) continue;
-        cli_table_cell(table, "%s (%.3g)", cell->system, cell->budget);
-        cli_table_cell(table, "%s", cell->size);
+        reef_cli_table_cell(table, "%s (%.3g)", cell->system, cell->budget);
+        reef_cli_table_cell(table, "%s", cell->size);
         for (size_t j = 0; j < e->set_count; j++) {
             const json_t *value = json_object_get(json_object_get(sets, e->sets[j].name),
-                                                  cli_perplexity_name(&e->first));
+                                                  reef_cli_perplexity_name(&e->first));
             figure_cell(table, "%.3f", json_is_number(value) ? json_number_value(value) : NAN);
         }
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
     free(headings);
     free(columns);
 }
 
-void experiment_print(const experiment *e,
-                      experiment_kind kind,
-                      const experiment_cells *cells,
-                      const json_t *results) {
+void reef_experiment_print(const experiment *e,
+                           reef_experiment_kind kind,
+                           const reef_experiment_cells *cells,
+                           const json_t *results) {
     print_cells(kind, cells, results);
     if (kind == EXPERIMENT_ISOFLOP) print_best(e, cells, results);
     if (kind == EXPERIMENT_DATASETS) print_sets(e, cells, results);

@@ -49,7 +49,7 @@ static void catch_signals(void) {
 // ---- the file of results -------------------------------------------------------------------------
 
 static char *results_path(const char *directory) {
-    return cli_format("%s/results.jsonl", directory);
+    return reef_cli_format("%s/results.jsonl", directory);
 }
 
 static reef_status read_line(json_t *results,
@@ -68,11 +68,11 @@ static reef_status read_line(json_t *results,
                      number);
 }
 
-reef_status experiment_results_read(const char *directory, json_t **results, reef_error *err) {
+reef_status reef_experiment_results_read(const char *directory, json_t **results, reef_error *err) {
     char *path = results_path(directory);
-    cli_file file = {0};
+    reef_cli_file file = {0};
     *results = json_object();
-    reef_status status = access(path, F_OK) == 0 ? cli_file_read(&file, path, err) : REEF_OK;
+    reef_status status = access(path, F_OK) == 0 ? reef_cli_file_read(&file, path, err) : REEF_OK;
     size_t number = 1;
     for (size_t at = 0; status == REEF_OK && at < file.count; number++) {
         const char *line = (const char *)file.bytes + at;
@@ -81,14 +81,14 @@ reef_status experiment_results_read(const char *directory, json_t **results, ree
         status = read_line(*results, path, line, bytes, number, err);
         at += bytes + 1;
     }
-    cli_file_release(&file);
+    reef_cli_file_release(&file);
     free(path);
     return status;
 }
 
 // Complete or as it was, whenever the machine stops.
 static reef_status write_whole(const char *path, const char *text, size_t bytes, reef_error *err) {
-    char *beside = cli_format("%s.part", path);
+    char *beside = reef_cli_format("%s.part", path);
     FILE *out = fopen(beside, "w");
     bool failed =
         !out || fwrite(text, 1, bytes, out) != bytes || fflush(out) != 0 || fsync(fileno(out)) != 0;
@@ -98,7 +98,7 @@ static reef_status write_whole(const char *path, const char *text, size_t bytes,
         failed = true;
         why = errno;
     }
-    reef_status status = failed ? cli_write_failed(path, why, err) : REEF_OK;
+    reef_status status = failed ? reef_cli_write_failed(path, why, err) : REEF_OK;
     if (failed) (void)unlink(beside);
     free(beside);
     return status;
@@ -124,11 +124,11 @@ static reef_status write_results(const char *directory, const json_t *results, r
     return status;
 }
 
-reef_status experiment_lock(const char *directory, int *lock, reef_error *err) {
+reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *err) {
     *lock = -1;
-    reef_status status = cli_output_directory(directory, "results.jsonl", err);
+    reef_status status = reef_cli_output_directory(directory, "results.jsonl", err);
     if (status != REEF_OK) return status;
-    char *path = cli_format("%s/lock", directory);
+    char *path = reef_cli_format("%s/lock", directory);
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (*lock < 0)
@@ -145,18 +145,18 @@ reef_status experiment_lock(const char *directory, int *lock, reef_error *err) {
 // ---- the child -----------------------------------------------------------------------------------
 
 static void tell(void *context, double share) {
-    double *told = context, now = cli_clock();
+    double *told = context, now = reef_cli_clock();
     if (now - *told < TELL_SECONDS) return;
     *told = now;
     if (write(TELL_FD, &share, sizeof(share)) < 0) return; // nobody reads: nothing is lost
 }
 
-static char *row_path(const experiment_work *work, const experiment_cell *cell) {
-    return cli_format("%s/%s.row", work->directory, cell->id);
+static char *row_path(const reef_experiment_work *work, const reef_experiment_cell *cell) {
+    return reef_cli_format("%s/%s.row", work->directory, cell->id);
 }
 
-static reef_status leave_row(const experiment_work *work,
-                             const experiment_cell *cell,
+static reef_status leave_row(const reef_experiment_work *work,
+                             const reef_experiment_cell *cell,
                              const json_t *row,
                              reef_error *err) {
     char *path = row_path(work, cell);
@@ -169,12 +169,12 @@ static reef_status leave_row(const experiment_work *work,
     return status;
 }
 
-reef_status experiment_cell_leave(const experiment *e,
-                                  const experiment_work *given,
-                                  const experiment_cell *cell,
-                                  reef_error *err) {
+reef_status reef_experiment_cell_leave(const experiment *e,
+                                       const reef_experiment_work *given,
+                                       const reef_experiment_cell *cell,
+                                       reef_error *err) {
     double told = 0;
-    experiment_work work = *given;
+    reef_experiment_work work = *given;
     // Started by hand, there is no pipe, and what is opened next would get its number.
     struct stat info;
     bool is_heard = fstat(TELL_FD, &info) == 0 && S_ISFIFO(info.st_mode);
@@ -184,7 +184,7 @@ reef_status experiment_cell_leave(const experiment *e,
     catch_signals();
     json_t *row = NULL;
     reef_error reason = {0};
-    reef_status status = experiment_cell_run(e, &work, cell, &row, &reason);
+    reef_status status = reef_experiment_cell_run(e, &work, cell, &row, &reason);
     if (status == REEF_OK && !row) return REEF_OK; // stopped
     if (status != REEF_OK)
         row = json_pack("{s:i, s:s}", "status", (int)status, "error", reason.message);
@@ -198,23 +198,26 @@ reef_status experiment_cell_leave(const experiment *e,
 typedef struct job {
     pid_t pid; // 0: free
     int fd;
-    const experiment_cell *cell;
+    const reef_experiment_cell *cell;
     double share;
 } job;
 
 typedef struct runner {
     const experiment *e;
-    const experiment_work *work;
-    const experiment_cells *cells;
+    const reef_experiment_work *work;
+    const reef_experiment_cells *cells;
     json_t *results;
     job jobs[JOBS_MAX];
     size_t job_count, running;
     double done; // FLOPs
-    cli_progress progress;
+    reef_cli_progress progress;
 } runner;
 
 // In the child: this program again, for one cell.
-static void become(const experiment_work *work, const experiment_cell *cell, pid_t parent, int fd) {
+static void become(const reef_experiment_work *work,
+                   const reef_experiment_cell *cell,
+                   pid_t parent,
+                   int fd) {
     const char *argv[ARGUMENTS_MAX];
     size_t count = 0;
     for (; work->arguments[count] && count + 3 < ARGUMENTS_MAX; count++)
@@ -228,7 +231,7 @@ static void become(const experiment_work *work, const experiment_cell *cell, pid
     _exit(1);
 }
 
-static reef_status start(runner *r, job *j, const experiment_cell *cell, reef_error *err) {
+static reef_status start(runner *r, job *j, const reef_experiment_cell *cell, reef_error *err) {
     int fds[2];
     pid_t parent = getpid();
     char *stale = row_path(r->work, cell); // of a run that was killed before it took it
@@ -252,7 +255,7 @@ static reef_status start(runner *r, job *j, const experiment_cell *cell, reef_er
 static void remove_tree(const char *path) {
     static const char *const FILES[] = {"data.mdb", "lock.mdb", "writer.lock"};
     for (size_t i = 0; i < sizeof(FILES) / sizeof(FILES[0]); i++) {
-        char *file = cli_format("%s/%s", path, FILES[i]);
+        char *file = reef_cli_format("%s/%s", path, FILES[i]);
         (void)unlink(file);
         free(file);
     }
@@ -262,7 +265,7 @@ static void remove_tree(const char *path) {
 // Is a cell that has no row yet, running or to be run, of the same pool?
 static bool is_needed(const runner *r, const char *pool) {
     for (size_t i = 0; i < r->cells->count; i++) {
-        const experiment_cell *cell = &r->cells->items[i];
+        const reef_experiment_cell *cell = &r->cells->items[i];
         if (strcmp(cell->pool, pool) == 0 && !json_object_get(r->results, cell->id)) return true;
     }
     return false;
@@ -272,17 +275,17 @@ static bool is_needed(const runner *r, const char *pool) {
 // data sets.
 static void drop_pools(const runner *r) {
     for (size_t i = 0; !r->work->keep_pools && i < r->cells->count; i++) {
-        const experiment_cell *cell = &r->cells->items[i];
-        const experiment_cell *best =
-            experiment_best(r->e, r->cells, r->results, cell->system, cell->budget);
+        const reef_experiment_cell *cell = &r->cells->items[i];
+        const reef_experiment_cell *best =
+            reef_experiment_best(r->e, r->cells, r->results, cell->system, cell->budget);
         if (!best || strcmp(best->pool, cell->pool) == 0 || is_needed(r, cell->pool)) continue;
-        char *path = experiment_pool_path(r->work, cell);
+        char *path = reef_experiment_pool_path(r->work, cell);
         if (access(path, F_OK) == 0) remove_tree(path);
         free(path);
     }
 }
 
-static reef_status take_row(runner *r, const experiment_cell *cell, reef_error *err) {
+static reef_status take_row(runner *r, const reef_experiment_cell *cell, reef_error *err) {
     char *path = row_path(r->work, cell);
     json_error_t reason;
     json_t *row = json_load_file(path, 0, &reason);
@@ -294,7 +297,7 @@ static reef_status take_row(runner *r, const experiment_cell *cell, reef_error *
         if (status == REEF_OK) drop_pools(r);
     } else {
         json_int_t kind = json_integer_value(json_object_get(row, "status"));
-        char *pool = experiment_pool_path(r->work, cell);
+        char *pool = reef_experiment_pool_path(r->work, cell);
         status = reef_fail(err, said ? (reef_status)kind : REEF_ERR_IO,
                            "system %.24s, size %.24s, %.3g FLOPs, pool %.60s: %.120s", cell->system,
                            cell->size, cell->budget, pool,
@@ -313,7 +316,7 @@ static reef_status finish(runner *r, job *j, reef_error *err) {
     pid_t ended;
     do ended = waitpid(j->pid, &state, 0);
     while (ended < 0 && errno == EINTR);
-    const experiment_cell *cell = j->cell;
+    const reef_experiment_cell *cell = j->cell;
     (void)close(j->fd);
     *j = (job){0};
     r->running--;
@@ -344,7 +347,7 @@ static void show(runner *r) {
     double flops = r->done;
     for (size_t i = 0; i < r->job_count; i++)
         if (r->jobs[i].pid) flops += r->jobs[i].share * r->jobs[i].cell->budget;
-    cli_progress_show(&r->progress, (uint64_t)(flops / 1e6));
+    reef_cli_progress_show(&r->progress, (uint64_t)(flops / 1e6));
 }
 
 static reef_status wait_for_any(runner *r, reef_error *err) {
@@ -370,9 +373,9 @@ static void stop_children(const runner *r) {
         if (r->jobs[i].pid) (void)kill(r->jobs[i].pid, SIGTERM);
 }
 
-static const experiment_cell *next_cell(const runner *r, size_t *next) {
+static const reef_experiment_cell *next_cell(const runner *r, size_t *next) {
     while (*next < r->cells->count) {
-        const experiment_cell *cell = &r->cells->items[(*next)++];
+        const reef_experiment_cell *cell = &r->cells->items[(*next)++];
         if (!json_object_get(r->results, cell->id)) return cell;
     }
     return NULL;
@@ -385,26 +388,26 @@ static job *free_job(runner *r) {
 }
 
 // Two cells that differ in what is measured alone share a pool: the second waits for the first.
-static bool pool_is_taken(const runner *r, const experiment_cell *cell) {
+static bool pool_is_taken(const runner *r, const reef_experiment_cell *cell) {
     for (size_t i = 0; i < r->job_count; i++)
         if (r->jobs[i].pid && strcmp(r->jobs[i].cell->pool, cell->pool) == 0) return true;
     return false;
 }
 
-static double wanted_flops(const experiment_cells *cells, const json_t *results) {
+static double wanted_flops(const reef_experiment_cells *cells, const json_t *results) {
     double flops = 0;
     for (size_t i = 0; i < cells->count; i++)
         if (!json_object_get(results, cells->items[i].id)) flops += cells->items[i].budget;
     return flops;
 }
 
-reef_status experiment_run(const experiment *e,
-                           const experiment_work *work,
-                           const experiment_cells *cells,
-                           size_t jobs,
-                           json_t *results,
-                           bool *stopped,
-                           reef_error *err) {
+reef_status reef_experiment_run(const experiment *e,
+                                const reef_experiment_work *work,
+                                const reef_experiment_cells *cells,
+                                size_t jobs,
+                                json_t *results,
+                                bool *stopped,
+                                reef_error *err) {
     runner r = {.e = e,
                 .work = work,
                 .cells = cells,
@@ -413,9 +416,9 @@ reef_status experiment_run(const experiment *e,
     size_t next = 0;
     reef_status status = REEF_OK;
     catch_signals();
-    cli_progress_start(&r.progress, "experiment", (uint64_t)(wanted_flops(cells, results) / 1e6),
-                       "MFLOP");
-    const experiment_cell *cell = next_cell(&r, &next);
+    reef_cli_progress_start(&r.progress, "experiment",
+                            (uint64_t)(wanted_flops(cells, results) / 1e6), "MFLOP");
+    const reef_experiment_cell *cell = next_cell(&r, &next);
     bool stopping = false;
     while (r.running > 0 || (cell && !stopping)) {
         job *j = free_job(&r);
@@ -431,7 +434,7 @@ reef_status experiment_run(const experiment *e,
         stopping = true;
         stop_children(&r);
     }
-    cli_progress_end(&r.progress);
+    reef_cli_progress_end(&r.progress);
     *stopped = interrupted != 0;
     return status;
 }

@@ -10,7 +10,7 @@
 #define TOP_DEFAULT 10
 #define TEXT_COLUMNS 60 // of a line that is shown
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"as-of", "STATE", "a generation, a snapshot, or now (default: now)"},
     {"top", "N", "show the N most surprising lines (default: 10; 0: all, in order)"},
     {"follow", NULL,
@@ -22,7 +22,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual score_manual = {
+const reef_cli_manual reef_score_manual = {
     .about =
         "The most surprising lines are those with the most bits above what a line of their length\n"
         "has on average in this text. FILE - is standard input.\n\n"
@@ -48,15 +48,15 @@ typedef struct line {
     double surplus;       // bits above the text's mean for as many bytes
 } line;
 
-static size_t count_lines(const cli_file *file) {
+static size_t count_lines(const reef_cli_file *file) {
     size_t count = 0;
     for (size_t i = 0; i < file->count; i++) count += file->bytes[i] == '\n';
     return count + (file->bytes[file->count - 1] != '\n');
 }
 
-static line *cut_lines(const cli_file *file, const float *bits, double mean, size_t *count) {
+static line *cut_lines(const reef_cli_file *file, const float *bits, double mean, size_t *count) {
     *count = count_lines(file);
-    line *lines = cli_alloc(*count, sizeof(*lines));
+    line *lines = reef_cli_alloc(*count, sizeof(*lines));
     size_t at = 0;
     for (size_t i = 0; i < *count; i++) {
         line *l = &lines[i];
@@ -80,38 +80,39 @@ static double line_rate(const line *l) {
     return l->bits / (double)(l->bytes + l->ended);
 }
 
-static json_t *line_json(const cli_file *file, const line *l) {
-    char *text = cli_printable(file->bytes + l->offset, l->bytes, false);
-    json_t *object = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "line", (json_int_t)l->number,
-                               "offset", (json_int_t)l->offset, "bytes", (json_int_t)l->bytes,
-                               "bits", cli_real(l->bits), "bits_per_byte", cli_real(line_rate(l)),
-                               "surplus_bits", cli_real(l->surplus), "text", text);
+static json_t *line_json(const reef_cli_file *file, const line *l) {
+    char *text = reef_cli_printable(file->bytes + l->offset, l->bytes, false);
+    json_t *object =
+        json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "line", (json_int_t)l->number, "offset",
+                  (json_int_t)l->offset, "bytes", (json_int_t)l->bytes, "bits",
+                  reef_cli_real(l->bits), "bits_per_byte", reef_cli_real(line_rate(l)),
+                  "surplus_bits", reef_cli_real(l->surplus), "text", text);
     free(text);
     return object;
 }
 
-static void print_lines(const cli_file *file, const line *lines, size_t count) {
+static void print_lines(const reef_cli_file *file, const line *lines, size_t count) {
     static const char *const HEADING[] = {"line", "bytes", "bits", "bits/byte", "surplus", "text"};
-    cli_table *table = cli_table_new(">>>>><", HEADING);
+    reef_cli_table *table = reef_cli_table_new(">>>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         const line *l = &lines[i];
-        char *text = cli_printable(file->bytes + l->offset, l->bytes, false);
-        char *shown = cli_cut(text, TEXT_COLUMNS);
-        cli_table_cell(table, "%zu", l->number);
-        cli_table_cell(table, "%zu", l->bytes);
-        cli_table_cell(table, "%.1f", l->bits);
-        cli_table_cell(table, "%.2f", line_rate(l));
-        cli_table_cell(table, "%+.1f", l->surplus);
-        cli_table_cell(table, "%s", shown);
+        char *text = reef_cli_printable(file->bytes + l->offset, l->bytes, false);
+        char *shown = reef_cli_cut(text, TEXT_COLUMNS);
+        reef_cli_table_cell(table, "%zu", l->number);
+        reef_cli_table_cell(table, "%zu", l->bytes);
+        reef_cli_table_cell(table, "%.1f", l->bits);
+        reef_cli_table_cell(table, "%.2f", line_rate(l));
+        reef_cli_table_cell(table, "%+.1f", l->surplus);
+        reef_cli_table_cell(table, "%s", shown);
         free(shown);
         free(text);
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static reef_status answer(cli_call *cli,
-                          const cli_file *file,
+static reef_status answer(reef_cli_call *cli,
+                          const reef_cli_file *file,
                           const reef_score *score,
                           const float *bits,
                           size_t top,
@@ -124,14 +125,14 @@ static reef_status answer(cli_call *cli,
     if (cli->json) {
         json_t *array = json_array();
         for (size_t i = 0; i < shown; i++) json_array_append_new(array, line_json(file, &lines[i]));
-        status =
-            cli_answer(cli,
-                       json_pack("{s:I, s:I, s:o, s:o, s:o}", "bytes", (json_int_t)score->bytes,
-                                 "line_count", (json_int_t)count, "bits", cli_real(score->bits),
-                                 "bits_per_byte", cli_real(score->bits_per_byte), "lines", array),
-                       err);
+        status = reef_cli_answer(
+            cli,
+            json_pack("{s:I, s:I, s:o, s:o, s:o}", "bytes", (json_int_t)score->bytes, "line_count",
+                      (json_int_t)count, "bits", reef_cli_real(score->bits), "bits_per_byte",
+                      reef_cli_real(score->bits_per_byte), "lines", array),
+            err);
     } else {
-        char *name = cli_printable((const uint8_t *)file->path, strlen(file->path), false);
+        char *name = reef_cli_printable((const uint8_t *)file->path, strlen(file->path), false);
         printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", name, count,
                count == 1 ? "" : "s", score->bytes, score->bits_per_byte);
         free(name);
@@ -142,39 +143,40 @@ static reef_status answer(cli_call *cli,
     return status;
 }
 
-reef_status cmd_score(cli_call *cli, reef_error *err) {
-    cli_pool pool = {0};
-    cli_file file = {0};
+reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
+    reef_cli_pool pool = {0};
+    reef_cli_file file = {0};
     reef_model *model = NULL;
     float *bits = NULL;
     reef_score score = {0};
     uint64_t top = TOP_DEFAULT;
 
-    reef_status status = score_follow_check(cli, err);
+    reef_status status = reef_score_follow_check(cli, err);
     if (status != REEF_OK) return status;
-    if (cli_text(cli, "follow")) return score_follow(cli, err);
-    status = cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
-    if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
+    if (reef_cli_text(cli, "follow")) return reef_score_follow(cli, err);
+    status = reef_cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
+    if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
-        status = cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
-    if (status == REEF_OK) status = cli_text_read(&file, cli->operands[0], err);
+        status =
+            reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
+    if (status == REEF_OK) status = reef_cli_text_read(&file, cli->operands[0], err);
     if (status == REEF_OK)
         status = reef_model_open(
-            &model, pool.store, cli_text(cli, "as-of"),
+            &model, pool.store, reef_cli_text(cli, "as-of"),
             &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) goto cleanup;
 
-    bits = cli_alloc(file.count, sizeof(*bits));
-    cli_progress progress;
-    cli_progress_start(&progress, "scoring", file.count, "B");
-    status = score_file(model, &file, &progress, bits, &score, err);
-    cli_progress_end(&progress);
+    bits = reef_cli_alloc(file.count, sizeof(*bits));
+    reef_cli_progress progress;
+    reef_cli_progress_start(&progress, "scoring", file.count, "B");
+    status = reef_score_file(model, &file, &progress, bits, &score, err);
+    reef_cli_progress_end(&progress);
     if (status == REEF_OK) status = answer(cli, &file, &score, bits, (size_t)top, err);
 
 cleanup:
     free(bits);
     reef_model_close(model);
-    cli_file_release(&file);
-    cli_pool_close(&pool);
+    reef_cli_file_release(&file);
+    reef_cli_pool_close(&pool);
     return status;
 }

@@ -1,4 +1,4 @@
-// See follow_input.h.
+// See reef_follow_input.h.
 //
 // A file is asked for more a few times a second. At its end its name is looked up: when another file has taken it,
 // what the old one got meanwhile is read first. A file that is shorter than what was read of it was cut
@@ -19,7 +19,7 @@
 
 #define LOOK_MS 200 // from one look to the next
 
-static reef_status failed(const follow_input *input, const char *doing, reef_error *err) {
+static reef_status failed(const reef_follow_input *input, const char *doing, reef_error *err) {
     bool missing = errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EISDIR;
     return reef_fail(err, missing ? REEF_ERR_NOT_FOUND : REEF_ERR_IO, "cannot %s %.160s: %s", doing,
                      input->path ? input->path : "standard input", strerror(errno));
@@ -27,7 +27,7 @@ static reef_status failed(const follow_input *input, const char *doing, reef_err
 
 // ---- opening -------------------------------------------------------------------------------------
 
-static reef_status begin_file(follow_input *input, int fd, reef_error *err) {
+static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err) {
     struct stat info;
     if (fstat(fd, &info) != 0) return failed(input, "look at", err);
     if (S_ISDIR(info.st_mode)) {
@@ -43,7 +43,7 @@ static reef_status begin_file(follow_input *input, int fd, reef_error *err) {
 }
 
 // Go to the beginning of the last `lines` lines; one without an end counts.
-static reef_status seek_lines(follow_input *input, size_t *lines, reef_error *err) {
+static reef_status seek_lines(reef_follow_input *input, size_t *lines, reef_error *err) {
     struct stat info;
     size_t found = 0;
     if (fstat(input->fd, &info) != 0) return failed(input, "look at", err);
@@ -69,31 +69,34 @@ static reef_status seek_lines(follow_input *input, size_t *lines, reef_error *er
     return REEF_OK;
 }
 
-reef_status follow_open(follow_input *input, const char *path, size_t *lines, reef_error *err) {
+reef_status reef_follow_open(reef_follow_input *input,
+                             const char *path,
+                             size_t *lines,
+                             reef_error *err) {
     bool standard = strcmp(path, "-") == 0;
-    *input = (follow_input){.path = standard ? NULL : path, .fd = STDIN_FILENO};
+    *input = (reef_follow_input){.path = standard ? NULL : path, .fd = STDIN_FILENO};
     if (!standard) input->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (input->fd < 0) return failed(input, "open", err);
-    input->bytes = cli_alloc(FOLLOW_LINE_BYTES_MAX, 1);
+    input->bytes = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, 1);
     reef_status status = begin_file(input, input->fd, err);
     if (status == REEF_OK && input->regular && *lines < SIZE_MAX)
         status = seek_lines(input, lines, err);
     else
         *lines = 0;
-    if (status != REEF_OK) follow_close(input);
+    if (status != REEF_OK) reef_follow_close(input);
     return status;
 }
 
-void follow_close(follow_input *input) {
+void reef_follow_close(reef_follow_input *input) {
     if (input->path && input->bytes) close(input->fd);
     free(input->bytes);
-    *input = (follow_input){0};
+    *input = (reef_follow_input){0};
 }
 
 // ---- reading -------------------------------------------------------------------------------------
 
 // The lines that are there, up to a bound, if there is one. At the end of everything what is left is one, too.
-static bool take_lines(follow_input *input, bool last, const uint8_t **lines, size_t *bytes) {
+static bool take_lines(reef_follow_input *input, bool last, const uint8_t **lines, size_t *bytes) {
     const uint8_t *begin = input->bytes + input->taken, *end;
     size_t left = input->used - input->taken, whole = 0;
     bool full = left == FOLLOW_LINE_BYTES_MAX;
@@ -109,7 +112,7 @@ static bool take_lines(follow_input *input, bool last, const uint8_t **lines, si
     return whole > 0;
 }
 
-static reef_status fill(follow_input *input, size_t *count, reef_error *err) {
+static reef_status fill(reef_follow_input *input, size_t *count, reef_error *err) {
     memmove(input->bytes, input->bytes + input->taken, input->used - input->taken);
     input->used -= input->taken;
     input->taken = 0;
@@ -133,20 +136,20 @@ static reef_status fill(follow_input *input, size_t *count, reef_error *err) {
 
 // ---- another file --------------------------------------------------------------------------------
 
-static bool was_cut(const follow_input *input) {
+static bool was_cut(const reef_follow_input *input) {
     struct stat info;
     return fstat(input->fd, &info) == 0 && (uint64_t)info.st_size < input->offset;
 }
 
 // Whether the name stands for another file than the one that is read. A name that stands for none just now will.
-static bool was_replaced(const follow_input *input) {
+static bool was_replaced(const reef_follow_input *input) {
     struct stat info;
     return stat(input->path, &info) == 0 &&
            (info.st_dev != input->device || info.st_ino != input->inode);
 }
 
 // The file is at its end and has been replaced.
-static reef_status open_next(follow_input *input, follow_state *state, reef_error *err) {
+static reef_status open_next(reef_follow_input *input, reef_follow_state *state, reef_error *err) {
     int fd = open(input->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) return REEF_OK; // gone again: it is looked for
     if (fd < 0) return failed(input, "open", err);
@@ -157,17 +160,17 @@ static reef_status open_next(follow_input *input, follow_state *state, reef_erro
 }
 
 // Nothing was there to read. True when there is reason to look again at once.
-static bool look(follow_input *input) {
+static bool look(reef_follow_input *input) {
     if (!input->regular || input->ended) return false;
     if (was_cut(input)) return input->cut = true;
     return input->ended = was_replaced(input); // what it got before that is still to be read
 }
 
-reef_status follow_next(follow_input *input,
-                        follow_state *state,
-                        const uint8_t **lines,
-                        size_t *bytes,
-                        reef_error *err) {
+reef_status reef_follow_next(reef_follow_input *input,
+                             reef_follow_state *state,
+                             const uint8_t **lines,
+                             size_t *bytes,
+                             reef_error *err) {
     size_t count;
     do { // nothing can follow the last line of a file that was cut
         *state = FOLLOW_LINES;
@@ -186,7 +189,7 @@ reef_status follow_next(follow_input *input,
     return REEF_OK;
 }
 
-void follow_wait(const follow_input *input) {
+void reef_follow_wait(const reef_follow_input *input) {
     struct pollfd ready = {.fd = input->fd, .events = POLLIN};
     if (input->regular)
         (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);

@@ -13,15 +13,15 @@
 #define FOLLOW_LINE_BYTES_MAX 65536u // a longer line is taken in pieces
 #define FOLLOW_LINES_BYTES 2048u     // lines that are at hand are taken together up to here, or one
 
-typedef enum follow_state {
+typedef enum reef_follow_state {
     FOLLOW_LINES,     // a line, or some
-    FOLLOW_NOTHING,   // none now: follow_wait
+    FOLLOW_NOTHING,   // none now: reef_follow_wait
     FOLLOW_END,       // none ever again
     FOLLOW_ROTATED,   // from here on another file of that name, from its beginning
     FOLLOW_TRUNCATED, // the file was cut; from here on from its beginning
-} follow_state;
+} reef_follow_state;
 
-typedef struct follow_input {
+typedef struct reef_follow_input {
     const char *path; // NULL: standard input
     int fd;
     bool regular; // otherwise it has an end, and nothing takes its place
@@ -33,7 +33,7 @@ typedef struct follow_input {
     uint64_t offset; // of the next read
     uint8_t *bytes;  // (FOLLOW_LINE_BYTES_MAX) read and not handed out: taken .. used
     size_t taken, used;
-} follow_input;
+} reef_follow_input;
 
 /**
  * Open `path` ("-": standard input). Only a regular file has last lines.
@@ -43,11 +43,11 @@ typedef struct follow_input {
  *
  * Errors: NOT_FOUND; IO.
  */
-REEF_MUST_CHECK reef_status follow_open(follow_input *input,
-                                        const char *path,
-                                        size_t *lines,
-                                        reef_error *err);
-void follow_close(follow_input *input); // accepts the zeroed one
+REEF_MUST_CHECK reef_status reef_follow_open(reef_follow_input *input,
+                                             const char *path,
+                                             size_t *lines,
+                                             reef_error *err);
+void reef_follow_close(reef_follow_input *input); // accepts the zeroed one
 
 /**
  * What comes next. A line ends with its newline, if it is whole: what is written of a line is no line before the
@@ -55,12 +55,12 @@ void follow_close(follow_input *input); // accepts the zeroed one
  *
  * lines  FOLLOW_LINES: lent until the next call
  */
-REEF_MUST_CHECK reef_status follow_next(follow_input *input,
-                                        follow_state *state,
-                                        const uint8_t **lines,
-                                        size_t *bytes,
-                                        reef_error *err);
+REEF_MUST_CHECK reef_status reef_follow_next(reef_follow_input *input,
+                                             reef_follow_state *state,
+                                             const uint8_t **lines,
+                                             size_t *bytes,
+                                             reef_error *err);
 /** Wait a moment for more. A signal that is handled ends the wait. */
-void follow_wait(const follow_input *input);
+void reef_follow_wait(const reef_follow_input *input);
 
 #endif

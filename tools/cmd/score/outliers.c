@@ -12,40 +12,41 @@
 
 // ---- scores --------------------------------------------------------------------------------------
 
-static reef_status open_model(follow_scorer *scorer, reef_error *err) {
+static reef_status open_model(reef_follow_scorer *scorer, reef_error *err) {
     const reef_model_options options = {.threads = scorer->cli->threads,
                                         .memory_bytes = scorer->cli->memory_bytes};
-    double begin = cli_clock();
+    double begin = reef_cli_clock();
     reef_status status =
         reef_model_open(&scorer->model, scorer->store, scorer->as_of, &options, err);
-    scorer->opened = cli_clock();
+    scorer->opened = reef_cli_clock();
     scorer->took = scorer->opened - begin;
     return status;
 }
 
-reef_status follow_scorer_open(follow_scorer *scorer,
-                               const cli_call *cli,
-                               reef_store *store,
-                               reef_error *err) {
-    *scorer = (follow_scorer){.cli = cli, .store = store, .as_of = cli_text(cli, "as-of")};
+reef_status reef_follow_scorer_open(reef_follow_scorer *scorer,
+                                    const reef_cli_call *cli,
+                                    reef_store *store,
+                                    reef_error *err) {
+    *scorer =
+        (reef_follow_scorer){.cli = cli, .store = store, .as_of = reef_cli_text(cli, "as-of")};
     reef_status status = open_model(scorer, err);
     if (status != REEF_OK) return status;
     scorer->piece = reef_model_config(scorer->model)->context / 2;
-    scorer->text = cli_alloc(2 * scorer->piece, 1);
-    scorer->bits = cli_alloc(2 * scorer->piece, sizeof(*scorer->bits));
+    scorer->text = reef_cli_alloc(2 * scorer->piece, 1);
+    scorer->bits = reef_cli_alloc(2 * scorer->piece, sizeof(*scorer->bits));
     return REEF_OK;
 }
 
-void follow_scorer_close(follow_scorer *scorer) {
+void reef_follow_scorer_close(reef_follow_scorer *scorer) {
     reef_model_close(scorer->model);
     free(scorer->text);
     free(scorer->bits);
-    *scorer = (follow_scorer){0};
+    *scorer = (reef_follow_scorer){0};
 }
 
 // A generation that is read in place can be given up for a consolidated one meanwhile: BUSY, and the pool has
 // another state.
-static reef_status score_text(follow_scorer *scorer, reef_error *err) {
+static reef_status score_text(reef_follow_scorer *scorer, reef_error *err) {
     reef_score score = {0};
     if (scorer->used < 2) { // nothing came before it
         scorer->bits[0] = 8;
@@ -62,8 +63,8 @@ static reef_status score_text(follow_scorer *scorer, reef_error *err) {
                                                 scorer->bits, &score, NULL, NULL, err);
 }
 
-reef_status follow_score(
-    follow_scorer *scorer, const uint8_t *bytes, size_t count, float *bits, reef_error *err) {
+reef_status reef_follow_score(
+    reef_follow_scorer *scorer, const uint8_t *bytes, size_t count, float *bits, reef_error *err) {
     size_t piece = scorer->piece;
     while (count > 0) {
         if (scorer->used == 2 * piece) { // the piece is full, and what comes next has it as context
@@ -85,11 +86,11 @@ reef_status follow_score(
     return REEF_OK;
 }
 
-reef_status follow_renew(follow_scorer *scorer, reef_error *err) {
+reef_status reef_follow_renew(reef_follow_scorer *scorer, reef_error *err) {
     reef_txn *txn = NULL;
     reef_commit commit;
     if (scorer->as_of && strcmp(scorer->as_of, "now") != 0) return REEF_OK;
-    if (cli_clock() - scorer->opened < REOPEN_SHARE * scorer->took) return REEF_OK;
+    if (reef_cli_clock() - scorer->opened < REOPEN_SHARE * scorer->took) return REEF_OK;
     reef_status status = reef_txn_begin(&txn, scorer->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     reef_txn_abort(txn);
@@ -103,16 +104,16 @@ reef_status follow_renew(follow_scorer *scorer, reef_error *err) {
 
 // ---- outliers ------------------------------------------------------------------------------------
 
-void follow_usual_init(follow_usual *usual, size_t window, double threshold) {
-    *usual = (follow_usual){.window = window, .threshold = threshold};
-    usual->values = cli_alloc(window, sizeof(*usual->values));
-    usual->sorted = cli_alloc(window, sizeof(*usual->sorted));
+void reef_follow_usual_init(reef_follow_usual *usual, size_t window, double threshold) {
+    *usual = (reef_follow_usual){.window = window, .threshold = threshold};
+    usual->values = reef_cli_alloc(window, sizeof(*usual->values));
+    usual->sorted = reef_cli_alloc(window, sizeof(*usual->sorted));
 }
 
-void follow_usual_release(follow_usual *usual) {
+void reef_follow_usual_release(reef_follow_usual *usual) {
     free(usual->values);
     free(usual->sorted);
-    *usual = (follow_usual){0};
+    *usual = (reef_follow_usual){0};
 }
 
 static int by_value(const void *a, const void *b) {
@@ -120,13 +121,13 @@ static int by_value(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-static double median_of_sorted(const follow_usual *usual) {
+static double median_of_sorted(const reef_follow_usual *usual) {
     size_t half = usual->count / 2;
     return usual->count % 2 ? usual->sorted[half]
                             : (usual->sorted[half - 1] + usual->sorted[half]) / 2;
 }
 
-double follow_distance(follow_usual *usual, double surprise) {
+double reef_follow_distance(reef_follow_usual *usual, double surprise) {
     if (usual->count < FOLLOW_LINES_MIN) return NAN;
     memcpy(usual->sorted, usual->values, usual->count * sizeof(*usual->sorted));
     qsort(usual->sorted, usual->count, sizeof(*usual->sorted), by_value);
@@ -136,7 +137,7 @@ double follow_distance(follow_usual *usual, double surprise) {
     return (surprise - median) / fmax(MAD_TO_SIGMA * median_of_sorted(usual), SIGMA_MIN);
 }
 
-void follow_usual_add(follow_usual *usual, double surprise) {
+void reef_follow_usual_add(reef_follow_usual *usual, double surprise) {
     usual->values[usual->next] = surprise;
     usual->next = (usual->next + 1) % usual->window;
     if (usual->count < usual->window) usual->count++;

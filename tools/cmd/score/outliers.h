@@ -15,8 +15,8 @@
  * of that size, and each is scored together with the piece before it. So what a line scores depends on the
  * stream and the state of the pool, not on when it came or how it was read.
  */
-typedef struct follow_scorer {
-    const cli_call *cli;
+typedef struct reef_follow_scorer {
+    const reef_cli_call *cli;
     reef_store *store;
     const char *as_of;
     reef_model *model;
@@ -26,44 +26,44 @@ typedef struct follow_scorer {
     float *bits;         // (2 * piece)
     size_t used;
     uint64_t renewed; // how often a later commit was read
-} follow_scorer;
+} reef_follow_scorer;
 
-REEF_MUST_CHECK reef_status follow_scorer_open(follow_scorer *scorer,
-                                               const cli_call *cli,
-                                               reef_store *store,
-                                               reef_error *err);
-void follow_scorer_close(follow_scorer *scorer); // accepts the zeroed one
+REEF_MUST_CHECK reef_status reef_follow_scorer_open(reef_follow_scorer *scorer,
+                                                    const reef_cli_call *cli,
+                                                    reef_store *store,
+                                                    reef_error *err);
+void reef_follow_scorer_close(reef_follow_scorer *scorer); // accepts the zeroed one
 /**
  * The next bytes of the stream. A call costs a pass over each piece that it begins or goes on with.
  *
  * bits  (count) written: the surprise of each; that of the very first one, which nothing came before, is 8
  */
-REEF_MUST_CHECK reef_status follow_score(
-    follow_scorer *scorer, const uint8_t *bytes, size_t count, float *bits, reef_error *err);
+REEF_MUST_CHECK reef_status reef_follow_score(
+    reef_follow_scorer *scorer, const uint8_t *bytes, size_t count, float *bits, reef_error *err);
 /**
  * Read the last commit, when there has been one and the model is of the present. At most a tenth of the time goes
  * to that.
  */
-REEF_MUST_CHECK reef_status follow_renew(follow_scorer *scorer, reef_error *err);
+REEF_MUST_CHECK reef_status reef_follow_renew(reef_follow_scorer *scorer, reef_error *err);
 
 // ---- outliers ------------------------------------------------------------------------------------
 
 /** What is usual: the surprise of the last lines. */
-typedef struct follow_usual {
+typedef struct reef_follow_usual {
     double *values, *sorted; // (window)
     size_t window, count;    // the oldest gives way
     size_t next;
     double threshold;
-} follow_usual;
+} reef_follow_usual;
 
-void follow_usual_init(follow_usual *usual, size_t window, double threshold);
-void follow_usual_release(follow_usual *usual);
+void reef_follow_usual_init(reef_follow_usual *usual, size_t window, double threshold);
+void reef_follow_usual_release(reef_follow_usual *usual);
 /**
  * How far a surprise lies above what is usual: in robust standard deviations (1.4826 times the median distance
  * from the median, at least 0.05 bits per byte). NaN while fewer than FOLLOW_LINES_MIN lines are known.
  */
-double follow_distance(follow_usual *usual, double surprise);
+double reef_follow_distance(reef_follow_usual *usual, double surprise);
 /** It is one of the last lines now. */
-void follow_usual_add(follow_usual *usual, double surprise);
+void reef_follow_usual_add(reef_follow_usual *usual, double surprise);
 
 #endif

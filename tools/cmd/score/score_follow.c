@@ -1,4 +1,4 @@
-// See score_follow.h. Lines are read, scored and printed as soon as they are there; a signal ends
+// See reef_score_follow.h. Lines are read, scored and printed as soon as they are there; a signal ends
 // that with a summary.
 #include "score_follow.h"
 
@@ -21,10 +21,10 @@
 #define PLAIN "\033[0m"
 
 typedef struct watch {
-    cli_call *cli;
-    follow_input input;
-    follow_scorer scorer;
-    follow_usual usual;
+    reef_cli_call *cli;
+    reef_follow_input input;
+    reef_follow_scorer scorer;
+    reef_follow_usual usual;
     bool outliers_only, colour;
     uint64_t lines, bytes, outliers;
     double bits;
@@ -49,14 +49,14 @@ static void catch_signals(void) {
 
 // ---- options -------------------------------------------------------------------------------------
 
-reef_status score_follow_check(const cli_call *cli, reef_error *err) {
+reef_status reef_score_follow_check(const reef_cli_call *cli, reef_error *err) {
     static const char *const FOLLOWING[] = {"last", "window", "threshold", "outliers"};
-    bool follow = cli_text(cli, "follow") != NULL;
-    if (follow && cli_text(cli, "top"))
+    bool follow = reef_cli_text(cli, "follow") != NULL;
+    if (follow && reef_cli_text(cli, "top"))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--top wants a text that has an end; --follow shows --outliers");
     for (size_t i = 0; !follow && i < sizeof(FOLLOWING) / sizeof(*FOLLOWING); i++)
-        if (cli_text(cli, FOLLOWING[i]))
+        if (reef_cli_text(cli, FOLLOWING[i]))
             return reef_fail(err, REEF_ERR_INVALID, "--%s goes with --follow", FOLLOWING[i]);
     return REEF_OK;
 }
@@ -66,15 +66,18 @@ typedef struct settings {
     double threshold;
 } settings;
 
-static reef_status read_settings(const cli_call *cli, settings *out, reef_error *err) {
+static reef_status read_settings(const reef_cli_call *cli, settings *out, reef_error *err) {
     *out = (settings){LAST_DEFAULT, WINDOW_DEFAULT, THRESHOLD_DEFAULT};
-    const char *last = cli_text(cli, "last");
+    const char *last = reef_cli_text(cli, "last");
     bool all = last && strcmp(last, "all") == 0;
-    reef_status status = all ? REEF_OK : cli_integer(cli, "last", 0, UINT32_MAX, &out->last, err);
+    reef_status status =
+        all ? REEF_OK : reef_cli_integer(cli, "last", 0, UINT32_MAX, &out->last, err);
     if (all) out->last = UINT64_MAX;
     if (status == REEF_OK)
-        status = cli_integer(cli, "window", FOLLOW_LINES_MIN, FOLLOW_WINDOW_MAX, &out->window, err);
-    if (status == REEF_OK) status = cli_number(cli, "threshold", 0.1, 1000, &out->threshold, err);
+        status =
+            reef_cli_integer(cli, "window", FOLLOW_LINES_MIN, FOLLOW_WINDOW_MAX, &out->window, err);
+    if (status == REEF_OK)
+        status = reef_cli_number(cli, "threshold", 0.1, 1000, &out->threshold, err);
     return status;
 }
 
@@ -83,18 +86,19 @@ static reef_status read_settings(const cli_call *cli, settings *out, reef_error 
 static json_t *line_json(
     const watch *w, const uint8_t *line, size_t bytes, double bits, double distance, bool outlier) {
     size_t shown = bytes - (bytes > 0 && line[bytes - 1] == '\n');
-    char *text = cli_printable(line, shown, false);
-    json_t *object = json_pack(
-        "{s:s, s:I, s:I, s:o, s:o, s:o, s:b, s:I, s:s}", "event", "line", "line",
-        (json_int_t)w->lines, "bytes", (json_int_t)bytes, "bits", cli_real(bits), "bits_per_byte",
-        cli_real(bits / (double)bytes), "distance", cli_real(distance), "outlier", outlier,
-        "commit", (json_int_t)reef_model_commit(w->scorer.model)->number, "text", text);
+    char *text = reef_cli_printable(line, shown, false);
+    json_t *object =
+        json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:b, s:I, s:s}", "event", "line", "line",
+                  (json_int_t)w->lines, "bytes", (json_int_t)bytes, "bits", reef_cli_real(bits),
+                  "bits_per_byte", reef_cli_real(bits / (double)bytes), "distance",
+                  reef_cli_real(distance), "outlier", outlier, "commit",
+                  (json_int_t)reef_model_commit(w->scorer.model)->number, "text", text);
     free(text);
     return object;
 }
 
 // One document a line. A tool whose reader went away ends by SIGPIPE, or with the error.
-static reef_status put_json(cli_call *cli, json_t *object, reef_error *err) {
+static reef_status put_json(reef_cli_call *cli, json_t *object, reef_error *err) {
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);
     cli->answered = true; // an error later on is a message only
@@ -107,7 +111,7 @@ static reef_status put_json(cli_call *cli, json_t *object, reef_error *err) {
 static void put_line(
     const watch *w, const uint8_t *line, size_t bytes, double bits, double distance, bool outlier) {
     size_t shown = bytes - (bytes > 0 && line[bytes - 1] == '\n');
-    char *text = cli_printable(line, shown, false), how_far[CLI_WORD_BYTES] = "";
+    char *text = reef_cli_printable(line, shown, false), how_far[CLI_WORD_BYTES] = "";
     if (isfinite(distance)) snprintf(how_far, sizeof(how_far), "%+.1f", distance);
     const char *on = !w->colour ? "" : outlier ? RED : FAINT; // the whole line, or its figures
     const char *off = !w->colour ? "" : PLAIN;
@@ -127,15 +131,15 @@ static reef_status summary(watch *w, reef_error *err) {
         return put_json(w->cli,
                         json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:I}", "event", "summary",
                                   "lines", (json_int_t)w->lines, "bytes", (json_int_t)w->bytes,
-                                  "bits", cli_real(w->bits), "bits_per_byte", cli_real(mean),
-                                  "outliers", (json_int_t)w->outliers, "commits_read",
-                                  (json_int_t)w->scorer.renewed),
+                                  "bits", reef_cli_real(w->bits), "bits_per_byte",
+                                  reef_cli_real(mean), "outliers", (json_int_t)w->outliers,
+                                  "commits_read", (json_int_t)w->scorer.renewed),
                         err);
     char lines[CLI_WORD_BYTES], outliers[CLI_WORD_BYTES];
-    fprintf(stderr, "%s line%s", cli_count(w->lines, lines), w->lines == 1 ? "" : "s");
+    fprintf(stderr, "%s line%s", reef_cli_count(w->lines, lines), w->lines == 1 ? "" : "s");
     if (w->bytes) fprintf(stderr, ", %.4f bits per byte", mean);
     fprintf(stderr, "; %s outlier%s, more than %g above what was usual\n",
-            cli_count(w->outliers, outliers), w->outliers == 1 ? "" : "s", w->usual.threshold);
+            reef_cli_count(w->outliers, outliers), w->outliers == 1 ? "" : "s", w->usual.threshold);
     return REEF_OK;
 }
 
@@ -163,16 +167,16 @@ static reef_status on_line(
     watch *w, const uint8_t *line, size_t bytes, const float *surprise, reef_error *err) {
     double bits = 0;
     for (size_t i = 0; i < bytes; i++) bits += (double)surprise[i];
-    double mean = bits / (double)bytes, distance = follow_distance(&w->usual, mean);
-    follow_usual_add(&w->usual, mean);
+    double mean = bits / (double)bytes, distance = reef_follow_distance(&w->usual, mean);
+    reef_follow_usual_add(&w->usual, mean);
     if (w->silent == 0) return show(w, line, bytes, bits, distance, err);
     w->silent--;
     return REEF_OK;
 }
 
 static reef_status on_lines(watch *w, const uint8_t *lines, size_t bytes, reef_error *err) {
-    reef_status status = follow_renew(&w->scorer, err);
-    if (status == REEF_OK) status = follow_score(&w->scorer, lines, bytes, w->surprise, err);
+    reef_status status = reef_follow_renew(&w->scorer, err);
+    if (status == REEF_OK) status = reef_follow_score(&w->scorer, lines, bytes, w->surprise, err);
     for (size_t at = 0; status == REEF_OK && at < bytes && !ended;) {
         const uint8_t *end = memchr(lines + at, '\n', bytes - at);
         size_t count = end ? (size_t)(end - lines) + 1 - at : bytes - at;
@@ -182,7 +186,7 @@ static reef_status on_lines(watch *w, const uint8_t *lines, size_t bytes, reef_e
     return status;
 }
 
-static void tell(const watch *w, follow_state state) {
+static void tell(const watch *w, reef_follow_state state) {
     if (state == FOLLOW_ROTATED)
         fprintf(stderr, "reef score: another file is %s now; reading it from its beginning\n",
                 w->input.path);
@@ -192,18 +196,18 @@ static void tell(const watch *w, follow_state state) {
 
 static reef_status run(watch *w, reef_error *err) {
     reef_status status = REEF_OK;
-    follow_state state = FOLLOW_NOTHING;
+    reef_follow_state state = FOLLOW_NOTHING;
     while (status == REEF_OK && !ended && state != FOLLOW_END) {
         const uint8_t *lines;
         size_t bytes;
-        status = follow_next(&w->input, &state, &lines, &bytes, err);
+        status = reef_follow_next(&w->input, &state, &lines, &bytes, err);
         if (status != REEF_OK) return status;
         if (state == FOLLOW_LINES) status = on_lines(w, lines, bytes, err);
         tell(w, state);
         if (state != FOLLOW_NOTHING) continue;
         w->silent = 0; // what was there when it began has been read
         reef_model_unpin(w->scorer.model);
-        follow_wait(&w->input);
+        reef_follow_wait(&w->input);
     }
     return status;
 }
@@ -212,34 +216,35 @@ static reef_status run(watch *w, reef_error *err) {
 static reef_status open_input(watch *w, const settings *given, reef_error *err) {
     bool all = given->last == UINT64_MAX;
     size_t lines = all ? SIZE_MAX : (size_t)(given->last + given->window);
-    reef_status status = follow_open(&w->input, w->cli->operands[0], &lines, err);
+    reef_status status = reef_follow_open(&w->input, w->cli->operands[0], &lines, err);
     if (status == REEF_OK && lines > given->last) w->silent = lines - (size_t)given->last;
     return status;
 }
 
-reef_status score_follow(cli_call *cli, reef_error *err) {
+reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     watch w = {.cli = cli,
-               .outliers_only = cli_text(cli, "outliers") != NULL,
-               .colour = !cli->json && cli_colours()};
-    cli_pool pool = {0};
+               .outliers_only = reef_cli_text(cli, "outliers") != NULL,
+               .colour = !cli->json && reef_cli_colours()};
+    reef_cli_pool pool = {0};
     settings given;
     reef_status status = read_settings(cli, &given, err);
-    if (status == REEF_OK) status = cli_pool_open(&pool, cli, err);
+    if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
-        status = cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
+        status =
+            reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK) status = open_input(&w, &given, err);
-    if (status == REEF_OK) status = follow_scorer_open(&w.scorer, cli, pool.store, err);
+    if (status == REEF_OK) status = reef_follow_scorer_open(&w.scorer, cli, pool.store, err);
     if (status == REEF_OK) {
-        follow_usual_init(&w.usual, (size_t)given.window, given.threshold);
-        w.surprise = cli_alloc(FOLLOW_LINE_BYTES_MAX, sizeof(*w.surprise));
+        reef_follow_usual_init(&w.usual, (size_t)given.window, given.threshold);
+        w.surprise = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, sizeof(*w.surprise));
         catch_signals();
         status = run(&w, err);
     }
     if (status == REEF_OK) status = summary(&w, err);
-    follow_usual_release(&w.usual);
+    reef_follow_usual_release(&w.usual);
     free(w.surprise);
-    follow_scorer_close(&w.scorer);
-    follow_close(&w.input);
-    cli_pool_close(&pool);
+    reef_follow_scorer_close(&w.scorer);
+    reef_follow_close(&w.input);
+    reef_cli_pool_close(&pool);
     return status;
 }

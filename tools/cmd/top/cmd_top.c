@@ -24,13 +24,13 @@
 #define POOL_SECONDS_MIN 1.0
 #define INTERVAL_MAX 3600.0
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"once", NULL, "print what there is now and end; always so with --json"},
     {"interval", "S", "seconds between two looks (default: 1)"},
     {0},
 };
 
-const cli_manual top_manual = {
+const reef_cli_manual reef_top_manual = {
     .about = "Loss over the stream, throughput, commits, sources with what they lag behind, "
              "generations and how "
              "their\n"
@@ -45,9 +45,9 @@ const cli_manual top_manual = {
 };
 
 typedef struct top {
-    cli_call *cli;
-    top_link link;
-    top_data data;
+    reef_cli_call *cli;
+    reef_top_link link;
+    reef_top_data data;
     double interval;
     double heard;      // when the last answer came
     double advanced;   // when training had advanced last
@@ -60,7 +60,7 @@ typedef struct top {
 
 // ---- the pool ------------------------------------------------------------------------------------
 
-static void release_pool(top_data *data) {
+static void release_pool(reef_top_data *data) {
     free(data->generations);
     free(data->usage);
     free(data->points);
@@ -71,15 +71,15 @@ static void release_pool(top_data *data) {
     data->point_count = 0;
 }
 
-static reef_status take_pool(top *t, cli_pool *pool, reef_error *err) {
-    top_data *data = &t->data;
-    cli_points points = {0};
-    reef_usage_summary *usage = cli_alloc(pool->generation_count, sizeof(*usage));
-    reef_status status = cli_points_read(&points, pool, err);
+static reef_status take_pool(top *t, reef_cli_pool *pool, reef_error *err) {
+    reef_top_data *data = &t->data;
+    reef_cli_points points = {0};
+    reef_usage_summary *usage = reef_cli_alloc(pool->generation_count, sizeof(*usage));
+    reef_status status = reef_cli_points_read(&points, pool, err);
     for (uint32_t g = 0; status == REEF_OK && g < pool->generation_count; g++)
-        status = cli_usage_summary(pool, &pool->generations[g], &usage[g], err);
+        status = reef_cli_usage_summary(pool, &pool->generations[g], &usage[g], err);
     if (status != REEF_OK) {
-        cli_points_release(&points);
+        reef_cli_points_release(&points);
         free(usage);
         return status;
     }
@@ -97,13 +97,13 @@ static reef_status take_pool(top *t, cli_pool *pool, reef_error *err) {
 
 // Opened for a moment only, so that a view that stays for days keeps no page from reuse.
 static reef_status look_at_pool(top *t, reef_error *err) {
-    cli_pool pool;
-    reef_status status = cli_pool_open(&pool, t->cli, err);
+    reef_cli_pool pool;
+    reef_status status = reef_cli_pool_open(&pool, t->cli, err);
     if (status == REEF_OK) {
         status = take_pool(t, &pool, err);
-        cli_pool_close(&pool);
+        reef_cli_pool_close(&pool);
     }
-    t->looked = cli_clock();
+    t->looked = reef_cli_clock();
     return status;
 }
 
@@ -113,7 +113,7 @@ static uint64_t integer(const json_t *object, const char *name) {
     return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
-static void note_speed(top_data *data) {
+static void note_speed(reef_top_data *data) {
     if (data->speed_count == TOP_HISTORY) {
         memmove(data->speed, data->speed + 1, (TOP_HISTORY - 1) * sizeof(*data->speed));
         data->speed_count--;
@@ -143,7 +143,7 @@ static void take_status(top *t, json_t *status) {
     t->data.daemon = true;
     t->data.trouble = NULL;
     t->seen = true;
-    t->heard = cli_clock();
+    t->heard = reef_cli_clock();
     if (!has_work || position != t->position) t->advanced = t->heard;
     t->position = position;
     note_speed(&t->data);
@@ -156,7 +156,7 @@ static void take_absence(top *t) {
     t->data.trouble = t->seen ? "the daemon has gone; waiting for one to come back"
                               : "no daemon runs; waiting for one";
     if (!t->data.daemon && t->data.status) return; // nothing changes until one does
-    if (status_read(t->cli, &status, &daemon, NULL) != REEF_OK || daemon) {
+    if (reef_status_read(t->cli, &status, &daemon, NULL) != REEF_OK || daemon) {
         json_decref(status);
         return;
     }
@@ -166,12 +166,12 @@ static void take_absence(top *t) {
 }
 
 static void ask(top *t) {
-    if (!top_link_ask(&t->link)) take_absence(t);
+    if (!reef_top_link_ask(&t->link)) take_absence(t);
 }
 
 static void listen_to(top *t) {
     json_t *status;
-    bool there = top_link_read(&t->link, &status);
+    bool there = reef_top_link_read(&t->link, &status);
     if (status) take_status(t, status);
     if (!there) take_absence(t);
 }
@@ -271,13 +271,13 @@ static void on_screen_line(void *context, top_style style, const char *text) {
 
 static void draw(top *t) {
     size_t columns, rows;
-    double now = cli_clock();
+    double now = reef_cli_clock();
     screen s = {t, true};
     terminal_size(&columns, &rows);
     t->data.age = now - t->heard;
     t->data.still = now - t->advanced;
     fputs("\033[H", stdout);
-    top_view(&t->data, columns, rows, "q: quit", on_screen_line, &s);
+    reef_top_view(&t->data, columns, rows, "q: quit", on_screen_line, &s);
     fputs("\033[J", stdout);
     fflush(stdout);
 }
@@ -292,7 +292,7 @@ static void read_keys(void) {
 
 static void refresh_pool(top *t) {
     uint64_t number = integer(json_object_get(t->data.status, "last_commit"), "number");
-    double passed = cli_clock() - t->looked;
+    double passed = reef_cli_clock() - t->looked;
     if (passed > POOL_SECONDS || (number != t->commit && passed > POOL_SECONDS_MIN))
         (void)!look_at_pool(t, NULL);
 }
@@ -304,16 +304,16 @@ static void come_back(top *t) {
     else
         terminal_take();
     continued = 0;
-    t->heard = t->advanced = cli_clock();
+    t->heard = t->advanced = reef_cli_clock();
 }
 
 static void run(top *t) {
-    double next = cli_clock();
+    double next = reef_cli_clock();
     listen_to_signals();
     terminal_begin();
     while (!ended) {
         if (suspended || continued) come_back(t);
-        double now = cli_clock();
+        double now = reef_cli_clock();
         if (now >= next) {
             ask(t);
             refresh_pool(t);
@@ -321,7 +321,7 @@ static void run(top *t) {
         }
         draw(t);
         resized = 0;
-        double wait = fmax(0, next - cli_clock());
+        double wait = fmax(0, next - reef_cli_clock());
         struct pollfd events[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                   {.fd = t->link.fd, .events = POLLIN}};
         if (poll(events, 2, (int)ceil(1000 * wait)) < 0) continue; // a signal: the size, or the end
@@ -349,7 +349,7 @@ static size_t columns_wanted(void) {
     return given > 0 && given < COLUMNS_MAX ? (size_t)given : columns;
 }
 
-static json_t *usage_json(const top_data *data) {
+static json_t *usage_json(const reef_top_data *data) {
     json_t *list = json_array();
     for (uint32_t g = 0; g < data->generation_count; g++)
         json_array_append_new(list,
@@ -357,23 +357,23 @@ static json_t *usage_json(const top_data *data) {
                                         (json_int_t)g, "sealed", data->generations[g].sealed,
                                         "side", (json_int_t)data->generations[g].side, "opened_at",
                                         (json_int_t)data->generations[g].opened_at, "used_percent",
-                                        cli_real(data->usage[g].used_percent), "unevenness",
-                                        cli_real(data->usage[g].unevenness), "selections",
+                                        reef_cli_real(data->usage[g].used_percent), "unevenness",
+                                        reef_cli_real(data->usage[g].unevenness), "selections",
                                         (json_int_t)data->usage[g].selections));
     return list;
 }
 
 static reef_status show_once(top *t, reef_error *err) {
-    top_data *data = &t->data;
-    reef_status status = status_read(t->cli, &data->status, &data->daemon, err);
+    reef_top_data *data = &t->data;
+    reef_status status = reef_status_read(t->cli, &data->status, &data->daemon, err);
     if (status == REEF_OK) status = look_at_pool(t, err);
     if (status != REEF_OK) return status;
     if (t->cli->json)
-        return cli_answer(
+        return reef_cli_answer(
             t->cli,
             json_pack("{s:O, s:o}", "status", data->status, "generations", usage_json(data)), err);
     if (!data->daemon) data->trouble = "no daemon runs";
-    top_view(data, columns_wanted(), 0, NULL, on_plain_line, NULL);
+    reef_top_view(data, columns_wanted(), 0, NULL, on_plain_line, NULL);
     return REEF_OK;
 }
 
@@ -384,23 +384,23 @@ static reef_status show_live(top *t, reef_error *err) {
     reef_status status =
         look_at_pool(t, err); // a pool that is none is told before the screen is taken
     if (status != REEF_OK) return status;
-    t->heard = t->advanced = cli_clock();
+    t->heard = t->advanced = reef_cli_clock();
     run(t);
     return REEF_OK;
 }
 
-reef_status cmd_top(cli_call *cli, reef_error *err) {
-    top *t = cli_alloc(1, sizeof(*t));
+reef_status reef_cmd_top(reef_cli_call *cli, reef_error *err) {
+    top *t = reef_cli_alloc(1, sizeof(*t));
     t->cli = cli;
     t->interval = 1;
     t->data.pool = cli->pool;
-    t->colours = cli_colours();
-    reef_status status = cli_number(cli, "interval", 0.1, INTERVAL_MAX, &t->interval, err);
+    t->colours = reef_cli_colours();
+    reef_status status = reef_cli_number(cli, "interval", 0.1, INTERVAL_MAX, &t->interval, err);
     if (status == REEF_OK)
-        status = top_link_init(&t->link, cli->pool, cli_text(cli, "socket"), err);
+        status = reef_top_link_init(&t->link, cli->pool, reef_cli_text(cli, "socket"), err);
     if (status == REEF_OK)
-        status = cli->json || cli_text(cli, "once") ? show_once(t, err) : show_live(t, err);
-    top_link_close(&t->link);
+        status = cli->json || reef_cli_text(cli, "once") ? show_once(t, err) : show_live(t, err);
+    reef_top_link_close(&t->link);
     release_pool(&t->data);
     json_decref(t->data.status);
     free(t);

@@ -1,8 +1,8 @@
-// See top_link.h. One connection stays open as long as the daemon does.
+// See reef_top_link.h. One connection stays open as long as the daemon does.
 #include "top_link.h"
 
-#include "reef_address.h"
 #include "cli.h"
+#include "reef_address.h"
 #include "reef_client.h"
 
 #include <errno.h>
@@ -16,15 +16,15 @@
 
 static const char REQUEST[] = "{\"command\": \"status\"}\n";
 
-reef_status top_link_init(top_link *link,
-                          const char *pool,
-                          const char *socket_path,
-                          reef_error *err) {
-    *link = (top_link){.fd = -1};
+reef_status reef_top_link_init(reef_top_link *link,
+                               const char *pool,
+                               const char *socket_path,
+                               reef_error *err) {
+    *link = (reef_top_link){.fd = -1};
     return reef_address_init(&link->address, pool, socket_path, err);
 }
 
-void top_link_close(top_link *link) {
+void reef_top_link_close(reef_top_link *link) {
     if (link->fd >= 0) close(link->fd);
     free(link->line);
     link->line = NULL;
@@ -33,7 +33,7 @@ void top_link_close(top_link *link) {
     link->asked = false;
 }
 
-static bool connect_now(top_link *link) {
+static bool connect_now(reef_top_link *link) {
     link->fd = socket(AF_UNIX, SOCK_STREAM, 0);
     if (link->fd < 0) return false;
     int flags = fcntl(link->fd, F_GETFL);
@@ -41,11 +41,11 @@ static bool connect_now(top_link *link) {
         fcntl(link->fd, F_SETFD, FD_CLOEXEC) == 0 &&
         fcntl(link->fd, F_SETFL, flags | O_NONBLOCK) == 0 &&
         connect(link->fd, (const struct sockaddr *)&link->address, sizeof(link->address)) == 0;
-    if (!good) top_link_close(link);
+    if (!good) reef_top_link_close(link);
     return good;
 }
 
-bool top_link_ask(top_link *link) {
+bool reef_top_link_ask(reef_top_link *link) {
     if (link->asked) return true;
     if (link->fd < 0 && !connect_now(link)) return false;
     // The request is so short that it is sent as a whole, or not at all.
@@ -54,14 +54,14 @@ bool top_link_ask(top_link *link) {
         link->asked = true;
         return true;
     }
-    top_link_close(link);
+    reef_top_link_close(link);
     return false;
 }
 
-static void make_room(top_link *link) {
+static void make_room(reef_top_link *link) {
     if (link->room - link->used > READ_BYTES) return;
     size_t room = link->used + 2 * READ_BYTES;
-    char *grown = cli_alloc(room, 1);
+    char *grown = reef_cli_alloc(room, 1);
     if (link->used > 0) memcpy(grown, link->line, link->used);
     free(link->line);
     link->line = grown;
@@ -78,7 +78,7 @@ static json_t *parse(const char *line, size_t bytes) {
     return NULL;
 }
 
-bool top_link_read(top_link *link, json_t **status) {
+bool reef_top_link_read(reef_top_link *link, json_t **status) {
     *status = NULL;
     if (link->fd < 0) return false;
     make_room(link);
@@ -92,6 +92,6 @@ bool top_link_read(top_link *link, json_t **status) {
         link->asked = false;
     }
     bool gone = count <= 0 || link->used > REEF_REQUEST_BYTES_MAX || (end && !*status);
-    if (gone) top_link_close(link);
+    if (gone) reef_top_link_close(link);
     return !gone;
 }

@@ -9,23 +9,23 @@
 #include <stddef.h>
 #include <sys/un.h>
 
-typedef struct top_link {
+typedef struct reef_top_link {
     struct sockaddr_un address;
     int fd;     // -1: nobody is there
     bool asked; // and has not answered
     char *line; // what has come of the answer
     size_t used, room;
-} top_link;
+} reef_top_link;
 
 /** INVALID the socket's path is too long. */
-REEF_MUST_CHECK reef_status top_link_init(top_link *link,
-                                          const char *pool,
-                                          const char *socket_path,
-                                          reef_error *err);
+REEF_MUST_CHECK reef_status reef_top_link_init(reef_top_link *link,
+                                               const char *pool,
+                                               const char *socket_path,
+                                               reef_error *err);
 /** Ask, unless an answer is due; connects where nobody is connected. False: no daemon listens. */
-bool top_link_ask(top_link *link);
+bool reef_top_link_ask(reef_top_link *link);
 /** Read what has come. *status is the caller's once an answer is whole, otherwise NULL. False: the daemon went away. */
-bool top_link_read(top_link *link, json_t **status);
-void top_link_close(top_link *link);
+bool reef_top_link_read(reef_top_link *link, json_t **status);
+void reef_top_link_close(reef_top_link *link);
 
 #endif

@@ -1,4 +1,4 @@
-// See top_view.h.
+// See reef_top_view.h.
 #include "top_view.h"
 
 #include <inttypes.h>
@@ -15,10 +15,10 @@
 #define BAR_COLUMNS 10
 
 typedef struct view {
-    const top_data *data;
+    const reef_top_data *data;
     size_t columns, rows, used;
     bool hinted;
-    top_on_line line;
+    reef_top_on_line line;
     void *context;
 } view;
 
@@ -38,8 +38,8 @@ static void put(view *v, top_style style, const char *format, ...) {
     va_end(arguments);
     if (fclose(out) == 0) {
         // Names of files may hold anything, and a terminal would obey it.
-        char *safe = cli_printable((const uint8_t *)text, bytes, false);
-        char *shown = cli_cut(safe, v->columns);
+        char *safe = reef_cli_printable((const uint8_t *)text, bytes, false);
+        char *shown = reef_cli_cut(safe, v->columns);
         v->line(v->context, style, shown);
         free(shown);
         free(safe);
@@ -55,7 +55,7 @@ static size_t rows_left(const view *v) {
 
 // ---- curves --------------------------------------------------------------------------------------
 
-char *top_sparkline(const double *values, size_t count, size_t columns) {
+char *reef_top_sparkline(const double *values, size_t count, size_t columns) {
     static const char *const BLOCKS[] = {"\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83",
                                          "\xe2\x96\x84", "\xe2\x96\x85", "\xe2\x96\x86",
                                          "\xe2\x96\x87", "\xe2\x96\x88"};
@@ -66,7 +66,7 @@ char *top_sparkline(const double *values, size_t count, size_t columns) {
         low = fmin(low, values[i]);
         high = fmax(high, values[i]);
     }
-    char *text = cli_alloc(3 * columns + 1, 1), *at = text;
+    char *text = reef_cli_alloc(3 * columns + 1, 1), *at = text;
     for (size_t i = first; i < count; i++) {
         double share = high > low ? (values[i] - low) / (high - low) : 0;
         const char *block = isfinite(values[i]) ? BLOCKS[(size_t)fmin(7, floor(8 * share))] : " ";
@@ -77,11 +77,12 @@ char *top_sparkline(const double *values, size_t count, size_t columns) {
 
 // Means of equal parts of the stream, so that all of it fits. An older point, the mean of many batches, may span several.
 static double *resample(const reef_point *points, size_t count, size_t parts) {
-    double *means = cli_alloc(parts, sizeof(*means)), *weights = cli_alloc(parts, sizeof(*weights));
+    double *means = reef_cli_alloc(parts, sizeof(*means)),
+           *weights = reef_cli_alloc(parts, sizeof(*weights));
     uint64_t all = 0, before = 0;
-    for (size_t i = 0; i < count; i++) all += cli_point_batches(&points[i]);
+    for (size_t i = 0; i < count; i++) all += reef_cli_point_batches(&points[i]);
     for (size_t i = 0; i < count; i++) {
-        uint64_t batches = cli_point_batches(&points[i]), end = before + batches;
+        uint64_t batches = reef_cli_point_batches(&points[i]), end = before + batches;
         double loss = (double)points[i].bits_per_byte,
                weight = isfinite(loss) ? (double)batches : 0;
         for (uint64_t p = before * parts / all; weight > 0 && p <= (end - 1) * parts / all; p++) {
@@ -112,27 +113,29 @@ static const char *text_of(const json_t *object, const char *name) {
 }
 
 // A part of the stream: bytes of text as a size, examples and rows as so many of them.
-static const char *stream_words(const top_data *d, uint64_t bytes, char words[CLI_WORD_BYTES]) {
-    return strcmp(cli_stream_unit(&d->config), "byte") == 0
-               ? cli_bytes(bytes, words)
-               : cli_count(cli_stream_units(&d->config, bytes), words);
+static const char *stream_words(const reef_top_data *d,
+                                uint64_t bytes,
+                                char words[CLI_WORD_BYTES]) {
+    return strcmp(reef_cli_stream_unit(&d->config), "byte") == 0
+               ? reef_cli_bytes(bytes, words)
+               : reef_cli_count(reef_cli_stream_units(&d->config, bytes), words);
 }
 
 static void put_head(view *v) {
-    const top_data *d = v->data;
+    const reef_top_data *d = v->data;
     char words[CLI_WORD_BYTES];
     if (d->daemon)
         put(v, TOP_BOLD, "%s   reefd %" PRIu64 "   %s   up %s", d->pool, integer(d->status, "pid"),
             text_of(d->status, "state"),
-            cli_duration(json_number_value(json_object_get(d->status, "uptime_s")), words));
+            reef_cli_duration(json_number_value(json_object_get(d->status, "uptime_s")), words));
     else
         put(v, TOP_BOLD, "%s   %s", d->pool, d->status ? "as of its last commit" : "");
     if (d->trouble) put(v, TOP_ALARM, "%s", d->trouble);
     if (!d->daemon) return;
     if (d->age > SILENT_SECONDS)
-        put(v, TOP_ALARM, "the daemon has not answered for %s", cli_duration(d->age, words));
+        put(v, TOP_ALARM, "the daemon has not answered for %s", reef_cli_duration(d->age, words));
     else if (d->still > STALL_SECONDS)
-        put(v, TOP_ALARM, "training has not advanced for %s", cli_duration(d->still, words));
+        put(v, TOP_ALARM, "training has not advanced for %s", reef_cli_duration(d->still, words));
     if (text_of(d->status, "commit_error")[0])
         put(v, TOP_ALARM, "commits fail: %s", text_of(d->status, "commit_error"));
     const json_t *scrub = json_object_get(d->status, "scrub");
@@ -140,21 +143,21 @@ static void put_head(view *v) {
 }
 
 static void put_loss(view *v) {
-    const top_data *d = v->data;
+    const reef_top_data *d = v->data;
     bool vectors = reef_config_is_vector(&d->config);
     const json_t *now = json_object_get(d->status, vectors ? "error_share" : "bits_per_byte");
     if (!json_is_number(now))
-        now = json_object_get(d->status, vectors                   ? "last_error_share"
-                                         : cli_has_ids(&d->config) ? "last_bits_per_token"
-                                                                   : "last_bits_per_byte");
+        now = json_object_get(d->status, vectors                        ? "last_error_share"
+                                         : reef_cli_has_ids(&d->config) ? "last_bits_per_token"
+                                                                        : "last_bits_per_byte");
     size_t columns = curve_columns(v);
     size_t parts = d->point_count < columns ? d->point_count : columns;
     double *means = resample(d->points, d->point_count, parts);
-    char *curve = top_sparkline(means, parts, columns);
-    char *value = !json_is_number(now) ? cli_format("nothing yet")
-                  : vectors
-                      ? cli_format("%.1f %% told wrong", 100 * json_number_value(now))
-                      : cli_format("%.3f %s", json_number_value(now), cli_bits_words(&d->config));
+    char *curve = reef_top_sparkline(means, parts, columns);
+    char *value = !json_is_number(now) ? reef_cli_format("nothing yet")
+                  : vectors ? reef_cli_format("%.1f %% told wrong", 100 * json_number_value(now))
+                            : reef_cli_format("%.3f %s", json_number_value(now),
+                                              reef_cli_bits_words(&d->config));
     put(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
@@ -162,20 +165,20 @@ static void put_loss(view *v) {
 }
 
 static void put_speed(view *v) {
-    const top_data *d = v->data;
+    const reef_top_data *d = v->data;
     const json_t *rate = json_object_get(d->status, "bytes_per_s");
     if (!json_is_number(rate)) return;
     char words[CLI_WORD_BYTES];
-    char *curve = top_sparkline(d->speed, d->speed_count, curve_columns(v));
-    char *value = cli_format("%s/s", cli_bytes((uint64_t)json_number_value(rate), words));
+    char *curve = reef_top_sparkline(d->speed, d->speed_count, curve_columns(v));
+    char *value = reef_cli_format("%s/s", reef_cli_bytes((uint64_t)json_number_value(rate), words));
     put(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "speed", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
 }
 
 static void put_stream(view *v) {
-    const top_data *d = v->data;
-    const char *unit = cli_stream_unit(&d->config);
+    const reef_top_data *d = v->data;
+    const char *unit = reef_cli_stream_unit(&d->config);
     bool bytes = strcmp(unit, "byte") == 0; // then the size says so
     uint64_t passed_over = integer(d->status, "skipped_bytes");
     uint64_t learned = integer(d->status, "stream_bytes") - passed_over;
@@ -183,24 +186,25 @@ static void put_stream(view *v) {
         skipped[CLI_WORD_BYTES];
     put(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS, "trained",
         stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit, bytes ? "" : "s",
-        cli_count(integer(d->status, "step"), steps),
+        reef_cli_count(integer(d->status, "step"), steps),
         stream_words(d, integer(d->status, "carried_bytes"), carried),
         stream_words(d, passed_over, skipped));
 }
 
 static void put_commit(view *v) {
-    const top_data *d = v->data;
+    const reef_top_data *d = v->data;
     const json_t *commit = json_object_get(d->status, "last_commit");
     if (!json_is_object(commit)) return;
     char ago[CLI_WORD_BYTES], number[CLI_WORD_BYTES], step[CLI_WORD_BYTES];
-    uint64_t now = cli_now_ms(), then = integer(commit, "unix_ms");
+    uint64_t now = reef_cli_now_ms(), then = integer(commit, "unix_ms");
     char *took =
         json_is_number(json_object_get(commit, "ms"))
-            ? cli_format(", took %.0f ms", json_number_value(json_object_get(commit, "ms")))
-            : cli_format("%s", "");
+            ? reef_cli_format(", took %.0f ms", json_number_value(json_object_get(commit, "ms")))
+            : reef_cli_format("%s", "");
     put(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
-        cli_count(integer(commit, "number"), number), cli_count(integer(commit, "step"), step),
-        cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
+        reef_cli_count(integer(commit, "number"), number),
+        reef_cli_count(integer(commit, "step"), step),
+        reef_cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
     free(took);
 }
 
@@ -210,9 +214,10 @@ static void put_memory(view *v) {
     uint64_t bytes = integer(status, v->data->daemon ? "pool_file_bytes" : "file_bytes");
     if (v->data->daemon)
         put(v, TOP_PLAIN, "%-*s%s on disk, %s resident", LABEL_COLUMNS, "size",
-            cli_bytes(bytes, file), cli_bytes(integer(status, "resident_bytes"), resident));
+            reef_cli_bytes(bytes, file),
+            reef_cli_bytes(integer(status, "resident_bytes"), resident));
     else
-        put(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size", cli_bytes(bytes, file));
+        put(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size", reef_cli_bytes(bytes, file));
 }
 
 static void put_source(view *v, const json_t *source) {
@@ -220,14 +225,14 @@ static void put_source(view *v, const json_t *source) {
     const json_t *behind = json_object_get(source, "lag_bytes"),
                  *loss = json_object_get(source, "bits_per_byte");
     if (!json_is_number(loss)) loss = json_object_get(source, "error_share");
-    char *name = cli_cut(text_of(source, "name"), v->columns > 60 ? v->columns - 44 : 16);
-    char *shown =
-        json_is_number(loss) ? cli_format("%.3f", json_number_value(loss)) : cli_format("%s", "");
+    char *name = reef_cli_cut(text_of(source, "name"), v->columns > 60 ? v->columns - 44 : 16);
+    char *shown = json_is_number(loss) ? reef_cli_format("%.3f", json_number_value(loss))
+                                       : reef_cli_format("%s", "");
     if (json_is_integer(behind))
-        cli_bytes((uint64_t)json_integer_value(behind), lag);
+        reef_cli_bytes((uint64_t)json_integer_value(behind), lag);
     else
         snprintf(lag, sizeof(lag), "?");
-    cli_bytes((uint64_t)json_number_value(json_object_get(source, "bytes_per_s")), rate);
+    reef_cli_bytes((uint64_t)json_number_value(json_object_get(source, "bytes_per_s")), rate);
     put(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
         json_is_true(json_object_get(source, "ended"))      ? "ended"
         : json_is_true(json_object_get(source, "sits_out")) ? "sits out"
@@ -249,33 +254,33 @@ static void put_sources(view *v) {
 static char *usage_words(const view *v, uint32_t g) {
     const reef_usage_summary *usage = &v->data->usage[g];
     char bar[BAR_COLUMNS + 1] = "", selections[CLI_WORD_BYTES];
-    if (reef_config_is_vector(&v->data->config)) return cli_format("%s", "");
+    if (reef_config_is_vector(&v->data->config)) return reef_cli_format("%s", "");
     long filled = lround(usage->used_percent * BAR_COLUMNS / 100);
     for (long i = 0; i < filled && i < BAR_COLUMNS; i++) bar[i] = '#';
-    return cli_format(" %5.1f %-*s %6.3f %12s", usage->used_percent, BAR_COLUMNS, bar,
-                      usage->unevenness, cli_count(usage->selections, selections));
+    return reef_cli_format(" %5.1f %-*s %6.3f %12s", usage->used_percent, BAR_COLUMNS, bar,
+                           usage->unevenness, reef_cli_count(usage->selections, selections));
 }
 
 static void put_generation(view *v, uint32_t g) {
-    const top_data *d = v->data;
+    const reef_top_data *d = v->data;
     const reef_generation_record *one = &d->generations[g];
     char experts[CLI_WORD_BYTES], opened[CLI_WORD_BYTES];
     char *usage = usage_words(v, g);
-    uint64_t count = (uint64_t)one->side * one->side * cli_peer_layers(&d->config);
+    uint64_t count = (uint64_t)one->side * one->side * reef_cli_peer_layers(&d->config);
     put(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
         one->sealed ? "sealed" : "open",
-        cli_count(reef_generation_is_empty(one) ? 0 : count, experts),
+        reef_cli_count(reef_generation_is_empty(one) ? 0 : count, experts),
         stream_words(d, one->opened_at, opened), usage);
     free(usage);
 }
 
 static void put_generations(view *v) {
-    const top_data *d = v->data;
+    const reef_top_data *d = v->data;
     if (d->generation_count == 0) return;
-    char *usage =
-        reef_config_is_vector(&d->config)
-            ? cli_format("%s", "")
-            : cli_format(" %5s %-*s %6s %12s", "used%", BAR_COLUMNS, "", "uneven", "selections");
+    char *usage = reef_config_is_vector(&d->config)
+                      ? reef_cli_format("%s", "")
+                      : reef_cli_format(" %5s %-*s %6s %12s", "used%", BAR_COLUMNS, "", "uneven",
+                                        "selections");
     put(v, TOP_FAINT, "  %10s %-6s %10s %9s%s", "generation", "", "experts", "opened", usage);
     free(usage);
     size_t left = rows_left(v);
@@ -283,12 +288,12 @@ static void put_generations(view *v) {
     for (uint32_t g = first; g < d->generation_count; g++) put_generation(v, g);
 }
 
-void top_view(const top_data *data,
-              size_t columns,
-              size_t rows,
-              const char *hint,
-              top_on_line line,
-              void *context) {
+void reef_top_view(const reef_top_data *data,
+                   size_t columns,
+                   size_t rows,
+                   const char *hint,
+                   reef_top_on_line line,
+                   void *context) {
     view v = {.data = data,
               .columns = columns,
               .rows = rows,

@@ -7,7 +7,7 @@
 #define TOP_HISTORY 512 // last values of the throughput
 
 /** Everything that is shown. */
-typedef struct top_data {
+typedef struct reef_top_data {
     const char *pool;
     json_t *status;      // of the daemon, or of the last commit; NULL: not yet known
     bool daemon;         // whether the daemon gave it
@@ -23,26 +23,26 @@ typedef struct top_data {
     uint32_t generation_count;
     reef_point *points; // the loss over the stream
     size_t point_count;
-} top_data;
+} reef_top_data;
 
 /** How a line stands out. */
 typedef enum top_style { TOP_PLAIN, TOP_BOLD, TOP_FAINT, TOP_ALARM } top_style;
 
-typedef void (*top_on_line)(void *context, top_style style, const char *text);
+typedef void (*reef_top_on_line)(void *context, top_style style, const char *text);
 
 /**
  * Show `line` each line, at most `rows` of them (0: all), none wider than `columns`.
  *
  * hint  the last line, or NULL
  */
-void top_view(const top_data *data,
-              size_t columns,
-              size_t rows,
-              const char *hint,
-              top_on_line line,
-              void *context);
+void reef_top_view(const reef_top_data *data,
+                   size_t columns,
+                   size_t rows,
+                   const char *hint,
+                   reef_top_on_line line,
+                   void *context);
 
 /** Values as blocks of eight heights between the least and the greatest, the last `columns` of them; on the heap. */
-char *top_sparkline(const double *values, size_t count, size_t columns);
+char *reef_top_sparkline(const double *values, size_t count, size_t columns);
 
 #endif

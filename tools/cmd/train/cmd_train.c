@@ -1,6 +1,6 @@
 // reef train: train a pool on files in this process, and measure on the way what was learned and kept.
 //
-//   files --> train_stream --> reef_trainer_feed ... up to the next point of the plan
+//   files --> reef_train_stream --> reef_trainer_feed ... up to the next point of the plan
 //                                     |
 //                                  commit --> every domain, task-free and as of what was just sealed
 //                                     |
@@ -32,7 +32,7 @@
 #define COST_BYTES_MAX ((size_t)65536) // of each domain, for the comparison of costs
 #define RESULTS_BYTES_MAX ((size_t)1 << 28)
 
-static const cli_option OPTIONS[] = {
+static const reef_cli_option OPTIONS[] = {
     {"eval", "NAME=FILE", "held-out set of one domain; once per domain, in the files' order"},
     {"eval-at", "BYTES,...", "measure also so many bytes into each file, such as 8K,16K,32K"},
     {"results", "FILE", "keep measurements here; run again, and they are taken up"},
@@ -42,7 +42,7 @@ static const cli_option OPTIONS[] = {
     {0},
 };
 
-const cli_manual train_manual = {
+const reef_cli_manual reef_train_manual = {
     .about =
         "Trains on the files one after the other as one stream; nobody tells the model where one\n"
         "ends. The bits are those of `reefd --source` over the same files. No daemon may run on "
@@ -96,13 +96,13 @@ static void catch_signals(void) {
 }
 
 typedef struct train {
-    cli_call *cli;
-    cli_pool pool; // its store is open for writing
+    reef_cli_call *cli;
+    reef_cli_pool pool; // its store is open for writing
     reef_trainer *trainer;
-    train_stream stream;
-    eval_set set;
-    train_record record;
-    train_outcome outcome;
+    reef_train_stream stream;
+    reef_eval_set set;
+    reef_train_record record;
+    reef_train_outcome outcome;
     json_t *results; // that an earlier run kept; NULL: none did
     uint64_t offsets[OFFSET_COUNT_MAX];
     size_t offset_count;
@@ -110,14 +110,14 @@ typedef struct train {
     uint64_t steps;   // since the last commit
     double committed; // when that was
     bool dirty;       // something was accepted since
-    cli_progress progress;
+    reef_cli_progress progress;
 } train;
 
 // ---- what was asked for --------------------------------------------------------------------------
 
 static reef_status read_offsets(train *t, reef_error *err) {
-    const char *text = cli_text(t->cli, "eval-at");
-    char *copy = cli_format("%s", text ? text : ""), *rest = copy, *word;
+    const char *text = reef_cli_text(t->cli, "eval-at");
+    char *copy = reef_cli_format("%s", text ? text : ""), *rest = copy, *word;
     reef_status status = REEF_OK;
     while (status == REEF_OK && text && (word = strtok_r(rest, ",", &rest))) {
         uint64_t offset = 0;
@@ -143,9 +143,10 @@ static reef_status read_request(train *t, reef_error *err) {
     t->commit_steps = COMMIT_STEPS_DEFAULT;
     t->cost_repeats = COST_REPEATS_DEFAULT;
     reef_status status =
-        cli_integer(t->cli, "commit-steps", 0, COMMIT_STEPS_MAX, &t->commit_steps, err);
+        reef_cli_integer(t->cli, "commit-steps", 0, COMMIT_STEPS_MAX, &t->commit_steps, err);
     if (status == REEF_OK)
-        status = cli_integer(t->cli, "cost-repeats", 0, COST_REPEATS_MAX, &t->cost_repeats, err);
+        status =
+            reef_cli_integer(t->cli, "cost-repeats", 0, COST_REPEATS_MAX, &t->cost_repeats, err);
     return status == REEF_OK ? read_offsets(t, err) : status;
 }
 
@@ -157,8 +158,8 @@ static reef_status open_pool(train *t, reef_error *err) {
         return reef_fail(err, status, "%.180s; stop it first, or push to it with reef ingest",
                          reason.message);
     if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
-    status = cli_pool_refresh(&t->pool, err);
-    return status == REEF_OK ? cli_pool_has_stream(&t->pool, err) : status;
+    status = reef_cli_pool_refresh(&t->pool, err);
+    return status == REEF_OK ? reef_cli_pool_has_stream(&t->pool, err) : status;
 }
 
 static reef_status open_trainer(train *t, reef_error *err) {
@@ -166,8 +167,8 @@ static reef_status open_trainer(train *t, reef_error *err) {
         &t->trainer, t->pool.store,
         &(reef_trainer_options){.threads = t->cli->threads, .memory_bytes = t->cli->memory_bytes},
         err);
-    if (status == REEF_OK) status = train_stream_seek(&t->stream, t->trainer, err);
-    if (status == REEF_OK) train_record_place(&t->record, &t->stream);
+    if (status == REEF_OK) status = reef_train_stream_seek(&t->stream, t->trainer, err);
+    if (status == REEF_OK) reef_train_record_place(&t->record, &t->stream);
     return status;
 }
 
@@ -175,10 +176,10 @@ static reef_status open_trainer(train *t, reef_error *err) {
 
 // Complete or not there at all, whenever the process ends.
 static reef_status write_results(const char *path, const json_t *document, reef_error *err) {
-    char *beside = cli_format("%s.part", path);
+    char *beside = reef_cli_format("%s.part", path);
     bool failed = json_dump_file(document, beside, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0;
     if (!failed) failed = rename(beside, path) != 0;
-    reef_status status = failed ? cli_write_failed(path, errno, err) : REEF_OK;
+    reef_status status = failed ? reef_cli_write_failed(path, errno, err) : REEF_OK;
     if (failed) (void)unlink(beside);
     free(beside);
     return status;
@@ -187,10 +188,10 @@ static reef_status write_results(const char *path, const json_t *document, reef_
 // Before anything is trained: without --eval they are not written before the end. A dry run makes no file to find out.
 static reef_status check_place(const char *path, reef_error *err) {
     const char *slash = strrchr(path, '/');
-    char *folder = cli_format("%.*s.", slash ? (int)(slash + 1 - path) : 0, path);
+    char *folder = reef_cli_format("%.*s.", slash ? (int)(slash + 1 - path) : 0, path);
     errno = ENOENT;
     bool writable = path[0] && access(folder, W_OK | X_OK) == 0;
-    reef_status status = writable ? REEF_OK : cli_write_failed(path, errno, err);
+    reef_status status = writable ? REEF_OK : reef_cli_write_failed(path, errno, err);
     free(folder);
     return status;
 }
@@ -211,13 +212,13 @@ static reef_status read_origin(train *t, reef_error *err) {
 }
 
 static reef_status restore_results(train *t, reef_error *err) {
-    const char *path = cli_text(t->cli, "results");
+    const char *path = reef_cli_text(t->cli, "results");
     t->record.first_generation = t->pool.generation_count - 1;
     reef_status status = path ? check_place(path, err) : REEF_OK;
     if (status != REEF_OK || !path || access(path, F_OK) != 0) return status;
     json_error_t reason;
     t->results = json_load_file(path, 0, &reason);
-    json_t *plan = train_plan_json(&t->stream, &t->set, &t->record);
+    json_t *plan = reef_train_plan_json(&t->stream, &t->set, &t->record);
     if (!t->results)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "%.120s holds no results of reef train: line %d: %.80s", path,
@@ -228,7 +229,8 @@ static reef_status restore_results(train *t, reef_error *err) {
                            "another --results, or remove it",
                            path);
     else
-        status = train_record_restore(&t->record, json_object_get(t->results, "measured"), err);
+        status =
+            reef_train_record_restore(&t->record, json_object_get(t->results, "measured"), err);
     json_decref(plan);
     return status;
 }
@@ -248,12 +250,12 @@ static bool results_are_of_this_pool(const train *t) {
 // What was measured on another pool, or beyond where this one stands, was not measured on it: to take it up would leave
 // it untrained.
 static reef_status check_results(const train *t, reef_error *err) {
-    const char *path = cli_text(t->cli, "results");
+    const char *path = reef_cli_text(t->cli, "results");
     if (t->results && !results_are_of_this_pool(t))
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.160s was measured on another pool; choose another --results", path);
     for (size_t i = 0; i < t->record.point_count; i++) {
-        const train_point *point = &t->record.points[i];
+        const reef_train_point *point = &t->record.points[i];
         if (point->done && point->at > t->stream.at)
             return reef_fail(err, REEF_ERR_INVALID,
                              "%.120s has a measurement at byte %" PRIu64
@@ -274,14 +276,14 @@ static reef_status commit(train *t, reef_error *err) {
     while (status == REEF_OK && (done.merged > 0 || done.dropped > 0))
         status = reef_trainer_compact(t->trainer, &done, err);
     t->steps = 0;
-    t->committed = cli_clock();
+    t->committed = reef_cli_clock();
     t->dirty = false;
     return status;
 }
 
 static bool commit_is_due(const train *t) {
     if (t->commit_steps > 0 && t->steps >= t->commit_steps) return true;
-    return cli_clock() - t->committed > COMMIT_SECONDS;
+    return reef_cli_clock() - t->committed > COMMIT_SECONDS;
 }
 
 static reef_status feed(
@@ -296,7 +298,7 @@ static reef_status feed(
         t->steps += steps;
         t->dirty = true;
         if (status == REEF_OK && commit_is_due(t)) status = commit(t, err);
-        cli_progress_show(&t->progress, t->stream.at);
+        reef_cli_progress_show(&t->progress, t->stream.at);
     }
     return status;
 }
@@ -304,7 +306,7 @@ static reef_status feed(
 // Batches that were held back may allow more steps than the bytes that came last.
 static reef_status drain(train *t, reef_error *err) {
     // Of the file that was read last: the next one has not begun.
-    const char *name = t->stream.files[train_stream_file(&t->stream, t->stream.at - 1)].name;
+    const char *name = t->stream.files[reef_train_stream_file(&t->stream, t->stream.at - 1)].name;
     reef_status status = REEF_OK;
     for (size_t steps = 1, taken = 0; status == REEF_OK && steps > 0;) {
         status = reef_trainer_feed(t->trainer, name, (const uint8_t *)"", 0, &taken, &steps, err);
@@ -315,18 +317,18 @@ static reef_status drain(train *t, reef_error *err) {
 
 // Train up to a position in the stream, and commit.
 static reef_status train_until(train *t, uint64_t position, reef_error *err) {
-    double began = cli_clock();
+    double began = reef_cli_clock();
     reef_status status = REEF_OK;
     while (status == REEF_OK && t->stream.at < position && !interrupted) {
         const char *name;
         const uint8_t *bytes;
         size_t count;
-        status = train_stream_read(&t->stream, position, &name, &bytes, &count, err);
+        status = reef_train_stream_read(&t->stream, position, &name, &bytes, &count, err);
         if (status == REEF_OK) status = feed(t, name, bytes, count, err);
     }
     if (status == REEF_OK && !interrupted && position > 0) status = drain(t, err);
     if (status == REEF_OK) status = commit(t, err);
-    t->record.seconds += cli_clock() - began;
+    t->record.seconds += reef_cli_clock() - began;
     return status;
 }
 
@@ -342,13 +344,13 @@ static reef_status open_model(const train *t,
         err);
 }
 
-static reef_status measure(train *t, const char *as_of, eval_score *scores, reef_error *err) {
+static reef_status measure(train *t, const char *as_of, reef_eval_score *scores, reef_error *err) {
     reef_model *model = NULL;
     reef_status status = open_model(t, as_of, &model, err);
-    cli_progress silent = {0};
+    reef_cli_progress silent = {0};
     for (size_t j = 0; j < t->set.count && status == REEF_OK; j++) {
         free(scores[j].fire_share);
-        status = eval_file_measure(model, &t->set.domains[j].file, &silent, &scores[j], err);
+        status = reef_eval_file_measure(model, &t->set.domains[j].file, &silent, &scores[j], err);
     }
     reef_model_close(model);
     return status;
@@ -359,8 +361,8 @@ static reef_status measure_sealed(train *t, uint32_t generation, double *values,
     if (generation < t->pool.generation_count &&
         reef_generation_is_empty(&t->pool.generations[generation]))
         return REEF_OK;
-    eval_score *scores = cli_alloc(t->set.count, sizeof(*scores));
-    char *as_of = cli_format("%" PRIu32, generation);
+    reef_eval_score *scores = reef_cli_alloc(t->set.count, sizeof(*scores));
+    char *as_of = reef_cli_format("%" PRIu32, generation);
     reef_status status = measure(t, as_of, scores, err);
     for (size_t j = 0; j < t->set.count; j++) {
         values[j] = status == REEF_OK ? scores[j].value : NAN;
@@ -373,24 +375,24 @@ static reef_status measure_sealed(train *t, uint32_t generation, double *values,
 
 // Generations that were sealed since the last point, as they are at this one.
 static reef_status measure_newly_sealed(train *t, uint64_t at, reef_error *err) {
-    reef_status status = cli_pool_refresh(&t->pool, err);
+    reef_status status = reef_cli_pool_refresh(&t->pool, err);
     for (;;) {
         uint32_t next = t->record.first_generation + (uint32_t)t->record.sealed_count;
         if (status != REEF_OK || next + 1 >= t->pool.generation_count) return status;
-        train_sealed *sealed = train_record_add_sealed(&t->record, next, at);
+        reef_train_sealed *sealed = reef_train_record_add_sealed(&t->record, next, at);
         status = measure_sealed(t, next, sealed->then, err);
     }
 }
 
 static reef_status keep_results(train *t, reef_error *err);
 
-static reef_status measure_point(train *t, train_point *point, reef_error *err) {
-    double began = cli_clock();
+static reef_status measure_point(train *t, reef_train_point *point, reef_error *err) {
+    double began = reef_cli_clock();
     reef_status status = measure(t, "now", point->scores, err);
     if (status == REEF_OK) status = measure_newly_sealed(t, point->at, err);
     point->done = status == REEF_OK;
     point->seconds = t->record.seconds;
-    double passed = cli_clock() - began;
+    double passed = reef_cli_clock() - began;
     t->record.seconds_measuring += passed;
     t->progress.started += passed; // the rate is that of training
     return status == REEF_OK ? keep_results(t, err) : status;
@@ -406,17 +408,17 @@ static reef_status measure_past(train *t, reef_error *err) {
 // ---- the cost of a byte --------------------------------------------------------------------------
 
 static reef_status time_pass(const train *t, reef_model *model, double *seconds, reef_error *err) {
-    double began = cli_clock();
+    double began = reef_cli_clock();
     reef_status status = REEF_OK;
     for (size_t j = 0; j < t->set.count && status == REEF_OK; j++) {
-        cli_file part =
-            eval_file_beginning(&t->pool.config, &t->set.domains[j].file, COST_BYTES_MAX);
-        cli_progress silent = {0};
-        eval_score score;
-        status = eval_file_measure(model, &part, &silent, &score, err);
+        reef_cli_file part =
+            reef_eval_file_beginning(&t->pool.config, &t->set.domains[j].file, COST_BYTES_MAX);
+        reef_cli_progress silent = {0};
+        reef_eval_score score;
+        status = reef_eval_file_measure(model, &part, &silent, &score, err);
         free(score.fire_share);
     }
-    *seconds = cli_clock() - began;
+    *seconds = reef_cli_clock() - began;
     return status;
 }
 
@@ -437,12 +439,12 @@ static reef_status measure_cost(train *t, reef_error *err) {
     t->outcome.cost_ratio = t->outcome.us_per_byte_now = t->outcome.us_per_byte_first = NAN;
     if (repeats == 0 || t->set.count == 0) return REEF_OK;
     reef_model *models[2] = {NULL, NULL};
-    double *seconds = cli_alloc(2 * repeats, sizeof(*seconds)), bytes = 0;
-    double *ratios = cli_alloc(repeats, sizeof(*ratios));
+    double *seconds = reef_cli_alloc(2 * repeats, sizeof(*seconds)), bytes = 0;
+    double *ratios = reef_cli_alloc(repeats, sizeof(*ratios));
     for (size_t j = 0; j < t->set.count; j++)
-        bytes +=
-            (double)eval_file_beginning(&t->pool.config, &t->set.domains[j].file, COST_BYTES_MAX)
-                .count;
+        bytes += (double)reef_eval_file_beginning(&t->pool.config, &t->set.domains[j].file,
+                                                  COST_BYTES_MAX)
+                     .count;
     reef_status status = open_model(t, "now", &models[0], err);
     if (status == REEF_OK)
         status = open_model(t, t->pool.generation_count > 1 ? "0" : "now", &models[1], err);
@@ -482,10 +484,10 @@ static reef_status read_history(train *t, reef_error *err) {
     json_decref(t->outcome.events);
     t->outcome.events = json_array();
     t->outcome.optimiser_bytes = 0;
-    cli_points_release(&t->outcome.points);
+    reef_cli_points_release(&t->outcome.points);
     reef_lineage_release(&t->outcome.lineage);
-    reef_status status = cli_pool_refresh(&t->pool, err);
-    if (status == REEF_OK) status = cli_points_read(&t->outcome.points, &t->pool, err);
+    reef_status status = reef_cli_pool_refresh(&t->pool, err);
+    if (status == REEF_OK) status = reef_cli_points_read(&t->outcome.points, &t->pool, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, t->pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_timeline_json(txn, t->outcome.events, err);
     if (status == REEF_OK) status = reef_lineage_read(&t->outcome.lineage, txn, err);
@@ -504,12 +506,12 @@ static reef_status document(train *t, json_t **out, reef_error *err) {
     reef_trainer_status_read(t->trainer, &t->outcome.trainer);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         t->outcome.peak_memory_bytes = (uint64_t)usage.ru_maxrss * 1024;
-    *out = train_document(&t->record, &t->stream, &t->set, &t->pool, &t->outcome);
+    *out = reef_train_document(&t->record, &t->stream, &t->set, &t->pool, &t->outcome);
     return *out ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "the document could not be built");
 }
 
 static reef_status keep_results(train *t, reef_error *err) {
-    const char *path = cli_text(t->cli, "results");
+    const char *path = reef_cli_text(t->cli, "results");
     json_t *made = NULL;
     if (!path) return REEF_OK;
     reef_status status = document(t, &made, err);
@@ -523,8 +525,8 @@ static reef_status answer(train *t, reef_error *err) {
     reef_status status = keep_results(t, err);
     if (status == REEF_OK) status = document(t, &made, err);
     if (status != REEF_OK) return status;
-    if (t->cli->json) return cli_answer(t->cli, made, err);
-    train_print(made, &t->pool.config);
+    if (t->cli->json) return reef_cli_answer(t->cli, made, err);
+    reef_train_print(made, &t->pool.config);
     json_decref(made);
     return REEF_OK;
 }
@@ -532,18 +534,18 @@ static reef_status answer(train *t, reef_error *err) {
 // ---- the run -------------------------------------------------------------------------------------
 
 static reef_status run(train *t, reef_error *err) {
-    uint64_t all = train_stream_bytes(&t->stream), already = t->stream.at;
-    t->committed = cli_clock();
-    cli_progress_start(&t->progress, "training", all, "B");
+    uint64_t all = reef_train_stream_bytes(&t->stream), already = t->stream.at;
+    t->committed = reef_cli_clock();
+    reef_cli_progress_start(&t->progress, "training", all, "B");
     reef_status status = REEF_OK;
     for (size_t i = 0; i < t->record.point_count && status == REEF_OK && !interrupted; i++) {
-        train_point *point = &t->record.points[i];
+        reef_train_point *point = &t->record.points[i];
         if (point->done || point->at < already) continue;
         status = train_until(t, point->at, err);
         if (status == REEF_OK && !interrupted && t->set.count > 0)
             status = measure_point(t, point, err);
     }
-    cli_progress_end(&t->progress);
+    reef_cli_progress_end(&t->progress);
     t->outcome.finished = !interrupted && status == REEF_OK;
     t->outcome.cost_ratio = t->outcome.us_per_byte_now = t->outcome.us_per_byte_first = NAN;
     if (t->outcome.finished) status = measure_past(t, err);
@@ -558,52 +560,53 @@ static reef_status run(train *t, reef_error *err) {
 
 // What a dry run says: which part of the stream is left, and where it would be measured.
 static reef_status answer_plan(train *t, reef_error *err) {
-    uint64_t all = train_stream_bytes(&t->stream);
+    uint64_t all = reef_train_stream_bytes(&t->stream);
     size_t points = 0;
     for (size_t i = 0; i < t->record.point_count; i++)
         points += !t->record.points[i].done && t->record.points[i].at >= t->stream.at;
     if (t->set.count == 0) points = 0;
     if (t->cli->json)
-        return cli_answer(t->cli,
-                          json_pack("{s:b, s:o, s:I, s:I, s:I, s:I}", "done", 0, "pool",
-                                    cli_path(t->cli->pool), "files", (json_int_t)t->stream.count,
-                                    "stream_bytes", (json_int_t)all, "trained_bytes",
-                                    (json_int_t)t->stream.at, "points", (json_int_t)points),
-                          err);
+        return reef_cli_answer(t->cli,
+                               json_pack("{s:b, s:o, s:I, s:I, s:I, s:I}", "done", 0, "pool",
+                                         reef_cli_path(t->cli->pool), "files",
+                                         (json_int_t)t->stream.count, "stream_bytes",
+                                         (json_int_t)all, "trained_bytes", (json_int_t)t->stream.at,
+                                         "points", (json_int_t)points),
+                               err);
     char left[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
-    printf("would train %s of ", cli_bytes(all - t->stream.at, left));
-    printf("%s in %zu file%s, and measure %zu domain%s at %zu point%s\n", cli_bytes(all, words),
-           t->stream.count, t->stream.count == 1 ? "" : "s", t->set.count,
-           t->set.count == 1 ? "" : "s", points, points == 1 ? "" : "s");
+    printf("would train %s of ", reef_cli_bytes(all - t->stream.at, left));
+    printf("%s in %zu file%s, and measure %zu domain%s at %zu point%s\n",
+           reef_cli_bytes(all, words), t->stream.count, t->stream.count == 1 ? "" : "s",
+           t->set.count, t->set.count == 1 ? "" : "s", points, points == 1 ? "" : "s");
     return REEF_OK;
 }
 
 static void release(train *t) {
     reef_trainer_close(t->trainer);
-    train_record_release(&t->record);
-    train_stream_release(&t->stream);
-    eval_set_release(&t->set);
-    cli_points_release(&t->outcome.points);
+    reef_train_record_release(&t->record);
+    reef_train_stream_release(&t->stream);
+    reef_eval_set_release(&t->set);
+    reef_cli_points_release(&t->outcome.points);
     reef_lineage_release(&t->outcome.lineage);
     json_decref(t->outcome.events);
     json_decref(t->results);
-    cli_pool_close(&t->pool);
+    reef_cli_pool_close(&t->pool);
 }
 
-reef_status cmd_train(cli_call *cli, reef_error *err) {
-    if (cli_text(cli, "flops")) {
+reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
+    if (reef_cli_text(cli, "flops")) {
         catch_signals();
-        return train_budget_command(cli, was_interrupted, err);
+        return reef_train_budget_command(cli, was_interrupted, err);
     }
     train t = {.cli = cli};
     reef_status status = read_request(&t, err);
     if (status == REEF_OK) status = open_pool(&t, err);
-    if (status == REEF_OK) status = eval_set_read(&t.set, cli, "eval", &t.pool.config, err);
+    if (status == REEF_OK) status = reef_eval_set_read(&t.set, cli, "eval", &t.pool.config, err);
     if (status == REEF_OK)
-        status =
-            train_stream_open(&t.stream, cli->operands, cli->operand_count, &t.pool.config, err);
+        status = reef_train_stream_open(&t.stream, cli->operands, cli->operand_count,
+                                        &t.pool.config, err);
     if (status == REEF_OK) {
-        train_record_init(&t.record, &t.stream, t.set.count, t.offsets, t.offset_count);
+        reef_train_record_init(&t.record, &t.stream, t.set.count, t.offsets, t.offset_count);
         status = read_origin(&t, err);
         if (status == REEF_OK) status = restore_results(&t, err);
     }

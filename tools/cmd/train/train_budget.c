@@ -1,4 +1,4 @@
-// See train_budget.h. A step costs the same whatever is in it, so a budget is a number of steps, and what a pool
+// See reef_train_budget.h. A step costs the same whatever is in it, so a budget is a number of steps, and what a pool
 // has spent follows from the steps that it counts itself: an interruption loses no count.
 #include "train_budget.h"
 
@@ -13,16 +13,16 @@
 #define COMMIT_SECONDS 10.0
 #define STEPS_MAX ((uint64_t)1 << 52)
 
-uint64_t train_budget_steps(const reef_flops *flops, double budget) {
+uint64_t reef_train_budget_steps(const reef_flops *flops, double budget) {
     double steps = floor(budget / flops->step);
     if (!(steps >= 1)) return 1;
     return steps < (double)STEPS_MAX ? (uint64_t)steps : STEPS_MAX;
 }
 
 typedef struct run {
-    const train_budget *budget;
+    const reef_train_budget *budget;
     reef_trainer *trainer;
-    train_stream stream;
+    reef_train_stream stream;
     uint64_t steps, steps_planned;
     double committed;
     bool dirty;
@@ -39,7 +39,7 @@ static reef_status commit(run *r, reef_error *err) {
     reef_usage_compaction done = {.merged = 1};
     while (status == REEF_OK && (done.merged > 0 || done.dropped > 0))
         status = reef_trainer_compact(r->trainer, &done, err);
-    r->committed = cli_clock();
+    r->committed = reef_cli_clock();
     r->dirty = false;
     return status;
 }
@@ -56,7 +56,7 @@ static reef_status feed(
         r->stream.at += taken;
         r->steps += steps;
         r->dirty = true;
-        if (status == REEF_OK && cli_clock() - r->committed > every) status = commit(r, err);
+        if (status == REEF_OK && reef_cli_clock() - r->committed > every) status = commit(r, err);
         if (r->budget->progress)
             r->budget->progress(r->budget->context, (double)r->steps / (double)r->steps_planned);
     }
@@ -65,12 +65,12 @@ static reef_status feed(
 
 static reef_status train(run *r, reef_error *err) {
     reef_status status = REEF_OK;
-    r->committed = cli_clock();
+    r->committed = reef_cli_clock();
     while (status == REEF_OK && r->steps < r->steps_planned && !is_stopped(r)) {
         const char *name;
         const uint8_t *bytes;
         size_t count;
-        status = train_stream_read(&r->stream, UINT64_MAX, &name, &bytes, &count, err);
+        status = reef_train_stream_read(&r->stream, UINT64_MAX, &name, &bytes, &count, err);
         if (status == REEF_OK) status = feed(r, name, bytes, count, err);
     }
     return status == REEF_OK ? commit(r, err) : status;
@@ -79,7 +79,7 @@ static reef_status train(run *r, reef_error *err) {
 static void account(const run *r,
                     const reef_config *config,
                     const reef_flops *flops,
-                    train_spent *out) {
+                    reef_train_spent *out) {
     reef_trainer_status now;
     reef_trainer_status_read(r->trainer, &now);
     uint64_t windows = (uint64_t)config->batch + reef_config_rehearsed(config);
@@ -87,7 +87,7 @@ static void account(const run *r,
     out->steps = r->steps;
     out->steps_planned = r->steps_planned;
     out->stream_bytes = now.stream_bytes;
-    out->data_bytes = train_stream_bytes(&r->stream);
+    out->data_bytes = reef_train_stream_bytes(&r->stream);
     out->other_bytes = r->stream.base;
     out->trained_tokens = r->steps * windows * config->context;
     out->flops = (double)r->steps * flops->step;
@@ -142,107 +142,110 @@ static reef_status read_config(reef_store *store, reef_config *config, reef_erro
     return status == REEF_OK ? check(config, generations, &first, err) : status;
 }
 
-reef_status train_budget_run(reef_store *store,
-                             char **files,
-                             size_t count,
-                             const train_budget *budget,
-                             train_spent *out,
-                             reef_error *err) {
+reef_status reef_train_budget_run(reef_store *store,
+                                  char **files,
+                                  size_t count,
+                                  const reef_train_budget *budget,
+                                  reef_train_spent *out,
+                                  reef_error *err) {
     run r = {.budget = budget};
     reef_config config;
-    *out = (train_spent){0};
-    double began = cli_clock();
+    *out = (reef_train_spent){0};
+    double began = reef_cli_clock();
     reef_status status = read_config(store, &config, err);
-    if (status == REEF_OK) status = train_stream_open(&r.stream, files, count, &config, err);
-    if (status == REEF_OK) status = train_stream_repeat(&r.stream, err);
+    if (status == REEF_OK) status = reef_train_stream_open(&r.stream, files, count, &config, err);
+    if (status == REEF_OK) status = reef_train_stream_repeat(&r.stream, err);
     if (status == REEF_OK)
         status = reef_trainer_open(&r.trainer, store,
                                    &(reef_trainer_options){.threads = budget->threads,
                                                            .memory_bytes = budget->memory_bytes},
                                    err);
-    if (status == REEF_OK) status = train_stream_seek(&r.stream, r.trainer, err);
+    if (status == REEF_OK) status = reef_train_stream_seek(&r.stream, r.trainer, err);
     if (status == REEF_OK) {
         reef_flops flops;
         reef_trainer_status now;
         reef_flops_count(&config, &flops);
         reef_trainer_status_read(r.trainer, &now);
         r.steps = now.step;
-        r.steps_planned = train_budget_steps(&flops, budget->flops);
+        r.steps_planned = reef_train_budget_steps(&flops, budget->flops);
         if (!budget->dry_run) status = train(&r, err);
         account(&r, &config, &flops, out);
-        out->seconds = cli_clock() - began;
+        out->seconds = reef_cli_clock() - began;
     }
     reef_trainer_close(r.trainer);
-    train_stream_release(&r.stream);
+    reef_train_stream_release(&r.stream);
     return status;
 }
 
 // ---- the command ---------------------------------------------------------------------------------
 
-json_t *train_flops_json(const reef_flops *flops) {
+json_t *reef_train_flops_json(const reef_flops *flops) {
     json_t *parts = json_object();
     double T = flops->window_tokens > 0 ? flops->window_tokens : 1;
     for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++)
         json_object_set_new(parts, reef_flops_part_text((reef_flops_part)part),
                             json_pack("{s:o, s:o}", "forward",
-                                      cli_real((double)flops->forward[part] / T), "backward",
-                                      cli_real((double)flops->backward[part] / T)));
-    return json_pack("{s:o, s:o, s:o, s:I, s:I}", "per_token", cli_real(flops->token), "per_step",
-                     cli_real(flops->step), "parts_per_token", parts, "parameters",
+                                      reef_cli_real((double)flops->forward[part] / T), "backward",
+                                      reef_cli_real((double)flops->backward[part] / T)));
+    return json_pack("{s:o, s:o, s:o, s:I, s:I}", "per_token", reef_cli_real(flops->token),
+                     "per_step", reef_cli_real(flops->step), "parts_per_token", parts, "parameters",
                      (json_int_t)flops->parameters, "parameters_active",
                      (json_int_t)flops->parameters_active);
 }
 
 static void print_flops(const reef_flops *flops) {
     static const char *const HEADING[] = {"FLOPs per token", "forward", "backward"};
-    cli_table *table = cli_table_new("<>>", HEADING);
+    reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     double T = flops->window_tokens;
     for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++) {
         if (flops->forward[part] + flops->backward[part] == 0) continue;
-        cli_table_cell(table, "%s", reef_flops_part_text((reef_flops_part)part));
-        cli_table_cell(table, "%.0f", (double)flops->forward[part] / T);
-        cli_table_cell(table, "%.0f", (double)flops->backward[part] / T);
+        reef_cli_table_cell(table, "%s", reef_flops_part_text((reef_flops_part)part));
+        reef_cli_table_cell(table, "%.0f", (double)flops->forward[part] / T);
+        reef_cli_table_cell(table, "%.0f", (double)flops->backward[part] / T);
     }
-    cli_table_cell(table, "all");
-    cli_table_cell(table, "%.0f", (double)flops->forward_window / T);
-    cli_table_cell(table, "%.0f", (double)flops->backward_window / T);
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_cell(table, "all");
+    reef_cli_table_cell(table, "%.0f", (double)flops->forward_window / T);
+    reef_cli_table_cell(table, "%.0f", (double)flops->backward_window / T);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static void print_spent(const reef_flops *flops, const train_spent *spent) {
+static void print_spent(const reef_flops *flops, const reef_train_spent *spent) {
     char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
     print_flops(flops);
-    printf("parameters  %s", cli_count(flops->parameters, words));
-    printf(", of which a token meets %s\n", cli_count(flops->parameters_active, words));
+    printf("parameters  %s", reef_cli_count(flops->parameters, words));
+    printf(", of which a token meets %s\n", reef_cli_count(flops->parameters_active, words));
     printf("%s %.4g FLOPs: %s steps", spent->finished ? "spent" : "stopped at", spent->flops,
-           cli_count(spent->steps, words));
-    printf(", %s tokens, in %s\n", cli_count(spent->trained_tokens, words),
-           cli_duration(spent->seconds, more));
+           reef_cli_count(spent->steps, words));
+    printf(", %s tokens, in %s\n", reef_cli_count(spent->trained_tokens, words),
+           reef_cli_duration(spent->seconds, more));
     if (spent->epochs > 1)
         printf("the data was read %.2f times, always in the same order\n", spent->epochs);
     if (spent->other_bytes > 0)
         printf("counted too: the steps on %s that the pool read elsewhere\n",
-               cli_bytes(spent->other_bytes, words));
+               reef_cli_bytes(spent->other_bytes, words));
 }
 
-static reef_status measure(
-    const cli_call *cli, const cli_pool *pool, eval_set *set, json_t **out, reef_error *err) {
+static reef_status measure(const reef_cli_call *cli,
+                           const reef_cli_pool *pool,
+                           reef_eval_set *set,
+                           json_t **out,
+                           reef_error *err) {
     reef_model *model = NULL;
     reef_status status = reef_model_open(
         &model, pool->store, "now",
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     *out = json_object();
     for (size_t j = 0; status == REEF_OK && j < set->count; j++) {
-        eval_score score;
-        cli_progress silent = {0};
-        status = eval_file_measure(model, &set->domains[j].file, &silent, &score, err);
+        reef_eval_score score;
+        reef_cli_progress silent = {0};
+        status = reef_eval_file_measure(model, &set->domains[j].file, &silent, &score, err);
         const char *given = set->domains[j].name;
-        char *name = cli_printable((const uint8_t *)given, strlen(given), false);
-        json_object_set_new(*out, name,
-                            json_pack("{s:o, s:o}", cli_bits_name(&pool->config),
-                                      cli_real(score.value), cli_perplexity_name(&pool->config),
-                                      cli_real(exp2(score.value))));
+        char *name = reef_cli_printable((const uint8_t *)given, strlen(given), false);
+        json_object_set_new(
+            *out, name,
+            json_pack("{s:o, s:o}", reef_cli_bits_name(&pool->config), reef_cli_real(score.value),
+                      reef_cli_perplexity_name(&pool->config), reef_cli_real(exp2(score.value))));
         free(name);
         free(score.fire_share);
     }
@@ -252,25 +255,27 @@ static reef_status measure(
 
 static void print_measured(const reef_config *config, const json_t *measured) {
     if (json_object_size(measured) == 0) return;
-    const char *const heading[] = {"held out", cli_bits_words(config),
-                                   cli_has_ids(config) ? "perplexity/token" : "perplexity/byte"};
-    cli_table *table = cli_table_new("<>>", heading);
+    const char *const heading[] = {"held out", reef_cli_bits_words(config),
+                                   reef_cli_has_ids(config) ? "perplexity/token"
+                                                            : "perplexity/byte"};
+    reef_cli_table *table = reef_cli_table_new("<>>", heading);
     const char *name;
     const json_t *values;
     json_object_foreach((json_t *)measured, name, values) {
-        cli_table_cell(table, "%s", name);
-        cli_table_cell(table, "%.4f",
-                       json_number_value(json_object_get(values, cli_bits_name(config))));
-        cli_table_cell(table, "%.3f",
-                       json_number_value(json_object_get(values, cli_perplexity_name(config))));
+        reef_cli_table_cell(table, "%s", name);
+        reef_cli_table_cell(table, "%.4f",
+                            json_number_value(json_object_get(values, reef_cli_bits_name(config))));
+        reef_cli_table_cell(
+            table, "%.3f",
+            json_number_value(json_object_get(values, reef_cli_perplexity_name(config))));
     }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
 }
 
-static reef_status answer(cli_call *cli,
-                          const cli_pool *pool,
-                          const train_spent *spent,
+static reef_status answer(reef_cli_call *cli,
+                          const reef_cli_pool *pool,
+                          const reef_train_spent *spent,
                           json_t *measured,
                           reef_error *err) {
     reef_flops flops;
@@ -283,86 +288,86 @@ static reef_status answer(cli_call *cli,
     }
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(pool->commit.root, root);
-    return cli_answer(cli,
-                      json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s}",
-                                "finished", spent->finished, "flops", train_flops_json(&flops),
-                                "spent", cli_real(spent->flops), "steps", (json_int_t)spent->steps,
-                                "trained_tokens", (json_int_t)spent->trained_tokens, "stream_bytes",
-                                (json_int_t)spent->stream_bytes, "data_bytes",
-                                (json_int_t)spent->data_bytes, "epochs", cli_real(spent->epochs),
-                                "seconds", cli_real(spent->seconds), "eval", measured, "root",
-                                root),
-                      err);
+    return reef_cli_answer(
+        cli,
+        json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "finished",
+                  spent->finished, "flops", reef_train_flops_json(&flops), "spent",
+                  reef_cli_real(spent->flops), "steps", (json_int_t)spent->steps, "trained_tokens",
+                  (json_int_t)spent->trained_tokens, "stream_bytes",
+                  (json_int_t)spent->stream_bytes, "data_bytes", (json_int_t)spent->data_bytes,
+                  "epochs", reef_cli_real(spent->epochs), "seconds", reef_cli_real(spent->seconds),
+                  "eval", measured, "root", root),
+        err);
 }
 
 // What a dry run says: how many steps the budget pays for, and how many of them the pool has had.
-static reef_status answer_plan(cli_call *cli,
-                               const cli_pool *pool,
-                               const train_spent *spent,
+static reef_status answer_plan(reef_cli_call *cli,
+                               const reef_cli_pool *pool,
+                               const reef_train_spent *spent,
                                reef_error *err) {
     reef_flops flops;
     reef_flops_count(&pool->config, &flops);
     if (cli->json)
-        return cli_answer(cli,
-                          json_pack("{s:b, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "done", 0, "pool",
-                                    cli_path(cli->pool), "flops", train_flops_json(&flops), "spent",
-                                    cli_real(spent->flops), "steps", (json_int_t)spent->steps,
-                                    "steps_planned", (json_int_t)spent->steps_planned,
-                                    "stream_bytes", (json_int_t)spent->stream_bytes, "data_bytes",
-                                    (json_int_t)spent->data_bytes),
-                          err);
+        return reef_cli_answer(
+            cli,
+            json_pack("{s:b, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "done", 0, "pool",
+                      reef_cli_path(cli->pool), "flops", reef_train_flops_json(&flops), "spent",
+                      reef_cli_real(spent->flops), "steps", (json_int_t)spent->steps,
+                      "steps_planned", (json_int_t)spent->steps_planned, "stream_bytes",
+                      (json_int_t)spent->stream_bytes, "data_bytes", (json_int_t)spent->data_bytes),
+            err);
     char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
     print_flops(&flops);
     uint64_t left = spent->finished ? 0 : spent->steps_planned - spent->steps;
-    printf("would train %s more steps, %s in all, on data of ", cli_count(left, words),
-           cli_count(spent->steps_planned, more));
-    printf("%s\n", cli_bytes(spent->data_bytes, words));
+    printf("would train %s more steps, %s in all, on data of ", reef_cli_count(left, words),
+           reef_cli_count(spent->steps_planned, more));
+    printf("%s\n", reef_cli_bytes(spent->data_bytes, words));
     return REEF_OK;
 }
 
 static void on_progress(void *context, double share) {
-    cli_progress *progress = context;
-    cli_progress_show(progress, (uint64_t)(share * (double)progress->total));
+    reef_cli_progress *progress = context;
+    reef_cli_progress_show(progress, (uint64_t)(share * (double)progress->total));
 }
 
-reef_status train_budget_command(cli_call *cli, bool (*stopped)(void), reef_error *err) {
+reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void), reef_error *err) {
     static const char *const OTHER[] = {"eval-at", "results", "commit-steps", "cost-repeats"};
     for (size_t i = 0; i < sizeof OTHER / sizeof *OTHER; i++)
-        if (cli_text(cli, OTHER[i]))
+        if (reef_cli_text(cli, OTHER[i]))
             return reef_fail(err, REEF_ERR_INVALID,
                              "--%s is of a stream that is read once: it does not go with --flops",
                              OTHER[i]);
-    cli_pool pool = {0};
-    eval_set set = {0};
+    reef_cli_pool pool = {0};
+    reef_eval_set set = {0};
     json_t *measured = NULL;
-    cli_progress progress = {0};
-    train_budget budget = {.dry_run = cli->dry_run,
-                           .threads = cli->threads,
-                           .memory_bytes = cli->memory_bytes,
-                           .stopped = stopped,
-                           .progress = cli->dry_run ? NULL : on_progress,
-                           .context = &progress};
-    train_spent spent = {0};
-    reef_status status = cli_number(cli, "flops", 1, 1e30, &budget.flops, err);
+    reef_cli_progress progress = {0};
+    reef_train_budget budget = {.dry_run = cli->dry_run,
+                                .threads = cli->threads,
+                                .memory_bytes = cli->memory_bytes,
+                                .stopped = stopped,
+                                .progress = cli->dry_run ? NULL : on_progress,
+                                .context = &progress};
+    reef_train_spent spent = {0};
+    reef_status status = reef_cli_number(cli, "flops", 1, 1e30, &budget.flops, err);
     if (status == REEF_OK)
         status = reef_store_open(&pool.store, cli->pool,
                                  &(reef_store_options){.write = !cli->dry_run}, err);
-    if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
-    if (status == REEF_OK) status = eval_set_read(&set, cli, "eval", &pool.config, err);
+    if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
+    if (status == REEF_OK) status = reef_eval_set_read(&set, cli, "eval", &pool.config, err);
     if (status == REEF_OK) {
         reef_flops flops;
         reef_flops_count(&pool.config, &flops);
         if (!cli->dry_run)
-            cli_progress_start(&progress, "training", (uint64_t)(budget.flops / 1e6), "MFLOP");
-        status =
-            train_budget_run(pool.store, cli->operands, cli->operand_count, &budget, &spent, err);
-        if (!cli->dry_run) cli_progress_end(&progress);
+            reef_cli_progress_start(&progress, "training", (uint64_t)(budget.flops / 1e6), "MFLOP");
+        status = reef_train_budget_run(pool.store, cli->operands, cli->operand_count, &budget,
+                                       &spent, err);
+        if (!cli->dry_run) reef_cli_progress_end(&progress);
     }
     if (status == REEF_OK && cli->dry_run) {
         status = answer_plan(cli, &pool, &spent, err);
         goto cleanup;
     }
-    if (status == REEF_OK) status = cli_pool_refresh(&pool, err);
+    if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     if (status == REEF_OK) status = measure(cli, &pool, &set, &measured, err);
     if (status == REEF_OK)
         status = answer(cli, &pool, &spent, measured, err);
@@ -375,7 +380,7 @@ reef_status train_budget_command(cli_call *cli, bool (*stopped)(void), reef_erro
                 spent.steps, spent.steps_planned);
 
 cleanup:
-    eval_set_release(&set);
-    cli_pool_close(&pool);
+    reef_eval_set_release(&set);
+    reef_cli_pool_close(&pool);
     return status;
 }

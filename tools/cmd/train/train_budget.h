@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-typedef struct train_budget {
+typedef struct reef_train_budget {
     double flops;          // of all that the pool is trained
     double commit_seconds; // between two commits; 0: the default
     bool dry_run;          // check and count, train nothing: the store may be open for reading only
@@ -13,10 +13,10 @@ typedef struct train_budget {
     bool (*stopped)(void); // asked between steps: true commits and ends; may be NULL
     void (*progress)(void *context, double share); // of the budget, after each step; may be NULL
     void *context;
-} train_budget;
+} reef_train_budget;
 
 /** What has been spent. Rehearsed windows count in FLOPs and trained tokens, in all steps alike. */
-typedef struct train_spent {
+typedef struct reef_train_spent {
     uint64_t steps, steps_planned; // of the pool
     uint64_t stream_bytes;         // of the pool
     uint64_t data_bytes;           // of all files together
@@ -26,10 +26,10 @@ typedef struct train_spent {
     double epochs;  // how often the files were trained on
     double seconds; // of this run
     bool finished;
-} train_spent;
+} reef_train_spent;
 
 /** Steps that a budget pays for: as many whole ones as fit, and one at least. */
-uint64_t train_budget_steps(const reef_flops *flops, double budget);
+uint64_t reef_train_budget_steps(const reef_flops *flops, double budget);
 
 /**
  * Train the pool, which `store` has open for writing, on the files as one stream that begins again where it ends,
@@ -38,18 +38,18 @@ uint64_t train_budget_steps(const reef_flops *flops, double budget);
  * Errors: INVALID where FLOPs cannot be counted: a vector model, a policy that may hold back, skip or add to what is
  * trained, more than one generation, or one that has grown; those of opening and training.
  */
-REEF_MUST_CHECK reef_status train_budget_run(reef_store *store,
-                                             char **files,
-                                             size_t count,
-                                             const train_budget *budget,
-                                             train_spent *out,
-                                             reef_error *err);
+REEF_MUST_CHECK reef_status reef_train_budget_run(reef_store *store,
+                                                  char **files,
+                                                  size_t count,
+                                                  const reef_train_budget *budget,
+                                                  reef_train_spent *out,
+                                                  reef_error *err);
 
 /** `reef train --flops`: the command behind that option. `stopped` as above. */
-REEF_MUST_CHECK reef_status train_budget_command(cli_call *cli,
-                                                 bool (*stopped)(void),
-                                                 reef_error *err);
+REEF_MUST_CHECK reef_status reef_train_budget_command(reef_cli_call *cli,
+                                                      bool (*stopped)(void),
+                                                      reef_error *err);
 
-json_t *train_flops_json(const reef_flops *flops);
+json_t *reef_train_flops_json(const reef_flops *flops);
 
 #endif

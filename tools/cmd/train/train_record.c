@@ -1,4 +1,4 @@
-// See train_record.h. The record is kept as JSON between two runs, with all digits, so that what was
+// See reef_train_record.h. The record is kept as JSON between two runs, with all digits, so that what was
 // measured before an interruption can still be compared to the bit.
 #include "train_record.h"
 
@@ -6,35 +6,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void add_point(train_record *record, train_point point) {
-    point.scores = cli_alloc(record->domain_count, sizeof(*point.scores));
+static void add_point(reef_train_record *record, reef_train_point point) {
+    point.scores = reef_cli_alloc(record->domain_count, sizeof(*point.scores));
     for (size_t j = 0; j < record->domain_count; j++) point.scores[j].value = NAN;
     record->points[record->point_count++] = point;
 }
 
-void train_record_init(train_record *record,
-                       const train_stream *stream,
-                       size_t domain_count,
-                       const uint64_t *offsets,
-                       size_t offset_count) {
-    *record = (train_record){.domain_count = domain_count};
-    record->points = cli_alloc(1 + stream->count * (1 + offset_count), sizeof(*record->points));
-    add_point(record, (train_point){.row = true});
+void reef_train_record_init(reef_train_record *record,
+                            const reef_train_stream *stream,
+                            size_t domain_count,
+                            const uint64_t *offsets,
+                            size_t offset_count) {
+    *record = (reef_train_record){.domain_count = domain_count};
+    record->points =
+        reef_cli_alloc(1 + stream->count * (1 + offset_count), sizeof(*record->points));
+    add_point(record, (reef_train_point){.row = true});
     for (size_t i = 0; i < stream->count; i++) {
         uint64_t start = stream->starts[i], end = stream->starts[i + 1];
         for (size_t k = 0; k < offset_count; k++)
             if (start + offsets[k] < end)
-                add_point(record, (train_point){.file = i, .at = start + offsets[k]});
-        add_point(record, (train_point){.row = true, .file = i + 1, .at = end});
+                add_point(record, (reef_train_point){.file = i, .at = start + offsets[k]});
+        add_point(record, (reef_train_point){.row = true, .file = i + 1, .at = end});
     }
 }
 
-static void release_scores(train_point *point, size_t count) {
+static void release_scores(reef_train_point *point, size_t count) {
     for (size_t j = 0; j < count; j++) free(point->scores[j].fire_share);
     free(point->scores);
 }
 
-void train_record_release(train_record *record) {
+void reef_train_record_release(reef_train_record *record) {
     for (size_t i = 0; i < record->point_count; i++)
         release_scores(&record->points[i], record->domain_count);
     for (size_t s = 0; s < record->sealed_count; s++) {
@@ -43,20 +44,22 @@ void train_record_release(train_record *record) {
     }
     free(record->points);
     free(record->sealed);
-    *record = (train_record){0};
+    *record = (reef_train_record){0};
 }
 
-train_sealed *train_record_add_sealed(train_record *record, uint32_t generation, uint64_t at) {
-    train_sealed *grown = cli_alloc(record->sealed_count + 1, sizeof(*grown));
+reef_train_sealed *reef_train_record_add_sealed(reef_train_record *record,
+                                                uint32_t generation,
+                                                uint64_t at) {
+    reef_train_sealed *grown = reef_cli_alloc(record->sealed_count + 1, sizeof(*grown));
     if (record->sealed_count > 0)
         memcpy(grown, record->sealed, record->sealed_count * sizeof(*grown));
     free(record->sealed);
     record->sealed = grown;
-    train_sealed *sealed = &record->sealed[record->sealed_count++];
-    *sealed = (train_sealed){.generation = generation,
-                             .at = at,
-                             .then = cli_alloc(record->domain_count, sizeof(double)),
-                             .now = cli_alloc(record->domain_count, sizeof(double))};
+    reef_train_sealed *sealed = &record->sealed[record->sealed_count++];
+    *sealed = (reef_train_sealed){.generation = generation,
+                                  .at = at,
+                                  .then = reef_cli_alloc(record->domain_count, sizeof(double)),
+                                  .now = reef_cli_alloc(record->domain_count, sizeof(double))};
     for (size_t j = 0; j < record->domain_count; j++) sealed->then[j] = sealed->now[j] = NAN;
     return sealed;
 }
@@ -65,41 +68,42 @@ train_sealed *train_record_add_sealed(train_record *record, uint32_t generation,
 
 static json_t *reals_json(const double *values, size_t count) {
     json_t *array = json_array();
-    for (size_t i = 0; i < count; i++) json_array_append_new(array, cli_real(values[i]));
+    for (size_t i = 0; i < count; i++) json_array_append_new(array, reef_cli_real(values[i]));
     return array;
 }
 
-static json_t *point_json(const train_point *point, size_t domains) {
+static json_t *point_json(const reef_train_point *point, size_t domains) {
     json_t *values = json_array(), *shares = json_array();
     for (size_t j = 0; j < domains; j++) {
-        const eval_score *score = &point->scores[j];
-        json_array_append_new(values, cli_real(score->value));
+        const reef_eval_score *score = &point->scores[j];
+        json_array_append_new(values, reef_cli_real(score->value));
         json_array_append_new(shares, reals_json(score->fire_share, score->generation_count));
     }
     return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "kind", point->row ? "row" : "transient",
                      "file", (json_int_t)point->file, "at", (json_int_t)point->at, "seconds",
-                     cli_real(point->seconds), "values", values, "fire_share", shares);
+                     reef_cli_real(point->seconds), "values", values, "fire_share", shares);
 }
 
-json_t *train_record_json(const train_record *record) {
+json_t *reef_train_record_json(const reef_train_record *record) {
     json_t *points = json_array(), *sealed = json_array();
     for (size_t i = 0; i < record->point_count; i++)
         if (record->points[i].done)
             json_array_append_new(points, point_json(&record->points[i], record->domain_count));
     for (size_t s = 0; s < record->sealed_count; s++) {
-        const train_sealed *one = &record->sealed[s];
+        const reef_train_sealed *one = &record->sealed[s];
         json_array_append_new(sealed,
                               json_pack("{s:I, s:I, s:o, s:o}", "generation",
                                         (json_int_t)one->generation, "at", (json_int_t)one->at,
                                         "then", reals_json(one->then, record->domain_count), "now",
                                         reals_json(one->now, record->domain_count)));
     }
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "pool_unix_ms",
-        (json_int_t)record->pool_unix_ms, "first_generation", (json_int_t)record->first_generation,
-        "stream_base", (json_int_t)record->stream_base, "placed_from",
-        (json_int_t)record->placed_from, "seconds", cli_real(record->seconds), "seconds_measuring",
-        cli_real(record->seconds_measuring), "points", points, "sealed", sealed);
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "pool_unix_ms",
+                     (json_int_t)record->pool_unix_ms, "first_generation",
+                     (json_int_t)record->first_generation, "stream_base",
+                     (json_int_t)record->stream_base, "placed_from",
+                     (json_int_t)record->placed_from, "seconds", reef_cli_real(record->seconds),
+                     "seconds_measuring", reef_cli_real(record->seconds_measuring), "points",
+                     points, "sealed", sealed);
 }
 
 static void reals_read(const json_t *array, double *values, size_t count) {
@@ -109,20 +113,20 @@ static void reals_read(const json_t *array, double *values, size_t count) {
     }
 }
 
-static void score_read(eval_score *score, const json_t *value, const json_t *shares) {
+static void score_read(reef_eval_score *score, const json_t *value, const json_t *shares) {
     free(score->fire_share);
     score->value = json_is_number(value) ? json_number_value(value) : NAN;
     score->generation_count = (uint32_t)json_array_size(shares);
-    score->fire_share = cli_alloc(score->generation_count, sizeof(double));
+    score->fire_share = reef_cli_alloc(score->generation_count, sizeof(double));
     reals_read(shares, score->fire_share, score->generation_count);
 }
 
-static train_point *find_point(train_record *record, const json_t *object) {
+static reef_train_point *find_point(reef_train_record *record, const json_t *object) {
     const char *kind = json_string_value(json_object_get(object, "kind"));
     json_int_t at = json_integer_value(json_object_get(object, "at"));
     json_int_t file = json_integer_value(json_object_get(object, "file"));
     for (size_t i = 0; kind && i < record->point_count; i++) {
-        train_point *point = &record->points[i];
+        reef_train_point *point = &record->points[i];
         if ((json_int_t)point->at == at && (json_int_t)point->file == file &&
             point->row == (strcmp(kind, "row") == 0))
             return point;
@@ -130,11 +134,13 @@ static train_point *find_point(train_record *record, const json_t *object) {
     return NULL;
 }
 
-reef_status train_record_restore(train_record *record, const json_t *measured, reef_error *err) {
+reef_status reef_train_record_restore(reef_train_record *record,
+                                      const json_t *measured,
+                                      reef_error *err) {
     size_t index;
     const json_t *object;
     json_array_foreach(json_object_get(measured, "points"), index, object) {
-        train_point *point = find_point(record, object);
+        reef_train_point *point = find_point(record, object);
         const json_t *values = json_object_get(object, "values");
         const json_t *shares = json_object_get(object, "fire_share");
         if (!point || json_array_size(values) != record->domain_count)
@@ -147,7 +153,7 @@ reef_status train_record_restore(train_record *record, const json_t *measured, r
         point->done = true;
     }
     json_array_foreach(json_object_get(measured, "sealed"), index, object) {
-        train_sealed *sealed = train_record_add_sealed(
+        reef_train_sealed *sealed = reef_train_record_add_sealed(
             record, (uint32_t)json_integer_value(json_object_get(object, "generation")),
             (uint64_t)json_integer_value(json_object_get(object, "at")));
         reals_read(json_object_get(object, "then"), sealed->then, record->domain_count);
@@ -162,7 +168,7 @@ reef_status train_record_restore(train_record *record, const json_t *measured, r
     return REEF_OK;
 }
 
-void train_record_place(train_record *record, const train_stream *stream) {
+void reef_train_record_place(reef_train_record *record, const reef_train_stream *stream) {
     // Nothing but these files is in the pool, or nothing of them: both are as an earlier run said, or need no such word.
     bool plain = stream->base == 0 || stream->at == 0;
     if (plain)
@@ -172,20 +178,20 @@ void train_record_place(train_record *record, const train_stream *stream) {
     record->stream_base = stream->base;
 }
 
-json_t *train_plan_json(const train_stream *stream,
-                        const eval_set *set,
-                        const train_record *record) {
+json_t *reef_train_plan_json(const reef_train_stream *stream,
+                             const reef_eval_set *set,
+                             const reef_train_record *record) {
     json_t *files = json_array(), *domains = json_array(), *at = json_array();
     for (size_t i = 0; i < stream->count; i++)
         json_array_append_new(
-            files, json_pack("{s:o, s:I, s:I}", "file", cli_path(stream->files[i].name), "bytes",
-                             (json_int_t)(stream->starts[i + 1] - stream->starts[i]), "starts_at",
-                             (json_int_t)stream->starts[i]));
+            files, json_pack("{s:o, s:I, s:I}", "file", reef_cli_path(stream->files[i].name),
+                             "bytes", (json_int_t)(stream->starts[i + 1] - stream->starts[i]),
+                             "starts_at", (json_int_t)stream->starts[i]));
     for (size_t j = 0; j < set->count; j++)
-        json_array_append_new(domains,
-                              json_pack("{s:o, s:o, s:I}", "name", cli_path(set->domains[j].name),
-                                        "file", cli_path(set->domains[j].path), "bytes",
-                                        (json_int_t)set->domains[j].file.count));
+        json_array_append_new(domains, json_pack("{s:o, s:o, s:I}", "name",
+                                                 reef_cli_path(set->domains[j].name), "file",
+                                                 reef_cli_path(set->domains[j].path), "bytes",
+                                                 (json_int_t)set->domains[j].file.count));
     for (size_t i = 0; i < record->point_count; i++)
         if (!record->points[i].row)
             json_array_append_new(at, json_integer((json_int_t)record->points[i].at));

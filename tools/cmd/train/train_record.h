@@ -7,28 +7,28 @@
 #include "train_stream.h"
 
 /** One moment at which every domain is measured, now and task-free. */
-typedef struct train_point {
+typedef struct reef_train_point {
     bool row;       // before the first file, or after a whole one; otherwise a point inside a file
     size_t file;    // of a row how many files were trained; otherwise the file that it lies in
     uint64_t at;    // position in the stream of these files
     bool done;      // it was measured; not so when the pool was already beyond it
     double seconds; // of training until then
-    eval_score *scores; // (domains)
-} train_point;
+    reef_eval_score *scores; // (domains)
+} reef_train_point;
 
 /** One sealed generation: every domain as of it, at the first point after it was sealed and at the end. */
-typedef struct train_sealed {
+typedef struct reef_train_sealed {
     uint32_t generation;
     uint64_t at;        // the point, as a position in the stream
     double *then, *now; // (domains); NaN where not measured
-} train_sealed;
+} reef_train_sealed;
 
-typedef struct train_record {
+typedef struct reef_train_record {
     size_t domain_count;
-    train_point
+    reef_train_point
         *points; // in the order of the stream; a row stands before a point at the same place
     size_t point_count;
-    train_sealed *sealed; // by generation, which is counted from `first_generation`
+    reef_train_sealed *sealed; // by generation, which is counted from `first_generation`
     size_t sealed_count;
     uint64_t pool_unix_ms;     // when the pool was made, which tells it from others; 0: not known
     uint32_t first_generation; // that was open when training began
@@ -37,32 +37,34 @@ typedef struct train_record {
         placed_from; // the position in them from which on that is known: 0 or where a run went on
     double seconds;  // of training, measuring excluded, in earlier runs too
     double seconds_measuring;
-} train_record;
+} reef_train_record;
 
 /** Plan the points: before, after each file, and `offsets` bytes after each file's beginning. */
-void train_record_init(train_record *record,
-                       const train_stream *stream,
-                       size_t domain_count,
-                       const uint64_t *offsets, // rising
-                       size_t offset_count);
-void train_record_release(train_record *record); // accepts the zeroed record
+void reef_train_record_init(reef_train_record *record,
+                            const reef_train_stream *stream,
+                            size_t domain_count,
+                            const uint64_t *offsets, // rising
+                            size_t offset_count);
+void reef_train_record_release(reef_train_record *record); // accepts the zeroed record
 /** Room for one more sealed generation. */
-train_sealed *train_record_add_sealed(train_record *record, uint32_t generation, uint64_t at);
+reef_train_sealed *reef_train_record_add_sealed(reef_train_record *record,
+                                                uint32_t generation,
+                                                uint64_t at);
 
 /** What was measured, for reading back: {"first_generation", "seconds", ..., "points", "sealed"}. */
-json_t *train_record_json(const train_record *record);
+json_t *reef_train_record_json(const reef_train_record *record);
 /** Take up what an earlier run measured. INVALID when it does not fit the plan. */
-REEF_MUST_CHECK reef_status train_record_restore(train_record *record,
-                                                 const json_t *measured,
-                                                 reef_error *err);
+REEF_MUST_CHECK reef_status reef_train_record_restore(reef_train_record *record,
+                                                      const json_t *measured,
+                                                      reef_error *err);
 /**
  * Now that it is known where the pool stands: place the files in its stream. What was read before this run lies right
  * before what comes, unless other files have been trained since; then nothing says where it lies.
  */
-void train_record_place(train_record *record, const train_stream *stream);
+void reef_train_record_place(reef_train_record *record, const reef_train_stream *stream);
 
 /** The whole document; see `reef train --help`. */
-typedef struct train_outcome {
+typedef struct reef_train_outcome {
     bool finished;
     double cost_ratio, us_per_byte_now, us_per_byte_first; // NaN when not measured
     size_t threads;
@@ -70,19 +72,19 @@ typedef struct train_outcome {
     reef_trainer_status trainer;
     json_t *events; // of the timeline
     reef_lineage lineage;
-    cli_points points;
-} train_outcome;
+    reef_cli_points points;
+} reef_train_outcome;
 
 /** What the run was made of; two runs with the same object measure the same. */
-json_t *train_plan_json(const train_stream *stream,
-                        const eval_set *set,
-                        const train_record *record);
-json_t *train_document(const train_record *record,
-                       const train_stream *stream,
-                       const eval_set *set,
-                       const cli_pool *pool,
-                       const train_outcome *outcome);
+json_t *reef_train_plan_json(const reef_train_stream *stream,
+                             const reef_eval_set *set,
+                             const reef_train_record *record);
+json_t *reef_train_document(const reef_train_record *record,
+                            const reef_train_stream *stream,
+                            const reef_eval_set *set,
+                            const reef_cli_pool *pool,
+                            const reef_train_outcome *outcome);
 /** The document's tables, for people. */
-void train_print(const json_t *document, const reef_config *config);
+void reef_train_print(const json_t *document, const reef_config *config);
 
 #endif

@@ -12,27 +12,29 @@
 
 // Rows are the states between files; domain j was learned in file j, where there is a file for each.
 typedef struct rows {
-    metrics_matrix matrix;
+    reef_metrics_matrix matrix;
     double *values;
     size_t *learned;
 } rows;
 
-static rows rows_make(const train_record *record, const train_stream *stream, bool rising) {
+static rows rows_make(const reef_train_record *record,
+                      const reef_train_stream *stream,
+                      bool rising) {
     size_t columns = record->domain_count, count = stream->count + 1;
-    rows r = {.values = cli_alloc(count * columns, sizeof(double)),
-              .learned = cli_alloc(columns, sizeof(size_t))};
+    rows r = {.values = reef_cli_alloc(count * columns, sizeof(double)),
+              .learned = reef_cli_alloc(columns, sizeof(size_t))};
     for (size_t i = 0; i < record->point_count; i++) {
-        const train_point *point = &record->points[i];
+        const reef_train_point *point = &record->points[i];
         for (size_t j = 0; point->row && j < columns; j++)
             r.values[point->file * columns + j] = point->scores[j].value;
     }
     for (size_t j = 0; j < columns; j++)
         r.learned[j] = columns <= stream->count ? j + 1 : METRICS_UNKNOWN;
-    r.matrix = (metrics_matrix){.rows = count,
-                                .columns = columns,
-                                .values = r.values,
-                                .learned = r.learned,
-                                .rising = rising};
+    r.matrix = (reef_metrics_matrix){.rows = count,
+                                     .columns = columns,
+                                     .values = r.values,
+                                     .learned = r.learned,
+                                     .rising = rising};
     return r;
 }
 
@@ -41,48 +43,48 @@ static void rows_release(rows *r) {
     free(r->learned);
 }
 
-static json_t *matrix_values_json(const metrics_matrix *matrix) {
+static json_t *matrix_values_json(const reef_metrics_matrix *matrix) {
     json_t *array = json_array();
     for (size_t row = 0; row < matrix->rows; row++) {
         json_t *numbers = json_array();
         for (size_t j = 0; j < matrix->columns; j++)
-            json_array_append_new(numbers, cli_real(metrics_at(matrix, row, j)));
+            json_array_append_new(numbers, reef_cli_real(reef_metrics_at(matrix, row, j)));
         json_array_append_new(array, numbers);
     }
     return array;
 }
 
-static json_t *by_domain(const metrics_matrix *matrix,
-                         double (*figure)(const metrics_matrix *, size_t)) {
+static json_t *by_domain(const reef_metrics_matrix *matrix,
+                         double (*figure)(const reef_metrics_matrix *, size_t)) {
     json_t *array = json_array();
     for (size_t j = 0; j < matrix->columns; j++)
-        json_array_append_new(array, cli_real(figure(matrix, j)));
+        json_array_append_new(array, reef_cli_real(figure(matrix, j)));
     return array;
 }
 
 // ---- stability gap -------------------------------------------------------------------------------
 
 // The worst that old domain j became between the beginning and the end of file `file`.
-static double domain_gap(const train_record *record, const rows *r, size_t file, size_t j) {
-    double *after = cli_alloc(record->point_count, sizeof(*after));
+static double domain_gap(const reef_train_record *record, const rows *r, size_t file, size_t j) {
+    double *after = reef_cli_alloc(record->point_count, sizeof(*after));
     size_t count = 0;
     for (size_t i = 0; i < record->point_count; i++) {
-        const train_point *point = &record->points[i];
+        const reef_train_point *point = &record->points[i];
         if (point->file == (point->row ? file + 1 : file)) after[count++] = point->scores[j].value;
     }
-    double gap =
-        metrics_stability_gap(r->matrix.rising, metrics_at(&r->matrix, file, j), count, after);
+    double gap = reef_metrics_stability_gap(r->matrix.rising, reef_metrics_at(&r->matrix, file, j),
+                                            count, after);
     free(after);
     return gap;
 }
 
-static json_t *stability_json(const train_record *record,
-                              const train_stream *stream,
+static json_t *stability_json(const reef_train_record *record,
+                              const reef_train_stream *stream,
                               const rows *r,
                               double *mean,
                               double *worst) {
     size_t columns = r->matrix.columns, known = 0;
-    double *gaps = cli_alloc(stream->count * columns, sizeof(*gaps));
+    double *gaps = reef_cli_alloc(stream->count * columns, sizeof(*gaps));
     json_t *array = json_array();
     *worst = NAN;
     for (size_t file = 1; file < stream->count; file++) {
@@ -90,35 +92,37 @@ static json_t *stability_json(const train_record *record,
         for (size_t j = 0; j < columns; j++) {
             bool old = r->learned[j] != METRICS_UNKNOWN && r->learned[j] <= file;
             double gap = old ? domain_gap(record, r, file, j) : NAN;
-            json_array_append_new(domains, cli_real(gap));
+            json_array_append_new(domains, reef_cli_real(gap));
             gaps[known++] = gap;
             if (!isnan(gap) && !(gap <= *worst)) *worst = gap;
         }
         json_array_append_new(array,
                               json_pack("{s:I, s:o}", "file", (json_int_t)file, "worst", domains));
     }
-    *mean = metrics_mean(known, gaps);
+    *mean = reef_metrics_mean(known, gaps);
     free(gaps);
     return array;
 }
 
-static json_t *figures_json(const train_record *record, const train_stream *stream, const rows *r) {
+static json_t *figures_json(const reef_train_record *record,
+                            const reef_train_stream *stream,
+                            const rows *r) {
     double mean, worst;
     json_t *stability = stability_json(record, stream, r, &mean, &worst);
-    metrics_summary s = metrics_summarise(&r->matrix);
-    json_t *figures =
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "final_mean", cli_real(s.final_mean),
-                  "forgetting_max", cli_real(s.forgetting_max), "forgetting_learned",
-                  cli_real(s.forgetting_learned), "backward_transfer",
-                  cli_real(s.backward_transfer), "forward_transfer", cli_real(s.forward_transfer),
-                  "stability_gap_mean", cli_real(mean), "stability_gap_worst", cli_real(worst));
+    reef_metrics_summary s = reef_metrics_summarise(&r->matrix);
+    json_t *figures = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "final_mean", reef_cli_real(s.final_mean),
+        "forgetting_max", reef_cli_real(s.forgetting_max), "forgetting_learned",
+        reef_cli_real(s.forgetting_learned), "backward_transfer",
+        reef_cli_real(s.backward_transfer), "forward_transfer", reef_cli_real(s.forward_transfer),
+        "stability_gap_mean", reef_cli_real(mean), "stability_gap_worst", reef_cli_real(worst));
     json_object_set_new(figures, "forgetting_max_by_domain",
-                        by_domain(&r->matrix, metrics_forgetting_max));
+                        by_domain(&r->matrix, reef_metrics_forgetting_max));
     json_object_set_new(figures, "forgetting_learned_by_domain",
-                        by_domain(&r->matrix, metrics_forgetting_learned));
-    json_object_set_new(figures, "learned_by_domain", by_domain(&r->matrix, metrics_learned));
+                        by_domain(&r->matrix, reef_metrics_forgetting_learned));
+    json_object_set_new(figures, "learned_by_domain", by_domain(&r->matrix, reef_metrics_learned));
     json_object_set_new(figures, "forward_transfer_by_domain",
-                        by_domain(&r->matrix, metrics_forward_transfer));
+                        by_domain(&r->matrix, reef_metrics_forward_transfer));
     json_object_set_new(figures, "stability", stability);
     return figures;
 }
@@ -128,19 +132,19 @@ static json_t *figures_json(const train_record *record, const train_stream *stre
 // Mean loss of a file's batches before each was trained on. A batch counts where it ends, and what is left of older
 // ones, means of several, where the last of them does. NaN where it is not known which batches are the file's, or a
 // restore took some of them away.
-static double prequential(const train_record *record,
-                          const train_stream *stream,
-                          const train_outcome *outcome,
+static double prequential(const reef_train_record *record,
+                          const reef_train_stream *stream,
+                          const reef_train_outcome *outcome,
                           size_t file) {
     if (stream->starts[file] < record->placed_from) return NAN;
-    const cli_points *points = &outcome->points;
+    const reef_cli_points *points = &outcome->points;
     uint64_t start = stream->base + stream->starts[file];
     uint64_t end = stream->base + stream->starts[file + 1];
     double sum = 0, count = 0;
     if (!reef_lineage_knows_losses(&outcome->lineage, start, end)) return NAN;
     for (size_t i = 0; i < points->count; i++) {
         const reef_point *point = &points->points[i];
-        double batches = (double)cli_point_batches(point);
+        double batches = (double)reef_cli_point_batches(point);
         if (point->stream_bytes <= start || point->stream_bytes > end) continue;
         sum += batches * (double)point->bits_per_byte;
         count += batches;
@@ -148,18 +152,18 @@ static double prequential(const train_record *record,
     return count > 0 ? sum / count : NAN;
 }
 
-static json_t *prequential_json(const train_record *record,
-                                const train_stream *stream,
-                                const train_outcome *outcome) {
+static json_t *prequential_json(const reef_train_record *record,
+                                const reef_train_stream *stream,
+                                const reef_train_outcome *outcome) {
     json_t *array = json_array();
     for (size_t i = 0; i < stream->count; i++)
-        json_array_append_new(array, cli_real(prequential(record, stream, outcome, i)));
+        json_array_append_new(array, reef_cli_real(prequential(record, stream, outcome, i)));
     return array;
 }
 
 // The file whose beginning is nearest to a position.
-static size_t nearest_start(const train_stream *stream, uint64_t position) {
-    size_t file = train_stream_file(stream, position);
+static size_t nearest_start(const reef_train_stream *stream, uint64_t position) {
+    size_t file = reef_train_stream_file(stream, position);
     bool next = file + 1 < stream->count &&
                 stream->starts[file + 1] - position < position - stream->starts[file];
     return file + next;
@@ -167,8 +171,8 @@ static size_t nearest_start(const train_stream *stream, uint64_t position) {
 
 // Boundaries in these files: what the timeline says of them, and how far after the beginning of which
 // file they lie (before it when negative).
-static json_t *boundaries_json(const train_record *record,
-                               const train_stream *stream,
+static json_t *boundaries_json(const reef_train_record *record,
+                               const reef_train_stream *stream,
                                const json_t *events) {
     json_t *array = json_array();
     uint64_t from = stream->base + record->placed_from;
@@ -194,10 +198,10 @@ static json_t *boundaries_json(const train_record *record,
 // ---- the past ------------------------------------------------------------------------------------
 
 // The largest change of any domain as of any sealed generation; NaN when nothing can be compared.
-static double asof_forgetting(const train_record *record) {
+static double asof_forgetting(const reef_train_record *record) {
     double most = NAN;
     for (size_t s = 0; s < record->sealed_count; s++) {
-        const train_sealed *sealed = &record->sealed[s];
+        const reef_train_sealed *sealed = &record->sealed[s];
         for (size_t j = 0; j < record->domain_count; j++) {
             double change = fabs(sealed->now[j] - sealed->then[j]);
             if (!isnan(change) && !(change <= most)) most = change;
@@ -206,29 +210,29 @@ static double asof_forgetting(const train_record *record) {
     return most;
 }
 
-json_t *train_document(const train_record *record,
-                       const train_stream *stream,
-                       const eval_set *set,
-                       const cli_pool *pool,
-                       const train_outcome *outcome) {
-    bool rising = eval_is_accuracy(&pool->config);
+json_t *reef_train_document(const reef_train_record *record,
+                            const reef_train_stream *stream,
+                            const reef_eval_set *set,
+                            const reef_cli_pool *pool,
+                            const reef_train_outcome *outcome) {
+    bool rising = reef_eval_is_accuracy(&pool->config);
     rows r = rows_make(record, stream, rising);
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(pool->commit.root, root);
     json_t *document = json_pack(
         "{s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "finished", outcome->finished, "measure",
-        eval_measure_name(&pool->config), "plan", train_plan_json(stream, set, record), "matrix",
-        matrix_values_json(&r.matrix), "figures", figures_json(record, stream, &r), "prequential",
-        prequential_json(record, stream, outcome), "boundaries",
+        reef_eval_measure_name(&pool->config), "plan", reef_train_plan_json(stream, set, record),
+        "matrix", matrix_values_json(&r.matrix), "figures", figures_json(record, stream, &r),
+        "prequential", prequential_json(record, stream, outcome), "boundaries",
         boundaries_json(record, stream, outcome->events), "asof_forgetting",
-        cli_real(asof_forgetting(record)));
+        reef_cli_real(asof_forgetting(record)));
     json_t *rest = json_pack(
         "{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}",
-        "measured", train_record_json(record), "seconds", cli_real(record->seconds),
-        "seconds_measuring", cli_real(record->seconds_measuring), "threads",
-        (json_int_t)outcome->threads, "cost_ratio", cli_real(outcome->cost_ratio),
-        "us_per_byte_now", cli_real(outcome->us_per_byte_now), "us_per_byte_first",
-        cli_real(outcome->us_per_byte_first), "steps", (json_int_t)outcome->trainer.step,
+        "measured", reef_train_record_json(record), "seconds", reef_cli_real(record->seconds),
+        "seconds_measuring", reef_cli_real(record->seconds_measuring), "threads",
+        (json_int_t)outcome->threads, "cost_ratio", reef_cli_real(outcome->cost_ratio),
+        "us_per_byte_now", reef_cli_real(outcome->us_per_byte_now), "us_per_byte_first",
+        reef_cli_real(outcome->us_per_byte_first), "steps", (json_int_t)outcome->trainer.step,
         "accepted_bytes", (json_int_t)stream->at, "stream_bytes",
         (json_int_t)outcome->trainer.stream_bytes, "carried_bytes",
         (json_int_t)outcome->trainer.pending_bytes, "skipped_bytes",
@@ -259,19 +263,19 @@ static const char *file_name(const json_t *document, size_t i) {
     return json_string_value(json_object_get(json_array_get(files, i), "file"));
 }
 
-static void number_cell(cli_table *table, const json_t *value) {
+static void number_cell(reef_cli_table *table, const json_t *value) {
     if (json_is_number(value))
-        cli_table_cell(table, "%.4f", json_number_value(value));
+        reef_cli_table_cell(table, "%.4f", json_number_value(value));
     else
-        cli_table_cell(table, "-");
+        reef_cli_table_cell(table, "-");
 }
 
-static void figure_row(cli_table *table,
+static void figure_row(reef_cli_table *table,
                        const json_t *document,
                        const char *label,
                        const char *key) {
     const json_t *values = json_object_get(json_object_get(document, "figures"), key);
-    cli_table_cell(table, "%s", label);
+    reef_cli_table_cell(table, "%s", label);
     for (size_t j = 0; j < json_array_size(values); j++)
         number_cell(table, json_array_get(values, j));
 }
@@ -280,8 +284,8 @@ static void print_matrix(const json_t *document) {
     const json_t *matrix = json_object_get(document, "matrix");
     size_t columns = json_array_size(json_array_get(matrix, 0));
     if (columns == 0) return;
-    char *alignment = cli_alloc(columns + 2, 1);
-    const char **headings = cli_alloc(columns + 1, sizeof(*headings));
+    char *alignment = reef_cli_alloc(columns + 2, 1);
+    const char **headings = reef_cli_alloc(columns + 1, sizeof(*headings));
     const char *measure = json_string_value(json_object_get(document, "measure"));
     headings[0] = strcmp(measure, "bits_per_byte") == 0    ? "bits per byte"
                   : strcmp(measure, "bits_per_token") == 0 ? "bits per token"
@@ -291,18 +295,18 @@ static void print_matrix(const json_t *document) {
         headings[j + 1] = domain_name(document, j);
         alignment[j + 1] = '>';
     }
-    cli_table *table = cli_table_new(alignment, headings);
+    reef_cli_table *table = reef_cli_table_new(alignment, headings);
     for (size_t row = 0; row < json_array_size(matrix); row++) {
-        cli_table_cell(table, "%s%s", row ? "after " : "before",
-                       row ? file_name(document, row - 1) : "");
+        reef_cli_table_cell(table, "%s%s", row ? "after " : "before",
+                            row ? file_name(document, row - 1) : "");
         for (size_t j = 0; j < columns; j++)
             number_cell(table, json_array_get(json_array_get(matrix, row), j));
     }
     figure_row(table, document, "forgetting (best before, less now)", "forgetting_max_by_domain");
     figure_row(table, document, "forgetting (once learned, less now)",
                "forgetting_learned_by_domain");
-    cli_table_print(table, stdout);
-    cli_table_free(table);
+    reef_cli_table_print(table, stdout);
+    reef_cli_table_free(table);
     free(headings);
     free(alignment);
 }
@@ -318,10 +322,11 @@ static void print_boundaries(const json_t *document, const reef_config *config) 
         char words[CLI_WORD_BYTES];
         json_int_t offset = json_integer_value(json_object_get(boundary, "offset"));
         size_t file = (size_t)json_integer_value(json_object_get(boundary, "file"));
-        uint64_t units = cli_stream_units(config, (uint64_t)llabs(offset));
+        uint64_t units = reef_cli_stream_units(config, (uint64_t)llabs(offset));
         printf("  boundary (%s) %s %ss %s the beginning of %s\n",
-               json_string_value(json_object_get(boundary, "reason")), cli_count(units, words),
-               cli_stream_unit(config), offset < 0 ? "before" : "after", file_name(document, file));
+               json_string_value(json_object_get(boundary, "reason")), reef_cli_count(units, words),
+               reef_cli_stream_unit(config), offset < 0 ? "before" : "after",
+               file_name(document, file));
     }
 }
 
@@ -330,22 +335,23 @@ static void print_extent(const json_t *document, const reef_config *config) {
     char words[CLI_WORD_BYTES];
     uint64_t read = (uint64_t)json_integer_value(json_object_get(document, "accepted_bytes"));
     uint64_t waits = (uint64_t)json_integer_value(json_object_get(document, "carried_bytes"));
-    const char *unit = cli_stream_unit(config);
+    const char *unit = reef_cli_stream_unit(config);
     printf("%s %s %ss",
            json_is_true(json_object_get(document, "finished")) ? "read all" : "stopped after",
-           cli_count(cli_stream_units(config, read), words), unit);
-    printf(" in %s", cli_duration(json_number_value(json_object_get(document, "seconds")), words));
+           reef_cli_count(reef_cli_stream_units(config, read), words), unit);
+    printf(" in %s",
+           reef_cli_duration(json_number_value(json_object_get(document, "seconds")), words));
     if (waits > 0)
         printf("; the last %s wait for what comes next",
-               cli_count(cli_stream_units(config, waits), words));
+               reef_cli_count(reef_cli_stream_units(config, waits), words));
     printf("\n");
     uint64_t skipped = (uint64_t)json_integer_value(json_object_get(document, "skipped_bytes"));
     if (skipped > 0)
         printf("  %s %ss of the pool's stream were recognised, or lay at marks: not trained\n",
-               cli_count(cli_stream_units(config, skipped), words), unit);
+               reef_cli_count(reef_cli_stream_units(config, skipped), words), unit);
 }
 
-void train_print(const json_t *document, const reef_config *config) {
+void reef_train_print(const json_t *document, const reef_config *config) {
     const json_t *figures = json_object_get(document, "figures");
     print_matrix(document);
     print_extent(document, config);

@@ -1,4 +1,4 @@
-// See train_stream.h. Sources are opened by the daemon's own code, so that both take the same names and
+// See reef_train_stream.h. Sources are opened by the daemon's own code, so that both take the same names and
 // keep the same cursors.
 #include "train_stream.h"
 
@@ -9,7 +9,7 @@
 #define READ_BYTES 65536
 
 // Every id of a file, before any is trained on.
-static reef_status check_tokens(const train_stream *stream,
+static reef_status check_tokens(const reef_train_stream *stream,
                                 reef_input *file,
                                 const reef_config *config,
                                 reef_error *err) {
@@ -24,7 +24,7 @@ static reef_status check_tokens(const train_stream *stream,
     return status;
 }
 
-static reef_status open_one(train_stream *stream,
+static reef_status open_one(reef_train_stream *stream,
                             const char *spec,
                             const reef_config *config,
                             reef_error *err) {
@@ -56,25 +56,28 @@ static reef_status open_one(train_stream *stream,
     return REEF_OK;
 }
 
-reef_status train_stream_open(
-    train_stream *stream, char **specs, size_t count, const reef_config *config, reef_error *err) {
-    *stream = (train_stream){.files = cli_alloc(count, sizeof(*stream->files)),
-                             .starts = cli_alloc(count + 1, sizeof(*stream->starts)),
-                             .buffer = cli_alloc(READ_BYTES, 1)};
+reef_status reef_train_stream_open(reef_train_stream *stream,
+                                   char **specs,
+                                   size_t count,
+                                   const reef_config *config,
+                                   reef_error *err) {
+    *stream = (reef_train_stream){.files = reef_cli_alloc(count, sizeof(*stream->files)),
+                                  .starts = reef_cli_alloc(count + 1, sizeof(*stream->starts)),
+                                  .buffer = reef_cli_alloc(READ_BYTES, 1)};
     reef_status status = REEF_OK;
     for (size_t i = 0; i < count && status == REEF_OK; i++)
         status = open_one(stream, specs[i], config, err);
-    if (status == REEF_OK && train_stream_bytes(stream) == 0)
+    if (status == REEF_OK && reef_train_stream_bytes(stream) == 0)
         status =
             reef_fail(err, REEF_ERR_NOT_FOUND, "the stream is empty: %s%.160s has not one byte",
                       count > 1 ? "none of the files from " : "", specs[0]);
     return status;
 }
 
-reef_status train_stream_repeat(train_stream *stream, reef_error *err) {
+reef_status reef_train_stream_repeat(reef_train_stream *stream, reef_error *err) {
     for (size_t i = 0; i < stream->count; i++) {
         reef_input *file = &stream->files[i];
-        char *name = cli_format("repeat:%s", file->name);
+        char *name = reef_cli_format("repeat:%s", file->name);
         bool fits = strlen(name) <= REEF_INPUT_NAME_BYTES_MAX;
         if (fits) strcpy(file->name, name);
         free(name);
@@ -89,15 +92,15 @@ reef_status train_stream_repeat(train_stream *stream, reef_error *err) {
 }
 
 // Bytes of file i in the first `at` of a stream that repeats.
-static uint64_t read_of(const train_stream *stream, size_t i, uint64_t at) {
-    uint64_t all = train_stream_bytes(stream), rest = at % all;
+static uint64_t read_of(const reef_train_stream *stream, size_t i, uint64_t at) {
+    uint64_t all = reef_train_stream_bytes(stream), rest = at % all;
     uint64_t bytes = stream->starts[i + 1] - stream->starts[i];
     uint64_t part = rest > stream->starts[i] ? rest - stream->starts[i] : 0;
     return at / all * bytes + (part < bytes ? part : bytes);
 }
 
 // The pool's sources stand in the order in which they were first read; what was read must stand in it here as well.
-static reef_status check_order(const train_stream *stream,
+static reef_status check_order(const reef_train_stream *stream,
                                const reef_trainer *trainer,
                                reef_error *err) {
     const char *before = NULL; // the last file so far that was read
@@ -116,7 +119,7 @@ static reef_status check_order(const train_stream *stream,
     return REEF_OK;
 }
 
-static reef_status seek_repeated(train_stream *stream,
+static reef_status seek_repeated(reef_train_stream *stream,
                                  const reef_trainer *trainer,
                                  reef_error *err) {
     for (size_t i = 0; i < stream->count; i++)
@@ -131,7 +134,9 @@ static reef_status seek_repeated(train_stream *stream,
     return REEF_OK;
 }
 
-static reef_status seek_once(train_stream *stream, const reef_trainer *trainer, reef_error *err) {
+static reef_status seek_once(reef_train_stream *stream,
+                             const reef_trainer *trainer,
+                             reef_error *err) {
     for (size_t i = 0; i < stream->count; i++) {
         uint64_t cursor = reef_trainer_cursor(trainer, stream->files[i].name);
         reef_status status =
@@ -147,7 +152,9 @@ static reef_status seek_once(train_stream *stream, const reef_trainer *trainer, 
     return REEF_OK;
 }
 
-reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer, reef_error *err) {
+reef_status reef_train_stream_seek(reef_train_stream *stream,
+                                   const reef_trainer *trainer,
+                                   reef_error *err) {
     reef_trainer_status now;
     reef_trainer_status_read(trainer, &now);
     stream->at = 0;
@@ -157,34 +164,34 @@ reef_status train_stream_seek(train_stream *stream, const reef_trainer *trainer,
     return check_order(stream, trainer, err);
 }
 
-void train_stream_release(train_stream *stream) {
+void reef_train_stream_release(reef_train_stream *stream) {
     for (size_t i = 0; i < stream->count; i++) reef_input_close(&stream->files[i]);
     free(stream->files);
     free(stream->starts);
     free(stream->buffer);
-    *stream = (train_stream){0};
+    *stream = (reef_train_stream){0};
 }
 
-uint64_t train_stream_bytes(const train_stream *stream) {
+uint64_t reef_train_stream_bytes(const reef_train_stream *stream) {
     return stream->starts[stream->count];
 }
 
-size_t train_stream_file(const train_stream *stream, uint64_t at) {
+size_t reef_train_stream_file(const reef_train_stream *stream, uint64_t at) {
     size_t file = 0;
-    if (stream->repeat) at %= train_stream_bytes(stream);
+    if (stream->repeat) at %= reef_train_stream_bytes(stream);
     while (file + 1 < stream->count && at >= stream->starts[file + 1]) file++;
     return file;
 }
 
-reef_status train_stream_read(train_stream *stream,
-                              uint64_t limit,
-                              const char **name,
-                              const uint8_t **bytes,
-                              size_t *count,
-                              reef_error *err) {
-    size_t i = train_stream_file(stream, stream->at);
+reef_status reef_train_stream_read(reef_train_stream *stream,
+                                   uint64_t limit,
+                                   const char **name,
+                                   const uint8_t **bytes,
+                                   size_t *count,
+                                   reef_error *err) {
+    size_t i = reef_train_stream_file(stream, stream->at);
     reef_input *file = &stream->files[i];
-    uint64_t all = train_stream_bytes(stream);
+    uint64_t all = reef_train_stream_bytes(stream);
     uint64_t before = stream->repeat ? stream->at / all * all : 0; // earlier rounds
     uint64_t end = before + stream->starts[i + 1] < limit ? before + stream->starts[i + 1] : limit;
     uint64_t offset = stream->at - before - stream->starts[i];

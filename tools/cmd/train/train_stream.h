@@ -5,7 +5,7 @@
 #include "cli.h"
 #include "reef_source.h"
 
-typedef struct train_stream {
+typedef struct reef_train_stream {
     reef_input *files;
     uint64_t *starts; // (count + 1) where each file begins; the last one is the end of the stream
     size_t count;
@@ -14,7 +14,7 @@ typedef struct train_stream {
         base;    // where the stream begins in the pool's own, which may have begun with other files
     bool repeat; // after the end it begins again; `at` goes on
     uint8_t *buffer;
-} train_stream;
+} reef_train_stream;
 
 /**
  * Open the files, whose names are sources as `reefd --source` takes them. Release also after an error.
@@ -22,38 +22,41 @@ typedef struct train_stream {
  * Errors: INVALID a file twice, standard input, a pattern, a kind that is unknown or has no end, an id outside the
  * pool's vocabulary; NOT_FOUND a file cannot be read.
  */
-REEF_MUST_CHECK reef_status train_stream_open(
-    train_stream *stream, char **specs, size_t count, const reef_config *config, reef_error *err);
+REEF_MUST_CHECK reef_status reef_train_stream_open(reef_train_stream *stream,
+                                                   char **specs,
+                                                   size_t count,
+                                                   const reef_config *config,
+                                                   reef_error *err);
 /**
  * Let the stream begin again after its end, and again, in the same order. The pool keeps cursors of their own for
  * it, "repeat:" before the file's name: a daemon that reads the same file begins at its beginning.
  *
  * Errors: INVALID a file's name is too long for that.
  */
-REEF_MUST_CHECK reef_status train_stream_repeat(train_stream *stream, reef_error *err);
+REEF_MUST_CHECK reef_status reef_train_stream_repeat(reef_train_stream *stream, reef_error *err);
 /**
  * Go on where the pool's cursors stand.
  *
  * Errors: CORRUPT a file is shorter than its cursor; INVALID a later file was read before an earlier one
  * had ended, or began.
  */
-REEF_MUST_CHECK reef_status train_stream_seek(train_stream *stream,
-                                              const reef_trainer *trainer,
-                                              reef_error *err);
-void train_stream_release(train_stream *stream); // accepts the zeroed stream
+REEF_MUST_CHECK reef_status reef_train_stream_seek(reef_train_stream *stream,
+                                                   const reef_trainer *trainer,
+                                                   reef_error *err);
+void reef_train_stream_release(reef_train_stream *stream); // accepts the zeroed stream
 
-uint64_t train_stream_bytes(const train_stream *stream);
+uint64_t reef_train_stream_bytes(const reef_train_stream *stream);
 /** The file that holds byte `at`; the last one at the end of a stream that does not repeat. */
-size_t train_stream_file(const train_stream *stream, uint64_t at);
+size_t reef_train_stream_file(const reef_train_stream *stream, uint64_t at);
 /**
  * The next bytes, of one file and up to stream position `limit`.
  * name, bytes  written; good until the next call
  */
-REEF_MUST_CHECK reef_status train_stream_read(train_stream *stream,
-                                              uint64_t limit,
-                                              const char **name,
-                                              const uint8_t **bytes,
-                                              size_t *count,
-                                              reef_error *err);
+REEF_MUST_CHECK reef_status reef_train_stream_read(reef_train_stream *stream,
+                                                   uint64_t limit,
+                                                   const char **name,
+                                                   const uint8_t **bytes,
+                                                   size_t *count,
+                                                   reef_error *err);
 
 #endif
