@@ -380,7 +380,7 @@ static void run_loop(reef_daemon *daemon) {
 }
 
 // What the trainer's thread ended with, after what the loop ended with.
-static reef_status finish(reef_daemon *daemon) {
+static reef_status finish_reefd(reef_daemon *daemon) {
     reef_training_view view;
     reef_training_view_read(daemon->training, &view, NULL);
     if (view.outcome.status != REEF_OK) {
@@ -391,7 +391,7 @@ static reef_status finish(reef_daemon *daemon) {
     return daemon->outcome.status;
 }
 
-static void release(reef_daemon *daemon) {
+static void release_reefd(reef_daemon *daemon) {
     reef_scrubber_stop(daemon->scrubber); // before the training, which it pokes
     reef_training_join(daemon->training);
     reef_query_thread_stop(daemon->queries);
@@ -405,7 +405,7 @@ static void release(reef_daemon *daemon) {
 
 // Everything between a good command line and the exit code. Handles of the loop are not closed one by
 // one after a failed start: the process ends here.
-static reef_status run(reef_daemon *daemon) {
+static reef_status run_reefd(reef_daemon *daemon) {
     reef_error err = {.status = REEF_OK};
     reef_pusher_init(&daemon->pusher);
     reef_status status =
@@ -418,11 +418,11 @@ static reef_status run(reef_daemon *daemon) {
     if (status == REEF_OK) status = connect_parts(daemon, &err);
     if (status == REEF_OK) {
         run_loop(daemon);
-        status = finish(daemon);
+        status = finish_reefd(daemon);
     } else {
         reef_report_error(&daemon->report, status, err.message);
     }
-    release(daemon);
+    release_reefd(daemon);
     return status;
 }
 
@@ -463,7 +463,7 @@ int main(int argc, char **argv) {
     if (status != REEF_OK)
         reef_report_error(&daemon.report, status, err.message);
     else if (!check)
-        status = run(&daemon);
+        status = run_reefd(&daemon);
     reef_report_release(&daemon.report);
     reef_options_release(&daemon.options);
     return reef_status_exit_code(status);

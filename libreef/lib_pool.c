@@ -111,10 +111,10 @@ reef_status reef_pool_create_model(const char *path, const char *const *settings
 
 // ---- open and close ------------------------------------------------------------------------------
 
-static reef_status load(reef_pool *pool,
-                        const char *path,
-                        const reef_pool_options *options,
-                        reef_error *err) {
+static reef_status load_pool(reef_pool *pool,
+                             const char *path,
+                             const reef_pool_options *options,
+                             reef_error *err) {
     const reef_trainer_options training = {.threads = options->threads,
                                            .memory_bytes = options->memory_bytes};
     reef_status status = reef_store_open(&pool->store, path,
@@ -152,7 +152,7 @@ reef_status reef_pool_open(reef_pool **out,
     reef_lib_caller caller;
     reef_lib_take_caller(&caller);
     reef_gemm_claim();
-    status = load(pool, path, &own, err);
+    status = load_pool(pool, path, &own, err);
     reef_lib_unpin(pool);
     reef_gemm_give_back();
     reef_lib_give_back(&caller);

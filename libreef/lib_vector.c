@@ -47,12 +47,12 @@ static void write_records(
     }
 }
 
-static reef_status feed(reef_pool *pool,
-                        const char *source,
-                        size_t rows,
-                        const float *vectors,
-                        const int32_t *labels,
-                        reef_error *err) {
+static reef_status feed_vector(reef_pool *pool,
+                               const char *source,
+                               size_t rows,
+                               const float *vectors,
+                               const int32_t *labels,
+                               reef_error *err) {
     size_t inputs = pool->config.inputs, each = reef_vector_record_bytes(&pool->config);
     size_t most = each < RECORD_BYTES_AT_ONCE ? RECORD_BYTES_AT_ONCE / each : 1;
     uint8_t *records = malloc((rows < most ? rows : most) * each + 1);
@@ -82,7 +82,7 @@ reef_status reef_pool_learn(reef_pool *pool,
     if (status == REEF_OK) status = check_examples(rows, pool->config.inputs, vectors, labels, err);
     if (status == REEF_OK && labels != NULL)
         status = reef_trainer_check_labels(pool->trainer, rows, labels, err);
-    if (status == REEF_OK) status = feed(pool, source, rows, vectors, labels, err);
+    if (status == REEF_OK) status = feed_vector(pool, source, rows, vectors, labels, err);
     reef_lib_leave(pool);
     return status;
 }

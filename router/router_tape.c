@@ -17,11 +17,11 @@ enum { SLOTS_MAX = 64 };
 // one thread). The bound in bytes, of both tables' tiles, is for memory: of grids beyond side 8192.
 enum { TILE_BYTES = 8 * 1024 * 1024, TILE_ROWS_MIN = 64, TILE_ROWS_MAX = 128 };
 
-static size_t least(size_t a, size_t b) {
+static size_t router_tape_least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-static size_t most(size_t a, size_t b) {
+static size_t router_tape_most(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
@@ -60,7 +60,7 @@ reef_status reef_router_shape_check(const reef_router_shape *shape, reef_error *
 }
 
 // The next `bytes` of the block at `*offset`; NULL while the block is only measured.
-static void *carve(unsigned char *block, size_t *offset, size_t bytes) {
+static void *carve_router_tape(unsigned char *block, size_t *offset, size_t bytes) {
     void *array = block == NULL ? NULL : block + *offset;
     *offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return array;
@@ -74,7 +74,7 @@ static size_t spread_stride(size_t side) {
 }
 
 size_t reef_tape_group_count(size_t piece_count) {
-    return least(piece_count, TAPE_GROUPS_MAX);
+    return router_tape_least(piece_count, TAPE_GROUPS_MAX);
 }
 
 // Lay out one slot at `block` (NULL: only measure) and return its bytes.
@@ -87,22 +87,22 @@ static size_t carve_slot(tape_slot *slot,
     const size_t tile_floats = tile_rows * tile_stride;
     size_t at = 0;
 
-    slot->tile_a = carve(block, &at, tile_floats * sizeof(float));
-    slot->tile_b = carve(block, &at, tile_floats * sizeof(float));
-    slot->best_a = carve(block, &at, tile_rows * kept * sizeof(float));
-    slot->row_a = carve(block, &at, tile_rows * kept * sizeof(uint16_t));
-    slot->decay = carve(block, &at, shape->topk * sizeof(float));
-    slot->d_score = carve(block, &at, shape->topk * sizeof(float));
-    slot->keys_a = carve(block, &at, shape->topk * sizeof *slot->keys_a);
-    slot->keys_b = carve(block, &at, shape->topk * sizeof *slot->keys_b);
+    slot->tile_a = carve_router_tape(block, &at, tile_floats * sizeof(float));
+    slot->tile_b = carve_router_tape(block, &at, tile_floats * sizeof(float));
+    slot->best_a = carve_router_tape(block, &at, tile_rows * kept * sizeof(float));
+    slot->row_a = carve_router_tape(block, &at, tile_rows * kept * sizeof(uint16_t));
+    slot->decay = carve_router_tape(block, &at, shape->topk * sizeof(float));
+    slot->d_score = carve_router_tape(block, &at, shape->topk * sizeof(float));
+    slot->keys_a = carve_router_tape(block, &at, shape->topk * sizeof *slot->keys_a);
+    slot->keys_b = carve_router_tape(block, &at, shape->topk * sizeof *slot->keys_b);
     slot->lists.side = shape->side;
     slot->lists.topk = shape->topk;
-    slot->lists.score_b = carve(block, &at, kept * sizeof(float));
-    slot->lists.row_b = carve(block, &at, kept * sizeof(uint16_t));
-    slot->lists.keys = carve(block, &at, shape->topk * sizeof(uint64_t));
-    slot->lists.places = carve(block, &at, shape->topk * sizeof(uint32_t));
-    slot->lists.tied_a = carve(block, &at, shape->side * sizeof(uint16_t));
-    slot->lists.tied_b = carve(block, &at, shape->side * sizeof(uint16_t));
+    slot->lists.score_b = carve_router_tape(block, &at, kept * sizeof(float));
+    slot->lists.row_b = carve_router_tape(block, &at, kept * sizeof(uint16_t));
+    slot->lists.keys = carve_router_tape(block, &at, shape->topk * sizeof(uint64_t));
+    slot->lists.places = carve_router_tape(block, &at, shape->topk * sizeof(uint32_t));
+    slot->lists.tied_a = carve_router_tape(block, &at, shape->side * sizeof(uint16_t));
+    slot->lists.tied_b = carve_router_tape(block, &at, shape->side * sizeof(uint16_t));
     return at;
 }
 
@@ -129,20 +129,21 @@ static size_t carve_tape(reef_router_tape *tape,
     size_t at = 0;
 
     // The slots come first: the tape is released by their address.
-    tape->scratch = carve(block, &at, tape->slot_count * tape->slot_floats * sizeof(float));
-    tape->query = carve(block, &at, rows * width * sizeof(float));
-    tape->indices = carve(block, &at, chosen * sizeof(reef_expert_id));
-    tape->index_a = carve(block, &at, chosen * sizeof(uint16_t));
-    tape->index_b = carve(block, &at, chosen * sizeof(uint16_t));
-    tape->gate = carve(block, &at, chosen * sizeof(float));
+    tape->scratch =
+        carve_router_tape(block, &at, tape->slot_count * tape->slot_floats * sizeof(float));
+    tape->query = carve_router_tape(block, &at, rows * width * sizeof(float));
+    tape->indices = carve_router_tape(block, &at, chosen * sizeof(reef_expert_id));
+    tape->index_a = carve_router_tape(block, &at, chosen * sizeof(uint16_t));
+    tape->index_b = carve_router_tape(block, &at, chosen * sizeof(uint16_t));
+    tape->gate = carve_router_tape(block, &at, chosen * sizeof(float));
     if (!backward) return at;
     if (shape->batch_norm) {
-        tape->query_raw = carve(block, &at, rows * width * sizeof(float));
-        tape->batch_mean = carve(block, &at, width * sizeof(float));
-        tape->batch_var = carve(block, &at, width * sizeof(float));
+        tape->query_raw = carve_router_tape(block, &at, rows * width * sizeof(float));
+        tape->batch_mean = carve_router_tape(block, &at, width * sizeof(float));
+        tape->batch_var = carve_router_tape(block, &at, width * sizeof(float));
     }
-    tape->d_query = carve(block, &at, rows * width * sizeof(float));
-    tape->piece_grads = carve(block, &at, groups * keys * sizeof(float));
+    tape->d_query = carve_router_tape(block, &at, rows * width * sizeof(float));
+    tape->piece_grads = carve_router_tape(block, &at, groups * keys * sizeof(float));
     return at;
 }
 
@@ -164,10 +165,10 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
 
     reef_router_tape laid_out = {.rows_max = rows_max, .piece_rows = piece_rows};
     size_t fitting = TILE_BYTES / (2 * shape->side * sizeof(float));
-    laid_out.tile_rows = least(most(fitting, TILE_ROWS_MIN), TILE_ROWS_MAX);
-    laid_out.tile_rows = least(laid_out.tile_rows, piece_rows * shape->head_count);
+    laid_out.tile_rows = router_tape_least(router_tape_most(fitting, TILE_ROWS_MIN), TILE_ROWS_MAX);
+    laid_out.tile_rows = router_tape_least(laid_out.tile_rows, piece_rows * shape->head_count);
     laid_out.tile_stride = spread_stride(shape->side);
-    laid_out.slot_count = least(rows_max / piece_rows, SLOTS_MAX);
+    laid_out.slot_count = router_tape_least(rows_max / piece_rows, SLOTS_MAX);
     tape_slot measured;
     laid_out.slot_floats =
         carve_slot(&measured, NULL, shape, laid_out.tile_rows, laid_out.tile_stride) /

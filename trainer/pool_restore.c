@@ -89,7 +89,7 @@ static reef_status forget_losses(reef_txn *txn, const reef_snapshot *snapshot, r
     return reef_series_forget_after(txn, shared, err);
 }
 
-static reef_status tell(reef_txn *txn, const restoring *r, reef_error *err) {
+static reef_status report_pool_restore(reef_txn *txn, const restoring *r, reef_error *err) {
     const reef_snapshot *snapshot = &r->out->plan.snapshot;
     char text[512], kept[REEF_NAME_BYTES_MAX + 32] = "";
     if (r->keep_as != NULL) snprintf(kept, sizeof kept, ", \"kept_as\": \"%s\"", r->keep_as);
@@ -116,7 +116,7 @@ static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
     if (status == REEF_OK && !snapshot->exact)
         status = forget_windows(txn, snapshot->stream_bytes, err);
     if (status == REEF_OK) status = forget_losses(txn, snapshot, err);
-    if (status == REEF_OK) status = tell(txn, r, err);
+    if (status == REEF_OK) status = report_pool_restore(txn, r, err);
     REEF_FAIL_POINT(RESTORE_TOLD);
     return status;
 }
@@ -206,7 +206,7 @@ static const char *name_of(const json_t *item) {
     return json_string_value(json_object_get(item, "name"));
 }
 
-static const json_t *find(const json_t *sources, const char *name) {
+static const json_t *find_pool_restore(const json_t *sources, const char *name) {
     size_t i;
     json_t *item;
     json_array_foreach(sources, i, item) {
@@ -217,7 +217,8 @@ static const json_t *find(const json_t *sources, const char *name) {
 }
 
 static uint64_t cursor_in(const json_t *sources, const char *name) {
-    return (uint64_t)json_integer_value(json_object_get(find(sources, name), "cursor"));
+    return (uint64_t)json_integer_value(
+        json_object_get(find_pool_restore(sources, name), "cursor"));
 }
 
 static bool is_pushed(const char *name) {
@@ -242,7 +243,7 @@ reef_status reef_pushed_move(reef_txn *txn,
     }
     json_array_foreach(after, i, item) {
         const char *name = name_of(item);
-        if (status == REEF_OK && is_pushed(name) && find(before, name) == NULL)
+        if (status == REEF_OK && is_pushed(name) && find_pool_restore(before, name) == NULL)
             status = reef_journal_move(txn, name, snapshot, 0, cursor_in(after, name), err);
     }
     return status;

@@ -68,7 +68,7 @@ static reef_status load_language(reef_trainer *trainer, reef_txn *txn, reef_erro
     return status;
 }
 
-static reef_status load(reef_trainer *trainer, reef_error *err) {
+static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
@@ -97,7 +97,7 @@ reef_status reef_trainer_open(reef_trainer **out,
     trainer->store = store;
     if (options != NULL) trainer->options = *options;
     reef_residency_init(&trainer->residency, store, trainer->options.memory_bytes);
-    reef_status status = load(trainer, err);
+    reef_status status = load_trainer(trainer, err);
     if (status == REEF_OK) {
         *out = trainer;
         return REEF_OK;

@@ -55,7 +55,10 @@ static bool takes_long(const json_t *request) {
 }
 
 // The request as one line, whatever way it was written, and how long its answer may take; -1: for ever.
-static reef_status compact(char **out, int *answer_ms, const char *request, reef_error *err) {
+static reef_status compact_client(char **out,
+                                  int *answer_ms,
+                                  const char *request,
+                                  reef_error *err) {
     json_error_t why;
     json_t *object = json_loads(request, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(object)) {
@@ -205,7 +208,7 @@ reef_status reef_daemon_call_hinted(const char *pool,
 
     reef_status status = reef_address_init(&address, pool, socket_path, err);
     if (status != REEF_OK) goto cleanup;
-    status = compact(&line, &answer_ms, request, err);
+    status = compact_client(&line, &answer_ms, request, err);
     if (status != REEF_OK) goto cleanup;
     status = connect_to(&fd, &address, err);
     if (status != REEF_OK) goto cleanup;

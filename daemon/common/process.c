@@ -28,12 +28,12 @@ void reef_program_log(bool json, bool journal) {
 }
 
 // From a signal handler and without memory: write(2) and little else.
-static void put(const char *text, size_t bytes) {
+static void put_process(const char *text, size_t bytes) {
     (void)!write(STDERR_FILENO, text, bytes);
 }
 
 static void put_text(const char *text) {
-    put(text, strlen(text));
+    put_process(text, strlen(text));
 }
 
 // A JSON object of which all but the time, which comes last, is there: `{"a": 1`.
@@ -48,7 +48,7 @@ static void put_json(const char *open) {
     line[at++] = '}';
     line[at++] = '\n';
     put_text(open);
-    put(line, at);
+    put_process(line, at);
 }
 
 // ---- no memory -----------------------------------------------------------------------------------

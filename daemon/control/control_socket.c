@@ -56,7 +56,7 @@ static void unlink_client(reef_client *client) {
     client->control->client_count--;
 }
 
-static void drop(reef_client *client) {
+static void drop_control_socket(reef_client *client) {
     if (uv_is_closing((uv_handle_t *)&client->pipe)) return;
     if (client->pending) client->pending->owner = NULL; // the trainer still has it
     if (client->pushing) client->pushing->owner = NULL; // and the pusher
@@ -72,7 +72,7 @@ static void on_written(uv_write_t *write, int code) {
     client->answer = NULL;
     if (uv_is_closing((uv_handle_t *)&client->pipe)) return;
     if (code || client->last)
-        drop(client);
+        drop_control_socket(client);
     else
         serve_lines(client);
 }
@@ -81,7 +81,7 @@ static void answer(reef_client *client, json_t *object) {
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);
     if (!text) { // out of memory; the client sees the end of the connection
-        drop(client);
+        drop_control_socket(client);
         return;
     }
     size_t bytes = strlen(text);
@@ -91,7 +91,7 @@ static void answer(reef_client *client, json_t *object) {
     client->write.data = client;
     uv_buf_t buffer = uv_buf_init(text, (unsigned)(bytes + 1));
     if (uv_write(&client->write, (uv_stream_t *)&client->pipe, &buffer, 1, on_written))
-        drop(client);
+        drop_control_socket(client);
 }
 
 static void answer_failure(reef_client *client, const reef_error *err) {
@@ -140,7 +140,7 @@ static void on_pushed(reef_push_batch *batch) {
                        : reef_push_failure(&batch->error, batch->retry_ms));
 }
 
-static void push(reef_client *client, reef_push_batch *batch) {
+static void push_control_socket(reef_client *client, reef_push_batch *batch) {
     reef_error err;
     batch->owner = client;
     batch->on_answer = on_pushed;
@@ -173,7 +173,7 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
         break;
     case REEF_COMMAND_INGEST:
         command.batch->weight = bytes;
-        push(client, command.batch);
+        push_control_socket(client, command.batch);
         break;
     case REEF_COMMAND_STOP:
         control->on_stop(control->context);
@@ -243,7 +243,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
     reef_client *client = stream->data;
     if (count == 0) return;
     if (count < 0 && count != UV_EOF) {
-        drop(client);
+        drop_control_socket(client);
         return;
     }
     (void)uv_read_stop(stream);
@@ -263,7 +263,7 @@ static void serve_lines(reef_client *client) {
             if (client->used - client->begin > REEF_REQUEST_BYTES_MAX)
                 refuse_long_line(client);
             else if (client->eof || uv_read_start((uv_stream_t *)&client->pipe, on_alloc, on_read))
-                drop(client);
+                drop_control_socket(client);
             return;
         }
         if (length > REEF_REQUEST_BYTES_MAX) {
@@ -307,7 +307,7 @@ static void on_connect(uv_stream_t *listener, int code) {
 
     reef_error err;
     if (uv_accept(listener, (uv_stream_t *)&client->pipe)) {
-        drop(client);
+        drop_control_socket(client);
         return;
     }
     const char *why = refusal(control, client, &err.status);
@@ -333,7 +333,7 @@ void reef_control_tick(reef_control *control) {
         next = client->next;
         bool waits = client->pending || client->pushing;
         if (waits ? has_gone(client) : now - client->active_ms > REEF_CLIENT_IDLE_MS_MAX)
-            drop(client);
+            drop_control_socket(client);
     }
 }
 
@@ -401,7 +401,7 @@ reef_status reef_control_open(reef_control *control,
 }
 
 void reef_control_close(reef_control *control) {
-    while (control->clients) drop(control->clients);
+    while (control->clients) drop_control_socket(control->clients);
     if (control->listening)
         uv_close((uv_handle_t *)&control->listener, NULL); // removes the file, too
     control->listening = false;

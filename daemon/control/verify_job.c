@@ -30,7 +30,7 @@ static void on_damage(void *context, const char *what) {
 }
 
 // The document of `reef verify --json`. What the check could not get past is one more damage.
-static json_t *check(const char *pool, const reef_verify_scope *scope) {
+static json_t *check_verify_job(const char *pool, const reef_verify_scope *scope) {
     json_t *lines = json_array();
     reef_error err = {.status = REEF_OK};
     reef_check_report report = {0};
@@ -69,7 +69,7 @@ int reef_verify_job_main(int argc, char **argv) {
     const reef_verify_scope scope = {.quick = argv[3][0] == '1',
                                      .percent = strtod(argv[4], NULL),
                                      .seed = strtoull(argv[5], NULL, 10)};
-    json_t *answer = check(argv[2], &scope);
+    json_t *answer = check_verify_job(argv[2], &scope);
     int failed = json_dumpf(answer, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(answer);
     return failed || fflush(stdout) != 0 ? reef_status_exit_code(REEF_ERR_IO) : 0;
@@ -90,7 +90,7 @@ static json_t *read_result(const reef_verify_job *job, reef_error *err) {
     return result;
 }
 
-static void finish(reef_verify_job *job) {
+static void finish_verify_job(reef_verify_job *job) {
     reef_error err = {.status = REEF_OK};
     json_t *result = job->untold ? NULL : read_result(job, &err);
     free(job->text);
@@ -102,7 +102,7 @@ static void finish(reef_verify_job *job) {
 
 static void on_closed(uv_handle_t *handle) {
     reef_verify_job *job = handle->data;
-    if (--job->open == 0) finish(job);
+    if (--job->open == 0) finish_verify_job(job);
 }
 
 static void close_when_done(reef_verify_job *job) {
@@ -146,7 +146,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
 
 // ---- the process ---------------------------------------------------------------------------------
 
-static int spawn(reef_verify_job *job, const reef_verify_scope *scope) {
+static int spawn_verify_job(reef_verify_job *job, const reef_verify_scope *scope) {
     char quick[2], percent[40], seed[24],
         path[] = "/proc/self/exe"; // this version, also after an upgrade
     snprintf(quick, sizeof(quick), "%d", scope->quick);
@@ -180,7 +180,7 @@ reef_status reef_verify_job_start(reef_verify_job *job,
     job->process.data = job->pipe.data = job;
     job->exited = job->ended = job->untold = false;
     int code = uv_pipe_init(job->loop, &job->pipe, 0); // cannot fail
-    if (code == 0) code = spawn(job, scope);
+    if (code == 0) code = spawn_verify_job(job, scope);
     if (code == 0) code = uv_read_start((uv_stream_t *)&job->pipe, on_alloc, on_read);
     job->running = true;
     job->open = 2;

@@ -293,7 +293,7 @@ static bool has_hung_up(const reef_http_connection *peer) {
     return poll(&end, 1, 0) > 0;
 }
 
-static void let_go(reef_http *http, reef_http_request *request) {
+static void release_server(reef_http *http, reef_http_request *request) {
     http->options.forget(http->options.context, request);
     reef_http_respond(request, 0, NULL, NULL);
 }
@@ -305,7 +305,7 @@ static void notice_hang_up(reef_http *http, reef_http_connection *peer, uint64_t
     if (!peer->hung_up) peer->since_ms = now;
     peer->hung_up = true;
     if (now - peer->since_ms > REEF_HTTP_PHASE_MS_MAX)
-        let_go(http, peer->deferred);
+        release_server(http, peer->deferred);
     else
         http->options.hung_up(http->options.context, peer->deferred);
 }
@@ -385,7 +385,9 @@ static size_t unescape(void *context, struct MHD_Connection *connection, char *t
     return strstr(text, "%00") ? strlen(text) : MHD_http_unescape(text);
 }
 
-static reef_status start(reef_http *http, const struct sockaddr_storage *address, reef_error *err) {
+static reef_status start_server(reef_http *http,
+                                const struct sockaddr_storage *address,
+                                reef_error *err) {
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
     if (address->ss_family == AF_INET6) flags |= MHD_USE_IPv6;
     errno = 0;
@@ -435,7 +437,7 @@ reef_status reef_http_open(reef_http **out, const reef_http_options *options, re
     http->options = *options;
     reef_status status =
         reef_http_access_check(options->listen, options->token_file, &address, &http->token, err);
-    if (status == REEF_OK) status = start(http, &address, err);
+    if (status == REEF_OK) status = start_server(http, &address, err);
     if (status == REEF_OK) status = join_loop(http, err);
     if (status != REEF_OK) {
         reef_http_close(http);

@@ -25,14 +25,14 @@ struct reef_http_stream {
     void *owner; // NULL: nobody feeds it any more
 };
 
-static void let_go(reef_http_stream *stream) {
+static void release_stream(reef_http_stream *stream) {
     if (--stream->holders > 0) return;
     --*reef_http_stream_count(stream->http);
     free(stream->bytes);
     free(stream);
 }
 
-static void suspend(reef_http_stream *stream) {
+static void suspend_stream(reef_http_stream *stream) {
     stream->suspended = true;
     if (stream->peer) stream->peer->waits_for_us = true;
     MHD_suspend_connection(stream->connection);
@@ -56,12 +56,12 @@ static ssize_t on_read(void *context, uint64_t position, char *out, size_t room)
         return (ssize_t)count;
     }
     if (stream->ended) return MHD_CONTENT_READER_END_OF_STREAM;
-    suspend(stream);
+    suspend_stream(stream);
     return 0;
 }
 
 static void on_response_freed(void *context) {
-    let_go(context);
+    release_stream(context);
 }
 
 reef_http_stream *reef_http_stream_begin(reef_http_request *request,
@@ -146,5 +146,5 @@ void reef_http_stream_gone(reef_http_stream *stream) {
     void *owner = stream->owner;
     stream->owner = NULL;
     if (owner) stream->on_gone(owner);
-    let_go(stream);
+    release_stream(stream);
 }

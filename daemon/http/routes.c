@@ -80,7 +80,7 @@ static void send_failure(reef_http_request *request, unsigned code, const reef_e
     send_json(request, code, answer);
 }
 
-static void refuse(reef_http_request *request, unsigned code, const char *message) {
+static void refuse_routes(reef_http_request *request, unsigned code, const char *message) {
     reef_error err = {.status = REEF_ERR_INVALID};
     snprintf(err.message, sizeof(err.message), "%s", message);
     send_failure(request, code, &err);
@@ -206,7 +206,7 @@ static void forget_push(void *work) {
     ((reef_push_batch *)work)->owner = NULL; // it is on its way to the journal
 }
 
-static void push(reef_routes *routes, reef_http_request *request, reef_push_batch *batch) {
+static void push_routes(reef_routes *routes, reef_http_request *request, reef_push_batch *batch) {
     reef_error err;
     batch->owner = request;
     batch->on_answer = on_pushed;
@@ -226,7 +226,7 @@ static void ingest(reef_routes *routes, reef_http_request *request) {
     reef_error err;
     reef_push_batch *batch;
     if (reef_http_ingest(&batch, request, &code, &err) == REEF_OK)
-        push(routes, request, batch);
+        push_routes(routes, request, batch);
     else
         send_failure(request, code, &err);
 }
@@ -250,7 +250,7 @@ static void command(reef_routes *routes, reef_http_request *request) {
         break;
     case REEF_COMMAND_INGEST:
         parsed.batch->weight = request->body_bytes;
-        push(routes, request, parsed.batch);
+        push_routes(routes, request, parsed.batch);
         break;
     case REEF_COMMAND_STOP:
         routes->on_stop(routes->context);
@@ -290,8 +290,8 @@ static void pass_on(reef_query *query, const char *text, size_t bytes) {
             return;
         }
         if (!query->stream)
-            refuse(request, MHD_HTTP_TOO_MANY_REQUESTS,
-                   "too many answers are under way already; try again");
+            refuse_routes(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                          "too many answers are under way already; try again");
     }
     if (query->stream && reef_http_stream_send(query->stream, text, bytes)) return;
     if (query->stream) reef_http_stream_end(query->stream); // it takes too little of what comes
@@ -548,22 +548,23 @@ void reef_routes_begin(void *context, reef_http_request *request) {
     const route *found = find_route(request, &path_known);
     request->route = found;
     if (!reef_http_is_public(request->http) && !is_own_host(request))
-        refuse(request, MHD_HTTP_MISDIRECTED_REQUEST,
-               "this address is for programs of this machine: ask for localhost");
+        refuse_routes(request, MHD_HTTP_MISDIRECTED_REQUEST,
+                      "this address is for programs of this machine: ask for localhost");
     else if (is_of_another_site(request))
-        refuse(request, MHD_HTTP_FORBIDDEN, "pages of other sites may send nothing here");
+        refuse_routes(request, MHD_HTTP_FORBIDDEN, "pages of other sites may send nothing here");
     else if (!found && path_known)
-        refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
+        refuse_routes(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
     else if (!found)
-        refuse(request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
+        refuse_routes(request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
     else if (!may_ask(found, request))
-        refuse(request, MHD_HTTP_UNAUTHORIZED,
-               "this needs the token of --http-token: Authorization: Bearer TOKEN");
+        refuse_routes(request, MHD_HTTP_UNAUTHORIZED,
+                      "this needs the token of --http-token: Authorization: Bearer TOKEN");
     else if (is_packed(request))
-        refuse(request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
-               "a body with a Content-Encoding, such as gzip, is not taken: send it as it is");
+        refuse_routes(
+            request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+            "a body with a Content-Encoding, such as gzip, is not taken: send it as it is");
     else if (is_wrapped(found, request))
-        refuse(
+        refuse_routes(
             request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
             "the body of /v1/score is the text itself: send it as text/plain; as_of and per_byte "
             "stand in the query");

@@ -19,7 +19,7 @@ void reef_query_free(reef_query *query) {
     free(query);
 }
 
-static void append(reef_query **list, reef_query *query) {
+static void append_thread(reef_query **list, reef_query *query) {
     while (*list) list = &(*list)->next;
     query->next = NULL;
     *list = query;
@@ -97,7 +97,7 @@ static void query_thread_main(void *argument) {
         if (!query->on_done) write_text(query);
         uv_mutex_lock(&queries->lock);
         queries->current = NULL;
-        append(&queries->done, query);
+        append_thread(&queries->done, query);
         bool idle = !queries->waiting;
         uv_mutex_unlock(&queries->lock);
         (void)uv_async_send(queries->options.wake);
@@ -116,7 +116,7 @@ reef_status reef_query_thread_submit(reef_query_thread *queries,
     uv_mutex_lock(&queries->lock);
     bool full = queries->waiting_count == REEF_SERVING_QUEUE_MAX;
     if (!full) {
-        append(&queries->waiting, query);
+        append_thread(&queries->waiting, query);
         queries->waiting_count++;
         uv_cond_signal(&queries->changed);
     }

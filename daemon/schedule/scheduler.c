@@ -80,7 +80,7 @@ static bool all_applied(const reef_schedule *schedule) {
     return schedule->applied == schedule->after.count;
 }
 
-static void apply(reef_schedule *schedule, const reef_decision *decision) {
+static void apply_scheduler(reef_schedule *schedule, const reef_decision *decision) {
     for (size_t i = 0; i < schedule->stride.count; i++)
         if (!strcmp(schedule->turn_queue[i].name, decision->queue))
             reef_stride_set_idle(&schedule->stride, i, decision->out);
@@ -100,7 +100,7 @@ static void apply_due(reef_schedule *schedule) {
     while (!all_applied(schedule)) {
         const reef_decision *decision = &schedule->after.items[schedule->applied];
         if (decision->at != schedule->stride.total || would_cut(schedule, decision)) return;
-        apply(schedule, decision);
+        apply_scheduler(schedule, decision);
         schedule->applied++;
     }
 }
@@ -117,7 +117,7 @@ void reef_schedule_decided(reef_schedule *schedule,
                            const reef_schedule_next *next,
                            uint64_t now_ns) {
     reef_decision decision = reef_schedule_decision(schedule, next);
-    apply(schedule, &decision);
+    apply_scheduler(schedule, &decision);
     if (next->out) schedule->out_since[next->queue] = now_ns;
 }
 
@@ -195,7 +195,7 @@ static void set_deadline(reef_schedule_next *next, uint64_t deadline_ns) {
     if (deadline_ns < next->deadline_ns) next->deadline_ns = deadline_ns;
 }
 
-static void decide(reef_schedule_next *next, size_t queue, bool out) {
+static void decide_scheduler(reef_schedule_next *next, size_t queue, bool out) {
     next->kind = REEF_SCHEDULE_DECIDE;
     next->queue = queue;
     next->out = out;
@@ -209,7 +209,7 @@ static bool find_return(reef_schedule *schedule, uint64_t now, reef_schedule_nex
         if (!queue->out || queue->done || !waiting(schedule, i)) continue;
         uint64_t due = schedule->out_since[i] + schedule->patience_ns;
         if (alone || waiting(schedule, i) >= REEF_SLICE_BYTES || now >= due) {
-            decide(next, i, false);
+            decide_scheduler(next, i, false);
             return true;
         }
         set_deadline(next, due);
@@ -224,10 +224,10 @@ static bool others_wait(const reef_schedule *schedule, size_t queue) {
 }
 
 // The lane whose turn it is has nothing. A record of a vector is never left in its middle.
-static void wait_for(reef_schedule *schedule,
-                     size_t index,
-                     uint64_t now,
-                     reef_schedule_next *next) {
+static void wait_for_scheduler(reef_schedule *schedule,
+                               size_t index,
+                               uint64_t now,
+                               reef_schedule_next *next) {
     const reef_turn_queue *queue = &schedule->turn_queue[index];
     if ((queue->partial && schedule->stride.record_bytes) || !others_wait(schedule, index)) return;
     bool at_once = queue->fresh && !queue->partial;
@@ -235,7 +235,7 @@ static void wait_for(reef_schedule *schedule,
     if (now < due)
         set_deadline(next, due);
     else if (all_applied(schedule))
-        decide(next, index, true);
+        decide_scheduler(next, index, true);
     else
         next->kind = REEF_SCHEDULE_FORGET;
 }
@@ -268,7 +268,7 @@ void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_
     if (queue == REEF_TURN_NONE)
         forget_if_stuck(schedule, next);
     else if (!lend(schedule, queue, next))
-        wait_for(schedule, queue, now_ns, next);
+        wait_for_scheduler(schedule, queue, now_ns, next);
 }
 
 bool reef_schedule_took(reef_schedule *schedule, const reef_schedule_next *next, size_t count) {

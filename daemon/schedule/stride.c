@@ -111,7 +111,7 @@ static uint64_t standing(const reef_stride *stride) {
 }
 
 // Having been away is no reason to catch up.
-static void join(const reef_stride *stride, reef_turn_queue *queue) {
+static void join_stride(const reef_stride *stride, reef_turn_queue *queue) {
     uint64_t at = standing(stride);
     if (queue->at < at) queue->at = at;
 }
@@ -122,7 +122,7 @@ void reef_stride_set_idle(reef_stride *stride, size_t queue, bool out) {
     if (out)
         leave_turn(stride, queue);
     else
-        join(stride, &stride->queues[queue]);
+        join_stride(stride, &stride->queues[queue]);
     stride->queues[queue].out = out;
     stride->queues[queue].fresh = !out;
 }
@@ -201,7 +201,7 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
             known = !strcmp(stride->queues[i].name,
                             json_string_value(json_object_get(json_array_get(queues, k), "name")));
         if (known) continue;
-        join(stride, &stride->queues[i]);
+        join_stride(stride, &stride->queues[i]);
         stride->queues[i].out = false;
     }
     return REEF_OK;

@@ -34,14 +34,14 @@ static reef_error *mistake(reading *now) {
 }
 
 // After a mistake.
-static void tell(const reading *now) {
+static void report_file(const reading *now) {
     const reef_error *last = now->later.status != REEF_OK ? &now->later : &now->first;
     if (now->told) now->told(now->context, now->line, last->message);
 }
 
-static void refuse(reading *now, const char *why) {
+static void refuse_file(reading *now, const char *why) {
     (void)reef_fail(mistake(now), REEF_ERR_INVALID, "%.120s:%u: %s", now->path, now->line, why);
-    tell(now);
+    report_file(now);
 }
 
 // Whether the line ends before what follows it in the file.
@@ -60,12 +60,12 @@ static char *next_line(char *line, int room, void *stream) {
     now->line++;
     now->bytes += length;
     if (!is_whole(now, line, length)) {
-        refuse(now, "the line is too long, or holds a zero byte: about 200 bytes are read; a "
-                    "longer source can be given with --source");
+        refuse_file(now, "the line is too long, or holds a zero byte: about 200 bytes are read; a "
+                         "longer source can be given with --source");
         return NULL;
     }
     if (now->bytes > REEF_CONFIG_FILE_BYTES_MAX) {
-        refuse(now, "the file is longer than 1 MiB: this is no configuration");
+        refuse_file(now, "the file is longer than 1 MiB: this is no configuration");
         return NULL;
     }
     size_t blanks = strspn(line, " \t");
@@ -84,7 +84,7 @@ static void refuse_section(reading *now, const char *section) {
                         "%.120s:%u: there is no section [%.40s]%s[%s]%s", now->path, now->line,
                         section, near ? "; did you mean " : "; the only one is ", now->section,
                         near ? "?" : "");
-    tell(now);
+    report_file(now);
 }
 
 // Nonzero: inih may go on.
@@ -95,7 +95,7 @@ static int on_key(void *user, const char *section, const char *key, const char *
     else if (strcmp(section, now->section) != 0)
         refuse_section(now, section);
     else if (now->entry(now->context, key, value, now->line, mistake(now)) != REEF_OK)
-        tell(now);
+        report_file(now);
     return 1;
 }
 

@@ -116,14 +116,14 @@ typedef struct page {
     size_t used;
 } page;
 
-static void add(page *out, const char *text, size_t bytes) {
+static void add_help(page *out, const char *text, size_t bytes) {
     if (bytes >= sizeof(out->text) - out->used) bytes = sizeof(out->text) - out->used - 1;
     memcpy(out->text + out->used, text, bytes);
     out->used += bytes;
 }
 
 static void add_text(page *out, const char *text) {
-    add(out, text, strlen(text));
+    add_help(out, text, strlen(text));
 }
 
 // Words up to the last column; `at` is the column reached, `indent` that of every further line.
@@ -140,7 +140,7 @@ static void add_wrapped(page *out, const char *text, size_t at, size_t indent) {
             add_text(out, " ");
             at++;
         }
-        add(out, text, word);
+        add_help(out, text, word);
         at += word;
         first = false;
         text += word;
@@ -166,7 +166,7 @@ static void add_example(page *out) {
     while (*line) {
         size_t bytes = strcspn(line, "\n") + 1;
         add_text(out, "  ");
-        add(out, line, bytes);
+        add_help(out, line, bytes);
         line += bytes;
     }
 }

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void head(FILE *out, const char *name, const char *kind, const char *help) {
+static void prometheus_head(FILE *out, const char *name, const char *kind, const char *help) {
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
 
@@ -27,13 +27,13 @@ static void number(FILE *out, double value) {
 }
 
 static void gauge(FILE *out, const char *name, const char *help, double value) {
-    head(out, name, "gauge", help);
+    prometheus_head(out, name, "gauge", help);
     fprintf(out, "%s ", name);
     number(out, value);
 }
 
 static void counter(FILE *out, const char *name, const char *help, uint64_t value) {
-    head(out, name, "counter", help);
+    prometheus_head(out, name, "counter", help);
     fprintf(out, "%s %" PRIu64 "\n", name, value);
 }
 
@@ -54,12 +54,12 @@ static void labelled(FILE *out, const char *name, const char *label, const char 
 static void write_sources(FILE *out, const reef_status_view *monitor) {
     static const char *const READ = "reef_source_read_bytes_total";
     static const char *const LAG = "reef_source_lag_bytes";
-    head(out, READ, "counter", "Bytes of a source that are in a commit, since ever.");
+    prometheus_head(out, READ, "counter", "Bytes of a source that are in a commit, since ever.");
     for (size_t i = 0; i < monitor->source_count; i++) {
         labelled(out, READ, "source", monitor->sources[i].name);
         fprintf(out, "%" PRIu64 "\n", monitor->progress[i].committed);
     }
-    head(out, LAG, "gauge", "Bytes of a source that are there and not accepted yet.");
+    prometheus_head(out, LAG, "gauge", "Bytes of a source that are there and not accepted yet.");
     for (size_t i = 0; i < monitor->source_count; i++) {
         uint64_t bytes = monitor->sources[i].bytes, cursor = monitor->progress[i].cursor;
         if (bytes == REEF_BYTES_UNKNOWN) continue;
@@ -97,7 +97,7 @@ static void write_pushes(FILE *out, const reef_status_view *monitor) {
     while (i < monitor->source_count && !reef_push_counts_read(&monitor->sources[i], &counts)) i++;
     if (i == monitor->source_count) return;
     for (size_t f = 0; f < sizeof(FAMILIES) / sizeof(*FAMILIES); f++) {
-        head(out, FAMILIES[f].name, FAMILIES[f].kind, FAMILIES[f].help);
+        prometheus_head(out, FAMILIES[f].name, FAMILIES[f].kind, FAMILIES[f].help);
         for (i = 0; i < monitor->source_count; i++) {
             if (!reef_push_counts_read(&monitor->sources[i], &counts)) continue;
             uint64_t value;
@@ -114,22 +114,24 @@ static void write_losses(FILE *out, const reef_status_view *monitor) {
     const char *recent = vectors ? "reef_source_error_ratio" : "reef_source_loss";
     const char *scored = vectors ? "reef_source_examples_total" : "reef_source_scored_bytes_total";
     const char *sum = vectors ? "reef_source_wrong_examples_total" : "reef_source_loss_sum_total";
-    head(out, recent, "gauge",
-         vectors ? "Share of a source classed wrongly before it was learned, recent mean."
-                 : "Bits per byte of a source before it was learned, recent mean.");
+    prometheus_head(out, recent, "gauge",
+                    vectors
+                        ? "Share of a source classed wrongly before it was learned, recent mean."
+                        : "Bits per byte of a source before it was learned, recent mean.");
     for (size_t i = 0; i < monitor->source_count; i++) {
         if (!monitor->progress[i].loss.scored) continue;
         labelled(out, recent, "source", monitor->sources[i].name);
         number(out, monitor->progress[i].loss.recent);
     }
-    head(out, scored, "counter", "How much of a source has a loss, since the process started.");
+    prometheus_head(out, scored, "counter",
+                    "How much of a source has a loss, since the process started.");
     for (size_t i = 0; i < monitor->source_count; i++) {
         labelled(out, scored, "source", monitor->sources[i].name);
         fprintf(out, "%" PRIu64 "\n", monitor->progress[i].loss.scored);
     }
-    head(out, sum, "counter",
-         vectors ? "Examples of a source classed wrongly, since then."
-                 : "Bits that these took, since the process started.");
+    prometheus_head(out, sum, "counter",
+                    vectors ? "Examples of a source classed wrongly, since then."
+                            : "Bits that these took, since the process started.");
     for (size_t i = 0; i < monitor->source_count; i++) {
         labelled(out, sum, "source", monitor->sources[i].name);
         number(out, monitor->progress[i].loss.sum);
@@ -145,7 +147,8 @@ static void write_phases(FILE *out, const reef_trainer_status *status) {
                   {"backward", status->seconds_backward},
                   {"update", status->seconds_update},
                   {"commit", status->seconds_commit}};
-    head(out, NAME, "counter", "Time spent in the phases of training, since the process started.");
+    prometheus_head(out, NAME, "counter",
+                    "Time spent in the phases of training, since the process started.");
     for (size_t i = 0; i < sizeof(phases) / sizeof(*phases); i++) {
         labelled(out, NAME, "phase", phases[i].phase);
         number(out, phases[i].seconds);
@@ -154,7 +157,7 @@ static void write_phases(FILE *out, const reef_trainer_status *status) {
 
 static void write_experts(FILE *out, const reef_trainer_status *status) {
     static const char *const NAME = "reef_experts";
-    head(out, NAME, "gauge", "Experts in all layers, by the state of their generation.");
+    prometheus_head(out, NAME, "gauge", "Experts in all layers, by the state of their generation.");
     labelled(out, NAME, "state", "open");
     fprintf(out, "%" PRIu64 "\n", status->experts_open);
     labelled(out, NAME, "state", "sealed");
@@ -164,7 +167,7 @@ static void write_experts(FILE *out, const reef_trainer_status *status) {
 static void write_commits(FILE *out, const reef_training_view *view) {
     static const char *const NAME = "reef_commit_duration_seconds";
     static const double BOUNDS[REEF_COMMIT_BUCKETS] = REEF_COMMIT_BOUNDS;
-    head(out, NAME, "histogram", "Time that commits took, since the process started.");
+    prometheus_head(out, NAME, "histogram", "Time that commits took, since the process started.");
     uint64_t below = 0;
     for (size_t i = 0; i < REEF_COMMIT_BUCKETS; i++) {
         below += view->commits.buckets[i];
@@ -186,7 +189,7 @@ static void write_by_generation(
     FILE *out, const char *name, const char *help, const json_t *list, const char *field) {
     size_t i;
     json_t *one;
-    head(out, name, "gauge", help);
+    prometheus_head(out, name, "gauge", help);
     json_array_foreach(list, i, one) {
         const json_t *value = json_object_get(one, field);
         if (!json_is_number(value)) continue;
@@ -227,8 +230,9 @@ static void write_stats(FILE *out, const json_t *stats) {
 static void write_http(FILE *out, size_t connections, const uint64_t answers[6]) {
     static const char *const NAME = "reef_http_answers_total";
     static const char *const CODES[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
-    head(out, NAME, "counter",
-         "HTTP answers by the first digit of their code; malformed requests are not counted.");
+    prometheus_head(
+        out, NAME, "counter",
+        "HTTP answers by the first digit of their code; malformed requests are not counted.");
     for (size_t i = 0; i < 6; i++) {
         labelled(out, NAME, "code", CODES[i]);
         fprintf(out, "%" PRIu64 "\n", answers[i]);
@@ -281,7 +285,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
     if (!out) return NULL;
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, monitor->progress);
-    head(out, "reef_build_info", "gauge", "Always 1; what is running.");
+    prometheus_head(out, "reef_build_info", "gauge", "Always 1; what is running.");
     fprintf(out, "reef_build_info{version=\"%s\",kernels=\"%s\"} 1\n", REEF_VERSION_TEXT,
             reef_kernels_name());
     gauge(out, "reef_uptime_seconds", "Since the process started.",

@@ -25,7 +25,7 @@ void reef_pusher_init(reef_pusher *pusher) {
     if (uv_mutex_init(&pusher->lock)) abort(); // out of kernel memory
 }
 
-static void append(reef_push_batch **list, reef_push_batch *batch) {
+static void append_queue(reef_push_batch **list, reef_push_batch *batch) {
     while (*list) list = &(*list)->next;
     batch->next = NULL;
     *list = batch;
@@ -68,7 +68,7 @@ static void give_back(reef_pusher *pusher, reef_push_batch *list) {
     uv_mutex_lock(&pusher->lock);
     while (list) {
         reef_push_batch *next = list->next;
-        append(&pusher->done, list);
+        append_queue(&pusher->done, list);
         list = next;
     }
     uv_mutex_unlock(&pusher->lock);
@@ -131,7 +131,7 @@ static reef_status journal_waiting(void *context,
 
 // ---- answers -------------------------------------------------------------------------------------
 
-static void answer(reef_push_batch *batch) {
+static void reply_queue(reef_push_batch *batch) {
     batch->pusher->waiting_bytes -= batch->weight;
     if (batch->error.status == REEF_OK) {
         batch->accepted_bytes = batch->made.count;
@@ -146,7 +146,7 @@ static void answer(reef_push_batch *batch) {
 static void answer_all(reef_push_batch *list) {
     while (list) {
         reef_push_batch *next = list->next;
-        answer(list);
+        reply_queue(list);
         list = next;
     }
 }
@@ -192,7 +192,7 @@ static void ask_trainer(reef_pusher *pusher) {
 // ---- coming in -----------------------------------------------------------------------------------
 
 // On a thread of libuv's: a mebibyte of JSON takes longer to read than the loop should wait.
-static void make(uv_work_t *work) {
+static void make_queue(uv_work_t *work) {
     reef_push_batch *batch = work->data;
     uint32_t inputs = batch->pusher->vector_inputs;
     batch->error.status =
@@ -211,11 +211,11 @@ static void on_made(uv_work_t *work, int code) {
     free(batch->body);
     batch->body = NULL;
     if (batch->error.status != REEF_OK) {
-        answer(batch);
+        reply_queue(batch);
         return;
     }
     uv_mutex_lock(&pusher->lock);
-    append(&pusher->waiting, batch);
+    append_queue(&pusher->waiting, batch);
     bool ask = !pusher->asked;
     pusher->asked = true;
     uv_mutex_unlock(&pusher->lock);
@@ -266,7 +266,7 @@ reef_status reef_push_submit(reef_pusher *pusher, reef_push_batch *batch, reef_e
         return refuse_for_now(batch, "too much waits for the journal: try again", err);
     batch->pusher = pusher;
     batch->work.data = batch;
-    int code = uv_queue_work(pusher->loop, &batch->work, make, on_made);
+    int code = uv_queue_work(pusher->loop, &batch->work, make_queue, on_made);
     if (code) return reef_fail(err, REEF_ERR_IO, "cannot take the batch: %s", uv_strerror(code));
     pusher->waiting_bytes += batch->weight;
     return REEF_OK;

@@ -53,7 +53,7 @@ static void on_failed(reef_input *input, const reef_error *err) {
     reader->on_error(reader->context, err);
 }
 
-static void read_on(reef_reader *reader, size_t source) {
+static void read_on_source_reader(reef_reader *reader, size_t source) {
     static const reef_input_sink sink = {on_took, on_ended, on_failed};
     reef_input *input = &reader->sources[source];
     size_t room = 0;
@@ -76,7 +76,8 @@ void reef_reader_resume(reef_reader *reader) {
     reader->resuming = true;
     while (reader->again && !reader->stopped) {
         reader->again = false;
-        for (size_t i = 0; i < reader->count && !reader->stopped; i++) read_on(reader, i);
+        for (size_t i = 0; i < reader->count && !reader->stopped; i++)
+            read_on_source_reader(reader, i);
     }
     reader->resuming = false;
 }

@@ -246,7 +246,7 @@ static work next_work(reef_training *training) {
 
 // ---- the thread ----------------------------------------------------------------------------------
 
-static reef_status run(reef_training *training, reef_error *err) {
+static reef_status run_thread(reef_training *training, reef_error *err) {
     reef_status status = REEF_OK;
     while (status == REEF_OK) {
         work next = next_work(training);
@@ -291,7 +291,7 @@ static void move_unserved(reef_training *training) {
 static void training_main(void *argument) {
     reef_training *training = argument;
     reef_error err = {.status = REEF_OK};
-    reef_status status = run(training, &err);
+    reef_status status = run_thread(training, &err);
     reef_training_end_state(training);
     reef_training_note_damage(training);
     if (status == REEF_OK && training->dirty) status = reef_training_commit(training, &err);

@@ -16,28 +16,28 @@
 #include "check.h"
 
 #include "page_reader.h"
-#include "reef_byte_order.h"
 #include "pool_file.h"
-#include "store_internal.h"
-#include "reef_std_fds.h"
 #include "record.h"
+#include "reef_byte_order.h"
 #include "reef_fail_point.h"
+#include "reef_std_fds.h"
 #include "reef_store.h"
+#include "store_internal.h"
 
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <dirent.h>
-#include <libgen.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #define KEY_BYTES_MAX 511u // LMDB's own limit
 
@@ -128,7 +128,7 @@ static bool is_in_file(const page_check *p, uint64_t first, uint64_t count) {
 }
 
 // False when it was taken before.
-static bool mark(page_check *p, uint64_t page) {
+static bool mark_page_check(page_check *p, uint64_t page) {
     uint8_t bit = (uint8_t)(1u << (page & 7));
     if (p->taken[page >> 3] & bit) return false;
     p->taken[page >> 3] |= bit;
@@ -140,7 +140,7 @@ static const char *take_used(page_check *p, uint64_t first, uint64_t count) {
     if (!is_in_file(p, first, count)) return "a tree points there, where it has no page";
     if (first + count > p->pages->file_pages) return "the file ends before it";
     uint64_t once = 0;
-    for (uint64_t page = first; page < first + count; page++) once += mark(p, page);
+    for (uint64_t page = first; page < first + count; page++) once += mark_page_check(p, page);
     p->used += once;
     return once == count ? NULL : "it is used twice, or free and used";
 }
@@ -148,7 +148,7 @@ static const char *take_used(page_check *p, uint64_t first, uint64_t count) {
 // Free pages may lie beyond the end of the file: they were given back before they were written.
 static const char *take_free(page_check *p, uint64_t page) {
     if (!is_in_file(p, page, 1)) return "which the file does not have";
-    if (!mark(p, page)) return "which is in use, or was named before";
+    if (!mark_page_check(p, page)) return "which is in use, or was named before";
     p->free++;
     return NULL;
 }

@@ -153,12 +153,12 @@ static reef_status copied_commit(const char *staging,
 }
 
 // A writer may have committed meanwhile: the copy is of the last commit before or of a later one.
-static reef_status compare(reef_store *store,
-                           const char *staging,
-                           bool changes,
-                           const reef_commit *before,
-                           reef_commit *copied,
-                           reef_error *err) {
+static reef_status compare_pool_copy(reef_store *store,
+                                     const char *staging,
+                                     bool changes,
+                                     const reef_commit *before,
+                                     reef_commit *copied,
+                                     reef_error *err) {
     reef_commit after;
     reef_status status = copied_commit(staging, changes, copied, err);
     if (status == REEF_OK) status = last_commit(store, &after, err);
@@ -195,7 +195,7 @@ static reef_status copy_into(void *context, const char *staging, reef_error *err
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(COPY_WRITTEN);
-    status = compare(c->store, staging, c->change != NULL, &before, &c->copied, err);
+    status = compare_pool_copy(c->store, staging, c->change != NULL, &before, &c->copied, err);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(COPY_COMPARED);
     return c->change == NULL ? REEF_OK : reef_pool_change(staging, c->change, c->context, err);

@@ -110,13 +110,13 @@ static reef_status of_all(reef_txn *txn, uint32_t copy, place_step step, reef_er
     return status;
 }
 
-static reef_status keep(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
+static reef_status keep_offsets(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
     if (is_ids(name)) return REEF_OK; // of another snapshot
     if (is_pushed(name)) return reef_journal_ids_keep(txn, name, copy, err);
     return copy_place(txn, name, 0, kept_at(name, copy), err);
 }
 
-static reef_status drop(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
+static reef_status drop_offsets(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
     return is_pushed(name) ? REEF_OK : remove_place(txn, name, kept_at(name, copy), err);
 }
 
@@ -159,11 +159,11 @@ uint32_t reef_places_copy(const reef_key *key) {
 }
 
 reef_status reef_offsets_keep(reef_txn *txn, uint32_t copy, reef_error *err) {
-    return of_all(txn, copy, keep, err);
+    return of_all(txn, copy, keep_offsets, err);
 }
 
 reef_status reef_offsets_drop(reef_txn *txn, uint32_t copy, reef_error *err) {
-    return of_all(txn, copy, drop, err);
+    return of_all(txn, copy, drop_offsets, err);
 }
 
 reef_status reef_offsets_restore(reef_txn *txn, uint32_t copy, reef_error *err) {

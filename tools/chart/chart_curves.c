@@ -35,7 +35,7 @@ static double page_y(const axes *a, double y) {
 }
 
 // A margin around what there is, also around a single value.
-static void widen(double *low, double *high, double share, double least) {
+static void widen_curves(double *low, double *high, double share, double least) {
     double margin = fmax(share * (*high - *low), least);
     *low -= margin;
     *high += margin;
@@ -61,8 +61,8 @@ static axes fit_axes(const reef_chart_curves *chart, reef_chart_box box) {
         }
     if (!(a.x_low <= a.x_high)) a.x_low = a.x_high = 0;
     if (!(a.y_low <= a.y_high)) a.y_low = a.y_high = 1;
-    widen(&a.x_low, &a.x_high, 0.04, 0.02);
-    widen(&a.y_low, &a.y_high, 0.08, 0.005 * fabs(a.y_high));
+    widen_curves(&a.x_low, &a.x_high, 0.04, 0.02);
+    widen_curves(&a.y_low, &a.y_high, 0.08, 0.005 * fabs(a.y_high));
     return a;
 }
 

@@ -23,7 +23,7 @@ static const char *const TICKS[DECADES + 1] = {"0.01", "0.1", "1", "10", "100"};
 #define ROWS 17
 #define COLUMNS 65
 
-static void put(char grid[ROWS][COLUMNS + 1], double leak, double missed, char letter) {
+static void put_gates(char grid[ROWS][COLUMNS + 1], double leak, double missed, char letter) {
     size_t x = (size_t)lround(along(leak) * (COLUMNS - 1));
     size_t y = (size_t)lround((1 - along(missed)) * (ROWS - 1));
     char *cell = &grid[y][x];
@@ -39,12 +39,12 @@ void reef_chart_gates_print(FILE *out, const reef_gate_curve *curves, size_t cou
     for (size_t i = 0; i < count; i++) {
         if (!curves[i].known) continue;
         for (size_t p = 0; p < GATE_DET_POINTS; p++)
-            put(grid, curves[i].leak[p], curves[i].missed[p], LETTERS[i % LETTER_COUNT]);
+            put_gates(grid, curves[i].leak[p], curves[i].missed[p], LETTERS[i % LETTER_COUNT]);
     }
     for (size_t i = 0; i < count; i++)
         if (curves[i].known)
-            put(grid, curves[i].own_leak, curves[i].own_missed,
-                (char)toupper(LETTERS[i % LETTER_COUNT]));
+            put_gates(grid, curves[i].own_leak, curves[i].own_missed,
+                      (char)toupper(LETTERS[i % LETTER_COUNT]));
     fprintf(out, "missed of its own, %%\n");
     for (size_t y = 0; y < ROWS; y++) {
         size_t step = (ROWS - 1) / DECADES;

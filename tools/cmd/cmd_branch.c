@@ -49,7 +49,7 @@ static reef_status read_number(const char *text, uint32_t *out, reef_error *err)
                      "'%.40s' is no generation; reef generations lists them, such as 0", text);
 }
 
-static reef_status answer(reef_cli_call *cli, const json_t *result, reef_error *err) {
+static reef_status reply_branch(reef_cli_call *cli, const json_t *result, reef_error *err) {
     static const char *const MEMBERS[] = {"from", "generation", "side", "whole", "experts"};
     json_int_t numbers[5];
     json_t *document = json_pack("{s:b}", "done", !cli->dry_run);
@@ -81,7 +81,7 @@ reef_status reef_cmd_branch(reef_cli_call *cli, reef_error *err) {
     json_t *request = json_pack("{s:s, s:I, s:b}", "command", "branch", "from", (json_int_t)from,
                                 "dry_run", cli->dry_run);
     status = reef_cli_change(cli, request, branch, &result, err);
-    if (status == REEF_OK) status = answer(cli, result, err);
+    if (status == REEF_OK) status = reply_branch(cli, result, err);
     json_decref(result);
     return status;
 }

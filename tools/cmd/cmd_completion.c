@@ -20,7 +20,7 @@ const reef_cli_manual reef_completion_manual = {
 };
 
 // The script as one JSON text, for programs that install it.
-static reef_status answer(reef_cli_call *cli, const char *shell, reef_error *err) {
+static reef_status reply_completion(reef_cli_call *cli, const char *shell, reef_error *err) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
@@ -40,5 +40,5 @@ static reef_status answer(reef_cli_call *cli, const char *shell, reef_error *err
 }
 
 reef_status reef_cmd_completion(reef_cli_call *cli, reef_error *err) {
-    return answer(cli, cli->operands[0], err);
+    return reply_completion(cli, cli->operands[0], err);
 }

@@ -49,9 +49,9 @@ static reef_status parse_range(const reef_cli_call *cli,
     return REEF_OK;
 }
 
-static reef_status parse(const reef_cli_call *cli,
-                         reef_consolidation_options *options,
-                         reef_error *err) {
+static reef_status parse_consolidate(const reef_cli_call *cli,
+                                     reef_consolidation_options *options,
+                                     reef_error *err) {
     uint64_t side = 0;
     *options = (reef_consolidation_options){
         .drop_snapshots = reef_cli_text(cli, "drop-snapshots") != NULL,
@@ -192,10 +192,10 @@ static reef_status open_pool(const reef_cli_call *cli,
     return reef_trainer_open(trainer, *store, &options, err);
 }
 
-static reef_status run(const reef_cli_call *cli,
-                       const reef_consolidation_options *options,
-                       reef_consolidation *report,
-                       reef_error *err) {
+static reef_status run_consolidate(const reef_cli_call *cli,
+                                   const reef_consolidation_options *options,
+                                   reef_consolidation *report,
+                                   reef_error *err) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     // A plan only reads, so it can be had beside a daemon.
@@ -207,9 +207,9 @@ static reef_status run(const reef_cli_call *cli,
 }
 
 // Shows the plan and waits for a yes. Only where there is someone to ask.
-static reef_status confirm(const reef_cli_call *cli,
-                           const reef_consolidation_options *options,
-                           reef_error *err) {
+static reef_status confirm_consolidate(const reef_cli_call *cli,
+                                       const reef_consolidation_options *options,
+                                       reef_error *err) {
     char line[16] = "";
     if (reef_cli_text(cli, "yes") != NULL) return REEF_OK;
     if (cli->json || isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1)
@@ -221,7 +221,7 @@ static reef_status confirm(const reef_cli_call *cli,
     reef_consolidation_options dry = *options;
     reef_consolidation plan = {0};
     dry.dry_run = true;
-    reef_status status = run(cli, &dry, &plan, err);
+    reef_status status = run_consolidate(cli, &dry, &plan, err);
     if (status == REEF_OK) {
         print_report(&plan, false, stderr);
         fprintf(stderr, "type yes to go on: ");
@@ -236,15 +236,15 @@ reef_status reef_cmd_consolidate(reef_cli_call *cli, reef_error *err) {
     reef_consolidation_options options;
     reef_consolidation report = {0};
     reef_cli_progress progress;
-    reef_status status = parse(cli, &options, err);
-    if (status == REEF_OK && !cli->dry_run) status = confirm(cli, &options, err);
+    reef_status status = parse_consolidate(cli, &options, err);
+    if (status == REEF_OK && !cli->dry_run) status = confirm_consolidate(cli, &options, err);
     if (status != REEF_OK) return status;
     options.dry_run = cli->dry_run;
     options.progress = on_progress;
     options.context = &progress;
     double start = reef_cli_clock();
     reef_cli_progress_start(&progress, "distilling", 0, "steps");
-    status = run(cli, &options, &report, err);
+    status = run_consolidate(cli, &options, &report, err);
     reef_cli_progress_end(&progress);
     if (status == REEF_OK && cli->json)
         status = reef_cli_answer(cli, report_json(&report, !cli->dry_run, reef_cli_clock() - start),

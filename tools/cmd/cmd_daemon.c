@@ -55,7 +55,7 @@ const reef_cli_manual reef_stop_manual = {
 };
 
 // What a dry run says: that there is a daemon, and what it is doing.
-static reef_status rehearse(reef_cli_call *cli, const char *command, reef_error *err) {
+static reef_status rehearse_daemon(reef_cli_call *cli, const char *command, reef_error *err) {
     json_t *running = NULL;
     reef_status status = reef_cli_daemon_status(cli, &running, err);
     if (status != REEF_OK) return status;
@@ -73,9 +73,12 @@ static reef_status rehearse(reef_cli_call *cli, const char *command, reef_error 
     return REEF_OK;
 }
 
-static reef_status ask(reef_cli_call *cli, const char *command, const char *done, reef_error *err) {
+static reef_status ask_daemon(reef_cli_call *cli,
+                              const char *command,
+                              const char *done,
+                              reef_error *err) {
     json_t *result = NULL;
-    if (cli->dry_run) return rehearse(cli, command, err);
+    if (cli->dry_run) return rehearse_daemon(cli, command, err);
     reef_status status = reef_cli_daemon_ask(cli, command, &result, err);
     if (status != REEF_OK) return status;
     char words[CLI_WORD_BYTES];
@@ -88,19 +91,19 @@ static reef_status ask(reef_cli_call *cli, const char *command, const char *done
 }
 
 reef_status reef_cmd_commit(reef_cli_call *cli, reef_error *err) {
-    return ask(cli, "commit", "committed", err);
+    return ask_daemon(cli, "commit", "committed", err);
 }
 
 reef_status reef_cmd_pause(reef_cli_call *cli, reef_error *err) {
-    return ask(cli, "pause", "paused", err);
+    return ask_daemon(cli, "pause", "paused", err);
 }
 
 reef_status reef_cmd_resume(reef_cli_call *cli, reef_error *err) {
-    return ask(cli, "resume", "training goes on; last committed", err);
+    return ask_daemon(cli, "resume", "training goes on; last committed", err);
 }
 
 reef_status reef_cmd_drain(reef_cli_call *cli, reef_error *err) {
-    return ask(cli, "drain", "trained and committed", err);
+    return ask_daemon(cli, "drain", "trained and committed", err);
 }
 
 static void print_names(const char *what, const json_t *names) {
@@ -113,7 +116,7 @@ static void print_names(const char *what, const json_t *names) {
 
 reef_status reef_cmd_reload(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
-    if (cli->dry_run) return rehearse(cli, "reload", err);
+    if (cli->dry_run) return rehearse_daemon(cli, "reload", err);
     reef_status status = reef_cli_daemon_ask(cli, "reload", &result, err);
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_answer(cli, result, err);
@@ -125,7 +128,7 @@ reef_status reef_cmd_reload(reef_cli_call *cli, reef_error *err) {
 
 reef_status reef_cmd_stop(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
-    if (cli->dry_run) return rehearse(cli, "stop", err);
+    if (cli->dry_run) return rehearse_daemon(cli, "stop", err);
     reef_status status = reef_cli_daemon_ask(cli, "stop", &result, err);
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_answer(cli, result, err);

@@ -108,10 +108,10 @@ static reef_status check_kind(const reef_cli_call *cli,
                      cli->pool);
 }
 
-static reef_status choose(const reef_cli_call *cli,
-                          const reef_cli_pool *pool,
-                          reef_experts_request *asked,
-                          reef_error *err) {
+static reef_status choose_experts(const reef_cli_call *cli,
+                                  const reef_cli_pool *pool,
+                                  reef_experts_request *asked,
+                                  reef_error *err) {
     uint64_t generation = 0, layer = 0, top = TOP_DEFAULT;
     *asked = (reef_experts_request){
         .one_generation = reef_cli_text(cli, "generation") != NULL,
@@ -386,7 +386,7 @@ reef_status reef_cmd_experts(reef_cli_call *cli, reef_error *err) {
     reef_status status = check_together(cli, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "id", 0, UINT32_MAX, &id, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = choose(cli, &pool, &asked, err);
+    if (status == REEF_OK) status = choose_experts(cli, &pool, &asked, err);
     if (status == REEF_OK)
         status = reef_cli_text(cli, "id") ? show_one(cli, &pool, &asked, id, err)
                                           : show_list(cli, &pool, &asked, err);

@@ -75,10 +75,10 @@ static reef_status read_request(const reef_cli_call *cli, request *r, reef_error
     return status == REEF_OK ? read_prompt(cli, r, err) : status;
 }
 
-static reef_status answer(reef_cli_call *cli,
-                          const request *r,
-                          const uint8_t *out,
-                          reef_error *err) {
+static reef_status reply_generate(reef_cli_call *cli,
+                                  const request *r,
+                                  const uint8_t *out,
+                                  reef_error *err) {
     size_t shown = r->prompt.count - r->shown, count = (size_t)r->bytes;
     // Together, so that a character that the prompt begins and the model ends stays whole.
     uint8_t *all = reef_cli_alloc(shown + count, 1);
@@ -125,7 +125,7 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
         .seed = r.seed, .temperature = (float)r.temperature, .top_p = (float)r.top_p};
     status = reef_model_generate(model, r.prompt.bytes, r.prompt.count, (size_t)r.bytes, &sampling,
                                  out, err);
-    if (status == REEF_OK) status = answer(cli, &r, out, err);
+    if (status == REEF_OK) status = reply_generate(cli, &r, out, err);
 
 cleanup:
     free(out);

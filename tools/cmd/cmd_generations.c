@@ -51,10 +51,10 @@ static json_t *row_json(const reef_cli_pool *pool,
     return object;
 }
 
-static reef_status collect(reef_cli_pool *pool,
-                           reef_cli_table *table,
-                           json_t *array,
-                           reef_error *err) {
+static reef_status collect_generations(reef_cli_pool *pool,
+                                       reef_cli_table *table,
+                                       json_t *array,
+                                       reef_error *err) {
     for (uint32_t g = 0; g < pool->generation_count; g++) {
         reef_usage_summary usage;
         reef_status status = reef_cli_usage_summary(pool, &pool->generations[g], &usage, err);
@@ -79,7 +79,7 @@ reef_status reef_generations_list(reef_cli_pool *pool,
     free(opened);
     free(sealed);
     *array = json_array();
-    reef_status status = collect(pool, *table, *array, err);
+    reef_status status = collect_generations(pool, *table, *array, err);
     if (status == REEF_OK) return REEF_OK;
     reef_cli_table_free(*table);
     json_decref(*array);

@@ -16,30 +16,30 @@ const reef_cli_manual reef_grow_manual = {
     .example = "reef grow reef.pool --side 48",
 };
 
-static reef_status grow(reef_trainer *trainer,
-                        json_t *arguments,
-                        json_t **result,
-                        reef_error *err) {
+static reef_status grow_grow(reef_trainer *trainer,
+                             json_t *arguments,
+                             json_t **result,
+                             reef_error *err) {
     uint32_t side = (uint32_t)json_integer_value(json_object_get(arguments, "side"));
     reef_status status = reef_trainer_grow(trainer, side, err);
     if (status == REEF_OK) *result = json_object();
     return status;
 }
 
-static reef_status check(reef_trainer *trainer,
-                         json_t *arguments,
-                         json_t **result,
-                         reef_error *err) {
+static reef_status check_grow(reef_trainer *trainer,
+                              json_t *arguments,
+                              json_t **result,
+                              reef_error *err) {
     (void)result;
     uint32_t side = (uint32_t)json_integer_value(json_object_get(arguments, "side"));
     return reef_trainer_grow_check(trainer, side, err);
 }
 
-static reef_status answer(reef_cli_call *cli,
-                          const reef_cli_pool *pool,
-                          uint32_t before,
-                          uint32_t side,
-                          reef_error *err) {
+static reef_status reply_grow(reef_cli_call *cli,
+                              const reef_cli_pool *pool,
+                              uint32_t before,
+                              uint32_t side,
+                              reef_error *err) {
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
     uint64_t layers = reef_cli_peer_layers(&pool->config);
     uint64_t added = ((uint64_t)side * side - (uint64_t)before * before) * layers;
@@ -84,12 +84,12 @@ reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = check_side(before, side, err);
     json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
     if (status == REEF_OK && cli->dry_run) {
-        status = reef_cli_check(cli, request, check, &result, err);
+        status = reef_cli_check(cli, request, check_grow, &result, err);
     } else if (status == REEF_OK) {
-        status = reef_cli_change(cli, json_incref(request), grow, &result, err);
+        status = reef_cli_change(cli, json_incref(request), grow_grow, &result, err);
         if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     }
-    if (status == REEF_OK) status = answer(cli, &pool, before, (uint32_t)side, err);
+    if (status == REEF_OK) status = reply_grow(cli, &pool, before, (uint32_t)side, err);
     json_decref(request);
     json_decref(result);
     reef_cli_pool_close(&pool);

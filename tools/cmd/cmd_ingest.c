@@ -136,7 +136,7 @@ static void sleep_ms(unsigned ms) {
     (void)nanosleep(&pause, NULL);
 }
 
-static void show(ingestion *in, const char *state) {
+static void print_ingest(ingestion *in, const char *state) {
     double now = reef_cli_clock();
     if (in->progress.total > 0) reef_cli_progress_show(&in->progress, in->feed.offset);
     if (in->progress.total > 0 || !in->progress.terminal || now - in->drawn < 0.1) return;
@@ -150,7 +150,7 @@ static void show(ingestion *in, const char *state) {
     fflush(stderr);
 }
 
-static void note(ingestion *in, const char *answer) {
+static void note_ingest(ingestion *in, const char *answer) {
     json_t *result = json_loads(answer, 0, NULL);
     in->batches++;
     in->duplicates += json_is_true(json_object_get(result, "duplicate"));
@@ -187,14 +187,15 @@ static reef_status send_batch(ingestion *in, const char *request, reef_error *er
         reef_status status = reef_daemon_call_hinted(
             in->cli->pool, reef_cli_text(in->cli, "socket"), request, &answer, &ms, err);
         if (status == REEF_OK) {
-            note(in, answer);
+            note_ingest(in, answer);
             free(answer);
             return REEF_OK;
         }
         if (status == REEF_ERR_BUSY) heard = reef_cli_clock();
         if (!is_worth_it(in, status, &ms, heard)) return status;
         in->waits++;
-        show(in, status == REEF_ERR_BUSY ? "  waiting for room" : "  waiting for the daemon");
+        print_ingest(in,
+                     status == REEF_ERR_BUSY ? "  waiting for room" : "  waiting for the daemon");
         sleep_ms(ms);
     }
 }
@@ -222,7 +223,7 @@ static reef_status send_all(ingestion *in, reef_error *err) {
         if (status != REEF_OK)
             return in->batches > 0 ? cut_off(in, &reason, err)
                                    : reef_fail(err, status, "%s", reason.message);
-        show(in, "");
+        print_ingest(in, "");
     }
 }
 

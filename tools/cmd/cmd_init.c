@@ -173,7 +173,7 @@ static void print_size(FILE *out, const making *m) {
                 reef_cli_has_ids(&m->config) ? "token ids, two bytes each" : "text");
 }
 
-static reef_status answer(reef_cli_call *cli, const making *m, reef_error *err) {
+static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *err) {
     if (cli->json) return reef_cli_answer(cli, making_json(cli, m), err);
     char words[CLI_WORD_BYTES];
     const char *file = reef_cli_text(cli, "config-out");
@@ -221,10 +221,10 @@ static reef_status write_config(const reef_cli_call *cli, const making *m, reef_
 }
 
 // What was made, read back from the pool.
-static reef_status measure(const reef_cli_call *cli,
-                           uint64_t *parameters,
-                           uint64_t *file_bytes,
-                           reef_error *err) {
+static reef_status measure_init(const reef_cli_call *cli,
+                                uint64_t *parameters,
+                                uint64_t *file_bytes,
+                                reef_error *err) {
     reef_cli_pool pool;
     reef_model *model = NULL;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
@@ -271,7 +271,7 @@ static reef_status probe(const reef_cli_call *cli, making *m, reef_error *err) {
     return status;
 }
 
-static reef_status make(const reef_cli_call *cli, making *m, reef_error *err) {
+static reef_status make_init(const reef_cli_call *cli, making *m, reef_error *err) {
     if (m->from)
         return reef_pool_from_model(cli->pool, m->from, &m->config, cli->dry_run, &m->file, err);
     return cli->dry_run ? REEF_OK : reef_pool_init(cli->pool, &m->config, err);
@@ -283,14 +283,14 @@ reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = check_path(cli->pool, err);
     if (status == REEF_OK) status = check_file(cli, &m, err);
     if (status == REEF_OK) status = probe(cli, &m, err);
-    if (status == REEF_OK) status = make(cli, &m, err);
+    if (status == REEF_OK) status = make_init(cli, &m, err);
     if (status == REEF_OK && !cli->dry_run) {
         reef_error reason = {0};
-        status = measure(cli, &m.parameters, &m.file_bytes, &reason);
+        status = measure_init(cli, &m.parameters, &m.file_bytes, &reason);
         if (status == REEF_OK) status = write_config(cli, &m, &reason);
         if (status != REEF_OK)
             status = reef_fail(err, status, "the pool %.100s was made; %.140s", cli->pool,
                                reason.message);
     }
-    return status == REEF_OK ? answer(cli, &m, err) : status;
+    return status == REEF_OK ? reply_init(cli, &m, err) : status;
 }

@@ -22,7 +22,7 @@ const reef_cli_manual reef_plot_loss_manual = {
                "reef plot loss reef.pool --svg loss.svg",
 };
 
-static void draw(FILE *out, const void *context) {
+static void draw_plot(FILE *out, const void *context) {
     reef_svg_begin(out, 1000, 420);
     reef_chart_loss_svg(out, context, (reef_chart_box){10, 14, 980, 396});
     reef_svg_end(out);
@@ -47,13 +47,13 @@ static json_t *chart_json(const reef_loss_chart *chart) {
     return json_pack("{s:o, s:o}", "points", points, "boundaries_found", found);
 }
 
-static reef_status show(reef_cli_call *cli, const reef_loss_chart *chart, reef_error *err) {
+static reef_status print_plot(reef_cli_call *cli, const reef_loss_chart *chart, reef_error *err) {
     const char *path = reef_cli_text(cli, "svg");
     if (chart->count == 0 && (path || !cli->json))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "%.160s has no loss to plot: nothing was trained yet", cli->pool);
     if (path) {
-        reef_status status = reef_svg_write(path, draw, chart, err);
+        reef_status status = reef_svg_write(path, draw_plot, chart, err);
         if (status != REEF_OK) return status;
     }
     if (cli->json) return reef_cli_answer(cli, chart_json(chart), err);
@@ -79,7 +79,7 @@ reef_status reef_cmd_plot_loss(reef_cli_call *cli, reef_error *err) {
                                  .unit_bytes = reef_cli_stream_unit_bytes(&pool.config)};
         found = reef_chart_boundaries(&pool, &chart.found_count);
         chart.found = found;
-        status = show(cli, &chart, err);
+        status = print_plot(cli, &chart, err);
     }
     free(found);
     reef_cli_points_release(&points);

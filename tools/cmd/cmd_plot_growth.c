@@ -53,7 +53,7 @@ typedef struct growth {
 
 // ---- reading -------------------------------------------------------------------------------------
 
-static uint64_t member(const json_t *object, const char *name) {
+static uint64_t plot_growth_member(const json_t *object, const char *name) {
     return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
@@ -68,11 +68,12 @@ static uint64_t add_grown(growth *g,
     json_array_foreach(events, i, event) {
         const char *name = json_string_value(json_object_get(event, "event"));
         if (!name || strcmp(name, "grow") != 0 || json_object_get(event, "undone") ||
-            member(event, "generation") != generation->generation)
+            plot_growth_member(event, "generation") != generation->generation)
             continue;
-        uint64_t side = member(event, "side"), before = member(event, "side_before");
+        uint64_t side = plot_growth_member(event, "side"),
+                 before = plot_growth_member(event, "side_before");
         uint64_t added = (side * side - before * before) * layers;
-        g->steps[g->count++] = (growth_step){member(event, "stream_bytes"), added,
+        g->steps[g->count++] = (growth_step){plot_growth_member(event, "stream_bytes"), added,
                                              generation->generation, .grew = true};
         sum += added;
     }
@@ -86,7 +87,7 @@ static int by_position(const void *a, const void *b) {
     return (left->generation > right->generation) - (left->generation < right->generation);
 }
 
-static void collect(growth *g, const reef_cli_pool *pool, const json_t *events) {
+static void collect_plot_growth(growth *g, const reef_cli_pool *pool, const json_t *events) {
     g->steps = reef_cli_alloc(pool->generation_count + json_array_size(events), sizeof(*g->steps));
     for (uint32_t i = 0; i < pool->generation_count; i++) {
         const reef_generation_record *one = &pool->generations[i];
@@ -109,7 +110,7 @@ static reef_status read_growth(reef_cli_pool *pool, growth *g, reef_error *err) 
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_timeline_json(txn, events, err);
     reef_txn_abort(txn);
-    if (status == REEF_OK) collect(g, pool, events);
+    if (status == REEF_OK) collect_plot_growth(g, pool, events);
     json_decref(events);
     return status;
 }
@@ -252,7 +253,7 @@ static void draw_growth(FILE *out, const void *context) {
     reef_svg_end(out);
 }
 
-static reef_status show(reef_cli_call *cli, const growth *g, reef_error *err) {
+static reef_status print_plot_growth(reef_cli_call *cli, const growth *g, reef_error *err) {
     const char *path = reef_cli_text(cli, "svg");
     if (path) {
         reef_status status = reef_svg_write(path, draw_growth, g, err);
@@ -271,7 +272,7 @@ reef_status reef_cmd_plot_growth(reef_cli_call *cli, reef_error *err) {
     growth g = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = read_growth(&pool, &g, err);
-    if (status == REEF_OK) status = show(cli, &g, err);
+    if (status == REEF_OK) status = print_plot_growth(cli, &g, err);
     free(g.steps);
     reef_cli_pool_close(&pool);
     return status;

@@ -232,7 +232,7 @@ static reef_status read_request(report *r,
     return status;
 }
 
-static void release(report *r) {
+static void release_report(report *r) {
     for (size_t j = 0; j < r->count; j++) {
         free(r->domains[j].name);
         reef_cli_file_release(&r->domains[j].file);
@@ -317,7 +317,7 @@ static double asof_forgetting(const report *r) {
     return most;
 }
 
-static void compute(report *r) {
+static void compute_report(report *r) {
     size_t old = r->count - 1; // all but the last, which nothing came after
     r->asof_forgetting = asof_forgetting(r);
     r->task_free_forgetting = old > 0 ? 0 : NAN;
@@ -364,17 +364,17 @@ static reef_status sample(
     return status;
 }
 
-static reef_status measure(report *r,
-                           const reef_cli_call *cli,
-                           reef_cli_pool *pool,
-                           reef_error *err) {
+static reef_status measure_report(report *r,
+                                  const reef_cli_call *cli,
+                                  reef_cli_pool *pool,
+                                  reef_error *err) {
     reef_cli_file *files = reef_cli_alloc(r->count, sizeof(*files));
     for (size_t j = 0; j < r->count; j++) files[j] = r->domains[j].file; // lent
     reef_status status = reef_matrix_measure(&r->matrix, cli, pool, files, r->count, err);
     free(files);
     if (status != REEF_OK) return status;
     for (size_t j = 0; j < r->count; j++) r->matrix.learned[j] = r->domains[j].generation;
-    compute(r);
+    compute_report(r);
     r->samples = reef_cli_alloc(pool->generation_count, sizeof(*r->samples));
     for (size_t g = 0; g < pool->generation_count && status == REEF_OK; g++) {
         if (reef_generation_is_empty(&pool->generations[g]))
@@ -493,7 +493,7 @@ typedef struct picture {
     const reef_loss_chart *chart;
 } picture;
 
-static void draw(FILE *out, const void *context) {
+static void draw_report(FILE *out, const void *context) {
     const picture *p = context;
     const report *r = p->report;
     const double width = 1000, row_height = 46;
@@ -532,7 +532,7 @@ static reef_status write_svg(const report *r,
                              .truth = r->truth,
                              .truth_count = r->truth_count};
     char *path = reef_cli_format("%s/report.svg", directory);
-    reef_status status = reef_svg_write(path, draw, &(picture){r, &chart}, err);
+    reef_status status = reef_svg_write(path, draw_report, &(picture){r, &chart}, err);
     free(path);
     return status;
 }
@@ -592,7 +592,10 @@ static void print_report(const report *r,
     printf("\nwrote %s/report.json and %s/report.svg\n", directory, directory);
 }
 
-static reef_status publish(report *r, reef_cli_call *cli, reef_cli_pool *pool, reef_error *err) {
+static reef_status publish_report(report *r,
+                                  reef_cli_call *cli,
+                                  reef_cli_pool *pool,
+                                  reef_error *err) {
     const char *directory = reef_cli_text(cli, "out");
     reef_cli_points points = {0};
     reef_cli_table *table = NULL;
@@ -627,10 +630,10 @@ reef_status reef_cmd_report(reef_cli_call *cli, reef_error *err) {
         status = reef_cli_output_directory(reef_cli_text(cli, "out"), "report.json", err);
     if (status == REEF_OK) {
         status = assign_generations(&r, &pool, err);
-        if (status == REEF_OK) status = measure(&r, cli, &pool, err);
+        if (status == REEF_OK) status = measure_report(&r, cli, &pool, err);
     }
-    if (status == REEF_OK) status = publish(&r, cli, &pool, err);
-    release(&r);
+    if (status == REEF_OK) status = publish_report(&r, cli, &pool, err);
+    release_report(&r);
     reef_cli_pool_close(&pool);
     return status;
 }

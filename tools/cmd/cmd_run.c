@@ -137,10 +137,10 @@ static void say_what_runs(const reef_cli_call *cli, const char *program, char **
 // ---- becoming it ---------------------------------------------------------------------------------
 
 // Returns only where that failed. What the daemon says goes to standard error, programs read standard output.
-static reef_status become(const reef_cli_call *cli,
-                          const char *program,
-                          char **argv,
-                          reef_error *err) {
+static reef_status become_run(const reef_cli_call *cli,
+                              const char *program,
+                              char **argv,
+                              reef_error *err) {
     if (cli->json && dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
         return reef_fail(err, REEF_ERR_IO, "cannot say on standard output what %.160s says: %s",
                          program, strerror(errno));
@@ -159,7 +159,7 @@ reef_status reef_cmd_run(reef_cli_call *cli, reef_error *err) {
                            ", neither beside this one nor in PATH; the package reef has both");
     if (status == REEF_OK) {
         say_what_runs(cli, program, argv);
-        status = become(cli, program, argv, err);
+        status = become_run(cli, program, argv, err);
     }
     free(program);
     arguments_free(argv, count);

@@ -36,10 +36,10 @@ static reef_status seal(reef_trainer *trainer,
 }
 
 // Asked of the last commit, which a daemon may be ahead of.
-static reef_status check(reef_trainer *trainer,
-                         json_t *arguments,
-                         json_t **result,
-                         reef_error *err) {
+static reef_status check_seal(reef_trainer *trainer,
+                              json_t *arguments,
+                              json_t **result,
+                              reef_error *err) {
     uint32_t side;
     const char *dtype = json_string_value(json_object_get(arguments, "seal_dtype"));
     reef_status status = reef_trainer_seal_check(trainer, dtype, &side, err);
@@ -138,7 +138,7 @@ reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
         dtype = reef_config_is_vector(&pool.config) ? "f32"
                                                     : reef_config_word(&pool.config, "seal_dtype");
     if (status == REEF_OK && cli->dry_run) {
-        status = reef_cli_check(cli, request, check, &result, err);
+        status = reef_cli_check(cli, request, check_seal, &result, err);
     } else if (status == REEF_OK) {
         status = reef_cli_change(cli, json_incref(request), seal, &result, err);
         // The daemon may have opened generations of its own since we looked.

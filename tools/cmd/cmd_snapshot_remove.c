@@ -55,7 +55,7 @@ typedef struct choices {
     size_t count, capacity;
 } choices;
 
-static void add(choices *list, const reef_snapshot *snapshot) {
+static void add_snapshot_remove(choices *list, const reef_snapshot *snapshot) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 16;
         choice *grown = reef_cli_alloc(capacity, sizeof(*grown));
@@ -69,7 +69,7 @@ static void add(choices *list, const reef_snapshot *snapshot) {
 
 static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
     (void)err;
-    add(context, snapshot);
+    add_snapshot_remove(context, snapshot);
     return REEF_OK;
 }
 
@@ -97,7 +97,7 @@ static bool is_first_of_day(const choices *list, size_t i) {
     return i == 0;
 }
 
-static void choose(choices *list, uint64_t keep_last, uint64_t keep_daily) {
+static void choose_snapshot_remove(choices *list, uint64_t keep_last, uint64_t keep_daily) {
     uint64_t days = 0;
     qsort(list->all, list->count, sizeof(*list->all), by_age);
     for (size_t i = 0; i < list->count && !list->all[i].snapshot.damaged; i++) {
@@ -115,7 +115,7 @@ static reef_status list_all(reef_cli_pool *pool, choices *list, reef_error *err)
     return status;
 }
 
-static bool mark(choices *list, const char *name) {
+static bool mark_snapshot_remove(choices *list, const char *name) {
     bool found = false;
     for (size_t k = 0; k < list->count; k++) {
         if (strcmp(list->all[k].snapshot.name, name) != 0) continue;
@@ -133,11 +133,11 @@ static reef_status mark_damaged(reef_txn *txn, choices *list, const char *name, 
     if (status != REEF_ERR_CORRUPT)
         return reef_fail(err, REEF_ERR_CORRUPT, "%.180s; its whole name is needed to remove it",
                          why.message);
-    if (mark(list, name)) return REEF_OK;
+    if (mark_snapshot_remove(list, name)) return REEF_OK;
     found = (reef_snapshot){.damaged = true};
     snprintf(found.name, sizeof(found.name), "%s", name);
-    add(list, &found);
-    (void)mark(list, name);
+    add_snapshot_remove(list, &found);
+    (void)mark_snapshot_remove(list, name);
     return REEF_OK;
 }
 
@@ -153,7 +153,7 @@ static reef_status list_named(const reef_cli_call *cli,
         reef_snapshot found;
         status = reef_snapshot_find(txn, cli->operands[i], &found, err);
         if (status == REEF_OK)
-            (void)mark(list, found.name);
+            (void)mark_snapshot_remove(list, found.name);
         else if (status == REEF_ERR_CORRUPT)
             status = mark_damaged(txn, list, cli->operands[i], err);
     }
@@ -198,7 +198,7 @@ static reef_status remove_chosen(const reef_cli_call *cli, const choices *list, 
     return status;
 }
 
-static reef_status answer(reef_cli_call *cli, const choices *list, reef_error *err) {
+static reef_status reply_snapshot_remove(reef_cli_call *cli, const choices *list, reef_error *err) {
     json_t *removed = json_array(), *kept = json_array();
     json_t *damaged_removed = json_array(), *damaged_kept = json_array();
     for (size_t i = 0; i < list->count; i++) {
@@ -216,7 +216,7 @@ static reef_status answer(reef_cli_call *cli, const choices *list, reef_error *e
                            err);
 }
 
-static void print(const reef_cli_call *cli, const choices *list) {
+static void print_snapshot_remove(const reef_cli_call *cli, const choices *list) {
     static const char *const HEADING[] = {"snapshot", "step", "made", ""};
     reef_cli_table *table = reef_cli_table_new("<><<", HEADING);
     size_t count = going(list);
@@ -240,7 +240,9 @@ static void print(const reef_cli_call *cli, const choices *list) {
            cli->dry_run ? "would be" : (list->count - count == 1 ? "is" : "are"));
 }
 
-static reef_status confirm(const reef_cli_call *cli, const choices *list, reef_error *err) {
+static reef_status confirm_snapshot_remove(const reef_cli_call *cli,
+                                           const choices *list,
+                                           reef_error *err) {
     size_t count = going(list);
     char *what = reef_cli_format("%zu of the %zu snapshots of %s will be gone for good", count,
                                  list->count, cli->pool);
@@ -252,11 +254,11 @@ static reef_status confirm(const reef_cli_call *cli, const choices *list, reef_e
 static reef_status carry_out(reef_cli_call *cli, const choices *list, reef_error *err) {
     reef_status status = REEF_OK;
     bool removes = !cli->dry_run && going(list) > 0;
-    if (removes) status = confirm(cli, list, err);
+    if (removes) status = confirm_snapshot_remove(cli, list, err);
     if (status == REEF_OK && removes) status = remove_chosen(cli, list, err);
     if (status != REEF_OK) return status;
-    if (cli->json) return answer(cli, list, err);
-    print(cli, list);
+    if (cli->json) return reply_snapshot_remove(cli, list, err);
+    print_snapshot_remove(cli, list);
     return REEF_OK;
 }
 
@@ -287,7 +289,7 @@ reef_status reef_cmd_snapshot_prune(reef_cli_call *cli, reef_error *err) {
     status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status = list_all(&pool, &list, err);
-    if (status == REEF_OK && list.count > 0) choose(&list, keep_last, keep_daily);
+    if (status == REEF_OK && list.count > 0) choose_snapshot_remove(&list, keep_last, keep_daily);
     if (status == REEF_OK) status = carry_out(cli, &list, err);
     reef_cli_pool_close(&pool);
     free(list.all);

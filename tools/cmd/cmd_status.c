@@ -109,7 +109,7 @@ static reef_status read_pool(const reef_cli_call *cli, json_t **result, reef_err
     return status;
 }
 
-static uint64_t integer(const json_t *object, const char *name) {
+static uint64_t status_integer(const json_t *object, const char *name) {
     return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
@@ -128,7 +128,7 @@ static void print_count(const json_t *object,
                         const char *unit) {
     char words[CLI_WORD_BYTES];
     if (!json_is_integer(json_object_get(object, name))) return;
-    printf("  %-14s%s%s%s\n", label, reef_cli_count(integer(object, name), words),
+    printf("  %-14s%s%s%s\n", label, reef_cli_count(status_integer(object, name), words),
            unit[0] ? " " : "", unit);
 }
 
@@ -138,7 +138,7 @@ static void print_part(const json_t *status,
                        const char *label,
                        const char *detail) {
     char words[CLI_WORD_BYTES];
-    uint64_t record = integer(status, "record_bytes");
+    uint64_t record = status_integer(status, "record_bytes");
     const char *unit = json_string_value(json_object_get(status, "stream_unit"));
     if (!unit) unit = record ? "example" : "byte";
     printf("  %-14s%s %ss%s\n", label, reef_cli_count(record ? bytes / record : bytes, words), unit,
@@ -147,12 +147,12 @@ static void print_part(const json_t *status,
 
 // How far the stream has come: what was dealt with is trained or skipped.
 static void print_stream(const json_t *status) {
-    uint64_t skipped = integer(status, "skipped_bytes");
+    uint64_t skipped = status_integer(status, "skipped_bytes");
     bool known = json_is_integer(json_object_get(status, "skipped_bytes"));
-    print_part(status, integer(status, "stream_bytes") - skipped, "trained",
+    print_part(status, status_integer(status, "stream_bytes") - skipped, "trained",
                known ? "" : " or skipped");
     if (json_is_integer(json_object_get(status, "carried_bytes")))
-        print_part(status, integer(status, "carried_bytes"), "waiting", "");
+        print_part(status, status_integer(status, "carried_bytes"), "waiting", "");
     if (skipped > 0)
         print_part(status, skipped, "recognised", " of older domains or at marks, not trained");
 }
@@ -171,14 +171,14 @@ static void print_commit(const json_t *commit) {
     char when[CLI_WORD_BYTES];
     const char *root = json_string_value(json_object_get(commit, "root"));
     printf("  %-14s%" PRIu64 " at step %" PRIu64 ", %s, root %.12s\n", "last commit",
-           integer(commit, "number"), integer(commit, "step"),
-           reef_cli_time(integer(commit, "unix_ms"), when), root ? root : "");
+           status_integer(commit, "number"), status_integer(commit, "step"),
+           reef_cli_time(status_integer(commit, "unix_ms"), when), root ? root : "");
 }
 
 static void print_daemon(const json_t *status) {
     char words[CLI_WORD_BYTES];
     const char *state = json_string_value(json_object_get(status, "state"));
-    printf("reefd %" PRIu64 " runs on this pool: %s, up %s\n", integer(status, "pid"),
+    printf("reefd %" PRIu64 " runs on this pool: %s, up %s\n", status_integer(status, "pid"),
            state ? state : "in an unknown state",
            reef_cli_duration(json_number_value(json_object_get(status, "uptime_s")), words));
     const json_t *rate = json_object_get(status, "bytes_per_s"),
@@ -196,10 +196,10 @@ static void print_daemon(const json_t *status) {
         const char *name = json_string_value(json_object_get(source, "name"));
         char *shown = reef_cli_printable((const uint8_t *)name, name ? strlen(name) : 0, false);
         printf("  %-14s%s: %s", index ? "" : "sources", shown,
-               reef_cli_bytes(integer(source, "cursor"), cursor));
+               reef_cli_bytes(status_integer(source, "cursor"), cursor));
         free(shown);
         if (json_is_integer(json_object_get(source, "bytes")))
-            printf(" of %s", reef_cli_bytes(integer(source, "bytes"), size));
+            printf(" of %s", reef_cli_bytes(status_integer(source, "bytes"), size));
         printf("%s\n", json_is_true(json_object_get(source, "ended")) ? ", ended" : "");
     }
 }
@@ -208,7 +208,7 @@ static void print_strategy(const json_t *status) {
     const char *strategy = json_string_value(json_object_get(status, "strategy"));
     if (strategy == NULL || strcmp(strategy, "generations") == 0) return;
     printf("  %-14s%s, which keeps one generation; %" PRIu64 " boundaries so far\n", "strategy",
-           strategy, integer(status, "task"));
+           strategy, status_integer(status, "task"));
 }
 
 // When what is sealed was last read again as a whole, and how far the next time has come.
@@ -218,28 +218,29 @@ static void print_scrub(const json_t *scrub) {
     const char *damage = json_string_value(json_object_get(scrub, "damage"));
     if (damage) printf("  %-14s%s\n", "DAMAGED", damage);
     if (json_is_integer(json_object_get(scrub, "last_scrub"))) {
-        uint64_t damaged = integer(scrub, "last_damaged");
-        printf("  %-14s%s, ", "last scrub", reef_cli_time(integer(scrub, "last_scrub"), when));
-        printf("%s sealed records, ", reef_cli_count(integer(scrub, "last_records"), words));
-        printf("%s: %s\n", reef_cli_bytes(integer(scrub, "last_bytes"), words),
+        uint64_t damaged = status_integer(scrub, "last_damaged");
+        printf("  %-14s%s, ", "last scrub",
+               reef_cli_time(status_integer(scrub, "last_scrub"), when));
+        printf("%s sealed records, ", reef_cli_count(status_integer(scrub, "last_records"), words));
+        printf("%s: %s\n", reef_cli_bytes(status_integer(scrub, "last_bytes"), words),
                damaged ? "damage was found, see reef verify --repair-plan" : "all sound");
     }
-    if (integer(scrub, "records")) {
+    if (status_integer(scrub, "records")) {
         printf("  %-14s%s records, ", "scrub so far",
-               reef_cli_count(integer(scrub, "records"), words));
-        printf("%s\n", reef_cli_bytes(integer(scrub, "bytes"), words));
+               reef_cli_count(status_integer(scrub, "records"), words));
+        printf("%s\n", reef_cli_bytes(status_integer(scrub, "bytes"), words));
     }
 }
 
 // Worth a line only where somebody keeps pages from reuse.
 static void print_readers(const json_t *readers) {
     char words[CLI_WORD_BYTES];
-    if (integer(readers, "commits_behind") == 0) return;
-    printf("  %-14s%s; ", "readers", reef_cli_count(integer(readers, "count"), words));
+    if (status_integer(readers, "commits_behind") == 0) return;
+    printf("  %-14s%s; ", "readers", reef_cli_count(status_integer(readers, "count"), words));
     printf("process %" PRIu64 " reads what was %s commits ago, and no page given up since is used "
            "again\n",
-           integer(readers, "oldest_pid"),
-           reef_cli_count(integer(readers, "commits_behind"), words));
+           status_integer(readers, "oldest_pid"),
+           reef_cli_count(status_integer(readers, "commits_behind"), words));
 }
 
 static void print_status(const json_t *status, bool daemon) {
@@ -249,7 +250,7 @@ static void print_status(const json_t *status, bool daemon) {
         printf("no daemon runs on this pool; as of its last commit:\n");
     print_count(status, "step", "step", "");
     print_stream(status);
-    if (integer(status, "recycled_experts") > 0)
+    if (status_integer(status, "recycled_experts") > 0)
         print_count(status, "recycled_experts", "recycled", "experts that nothing chose");
     print_count(status, "generation", "generation", "is open");
     print_strategy(status);
@@ -262,7 +263,8 @@ static void print_status(const json_t *status, bool daemon) {
     print_share(status, "last_error_share", "last batch", "");
     if (json_is_integer(json_object_get(status, "file_bytes"))) {
         char words[CLI_WORD_BYTES];
-        printf("  %-14s%s\n", "on disk", reef_cli_bytes(integer(status, "file_bytes"), words));
+        printf("  %-14s%s\n", "on disk",
+               reef_cli_bytes(status_integer(status, "file_bytes"), words));
     }
     print_commit(json_object_get(status, "last_commit"));
     print_scrub(json_object_get(status, "scrub"));

@@ -131,10 +131,10 @@ static void print_layer(uint32_t index, const reef_usage_layer *layer, bool rang
     print_histogram(layer);
 }
 
-static reef_status choose(const reef_cli_call *cli,
-                          const reef_cli_pool *pool,
-                          const reef_generation_record **out,
-                          reef_error *err) {
+static reef_status choose_usage(const reef_cli_call *cli,
+                                const reef_cli_pool *pool,
+                                const reef_generation_record **out,
+                                reef_error *err) {
     uint64_t generation = pool->generation_count - 1;
     reef_status status = reef_cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
     if (status != REEF_OK) return status;
@@ -199,10 +199,10 @@ static json_t *answer_json(const request *asked, json_t *layers) {
     return document;
 }
 
-static reef_status show(reef_cli_call *cli,
-                        reef_cli_pool *pool,
-                        const request *asked,
-                        reef_error *err) {
+static reef_status print_usage(reef_cli_call *cli,
+                               reef_cli_pool *pool,
+                               const request *asked,
+                               reef_error *err) {
     json_t *array = json_array();
     reef_status status = REEF_OK;
     if (!cli->json)
@@ -275,12 +275,12 @@ reef_status reef_cmd_usage(reef_cli_call *cli, reef_error *err) {
                                 "there every expert sees every input, and reef eval shows which "
                                 "generation answers",
                                 err);
-    if (status == REEF_OK) status = choose(cli, &pool, &asked.generation, err);
+    if (status == REEF_OK) status = choose_usage(cli, &pool, &asked.generation, err);
     if (status == REEF_OK) status = choose_layers(cli, &pool, &asked, err);
     if (status == REEF_OK)
         status = reef_cli_time_range(cli, &asked.ranged, &asked.since_ms, &asked.until_ms, err);
     if (status == REEF_OK) status = write_counts(cli, &pool, &asked, err);
-    if (status == REEF_OK) status = show(cli, &pool, &asked, err);
+    if (status == REEF_OK) status = print_usage(cli, &pool, &asked, err);
     reef_cli_pool_close(&pool);
     return status;
 }

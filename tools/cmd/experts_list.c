@@ -47,7 +47,7 @@ static double key_of(const reef_expert_row *row, reef_experts_sort sort) {
     }
 }
 
-static int compare(const void *left, const void *right) {
+static int compare_experts_list(const void *left, const void *right) {
     const reef_expert_row *a = left, *b = right;
     if (isnan(a->key) != isnan(b->key)) return isnan(a->key) ? 1 : -1;
     if (!isnan(a->key) && a->key != b->key) return a->key > b->key ? -1 : 1;
@@ -58,7 +58,7 @@ static int compare(const void *left, const void *right) {
 
 // Where places alone decide, there is no key to turn around.
 static int compare_backwards(const void *left, const void *right) {
-    return compare(right, left);
+    return compare_experts_list(right, left);
 }
 
 // ---- one layer of one generation -----------------------------------------------------------------
@@ -152,7 +152,7 @@ static reef_expert_row row_of(const layer_data *data, uint32_t id) {
     return row;
 }
 
-static bool fits(const reef_expert_row *row, reef_experts_state state) {
+static bool fits_experts_list(const reef_expert_row *row, reef_experts_state state) {
     switch (state) {
     case EXPERTS_OPEN:
         return !row->sealed && !row->frozen;
@@ -177,11 +177,11 @@ static void add_layer(const reef_experts_request *asked,
     for (size_t n = 0; n < data->expert_count; n++) {
         reef_expert_row row = row_of(data, (uint32_t)n);
         row.key = asked->reverse ? -key_of(&row, asked->sort) : key_of(&row, asked->sort);
-        if (fits(&row, asked->state)) rows[count++] = row;
+        if (fits_experts_list(&row, asked->state)) rows[count++] = row;
     }
     out->total += count - out->count;
     bool backwards = asked->reverse && asked->sort == EXPERTS_SORT_ID;
-    qsort(rows, count, sizeof(*rows), backwards ? compare_backwards : compare);
+    qsort(rows, count, sizeof(*rows), backwards ? compare_backwards : compare_experts_list);
     free(out->rows);
     out->rows = rows;
     out->count = asked->top > 0 && asked->top < count ? asked->top : count;
@@ -227,9 +227,9 @@ static bool has_experts(const reef_cli_pool *pool, uint32_t layer) {
                                                 : reef_cli_layer_is_peer(&pool->config, layer);
 }
 
-static reef_status check(const reef_cli_pool *pool,
-                         const reef_experts_request *asked,
-                         reef_error *err) {
+static reef_status check_experts_list(const reef_cli_pool *pool,
+                                      const reef_experts_request *asked,
+                                      reef_error *err) {
     if (asked->one_generation && asked->generation >= pool->generation_count)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no generation %" PRIu32 ": the pool has 0 to %" PRIu32,
@@ -257,7 +257,7 @@ reef_status reef_experts_list_read(reef_cli_pool *pool,
                                    reef_experts_list *out,
                                    reef_error *err) {
     *out = (reef_experts_list){0};
-    reef_status status = check(pool, asked, err);
+    reef_status status = check_experts_list(pool, asked, err);
     for (uint32_t g = 0; g < pool->generation_count; g++)
         for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++)
             if ((!asked->one_generation || g == asked->generation) &&

@@ -65,7 +65,7 @@ void reef_ingest_feed_close(reef_ingest_feed *feed) {
 }
 
 // Bytes that a batch may have: a line that is longer than that goes by itself.
-static size_t most(const reef_ingest_feed *feed) {
+static size_t ingest_batches_most(const reef_ingest_feed *feed) {
     return feed->lines == 0 ? feed->line_max : feed->bytes_max;
 }
 
@@ -77,11 +77,11 @@ static bool count_lines(reef_ingest_feed *feed) {
         const uint8_t *end = memchr(at, '\n', feed->used - feed->bytes);
         if (end == NULL) break;
         size_t bytes = (size_t)(end + 1 - feed->buffer);
-        if (bytes > most(feed)) return true;
+        if (bytes > ingest_batches_most(feed)) return true;
         feed->bytes = bytes;
         feed->lines++;
     }
-    return feed->lines == feed->lines_max || feed->used > most(feed);
+    return feed->lines == feed->lines_max || feed->used > ingest_batches_most(feed);
 }
 
 static bool is_quiet(const reef_ingest_feed *feed) {
@@ -117,7 +117,7 @@ reef_status reef_ingest_feed_next(reef_ingest_feed *feed, reef_error *err) {
     size_t rest = feed->used - feed->bytes;
     bool last = feed->eof && rest > 0 && feed->lines < feed->lines_max &&
                 memchr(feed->buffer + feed->bytes, '\n', rest) == NULL;
-    if (last && feed->used <= most(feed)) {
+    if (last && feed->used <= ingest_batches_most(feed)) {
         feed->bytes = feed->used;
         feed->lines++;
     }

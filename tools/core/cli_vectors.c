@@ -65,7 +65,7 @@ static uint32_t read_u32(const uint8_t *at) {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-static void unpack(
+static void unpack_vectors(
     const uint8_t *records, size_t count, size_t inputs, int32_t *labels, float *vectors) {
     for (size_t i = 0; i < count; i++) {
         labels[i] = (int32_t)read_u32(records);
@@ -126,7 +126,7 @@ reef_status reef_cli_predict(reef_model *model,
     reef_status status = REEF_OK;
     for (size_t done = 0; done < total && status == REEF_OK;) {
         size_t count = total - done < EXAMPLES_AT_ONCE ? total - done : EXAMPLES_AT_ONCE;
-        unpack(file->bytes + done * record, count, config->inputs, p.given, p.vectors);
+        unpack_vectors(file->bytes + done * record, count, config->inputs, p.given, p.vectors);
         status =
             reef_model_predict(model, count, p.vectors, p.labels, p.scores, p.generations, err);
         for (size_t i = 0; i < count && status == REEF_OK; i++)

@@ -27,7 +27,10 @@ static bool is_taken(const reef_eval_set *set, const char *name) {
     return false;
 }
 
-static reef_status add(reef_eval_set *set, const char *option, const char *text, reef_error *err) {
+static reef_status add_set(reef_eval_set *set,
+                           const char *option,
+                           const char *text,
+                           reef_error *err) {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || equals[1] == '\0')
         return reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be NAME=FILE", option,
@@ -50,7 +53,7 @@ reef_status reef_eval_set_read(reef_eval_set *set,
     size_t cursor = 0;
     const char *text;
     while (status == REEF_OK && (text = reef_cli_next(cli, option, &cursor))) {
-        status = add(set, option, text, err);
+        status = add_set(set, option, text, err);
         if (status != REEF_OK) break;
         reef_eval_domain *domain = &set->domains[set->count - 1];
         status = reef_cli_examples_read(&domain->file, domain->path, config, err);

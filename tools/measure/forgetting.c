@@ -71,7 +71,7 @@ static bool is_first(const reef_metrics_matrix *matrix, size_t column) {
     return true;
 }
 
-static void add(double *sum, size_t *count, double value) {
+static void add_forgetting(double *sum, size_t *count, double value) {
     if (isnan(value)) return;
     *sum += value;
     ++*count;
@@ -82,11 +82,11 @@ reef_metrics_summary reef_metrics_summarise(const reef_metrics_matrix *matrix) {
     size_t most_count = 0, learned_count = 0, forward_count = 0;
     for (size_t j = 0; j < matrix->columns; j++) {
         if (reef_metrics_is_old(matrix, j)) {
-            add(&most, &most_count, reef_metrics_forgetting_max(matrix, j));
-            add(&learned, &learned_count, reef_metrics_forgetting_learned(matrix, j));
+            add_forgetting(&most, &most_count, reef_metrics_forgetting_max(matrix, j));
+            add_forgetting(&learned, &learned_count, reef_metrics_forgetting_learned(matrix, j));
         }
         if (!is_first(matrix, j))
-            add(&forward, &forward_count, reef_metrics_forward_transfer(matrix, j));
+            add_forgetting(&forward, &forward_count, reef_metrics_forward_transfer(matrix, j));
     }
     reef_metrics_summary summary = {
         .final_mean = reef_metrics_mean(matrix->columns,

@@ -73,7 +73,7 @@ static void remove_all(const char *path) {
 // Makes the directory, so that there is none without a guardian, tells its name, and waits for the other end to be
 // closed, which the system does for a process that was killed. In a group of its own, as what a terminal sends is for
 // all of a group.
-static void guard(int other, char *path) {
+static void guard_scratch_pool(int other, char *path) {
     (void)setpgid(0, 0);
     (void)signal(SIGTERM, SIG_IGN); // of pkill, which takes both for the same
     (void)signal(SIGPIPE, SIG_IGN);
@@ -87,7 +87,7 @@ static void guard(int other, char *path) {
     _exit(0);
 }
 
-static bool hear(int other, void *out, size_t bytes) {
+static bool hear_scratch_pool(int other, void *out, size_t bytes) {
     for (size_t at = 0; at < bytes;) {
         ssize_t got = read(other, (char *)out + at, bytes - at);
         if (got == 0 || (got < 0 && errno != EINTR)) return false;
@@ -111,12 +111,12 @@ static reef_status start_guardian(char *path, reef_bench_directory *out, reef_er
     pid_t guardian = fork();
     if (guardian == 0) {
         close(ends[0]);
-        guard(ends[1], path);
+        guard_scratch_pool(ends[1], path);
     }
     if (guardian < 0) why = errno;
     close(ends[1]);
-    bool made = guardian > 0 && hear(ends[0], &why, sizeof(why)) &&
-                hear(ends[0], path, strlen(path)) && why == 0;
+    bool made = guardian > 0 && hear_scratch_pool(ends[0], &why, sizeof(why)) &&
+                hear_scratch_pool(ends[0], path, strlen(path)) && why == 0;
     if (made) {
         *out = (reef_bench_directory){.path = path, .alive = ends[0], .guardian = guardian};
         return REEF_OK;

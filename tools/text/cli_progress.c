@@ -21,7 +21,10 @@ void reef_cli_progress_start(reef_cli_progress *progress,
                                     .terminal = isatty(STDERR_FILENO) == 1};
 }
 
-static void draw(const reef_cli_progress *progress, double share, double rate, double left) {
+static void draw_progress(const reef_cli_progress *progress,
+                          double share,
+                          double rate,
+                          double left) {
     char bar[BAR_CELLS + 1];
     for (int i = 0; i < BAR_CELLS; i++) bar[i] = (double)i < share * BAR_CELLS ? '#' : '-';
     bar[BAR_CELLS] = '\0';
@@ -47,7 +50,7 @@ void reef_cli_progress_show(reef_cli_progress *progress, uint64_t done) {
     if (!progress->visible && passed + left < SHOW_FROM_SECONDS) return;
     progress->visible = true;
     progress->drawn = now;
-    draw(progress, share, rate, left);
+    draw_progress(progress, share, rate, left);
 }
 
 void reef_cli_progress_end(reef_cli_progress *progress) {

@@ -226,7 +226,7 @@ static uint64_t default_steps(const consolidation *c) {
     return steps < STEPS_MAX ? steps : STEPS_MAX;
 }
 
-static reef_status plan(consolidation *c, reef_error *err) {
+static reef_status plan_consolidate(consolidation *c, reef_error *err) {
     const reef_network *network = &c->trainer->network;
     reef_consolidation *report = c->report;
     reef_status status = check_range(c, err);
@@ -306,7 +306,7 @@ static reef_status measure_generation(
 
 // Loss of all generations from `first` on, into `before` or `after`. Those that were consolidated keep
 // their numbers in the list: it is their text.
-static reef_status measure(consolidation *c, bool after, reef_error *err) {
+static reef_status measure_consolidate(consolidation *c, bool after, reef_error *err) {
     reef_consolidation *report = c->report;
     reef_generation *open = reef_open_generation(c->trainer);
     reef_generation_exchange(open, &c->trainer->network.config); // as it is evaluated
@@ -342,7 +342,7 @@ static reef_status measure_before(consolidation *c, reef_error *err) {
         if (!reef_generation_is_empty(&network->generations[g]->info))
             report->losses[report->loss_count++] =
                 (reef_consolidation_loss){.generation = g, .before = NAN, .after = NAN};
-    reef_status status = measure(c, false, err);
+    reef_status status = measure_consolidate(c, false, err);
     report->fired_before = fired_per_byte(c, false);
     report->fired_after = fired_per_byte(c, true); // as planned; measured later
     return status;
@@ -365,7 +365,7 @@ static void places_release(places *p) {
     *p = (places){0};
 }
 
-static void swap(reef_trainer *trainer, places *p) {
+static void swap_consolidate(reef_trainer *trainer, places *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         uint32_t g = p->first + i;
         reef_generation *gen = trainer->network.generations[g];
@@ -434,13 +434,13 @@ static reef_status commit_swapped(consolidation *c, places *p, reef_error *err) 
     // Held batches wait in the carry and are looked at again, with the new generation.
     trainer->deferred_batches = 0;
     trainer->anomalous = 0;
-    swap(trainer, p);
+    swap_consolidate(trainer, p);
     reef_status status = add_event(c, err);
     size_t told = status == REEF_OK;
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, replace, c, err);
     if (status == REEF_OK) return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
     if (told) free(trainer->events[--trainer->event_count]);
-    swap(trainer, p);
+    swap_consolidate(trainer, p);
     reef_status copied = reef_gating_copy(&trainer->ahead, &trainer->gating, NULL);
     return copied == REEF_OK ? status : copied;
 }
@@ -508,14 +508,14 @@ reef_status reef_trainer_consolidate(reef_trainer *trainer,
                          "closed form from examples that are no longer there");
     consolidation c = {.trainer = trainer, .options = options, .report = report};
     reef_status status = reef_trainer_pin(trainer, err);
-    if (status == REEF_OK) status = plan(&c, err);
+    if (status == REEF_OK) status = plan_consolidate(&c, err);
     if (status == REEF_OK && !options->dry_run) status = check_snapshots(&c, err);
     if (status == REEF_OK) status = measure_before(&c, err);
     if (status != REEF_OK || options->dry_run) goto cleanup;
     status = carry_out(&c, err);
     if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) goto cleanup;
-    status = measure(&c, true, err);
+    status = measure_consolidate(&c, true, err);
     report->fired_after = fired_per_byte(&c, false);
 
 cleanup:

@@ -140,7 +140,7 @@ static void fresh_fires(distiller *s, size_t w) {
         for (size_t t = 0; t < T; t++) mine[t] |= s->fire[g * s->stride + w * T + t];
 }
 
-static void place(distiller *s, size_t w, const uint8_t *bytes) {
+static void place_distil(distiller *s, size_t w, const uint8_t *bytes) {
     const reef_config *config = &s->distil->trainer->network.config;
     size_t each = reef_token_bytes(config), size = config->context * each;
     memcpy(s->student.tokens + w * size, bytes, size);
@@ -156,7 +156,7 @@ static reef_status add_samples(distiller *s, size_t w, uint64_t counter, reef_er
     const reef_sample *sample = &d->samples[s->taught[drawn]];
     const uint8_t *bytes = sample_bytes(s, sample, &size);
     size_t at = (size_t)reef_random_below(config->seed, STREAM_LESSON, 2 * counter + 1, size - T);
-    place(s, w, bytes + at * each);
+    place_distil(s, w, bytes + at * each);
     reef_status status = teacher_fires(s, w, sample->generation, bytes, at, err);
     others_fire(s, w);
     fresh_fires(s, w);
@@ -188,7 +188,7 @@ static reef_status add_silence(
             for (size_t t = 0; t < T; t++) fired += mine[t] = s->margins[t] > 0.0f;
             if (fired == 0) continue;
             *count = 1;
-            place(s, w, bytes + at * each);
+            place_distil(s, w, bytes + at * each);
             reef_status status = teacher_fires(s, w, UINT32_MAX, bytes, at, err);
             others_fire(s, w);
             return status;
@@ -270,7 +270,7 @@ static reef_status step(distiller *s, uint64_t number, double *bits, reef_error 
 
 // ---- the school ----------------------------------------------------------------------------------
 
-static void release(distiller *s) {
+static void release_distil(distiller *s) {
     reef_activations_release(&s->student.acts);
     reef_generation_free(s->open);
     reef_generation_free(s->fresh);
@@ -287,7 +287,7 @@ static void release(distiller *s) {
     free(s->margins);
 }
 
-static reef_status allocate(distiller *s, reef_error *err) {
+static reef_status allocate_distil(distiller *s, reef_error *err) {
     const reef_distil *d = s->distil;
     const reef_config *config = &s->student.network.config;
     size_t windows = reef_step_windows(config), generations = s->teacher->generation_count;
@@ -349,7 +349,7 @@ static reef_status copy_open(distiller *s, reef_error *err) {
     return status;
 }
 
-static void gather(distiller *s) {
+static void gather_distil(distiller *s) {
     reef_network *network = &s->student.network;
     network->generations = s->generations;
     for (size_t g = 0; g + 1 < s->teacher->generation_count; g++)
@@ -399,14 +399,14 @@ reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, re
         0.0f; // a rate that falls to 0 leaves nothing to average away
     s->student.workers = distil->trainer->workers;
     s->teacher = &distil->trainer->network;
-    reef_status status = allocate(s, err);
+    reef_status status = allocate_distil(s, err);
     if (status != REEF_OK) goto cleanup;
     s->student.acts.prefetch = distil->trainer->acts.prefetch;
     sort_samples(s);
     status = enrol(s, err);
     if (status == REEF_OK) status = fit_gate(s, s->fresh, err);
     if (status == REEF_OK) status = copy_open(s, err);
-    if (status == REEF_OK) gather(s);
+    if (status == REEF_OK) gather_distil(s);
     for (uint64_t n = 0; status == REEF_OK && n < distil->steps; n++) {
         double bits = 0.0;
         status = step(s, n, &bits, err);
@@ -419,7 +419,7 @@ reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, re
         reef_generation_make_sealed(out, s->fresh, &s->student.network.config, distil->dtype, err);
 
 cleanup:
-    release(s);
+    release_distil(s);
     free(s);
     return status;
 }

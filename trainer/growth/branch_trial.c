@@ -57,7 +57,7 @@ static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
 }
 
 // Sum of the losses before each step. The trainer's counts are as before; what is in the open place has learned.
-static reef_status train(const trial *t, double *bits, reef_error *err) {
+static reef_status train_branch_trial(const trial *t, double *bits, reef_error *err) {
     reef_trainer *trainer = t->trainer;
     uint64_t step = trainer->step;
     reef_gating moving = {0};
@@ -84,7 +84,7 @@ static reef_status try_open(const trial *t, double *bits, reef_error *err) {
     reef_status status = copy_open(&copy, t, err);
     if (status != REEF_OK) return status;
     put_in_place(t->trainer, copy);
-    status = train(t, bits, err);
+    status = train_branch_trial(t, bits, err);
     put_in_place(t->trainer, t->open);
     reef_generation_free(copy);
     return status;
@@ -94,7 +94,7 @@ static reef_status try_branch(const trial *t, uint32_t from, double *bits, reef_
     reef_status status = begin_as(t, from, err);
     if (status != REEF_OK) return status;
     reef_generation *copy = reef_open_generation(t->trainer);
-    status = train(t, bits, err);
+    status = train_branch_trial(t, bits, err);
     put_in_place(t->trainer, t->open);
     reef_generation_free(copy);
     return status;

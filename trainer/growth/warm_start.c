@@ -38,7 +38,7 @@ bool reef_start_is_due(const reef_trainer *trainer) {
 
 // ---- memory --------------------------------------------------------------------------------------
 
-static void release(start *s) {
+static void release_warm_start(start *s) {
     const reef_network *network = &s->trainer->network;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
         for (size_t table = 0; table < 2; table++) free(s->halves[l][table]);
@@ -56,7 +56,7 @@ static size_t candidate_count(size_t side, size_t looks) {
     return (count + looks - 1) / looks * looks;
 }
 
-static reef_status allocate(start *s, reef_error *err) {
+static reef_status allocate_warm_start(start *s, reef_error *err) {
     const reef_network *network = &s->trainer->network;
     const reef_config *config = &network->config;
     bool ok =
@@ -304,7 +304,7 @@ reef_status reef_start_generation(reef_trainer *trainer,
     reef_router_shape shape = reef_generation_shape(config, open->info.side);
     s.tables = reef_router_tables(&shape);
     s.candidates = candidate_count(open->info.side, s.looks);
-    reef_status status = allocate(&s, err);
+    reef_status status = allocate_warm_start(&s, err);
     if (status == REEF_OK && queries) {
         status = reef_probe_walk(trainer, fresh, batches, look_at_queries, &s, NULL, err);
         if (status == REEF_OK) status = place_sub_keys(&s, err);
@@ -317,7 +317,7 @@ reef_status reef_start_generation(reef_trainer *trainer,
             status = copy_layer(&s, l, &copied, err);
     if (status == REEF_OK && config->weigh_older)
         status = choose_older(&s, fresh, batches, &without, err);
-    release(&s);
+    release_warm_start(&s);
     if (status != REEF_OK) return status;
     reef_generation_average_reset(reef_open_generation(trainer)); // it has not trained yet
     uint32_t origin = REEF_TRIAL_NONE;

@@ -12,7 +12,7 @@
 
 // ---- the step ------------------------------------------------------------------------------------
 
-static reef_status refuse(const reef_trainer *trainer, reef_error *err) {
+static reef_status refuse_train(const reef_trainer *trainer, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "%.120s is no pool of a layer: its model is %s",
                      reef_store_path(trainer->store),
                      reef_config_word(&trainer->network.config, "model"));
@@ -105,7 +105,7 @@ static void forget_collected(reef_layer *layer) {
 }
 
 reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, reef_error *err) {
-    if (trainer->layer == NULL) return refuse(trainer, err);
+    if (trainer->layer == NULL) return refuse_train(trainer, err);
     reef_layer *layer = trainer->layer;
     reef_generation *gen = reef_open_generation(trainer);
     const reef_config *config = &trainer->network.config;
@@ -198,7 +198,7 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
                                     const char *seal_dtype,
                                     reef_sealing *out,
                                     reef_error *err) {
-    if (trainer->layer == NULL) return refuse(trainer, err);
+    if (trainer->layer == NULL) return refuse_train(trainer, err);
     reef_config config = trainer->network.config; // the pool's own stays as it is
     uint32_t generation = reef_open_generation(trainer)->info.generation;
     if (side == 0) side = config.side_new;
@@ -237,7 +237,7 @@ reef_status reef_trainer_layer_forward(reef_trainer *trainer,
                                        float *y,
                                        reef_layer_tape *tape,
                                        reef_error *err) {
-    if (trainer->layer == NULL) return refuse(trainer, err);
+    if (trainer->layer == NULL) return refuse_train(trainer, err);
     reef_status status = reef_trainer_pin(trainer, err);
     reef_layer_view view = view_of(trainer);
     return status == REEF_OK ? reef_layer_run(&view, choice, rows, x, y, tape, err) : status;
@@ -249,7 +249,7 @@ reef_status reef_trainer_layer_backward(reef_trainer *trainer,
                                         const float *d_y,
                                         float *d_x,
                                         reef_error *err) {
-    if (trainer->layer == NULL) return refuse(trainer, err);
+    if (trainer->layer == NULL) return refuse_train(trainer, err);
     reef_status status = reef_trainer_pin(trainer, err);
     reef_layer_view view = view_of(trainer);
     return status == REEF_OK ? reef_layer_back(&view, tape, x, d_y, d_x, err) : status;

@@ -49,7 +49,9 @@ void reef_strategy_freeze(reef_trainer *trainer) {
 
 // ---- a boundary ----------------------------------------------------------------------------------
 
-static reef_status remember(reef_trainer *trainer, const reef_opening *opening, reef_error *err) {
+static reef_status remember_strategy(reef_trainer *trainer,
+                                     const reef_opening *opening,
+                                     reef_error *err) {
     switch (trainer->strategy.kind) {
     case REEF_STRATEGY_EWC:
         return reef_ewc_boundary(trainer, err);
@@ -76,7 +78,7 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
     double median, spread;
     reef_drift_level(&trainer->drift, &median, &spread);
     strategy->task++; // from here on, what the reservoir has is of earlier tasks
-    reef_status status = remember(trainer, opening, err);
+    reef_status status = remember_strategy(trainer, opening, err);
     if (status != REEF_OK) {
         strategy->task--;
         // What it refuses it has not begun.

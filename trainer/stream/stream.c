@@ -53,7 +53,7 @@ static bool batch_is_ready(const reef_trainer *trainer) {
 }
 
 // The first batch of the carry has been dealt with.
-static reef_status consume(reef_trainer *trainer, reef_error *err) {
+static reef_status consume_stream(reef_trainer *trainer, reef_error *err) {
     size_t count = reef_batch_bytes(&trainer->network.config);
     trainer->pending_bytes -= count;
     memmove(trainer->pending, trainer->pending + count, trainer->pending_bytes);
@@ -62,14 +62,14 @@ static reef_status consume(reef_trainer *trainer, reef_error *err) {
 }
 
 // Train on the first batch of the carry; its forward pass has just been run.
-static reef_status train(reef_trainer *trainer, double bits, reef_error *err) {
+static reef_status train_stream(reef_trainer *trainer, double bits, reef_error *err) {
     reef_step_backward(trainer);
     // One of the two is always 0.
     uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
     reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->pending,
                          reef_batch_bytes(&trainer->network.config));
     reef_drift_push(&trainer->drift, bits);
-    reef_status status = consume(trainer, err);
+    reef_status status = consume_stream(trainer, err);
     if (status == REEF_OK) status = reef_series_add(trainer, bits, err);
     trainer->step++;
     trainer->generation_step++;
@@ -93,7 +93,7 @@ static reef_status train_deferred(reef_trainer *trainer,
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         double bits;
         status = reef_step_forward(trainer, trainer->pending, &trainer->ahead, &bits, err);
-        if (status == REEF_OK) status = train(trainer, bits, err);
+        if (status == REEF_OK) status = train_stream(trainer, bits, err);
         ++*steps;
     }
     return status;
@@ -104,7 +104,10 @@ static reef_status release_held(reef_trainer *trainer, size_t *steps, reef_error
     return train_deferred(trainer, trainer->deferred_batches, steps, err);
 }
 
-static reef_status hold(reef_trainer *trainer, double bits, bool anomalous, reef_error *err) {
+static reef_status hold_stream(reef_trainer *trainer,
+                               double bits,
+                               bool anomalous,
+                               reef_error *err) {
     if (trainer->deferred_batches == trainer->deferred_capacity) {
         size_t capacity = 2 * trainer->deferred_capacity + 64;
         double *deferred_bits = realloc(trainer->deferred_bits, capacity * sizeof *deferred_bits);
@@ -244,9 +247,9 @@ static reef_status recognise(reef_trainer *trainer,
     return status;
 }
 
-static reef_status skip(reef_trainer *trainer, double bits, reef_error *err) {
+static reef_status skip_stream(reef_trainer *trainer, double bits, reef_error *err) {
     trainer->skipped_bytes += reef_batch_bytes(&trainer->network.config);
-    reef_status status = consume(trainer, err);
+    reef_status status = consume_stream(trainer, err);
     return status == REEF_OK ? reef_series_add(trainer, bits, err) : status;
 }
 
@@ -275,7 +278,7 @@ static bool is_left_to_older(const reef_trainer *trainer) {
 
 // A batch that nothing speaks against; its forward pass has just been run.
 static reef_status train_on(reef_trainer *trainer, double bits, reef_error *err) {
-    reef_status status = train(trainer, bits, err);
+    reef_status status = train_stream(trainer, bits, err);
     if (status != REEF_OK) return status;
     const char *reason = reef_policy_due(trainer);
     return reason == NULL ? REEF_OK : reef_policy_boundary(trainer, reason, NULL, 0, err);
@@ -323,14 +326,14 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     // Batches held before it straddled the change; this one is looked at again after them.
     if (recognised)
         return trainer->deferred_batches > 0 ? release_held(trainer, steps, err)
-                                             : skip(trainer, bits, err);
+                                             : skip_stream(trainer, bits, err);
     if (!anomalous) trainer->ahead.cusum = 0.0;
     if (!anomalous && trainer->deferred_batches == 0) {
         if (asks) status = read_again(trainer, bytes, &bits, err);
         ++*steps;
         return status == REEF_OK ? train_on(trainer, bits, err) : status;
     }
-    status = hold(trainer, bits, anomalous, err);
+    status = hold_stream(trainer, bits, anomalous, err);
     if (status != REEF_OK) return status;
     if (reef_policy_is_full(trainer))
         return release_held(trainer, steps, err); // there is nothing to wait for
@@ -398,12 +401,12 @@ static reef_status check_ids(const reef_trainer *trainer,
 }
 
 // Accept bytes until a batch is ready or a mark has been read; returns how many.
-static reef_status accept(reef_trainer *trainer,
-                          const reef_source *source,
-                          const uint8_t *bytes,
-                          size_t count,
-                          size_t *taken,
-                          reef_error *err) {
+static reef_status accept_stream(reef_trainer *trainer,
+                                 const reef_source *source,
+                                 const uint8_t *bytes,
+                                 size_t count,
+                                 size_t *taken,
+                                 reef_error *err) {
     const char *text = trainer->network.config.boundary_mark;
     size_t need = ready_bytes(trainer) - usable_bytes(trainer);
     if (count > need) count = need; // a line that turns out to be no mark may make it ready before
@@ -448,7 +451,7 @@ reef_status reef_stream_push(reef_trainer *trainer,
         else if (trainer->mark.line_bytes > 0)
             status = settled(trainer, mark_boundary(trainer, steps, err));
         else if (*taken < count)
-            status = accept(trainer, source, bytes + *taken, count - *taken, taken, err);
+            status = accept_stream(trainer, source, bytes + *taken, count - *taken, taken, err);
         else
             break;
     }

@@ -90,7 +90,7 @@ static reef_status learn_steps(reef_trainer *trainer,
 }
 
 // The first `rows` examples of the carry have been dealt with.
-static void consume(reef_trainer *trainer, size_t rows) {
+static void consume_stream(reef_trainer *trainer, size_t rows) {
     reef_vector *vector = trainer->vector;
     size_t bytes = rows * reef_vector_record_bytes(&trainer->network.config);
     trainer->pending_bytes -= bytes;
@@ -109,7 +109,7 @@ static reef_status learn(reef_trainer *trainer,
                                           : learn_sums(trainer, trainer->pending, rows, err);
     if (status != REEF_OK) return status;
     reef_vector_tally_remember(vector, t);
-    consume(trainer, rows);
+    consume_stream(trainer, rows);
     trainer->step++;
     trainer->generation_step++;
     return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
@@ -117,7 +117,7 @@ static reef_status learn(reef_trainer *trainer,
 
 // ---- boundaries ----------------------------------------------------------------------------------
 
-static void let_go(reef_vector *vector) {
+static void release_deferred(reef_vector *vector) {
     vector->held = 0;
     vector->deferred_batches = 0;
     vector->excess = 0.0;
@@ -160,7 +160,7 @@ reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef
         reef_trainer_break(trainer, status);
         return status;
     }
-    let_go(vector);
+    release_deferred(vector);
     vector->untested = 0; // by command, amid released examples: they are the new generation's
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
@@ -195,38 +195,38 @@ static size_t batch_rows(const reef_vector *vector) {
     return rows > REEF_VECTOR_BATCH_MAX ? REEF_VECTOR_BATCH_MAX : (size_t)rows;
 }
 
-static reef_status skip(reef_trainer *trainer,
-                        size_t rows,
-                        const reef_vector_tally *t,
-                        reef_error *err) {
+static reef_status skip_stream(reef_trainer *trainer,
+                               size_t rows,
+                               const reef_vector_tally *t,
+                               reef_error *err) {
     trainer->skipped_bytes += rows * reef_vector_record_bytes(&trainer->network.config);
-    consume(trainer, rows);
+    consume_stream(trainer, rows);
     return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
 }
 
 // Learn the carry's first `rows` examples without testing them again.
-static void release(reef_vector *vector, size_t rows) {
-    let_go(vector);
+static void release_stream(reef_vector *vector, size_t rows) {
+    release_deferred(vector);
     vector->untested = rows;
 }
 
 // Hold a batch back that nothing explains, and decide about all that are.
-static reef_status hold(reef_trainer *trainer, size_t rows, double excess, reef_error *err) {
+static reef_status hold_stream(reef_trainer *trainer, size_t rows, double excess, reef_error *err) {
     reef_vector *vector = trainer->vector;
     vector->held += rows;
     vector->deferred_batches++;
     vector->excess = excess;
     if (excess >= BOUNDARY_EXCESS && vector->deferred_batches >= HELD_BATCHES_MIN)
         return reef_vector_boundary(trainer, "drift", err);
-    if (vector->deferred_batches == HELD_BATCHES_MAX) release(vector, vector->held);
+    if (vector->deferred_batches == HELD_BATCHES_MAX) release_stream(vector, vector->held);
     return REEF_OK;
 }
 
 // Decide about the batch after the held ones, which has been scored.
-static reef_status judge(reef_trainer *trainer,
-                         size_t rows,
-                         const reef_vector_tally *t,
-                         reef_error *err) {
+static reef_status judge_stream(reef_trainer *trainer,
+                                size_t rows,
+                                const reef_vector_tally *t,
+                                reef_error *err) {
     reef_vector *vector = trainer->vector;
     double limit = reef_vector_errors_tolerated(vector);
     size_t zero = rows, held = vector->held;
@@ -237,14 +237,14 @@ static reef_status judge(reef_trainer *trainer,
     if (excess < SUSPICIOUS_EXCESS && held == 0) return learn(trainer, rows, t, err);
     if (excess < SUSPICIOUS_EXCESS) zero = rows;
     if (zero > 0) { // up to there all is well; the rest is looked at again
-        release(vector, held + zero);
+        release_stream(vector, held + zero);
         return REEF_OK;
     }
     reef_status status = reef_vector_is_in_range(vector, rows, &explained, err);
     if (status != REEF_OK) return status;
-    if (!explained) return hold(trainer, rows, excess, err);
-    if (held == 0) return skip(trainer, rows, t, err);
-    release(vector, held); // they straddled the change; this batch comes again after them
+    if (!explained) return hold_stream(trainer, rows, excess, err);
+    if (held == 0) return skip_stream(trainer, rows, t, err);
+    release_stream(vector, held); // they straddled the change; this batch comes again after them
     return REEF_OK;
 }
 
@@ -275,7 +275,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps,
     if (t.labelled > 0) trainer->last_bits = (double)t.wrong / (double)t.labelled;
     count_answers(trainer, rows);
     *steps = 1; // what is left in the carry may be a batch too
-    return judge(trainer, rows, &t, err);
+    return judge_stream(trainer, rows, &t, err);
 }
 
 static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_error *err) {
@@ -291,12 +291,12 @@ static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_err
 
 // Accept up to `need` bytes; records are checked when their last byte has come, and a bad one is given
 // back as far as it came in this call.
-static reef_status accept(reef_trainer *trainer,
-                          const uint8_t *bytes,
-                          size_t count,
-                          size_t need,
-                          size_t *taken,
-                          reef_error *err) {
+static reef_status accept_stream(reef_trainer *trainer,
+                                 const uint8_t *bytes,
+                                 size_t count,
+                                 size_t need,
+                                 size_t *taken,
+                                 reef_error *err) {
     size_t each = reef_vector_record_bytes(&trainer->network.config),
            before = trainer->pending_bytes;
     size_t take = count < need ? count : need;
@@ -332,7 +332,7 @@ reef_status reef_vector_push(reef_trainer *trainer,
     size_t end = (vector->held + rows) * each;
     reef_status status = REEF_OK;
     if (trainer->pending_bytes < end)
-        status = accept(trainer, bytes, count, end - trainer->pending_bytes, taken, err);
+        status = accept_stream(trainer, bytes, count, end - trainer->pending_bytes, taken, err);
     if (status != REEF_OK || trainer->pending_bytes < end) return status;
     status = next_batch(trainer, rows, steps, err);
     // The batch is still in the carry, and may be in the sums or among the held ones already.
@@ -346,7 +346,8 @@ reef_status reef_trainer_learn_rest(reef_trainer *trainer, reef_error *err) {
     if (status != REEF_OK || vector == NULL || vector->baseline || vector->examples == 0 ||
         vector->held > 0)
         return status;
-    release(vector, trainer->pending_bytes / reef_vector_record_bytes(&trainer->network.config));
+    release_stream(vector,
+                   trainer->pending_bytes / reef_vector_record_bytes(&trainer->network.config));
     for (size_t taken, steps; status == REEF_OK && vector->untested > 0;)
         status = reef_vector_push(trainer, NULL, 0, &taken, &steps, err);
     return status;

@@ -184,7 +184,7 @@ static reef_status parse_lines(maker *m, const char *body, size_t bytes, reef_er
 
 // ---- the whole -----------------------------------------------------------------------------------
 
-static reef_status finish(maker *m, reef_status status, reef_error *err) {
+static reef_status finish_parse(maker *m, reef_status status, reef_error *err) {
     if (status == REEF_OK && m->out->count == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "nothing was pushed: the batch is empty");
     if (status != REEF_OK) reef_ingested_release(m->out);
@@ -212,7 +212,7 @@ reef_status reef_ingest_parse(reef_ingested *out,
         status = parse_npy(&m, label, body, bytes, err);
         break;
     }
-    return finish(&m, status, err);
+    return finish_parse(&m, status, err);
 }
 
 reef_status reef_ingest_records(reef_ingested *out,
@@ -234,5 +234,5 @@ reef_status reef_ingest_records(reef_ingested *out,
         }
         if (status != REEF_OK) break;
     }
-    return finish(&m, status, err);
+    return finish_parse(&m, status, err);
 }

@@ -125,7 +125,7 @@ static void on_made(void *context, const redisReply *reply) {
     sweep(redis);
 }
 
-static void make(reef_redis *redis) {
+static void make_ack(reef_redis *redis) {
     if (can_tell(redis))
         reef_redis_link_send(
             redis->link, on_made, 5,
@@ -134,12 +134,12 @@ static void make(reef_redis *redis) {
 
 void reef_redis_group_begin(reef_redis *redis) {
     redis->group.there = redis->group.asked = false;
-    make(redis);
+    make_ack(redis);
 }
 
 void reef_redis_group_tick(reef_redis *redis) {
     if (!redis->group.there)
-        make(redis);
+        make_ack(redis);
     else
         sweep(redis);
 }

@@ -24,7 +24,7 @@ int reef_redis_id_compare(const char *a, const char *b) {
 }
 
 // The entry that has byte `ahead` of what the mark describes.
-static bool find(reef_redis_place *out, json_t *mark, uint64_t ahead) {
+static bool find_checkpoint(reef_redis_place *out, json_t *mark, uint64_t ahead) {
     const char *after = NULL;
     json_int_t ordinal = 0, skip = 0;
     json_t *entries = NULL, *item = NULL;
@@ -53,7 +53,7 @@ static bool find(reef_redis_place *out, json_t *mark, uint64_t ahead) {
 bool reef_redis_place_find(reef_redis_place *out, const reef_input_place *place) {
     *out = (reef_redis_place){.last = "0-0", .ordinal = REDIS_UNKNOWN};
     json_t *mark = place->mark ? json_loads(place->mark, 0, NULL) : NULL;
-    bool found = mark && find(out, mark, place->cursor - place->begin);
+    bool found = mark && find_checkpoint(out, mark, place->cursor - place->begin);
     json_decref(mark);
     return found;
 }

@@ -108,7 +108,7 @@ static bool attach(redisAsyncContext *redis, uv_loop_t *loop) {
 static void on_pause_over(uv_timer_t *timer);
 
 // Drop the connection. What is left of it calls back no more, because it is not ours then.
-static void drop(reef_redis_link *link) {
+static void drop_connection(reef_redis_link *link) {
     redisAsyncContext *redis = link->redis;
     bool was_ready = link->ready;
     link->redis = NULL;
@@ -120,7 +120,7 @@ static void drop(reef_redis_link *link) {
 
 static void try_later(reef_redis_link *link) {
     if (link->closed) return;
-    drop(link);
+    drop_connection(link);
     if (!uv_is_active((uv_handle_t *)&link->pause))
         (void)uv_timer_start(&link->pause, on_pause_over, link->pause_ms, 0);
     unsigned longer = 2 * link->pause_ms;
@@ -136,7 +136,7 @@ static void say_away(reef_redis_link *link, const char *why) {
 }
 
 // A server that is away shows it in several ways, of which the first is told.
-static void lose(reef_redis_link *link, const char *why) {
+static void lose_connection(reef_redis_link *link, const char *why) {
     if (!link->away && !link->closed) say_away(link, why);
     try_later(link);
 }
@@ -183,7 +183,7 @@ static void send_words(reef_redis_link *link,
     if (!call ||
         redisAsyncCommandArgv(link->redis, on_reply, call, count, words, NULL) != REDIS_OK) {
         free(call);
-        lose(link, "a command cannot be sent");
+        lose_connection(link, "a command cannot be sent");
         return;
     }
     if (!link->owed++) link->heard_ms = uv_now(link->options.loop);
@@ -210,7 +210,7 @@ static bool greet(reef_redis_link *link, int count, const char **words) {
     return redisAsyncCommandArgv(link->redis, on_greeted, link, count, words, NULL) == REDIS_OK;
 }
 
-static void begin(reef_redis_link *link) {
+static void begin_connection(reef_redis_link *link) {
     const reef_redis_url *url = link->options.url;
     char db[16];
     snprintf(db, sizeof(db), "%u", url->db);
@@ -222,7 +222,7 @@ static void begin(reef_redis_link *link) {
     if (url->password) sent = url->user ? greet(link, 3, named) : greet(link, 2, plain);
     if (sent && url->db) sent = greet(link, 2, select);
     if (!sent) {
-        lose(link, "a command cannot be sent");
+        lose_connection(link, "a command cannot be sent");
         return;
     }
     link->ready = true;
@@ -237,14 +237,14 @@ static void on_connected(const redisAsyncContext *redis, int code) {
     reef_redis_link *link = redis->data;
     if (!link || link->redis != redis) return;
     if (code == REDIS_OK) {
-        begin(link);
+        begin_connection(link);
         return;
     }
     link->redis = NULL; // hiredis frees it
     if (++link->turn % link->address_count)
         connect_to(link); // before anybody is told
     else
-        lose(link, redis->errstr);
+        lose_connection(link, redis->errstr);
 }
 
 static void on_disconnected(const redisAsyncContext *redis, int code) {
@@ -255,7 +255,7 @@ static void on_disconnected(const redisAsyncContext *redis, int code) {
     link->ready = false;
     link->owed = 0;
     if (was_ready) link->options.on_lost(link->options.context);
-    lose(link, code == REDIS_OK ? "the connection was closed" : redis->errstr);
+    lose_connection(link, code == REDIS_OK ? "the connection was closed" : redis->errstr);
 }
 
 static void use(reef_redis_link *link, redisAsyncContext *redis) {
@@ -263,13 +263,13 @@ static void use(reef_redis_link *link, redisAsyncContext *redis) {
         char why[160];
         snprintf(why, sizeof(why), "%s", redis ? redis->errstr : "no memory");
         if (redis) redisAsyncFree(redis);
-        lose(link, why);
+        lose_connection(link, why);
         return;
     }
     redis->data = link;
     if (!attach(redis, link->options.loop)) {
         redisAsyncFree(redis);
-        lose(link, "no memory for a connection");
+        lose_connection(link, "no memory for a connection");
         return;
     }
     link->redis = redis;
@@ -279,7 +279,7 @@ static void use(reef_redis_link *link, redisAsyncContext *redis) {
     (void)redisAsyncSetDisconnectCallback(redis, on_disconnected);
 }
 
-static void let_go(reef_redis_link *link) {
+static void release_connection(reef_redis_link *link) {
     if (--link->open_handles == 0 && !link->looking) free(link);
 }
 
@@ -304,7 +304,7 @@ static void on_looked_up(uv_getaddrinfo_t *request, int code, struct addrinfo *f
     if (link->closed) {
         if (!link->open_handles) free(link);
     } else if (code) {
-        lose(link, uv_strerror(code));
+        lose_connection(link, uv_strerror(code));
     } else {
         use(link, redisAsyncConnect(address, atoi(link->options.url->port)));
     }
@@ -321,7 +321,7 @@ static void connect_to(reef_redis_link *link) {
     int code = uv_getaddrinfo(link->options.loop, &link->lookup, on_looked_up, url->host, url->port,
                               &hints);
     link->looking = code == 0;
-    if (code) lose(link, uv_strerror(code));
+    if (code) lose_connection(link, uv_strerror(code));
 }
 
 static void on_pause_over(uv_timer_t *timer) {
@@ -333,7 +333,7 @@ static void on_tick(uv_timer_t *timer) {
     bool silent = link->redis && link->owed &&
                   uv_now(link->options.loop) - link->heard_ms > REEF_REDIS_SILENCE_MS;
     if (silent && !link->ready) link->turn++;
-    if (silent) lose(link, "no answer");
+    if (silent) lose_connection(link, "no answer");
     if (link->ready) link->options.on_tick(link->options.context);
 }
 
@@ -353,13 +353,13 @@ reef_redis_link *reef_redis_link_open(const reef_redis_link_options *options) {
 }
 
 static void on_timer_closed(uv_handle_t *handle) {
-    let_go(handle->data);
+    release_connection(handle->data);
 }
 
 void reef_redis_link_close(reef_redis_link *link) {
     if (!link) return;
     link->closed = true;
-    drop(link);
+    drop_connection(link);
     if (link->looking) (void)uv_cancel((uv_req_t *)&link->lookup); // or it ends by itself
     uv_close((uv_handle_t *)&link->pause, on_timer_closed);
     uv_close((uv_handle_t *)&link->tick, on_timer_closed);

@@ -4,15 +4,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const redisReply *member(const redisReply *reply, const char *name) {
+static const redisReply *lag_member(const redisReply *reply, const char *name) {
     for (size_t i = 0; i + 1 < reply->elements; i += 2)
         if (reply->element[i]->type == REDIS_REPLY_STRING && !strcmp(reply->element[i]->str, name))
             return reply->element[i + 1];
     return NULL;
 }
 
-static int64_t number(const redisReply *reply, const char *name) {
-    const redisReply *value = member(reply, name);
+static int64_t lag_number(const redisReply *reply, const char *name) {
+    const redisReply *value = lag_member(reply, name);
     return value && value->type == REDIS_REPLY_INTEGER ? value->integer : REDIS_UNKNOWN;
 }
 
@@ -57,10 +57,10 @@ static void on_info(void *context, const redisReply *reply) {
         return;
     }
     note_answer(redis);
-    const redisReply *newest = member(reply, "last-generated-id");
-    const redisReply *first = member(reply, "first-entry");
-    int64_t added = number(reply, "entries-added"); // since Redis 7
-    redis->length = number(reply, "length");
+    const redisReply *newest = lag_member(reply, "last-generated-id");
+    const redisReply *first = lag_member(reply, "first-entry");
+    int64_t added = lag_number(reply, "entries-added"); // since Redis 7
+    redis->length = lag_number(reply, "length");
     if (!newest || newest->type != REDIS_REPLY_STRING ||
         !reef_redis_id_copy(redis->newest, newest->str) || added == REDIS_UNKNOWN ||
         redis->length == REDIS_UNKNOWN)

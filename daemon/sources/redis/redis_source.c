@@ -91,7 +91,7 @@ static void advance(reef_redis *redis, size_t count) {
     }
 }
 
-static void fail(reef_redis *redis, const char *what) {
+static void fail_redis_source(reef_redis *redis, const char *what) {
     reef_error err;
     (void)reef_fail(&err, REEF_ERR_NO_MEMORY, "no memory for %s of '%.150s'", what,
                     redis->url.clean);
@@ -99,12 +99,12 @@ static void fail(reef_redis *redis, const char *what) {
     reef_input_failed(redis->input, &err);
 }
 
-static void answer(reef_redis *redis) {
+static void reply_redis_source(reef_redis *redis) {
     size_t left = redis->byte_count - redis->byte;
     size_t count = left < redis->room ? left : redis->room;
     char *mark = reef_redis_mark_make(redis, count);
     if (!mark) {
-        fail(redis, "a mark");
+        fail_redis_source(redis, "a mark");
         return;
     }
     memcpy(redis->at, redis->bytes + redis->byte, count);
@@ -201,7 +201,7 @@ static bool take_entries(reef_redis *redis, const redisReply *items) {
 
 // ---- asking --------------------------------------------------------------------------------------
 
-static void read_on(reef_redis *redis);
+static void read_on_redis_source(reef_redis *redis);
 
 // [[stream, [[id, [field, value, ...]], ...]]], or nothing
 static const redisReply *items_of(const redisReply *reply) {
@@ -220,15 +220,15 @@ static void on_entries(void *context, const redisReply *reply) {
     }
     reef_redis_link_works(redis->link);
     if (!take_entries(redis, items_of(reply)))
-        fail(redis, "entries");
+        fail_redis_source(redis, "entries");
     else
-        read_on(redis);
+        read_on_redis_source(redis);
 }
 
-static void read_on(reef_redis *redis) {
+static void read_on_redis_source(reef_redis *redis) {
     if (!redis->asked || redis->reading) return;
     if (redis->byte < redis->byte_count) {
-        answer(redis);
+        reply_redis_source(redis);
         return;
     }
     if (!redis->link || !reef_redis_link_ready(redis->link)) return;
@@ -253,7 +253,7 @@ static void on_ready(void *context) {
     reef_redis *redis = context;
     reef_redis_group_begin(redis);
     reef_redis_info_ask(redis);
-    read_on(redis);
+    read_on_redis_source(redis);
 }
 
 static void on_lost(void *context) {
@@ -286,9 +286,9 @@ static void on_read(reef_input *input, uint8_t *at, size_t room) {
                                                                       .on_word = on_word,
                                                                       .context = redis});
     if (!redis->link)
-        fail(redis, "a connection");
+        fail_redis_source(redis, "a connection");
     else
-        read_on(redis);
+        read_on_redis_source(redis);
 }
 
 static void on_stop(reef_input *input) {

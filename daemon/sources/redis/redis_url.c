@@ -22,7 +22,7 @@ static int hex(char digit) {
 }
 
 // In place. False for a "%" without two digits, or one that stands for the end of a string.
-static bool decode(char *text) {
+static bool decode_url(char *text) {
     char *to = text;
     for (const char *at = text; *at; at++) {
         *to = *at;
@@ -38,10 +38,10 @@ static bool decode(char *text) {
     return true;
 }
 
-static reef_status take(char **out, const char *from, size_t bytes, reef_error *err) {
+static reef_status take_url(char **out, const char *from, size_t bytes, reef_error *err) {
     *out = strndup(from, bytes);
     if (!*out) return no_memory(err);
-    if (!decode(*out))
+    if (!decode_url(*out))
         return reef_fail(err, REEF_ERR_INVALID,
                          "a '%%' in a redis: source is not followed by two hex digits");
     return REEF_OK;
@@ -50,8 +50,9 @@ static reef_status take(char **out, const char *from, size_t bytes, reef_error *
 static reef_status take_user(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
     const char *colon = memchr(at, ':', bytes);
     size_t user = colon ? (size_t)(colon - at) : bytes;
-    reef_status status = user ? take(&url->user, at, user, err) : REEF_OK;
-    if (status == REEF_OK && colon) status = take(&url->password, colon + 1, bytes - user - 1, err);
+    reef_status status = user ? take_url(&url->user, at, user, err) : REEF_OK;
+    if (status == REEF_OK && colon)
+        status = take_url(&url->password, colon + 1, bytes - user - 1, err);
     return status;
 }
 
@@ -114,7 +115,7 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
         value = value_of(at, bytes, NAMES[i].name);
         if (!value) continue;
         free(*NAMES[i].to);
-        return take(NAMES[i].to, value, (size_t)(end - value), err);
+        return take_url(NAMES[i].to, value, (size_t)(end - value), err);
     }
     value = value_of(at, bytes, "db");
     if (value && take_db(url, value, end)) return REEF_OK;
@@ -166,7 +167,7 @@ static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes,
     while (slash > at && slash[-1] != '/') slash--;
     if (slash == at || slash == at + bytes)
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no stream: give %s", SHAPE);
-    reef_status status = take(&url->stream, slash, (size_t)(at + bytes - slash), err);
+    reef_status status = take_url(&url->stream, slash, (size_t)(at + bytes - slash), err);
     if (status != REEF_OK) return status;
     size_t place = (size_t)(slash - 1 - at);
     if (*at != '/') {
@@ -178,7 +179,7 @@ static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes,
     if (!place)
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no host or socket: give %s",
                          SHAPE);
-    return take(&url->socket, at, place, err);
+    return take_url(&url->socket, at, place, err);
 }
 
 static reef_status complete_group(reef_redis_url *url, reef_error *err) {
@@ -197,7 +198,7 @@ static const char *behind_user(const char *at) {
     return sign;
 }
 
-static reef_status parse(reef_redis_url *url, const char *rest, reef_error *err) {
+static reef_status parse_url(reef_redis_url *url, const char *rest, reef_error *err) {
     if (strncmp(rest, "//", 2) != 0)
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source is not %s", SHAPE);
     const char *at = rest + 2, *sign = behind_user(at);
@@ -221,7 +222,7 @@ static reef_status parse(reef_redis_url *url, const char *rest, reef_error *err)
 
 reef_status reef_redis_url_parse(reef_redis_url *url, const char *rest, reef_error *err) {
     *url = (reef_redis_url){.db = 0};
-    reef_status status = parse(url, rest, err);
+    reef_status status = parse_url(url, rest, err);
     if (status != REEF_OK) reef_redis_url_release(url);
     return status;
 }
@@ -248,7 +249,7 @@ static bool is_good(const char *rest) {
     reef_redis_url url = {.db = 0};
     size_t place = strcspn(rest, "?");
     char *text = strndup(rest, place);
-    bool good = text && parse(&url, text, NULL) == REEF_OK;
+    bool good = text && parse_url(&url, text, NULL) == REEF_OK;
     for (const char *at = rest + place; good && *at;) {
         size_t bytes = strcspn(++at, "&");
         good = value_of(at, bytes, "weight") || take_option(&url, at, bytes, NULL) == REEF_OK;
@@ -259,7 +260,7 @@ static bool is_good(const char *rest) {
     return good;
 }
 
-static char *join(const char *before, size_t bytes, const char *after) {
+static char *join_url(const char *before, size_t bytes, const char *after) {
     size_t room = bytes + strlen(HIDDEN) + strlen(after) + 1;
     char *text = malloc(room);
     if (text) snprintf(text, room, "%.*s%s%s", (int)bytes, before, HIDDEN, after);
@@ -269,8 +270,9 @@ static char *join(const char *before, size_t bytes, const char *after) {
 char *reef_redis_url_mask(const char *spec) {
     size_t scheme = strcspn(spec, ":/") + 1;
     if (strncasecmp(spec, "redis", 5) != 0 || spec[scheme - 1] != ':') return strdup(spec);
-    if (strncmp(spec, "redis:", 6) != 0 || !is_good(spec + scheme)) return join(spec, scheme, "");
+    if (strncmp(spec, "redis:", 6) != 0 || !is_good(spec + scheme))
+        return join_url(spec, scheme, "");
     const char *at = spec + scheme + 2, *host = behind_user(at);
     const char *colon = host > at ? memchr(at, ':', (size_t)(host - at)) : NULL;
-    return colon ? join(spec, (size_t)(colon + 1 - spec), host - 1) : strdup(spec);
+    return colon ? join_url(spec, (size_t)(colon + 1 - spec), host - 1) : strdup(spec);
 }

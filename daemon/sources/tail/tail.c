@@ -87,7 +87,7 @@ void reef_tail_close(reef_tail *set) {
 }
 
 // Move on by what the pool has accepted since the mark: through the ranges of its round, and then on in the last.
-static void skip(reef_tail *set, uint64_t bytes) {
+static void skip_tail(reef_tail *set, uint64_t bytes) {
     reef_tail_file *last = NULL;
     for (size_t i = 0; i < set->count; i++) {
         reef_tail_file *file_entry = &set->files[i];
@@ -114,7 +114,7 @@ reef_status reef_tail_seek(reef_tail *set, const reef_input_place *place, reef_e
                          "lay: give the source another name",
                          place->cursor, set->folder);
     reef_status status = reef_tail_checkpoint_load(set, place->mark, err);
-    if (status == REEF_OK) skip(set, place->cursor - place->begin);
+    if (status == REEF_OK) skip_tail(set, place->cursor - place->begin);
     return status;
 }
 
@@ -130,7 +130,7 @@ static bool follows(const reef_tail *set, const reef_tail_file *file_entry) {
 }
 
 // False when the file is not what it was when the round began: then there is another look.
-static bool give(
+static bool give_tail(
     reef_tail *set, reef_tail_file *file_entry, uint8_t *at, size_t room, size_t *count) {
     uint64_t range = file_entry->upto - file_entry->offset;
     if (!range) {
@@ -170,7 +170,7 @@ static reef_status give_next(reef_tail *set,
     char *text = due ? reef_tail_checkpoint(set) : NULL;
     if (due && !text)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the mark of '%s'", set->folder);
-    if (!give(set, file_entry, at, room, count)) {
+    if (!give_tail(set, file_entry, at, room, count)) {
         free(text);
         reef_tail_drop_read_pass(set);
         set->marked = false;

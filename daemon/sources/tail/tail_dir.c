@@ -65,7 +65,7 @@ static bool is_of_interest(const reef_tail *set, const char *name) {
     return set->folder_kind || !strncmp(name, set->name, strlen(set->name));
 }
 
-static bool grow(reef_listing *list) {
+static bool grow_dir(reef_listing *list) {
     if (list->count < list->room) return true;
     size_t room = list->room ? 2 * list->room : 64;
     reef_file_id *items = realloc(list->items, room * sizeof(*items));
@@ -79,19 +79,19 @@ static bool grow(reef_listing *list) {
     return true;
 }
 
-static size_t find(const reef_listing *list, const reef_file_id *file_id) {
+static size_t find_dir(const reef_listing *list, const reef_file_id *file_id) {
     for (size_t i = 0; i < list->count; i++)
         if (reef_file_id_same(&list->items[i], file_id)) return i;
     return SIZE_MAX;
 }
 
 // Two names of one inode are one file; the path that is followed, or else a name that is read, is its name.
-static bool add(reef_listing *list, const reef_tail *set, const reef_file_id *file_id) {
+static bool add_dir(reef_listing *list, const reef_tail *set, const reef_file_id *file_id) {
     bool live = !set->folder_kind && !strcmp(file_id->name, set->name);
     bool ours = is_ours(set, file_id->name);
-    size_t at = find(list, file_id);
+    size_t at = find_dir(list, file_id);
     if (at == SIZE_MAX) {
-        if (!grow(list)) return false;
+        if (!grow_dir(list)) return false;
         at = list->count++;
         list->taken[at] = false;
         list->ours[at] = false;
@@ -165,7 +165,7 @@ int reef_listing_make(reef_listing *list, reef_tail *set) {
         }
         if (!S_ISREG(state.st_mode)) continue;
         reef_file_id_of(&file_id, entry->d_name, &state);
-        if (!add(list, set, &file_id)) code = ENOMEM;
+        if (!add_dir(list, set, &file_id)) code = ENOMEM;
     }
     return code;
 }

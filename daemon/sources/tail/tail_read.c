@@ -27,7 +27,7 @@ static bool is_live(const reef_tail *set, size_t at) {
 }
 
 // 0, or an errno for which the sizes cannot be known now.
-static int measure(reef_tail *set, reef_tail_file *file_entry) {
+static int measure_read(reef_tail *set, reef_tail_file *file_entry) {
     struct stat state;
     if (file_entry->packed || file_entry->old) return 0;
     if (file_entry->fd < 0 && file_entry->listed && file_entry->looked &&
@@ -109,7 +109,7 @@ static int measure_all(reef_tail *set) {
     int code = 0;
     size_t open = 0;
     for (size_t i = set->count; code == 0 && i-- > 0;) {
-        code = measure(set, &set->files[i]);
+        code = measure_read(set, &set->files[i]);
         reef_tail_spare(&set->files[i], &open);
         if (code == EACCES || code == EPERM || code == EMFILE || code == ENFILE) {
             reef_tail_denied(set, set->files[i].file_id.name, code);
@@ -131,7 +131,7 @@ static bool unsure(const reef_tail *set) {
 }
 
 // The rest of a line that a rotated file ends in comes before anything newer.
-static void plan(reef_tail *set) {
+static void plan_read(reef_tail *set) {
     bool hold = unsure(set);
     size_t open = 0;
     set->failed = false;
@@ -197,7 +197,7 @@ reef_status reef_tail_begin_read_pass(reef_tail *set, reef_error *err) {
     bool whole = false;
     reef_status status = scan(set, &whole, err);
     if (status == REEF_OK && whole)
-        plan(set);
+        plan_read(set);
     else
         reef_tail_drop_read_pass(set); // the next look may have more luck
     close_idle(set);

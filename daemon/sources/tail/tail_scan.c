@@ -18,7 +18,7 @@ static bool is_lost(const reef_tail_file *file_entry) {
 
 // ---- known files ---------------------------------------------------------------------------------
 
-static size_t find(const reef_listing *list, const reef_file_id *file_id) {
+static size_t find_scan(const reef_listing *list, const reef_file_id *file_id) {
     for (size_t i = 0; i < list->count; i++)
         if (reef_file_id_same(&list->items[i], file_id)) return i;
     return SIZE_MAX;
@@ -26,7 +26,7 @@ static size_t find(const reef_listing *list, const reef_file_id *file_id) {
 
 // Its file was cut, or its inode belongs to a new file, which is as unknown as any other: what it was stays in
 // the table without a file.
-static void lose(reef_tail *set, reef_tail_file *file_entry) {
+static void lose_scan(reef_tail *set, reef_tail_file *file_entry) {
     reef_tail_file_shut(file_entry);
     file_entry->file_id.device = file_entry->file_id.inode = 0;
     file_entry->listed = false;
@@ -65,7 +65,7 @@ static reef_tail_scan_state check_known(reef_tail *set,
     if (!code && file_entry->packed && !file_entry->looked && !file_entry->old)
         code = reef_tail_file_measure(file_entry);
     if (lost) {
-        lose(set, file_entry);
+        lose_scan(set, file_entry);
     } else if (code && code != ENODATA) {
         reef_tail_denied(set, file_id->name, code);
         if (file_entry->packed) reef_tail_file_shut(file_entry); // its stream keeps the error
@@ -86,7 +86,7 @@ static reef_tail_scan_state look_at_known(reef_tail *set, reef_listing *list) {
     size_t open = 0;
     for (size_t i = 0; result == REEF_LOOK_DONE && i < set->count; i++) {
         reef_tail_file *file_entry = &set->files[i];
-        size_t at = find(list, &file_entry->file_id);
+        size_t at = find_scan(list, &file_entry->file_id);
         if (at == SIZE_MAX && file_entry->listed) file_entry->still_ms = set->now_ms;
         if (at == SIZE_MAX && !file_entry->missed_ms) file_entry->missed_ms = set->now_ms;
         file_entry->listed = false;
@@ -347,7 +347,7 @@ static bool has_twin(const reef_tail *set, reef_tail_file *file) {
 typedef enum verdict { NEW, COPY, LATER, NEVER } verdict;
 
 // COPY when all that is in the file is in the other one too, as far as first and last bytes tell.
-static verdict compare(reef_tail *set, reef_tail_file *file, reef_tail_file *other) {
+static verdict compare_scan(reef_tail *set, reef_tail_file *file, reef_tail_file *other) {
     uint8_t a[REEF_HEAD_BYTES_MAX], b[REEF_HEAD_BYTES_MAX];
     size_t count = file->size < sizeof(a) ? file->size : sizeof(a);
     uint64_t from = file->size - count;
@@ -365,12 +365,12 @@ static verdict compare(reef_tail *set, reef_tail_file *file, reef_tail_file *oth
 static verdict compare_all(reef_tail *set, reef_tail_file *file) {
     verdict found = NEW;
     for (size_t i = 0; found == NEW && !set->folder_kind && i < set->count; i++)
-        found = compare(set, file, &set->files[i]);
+        found = compare_scan(set, file, &set->files[i]);
     return found;
 }
 
 // A file waits while it may be the work of a copier or packer.
-static verdict judge(reef_tail *set, reef_tail_file *file) {
+static verdict judge_scan(reef_tail *set, reef_tail_file *file) {
     bool twin = has_twin(set, file);
     bool small =
         file->size < REEF_HEAD_BYTES_MAX && !set->folder_kind; // a copy that has just begun
@@ -454,7 +454,7 @@ reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
         reef_file_id file_id = found[i].file_id;
         reef_tail_file *file = &found[count];
         int code = reef_tail_open_unknown(set, file, &file_id);
-        verdict what = code ? LATER : judge(set, file);
+        verdict what = code ? LATER : judge_scan(set, file);
         moved = is_moved(set, code);
         if (what == COPY) {
             file->offset = file->upto = file->size;

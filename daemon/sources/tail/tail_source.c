@@ -95,7 +95,7 @@ static unsigned pace_ms(const reef_follow *follow) {
     return large > PACE_MS ? (unsigned)large : PACE_MS;
 }
 
-static void wait_for(reef_follow *follow, unsigned ms) {
+static void wait_for_tail_source(reef_follow *follow, unsigned ms) {
     (void)uv_timer_start(&follow->timer, on_timer, ms, 0); // cannot fail with a callback
 }
 
@@ -107,7 +107,8 @@ static void on_stir(uv_fs_event_t *watch, const char *name, int events, int code
         (void)uv_fs_event_stop(watch);
         follow->watched = false;
     }
-    if (follow->asked && !follow->working && !follow->stirred) wait_for(follow, pace_ms(follow));
+    if (follow->asked && !follow->working && !follow->stirred)
+        wait_for_tail_source(follow, pace_ms(follow));
     follow->stirred = true;
 }
 
@@ -117,15 +118,15 @@ static void watch_folder(reef_follow *follow) {
         uv_fs_event_start(&follow->watch, on_stir, reef_tail_folder(follow->set), 0) == 0;
 }
 
-static void tell(reef_follow *follow) {
+static void report_tail_source(reef_follow *follow) {
     reef_tail_word word;
     while (reef_tail_word_take(follow->set, &word))
         reef_input_warn(follow->input, word.event, "%s", word.text);
 }
 
-static void answer(reef_follow *follow, char *checkpoint) {
+static void reply_tail_source(reef_follow *follow, char *checkpoint) {
     follow->asked = false;
-    wait_for(follow, POLL_MS); // unless the next read comes before
+    wait_for_tail_source(follow, POLL_MS); // unless the next read comes before
     reef_input_took(follow->input, follow->count, checkpoint);
 }
 
@@ -139,17 +140,17 @@ static void on_worked(uv_work_t *request, int code) {
         free(checkpoint);
         return;
     }
-    tell(follow);
+    report_tail_source(follow);
     follow->files = reef_tail_count(follow->set);
     input->bytes = input->offset + follow->count + reef_tail_unread(follow->set);
     if (follow->error.status != REEF_OK)
         reef_input_failed(input, &follow->error);
     else if (follow->count)
-        answer(follow, checkpoint);
+        reply_tail_source(follow, checkpoint);
     else if (follow->asked && !follow->reads)
         begin_work(follow); // a read came while it glanced
     else
-        wait_for(follow, follow->asked && follow->stirred ? pace_ms(follow) : POLL_MS);
+        wait_for_tail_source(follow, follow->asked && follow->stirred ? pace_ms(follow) : POLL_MS);
 }
 
 static void begin_work(reef_follow *follow) {
@@ -168,7 +169,7 @@ static void begin_work(reef_follow *follow) {
     reef_input_failed(follow->input, &err);
 }
 
-static int begin(reef_follow *follow) {
+static int begin_tail_source(reef_follow *follow) {
     int code = uv_timer_init(follow->input->loop, &follow->timer);
     if (!code) code = uv_fs_event_init(follow->input->loop, &follow->watch);
     follow->begun = code == 0; // neither init fails half-way
@@ -181,7 +182,7 @@ static void on_read(reef_input *input, uint8_t *at, size_t room) {
     follow->at = at;
     follow->room = room;
     follow->asked = true;
-    if (!follow->begun) (void)begin(follow); // cannot fail on a loop that runs
+    if (!follow->begun) (void)begin_tail_source(follow); // cannot fail on a loop that runs
     if (!follow->working) begin_work(follow);
 }
 

@@ -234,7 +234,7 @@ reef_status reef_vector_array_open(reef_vector_array *array,
 
 // ---- numbers -------------------------------------------------------------------------------------
 
-static double number(const reef_vector_array *array, const uint8_t *at) {
+static double idx_npy_number(const reef_vector_array *array, const uint8_t *at) {
     size_t bytes = element_bytes(array->element);
     uint64_t bits = 0;
     for (size_t i = 0; i < bytes; i++)
@@ -273,7 +273,7 @@ static reef_status read_row(reef_vector_table *table,
     if (status != REEF_OK) return status;
     const uint8_t *at = table->numbers + table->column_first * size;
     for (size_t i = 0; i < table->width; i++) {
-        double value = number(array, at + i * size);
+        double value = idx_npy_number(array, at + i * size);
         if (!reef_vector_store(table, value, &vector[i]))
             return reef_fail(err, REEF_ERR_INVALID,
                              "'%.120s': value %zu of example %" PRIu64
@@ -312,7 +312,7 @@ static reef_status read_labels(reef_vector_table *table,
         uint64_t at = array->offset + row * row_bytes + column * size;
         status = reef_vector_file_read(&array->file, at, bytes, count * size, err);
         for (size_t i = 0; i < count && status == REEF_OK; i++)
-            status = take_label(table, array, row++, number(array, bytes + i * size), err);
+            status = take_label(table, array, row++, idx_npy_number(array, bytes + i * size), err);
     }
     return status;
 }

@@ -113,7 +113,7 @@ reef_status reef_vector_lines_first(reef_vector_table *table, uint64_t *number, 
 
 // ---- rows ----------------------------------------------------------------------------------------
 
-static reef_status grow(reef_vector_table *table, reef_error *err) {
+static reef_status grow_text_table(reef_vector_table *table, reef_error *err) {
     reef_vector_lines *lines = &table->lines;
     if (table->rows + 1 < lines->capacity) return REEF_OK;
     uint64_t capacity = lines->capacity ? 2 * lines->capacity : ROWS_FIRST;
@@ -132,7 +132,7 @@ static reef_status add_row(reef_vector_table *table, const line_reader *reader, 
     if (table->rows == REEF_VECTOR_ROWS_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "'%.120s' has more than %" PRIu64 " lines",
                          table->lines.file.path, REEF_VECTOR_ROWS_MAX);
-    reef_status status = grow(table, err);
+    reef_status status = grow_text_table(table, err);
     if (status != REEF_OK) return status;
     if (reader->number == 1) drop_mark(table->lines.line);
     table->lines.starts[table->rows] = reader->start;

@@ -84,7 +84,7 @@ static reef_status list_rows(reef_vectors *vectors, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status choose(reef_vectors *vectors, reef_error *err) {
+static reef_status choose_vectors(reef_vectors *vectors, reef_error *err) {
     const reef_vector_spec *spec = &vectors->spec;
     vectors->count = vectors->table.rows;
     if (spec->classes.count || spec->shuffled || permutations(vectors) > 1) {
@@ -143,7 +143,7 @@ reef_status reef_vectors_open(reef_vectors **out,
     reef_status status = reef_vector_spec_parse(&vectors->spec, spec, err);
     if (status == REEF_OK) status = reef_vector_table_open(&vectors->table, &vectors->spec, err);
     if (status == REEF_OK && inputs) status = reef_vectors_check_width(vectors, inputs, err);
-    if (status == REEF_OK) status = choose(vectors, err);
+    if (status == REEF_OK) status = choose_vectors(vectors, err);
     if (status == REEF_OK) status = make_memory(vectors, err);
     if (status == REEF_OK) {
         *out = vectors;

@@ -25,7 +25,7 @@ extern char **environ;
 // ---- the process ---------------------------------------------------------------------------------
 
 // Standard output and error go into the pipe.
-static int spawn(pid_t *child, char **arguments, int pipe_fds[2]) {
+static int spawn_baseline(pid_t *child, char **arguments, int pipe_fds[2]) {
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
     if (error) return error;
@@ -40,7 +40,7 @@ static int spawn(pid_t *child, char **arguments, int pipe_fds[2]) {
 }
 
 // Everything until the other end is closed, cut to the buffer. False when time is up.
-static bool collect(int fd, char out[OUTPUT_BYTES_MAX]) {
+static bool collect_baseline(int fd, char out[OUTPUT_BYTES_MAX]) {
     double deadline = reef_cli_clock() + SECONDS_MAX;
     size_t count = 0;
     struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -62,7 +62,7 @@ static bool collect(int fd, char out[OUTPUT_BYTES_MAX]) {
     return false;
 }
 
-static int wait_for(pid_t child) {
+static int wait_for_baseline(pid_t child) {
     int end = 0;
     while (waitpid(child, &end, 0) < 0 && errno == EINTR) {
     }
@@ -105,17 +105,17 @@ static reef_status run_python(char **text, char **arguments, reef_error *err) {
     if (pipe(fds) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     pid_t child;
-    int error = spawn(&child, arguments, fds);
+    int error = spawn_baseline(&child, arguments, fds);
     close(fds[1]);
     if (error) {
         close(fds[0]);
         return reef_fail(err, REEF_ERR_IO, "cannot run " PYTHON ": %s", strerror(error));
     }
     char *output = reef_cli_alloc(OUTPUT_BYTES_MAX, 1);
-    bool in_time = collect(fds[0], output);
+    bool in_time = collect_baseline(fds[0], output);
     close(fds[0]);
     if (!in_time) kill(child, SIGKILL);
-    int end = wait_for(child);
+    int end = wait_for_baseline(child);
     reef_status status = REEF_OK;
     if (!in_time)
         status = reef_fail(err, REEF_ERR_IO, "%.120s took more than %.0f s and was stopped", script,

@@ -76,7 +76,7 @@ static float *floats_new(size_t count, float scale, uint64_t seed) {
 }
 
 // The rows that are gathered.
-static reef_status choose(reef_bench_limits *limits, reef_error *err) {
+static reef_status choose_roofline(reef_bench_limits *limits, reef_error *err) {
     const reef_router_shape *shape = &limits->shape;
     reef_router_params params = {.w_query = limits->w_query,
                                  .query_bias = limits->query_bias,
@@ -92,7 +92,7 @@ static reef_status add_rows(reef_bench_limits *limits, const void *rows, reef_er
     if (!limits->small_rows)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a second table of %zu rows",
                          limits->row_count);
-    return choose(limits, err);
+    return choose_roofline(limits, err);
 }
 
 reef_status reef_bench_limits_new(reef_bench_limits **out,
@@ -160,7 +160,7 @@ static void run_thread(void *context, size_t thread) {
 }
 
 // The router, too, works on no more pieces at once than its tape has room for.
-static double run(job *j, reef_thread_pool *workers) {
+static double run_roofline(job *j, reef_thread_pool *workers) {
     size_t threads = reef_thread_pool_count(workers), room = j->limits->tape.slot_count;
     double started = reef_cli_clock();
     reef_thread_pool_run(workers, threads < room ? threads : room, run_thread, j);
@@ -275,7 +275,7 @@ static double gather_rate(reef_bench_limits *limits, reef_thread_pool *workers, 
                  .chunk = gather_chunk,
                  .bytes = rows,
                  .form = GATHER_FORMS[i]};
-        double rate = gather_bytes(limits) / run(&j, workers);
+        double rate = gather_bytes(limits) / run_roofline(&j, workers);
         if (rate > best) best = rate;
     }
     return best;
@@ -289,7 +289,7 @@ static double stream_rate(reef_bench_limits *limits, reef_thread_pool *workers) 
              .chunk = stream_chunk,
              .bytes = limits->rows,
              .byte_count = bytes};
-    return (double)bytes / run(&j, workers);
+    return (double)bytes / run_roofline(&j, workers);
 }
 
 // In tiles as high as the router's and in tiles of half the height, which suit another cache better.
@@ -300,7 +300,7 @@ static double score_rate(reef_bench_limits *limits, reef_thread_pool *workers) {
                  .chunk_count = limits->tokens / limits->piece_tokens,
                  .chunk = score_chunk,
                  .tile_rows = (limits->tape.tile_rows + part - 1) / part};
-        double rate = score_flops(limits) / run(&j, workers);
+        double rate = score_flops(limits) / run_roofline(&j, workers);
         if (rate > best) best = rate;
     }
     return best;
@@ -311,7 +311,7 @@ void reef_bench_limits_products(reef_bench_limits *limits,
                                 reef_bench_rates *out) {
     size_t pieces = limits->tokens / limits->piece_tokens;
     job project = {.limits = limits, .chunk_count = pieces, .chunk = project_chunk};
-    out->project_flops = project_flops(limits) / run(&project, workers);
+    out->project_flops = project_flops(limits) / run_roofline(&project, workers);
     out->score_flops = score_rate(limits, workers); // of the queries that the line above made
 }
 

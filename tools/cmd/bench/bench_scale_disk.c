@@ -94,10 +94,10 @@ static double median_us(const double *seconds, const reef_scale_plan *plan) {
     return 1e6 * reef_bench_median(seconds, (size_t)plan->repeat, 1) / (double)plan->tokens;
 }
 
-static reef_status measure(const reef_scale_plan *plan,
-                           const passes *p,
-                           reef_scale_point *point,
-                           reef_error *err) {
+static reef_status measure_scale_disk(const reef_scale_plan *plan,
+                                      const passes *p,
+                                      reef_scale_point *point,
+                                      reef_error *err) {
     reset_peak();
     reef_status status = run_passes(p, err);
     if (status != REEF_OK) return status;
@@ -140,7 +140,7 @@ static reef_status read_pool(const char *path,
     p.all = seconds;
     p.retrieval = seconds + plan->repeat;
     p.experts = seconds + 2 * plan->repeat;
-    if (status == REEF_OK) status = measure(plan, &p, point, err);
+    if (status == REEF_OK) status = measure_scale_disk(plan, &p, point, err);
     free(seconds);
     reef_layer_bench_free(p.layer);
     reef_layer_pool_close(p.pool);

@@ -17,7 +17,7 @@
 
 // ---- a pool with a sealed and an open generation -------------------------------------------------
 
-static void configure(reef_config *config, uint64_t side) {
+static void configure_store_pool(reef_config *config, uint64_t side) {
     reef_config_default(config);
     config->boundaries = REEF_BOUNDARIES_GIVEN;
     strcpy(config->ffw, "p");
@@ -32,7 +32,10 @@ static void configure(reef_config *config, uint64_t side) {
     config->side_new = OPEN_SIDE;
 }
 
-static reef_status feed(reef_trainer *trainer, const uint8_t *text, size_t count, reef_error *err) {
+static reef_status feed_store_pool(reef_trainer *trainer,
+                                   const uint8_t *text,
+                                   size_t count,
+                                   reef_error *err) {
     size_t taken = 0;
     return reef_trainer_feed(trainer, "bench", text, count, &taken, NULL, err);
 }
@@ -87,12 +90,12 @@ static reef_status make_history(reef_store *store, uint64_t *sealed_at, reef_err
     uint8_t *text = reef_bench_text(TEXT_BYTES);
     size_t part = TEXT_BYTES / (COMMITS_AFTER_SEALING + 1);
     reef_status status = reef_trainer_open(&trainer, store, &(reef_trainer_options){0}, err);
-    if (status == REEF_OK) status = feed(trainer, text, part, err);
+    if (status == REEF_OK) status = feed_store_pool(trainer, text, part, err);
     if (status == REEF_OK) status = reef_trainer_seal(trainer, NULL, &sealing, err);
     if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
     *sealed_at = commit.number;
     for (size_t i = 1; i <= COMMITS_AFTER_SEALING && status == REEF_OK; i++) {
-        status = feed(trainer, text + i * part, part, err);
+        status = feed_store_pool(trainer, text + i * part, part, err);
         if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
     }
     reef_trainer_close(trainer);
@@ -157,7 +160,7 @@ reef_status reef_bench_store_pool(const reef_store_plan *plan,
     reef_config config;
     reef_store *store = NULL;
     uint64_t sealed_at = 0;
-    configure(&config, plan->sealed_side);
+    configure_store_pool(&config, plan->sealed_side);
     *out = (reef_store_pool){.sealed_experts = plan->sealed_side * plan->sealed_side,
                              .open_experts = OPEN_SIDE * OPEN_SIDE};
     reef_status status = reef_pool_init(path, &config, err);

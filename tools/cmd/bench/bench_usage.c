@@ -120,7 +120,7 @@ static double cpu_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static reef_status compact(simulation *s, reef_error *err) {
+static reef_status compact_usage(simulation *s, reef_error *err) {
     for (;;) {
         reef_usage_compaction done;
         double begin = reef_cli_clock(), cpu_begin = cpu_seconds();
@@ -143,7 +143,7 @@ static reef_status simulate(simulation *s, reef_error *err) {
         status = commit_batch(s, until, err);
         double written = reef_cli_clock();
         s->found->write_seconds += written - begin;
-        if (status == REEF_OK) status = compact(s, err);
+        if (status == REEF_OK) status = compact_usage(s, err);
         s->found->compact_seconds += reef_cli_clock() - written;
         reef_cli_progress_show(&progress, (now_ms(s) - START_MS) / DAY_MS);
     }
@@ -180,12 +180,12 @@ static reef_status sum_range(simulation *s,
 }
 
 // Compare each piece of `span` that the pool still knows as such.
-static reef_status compare(simulation *s,
-                           reef_txn *txn,
-                           uint64_t first_ms,
-                           uint64_t span,
-                           uint64_t *checked,
-                           reef_error *err) {
+static reef_status compare_usage(simulation *s,
+                                 reef_txn *txn,
+                                 uint64_t first_ms,
+                                 uint64_t span,
+                                 uint64_t *checked,
+                                 reef_error *err) {
     for (uint64_t at = first_ms; at < now_ms(s); at += span) {
         reef_usage_range range;
         reef_status status = sum_range(s, txn, at, at + span, &range, err);
@@ -211,9 +211,10 @@ static reef_status compare_all(simulation *s, reef_txn *txn, reef_error *err) {
     uint64_t deltas =
         later(START_MS,
               commit_ms(s, s->commits > DELTAS_CHECKED_MAX ? s->commits - DELTAS_CHECKED_MAX : 0));
-    reef_status status = compare(s, txn, START_MS, DAY_MS, &f->days_checked, err);
-    if (status == REEF_OK) status = compare(s, txn, hours, HOUR_MS, &f->hours_checked, err);
-    if (status == REEF_OK) status = compare(s, txn, deltas, interval, &f->commits_checked, err);
+    reef_status status = compare_usage(s, txn, START_MS, DAY_MS, &f->days_checked, err);
+    if (status == REEF_OK) status = compare_usage(s, txn, hours, HOUR_MS, &f->hours_checked, err);
+    if (status == REEF_OK)
+        status = compare_usage(s, txn, deltas, interval, &f->commits_checked, err);
     if (status == REEF_OK) status = sum_range(s, txn, 0, UINT64_MAX, &all, err);
     if (status != REEF_OK) return status;
     uint64_t before = print_all(s, s->totals) - print_all(s, s->sums);
@@ -236,7 +237,7 @@ static reef_status check_totals(simulation *s, reef_txn *txn, reef_error *err) {
 
 // ---- how large is it? ----------------------------------------------------------------------------
 
-static void weigh(const reef_usage_plan *p, reef_usage_findings *f) {
+static void weigh_usage(const reef_usage_plan *p, reef_usage_findings *f) {
     uint64_t windows = 0, fixed = 0;
     for (uint32_t l = REEF_USAGE_DELTAS; l < REEF_USAGE_LEVELS; l++) {
         windows += f->stat.levels[l].bytes;
@@ -259,7 +260,7 @@ static reef_status examine(simulation *s, reef_error *err) {
     if (status != REEF_OK) return status;
     s->found->used_bytes = report.used_bytes;
     s->found->wrong += report.damaged;
-    weigh(s->plan, s->found);
+    weigh_usage(s->plan, s->found);
     return REEF_OK;
 }
 

@@ -56,7 +56,7 @@ typedef struct summary {
     double median_ms, max_ms;
 } summary;
 
-static void note(times *t, double seconds) {
+static void note_bench_readers(times *t, double seconds) {
     if (t->count == t->capacity) {
         times larger = {.capacity = t->capacity ? 2 * t->capacity : 256};
         larger.seconds = reef_cli_alloc(larger.capacity, sizeof(double));
@@ -155,8 +155,8 @@ static reef_status train_for(const plan *p,
         bool due = steps.count >= p->commit_steps * (commits.count + 1);
         status = due ? reef_trainer_commit(trainer, &commit, err) : step(trainer, text, at, err);
         moment now = moment_now();
-        note(due ? &commits : &steps, now.wall - last.wall);
-        note(&waited, waited_between(last, now));
+        note_bench_readers(due ? &commits : &steps, now.wall - last.wall);
+        note_bench_readers(&waited, waited_between(last, now));
         last = now;
     }
     *out = (phase){
@@ -175,12 +175,12 @@ static reef_status warm_up(reef_trainer *trainer,
     return status == REEF_OK ? reef_trainer_snapshot(trainer, SNAPSHOT, &snapshot, err) : status;
 }
 
-static void tell(int fd, const message *m) {
+static void report_bench_readers(int fd, const message *m) {
     // Less than PIPE_BUF: whole or not at all. A parent that is gone needs no answer.
     if (write(fd, m, sizeof(*m)) != (ssize_t)sizeof(*m)) _exit(REEF_ERR_IO);
 }
 
-static reef_status train(const plan *p, int fd, message *m) {
+static reef_status train_bench_readers(const plan *p, int fd, message *m) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     size_t at = 0;
@@ -195,8 +195,8 @@ static reef_status train(const plan *p, int fd, message *m) {
     if (status != REEF_OK) goto cleanup;
     status = train_for(p, trainer, text, &at, &m->phase, &m->error);
     if (status != REEF_OK) goto cleanup;
-    m->error.status = REEF_OK; // whatever was tried on the way
-    tell(fd, m);               // alone; the reader begins now
+    m->error.status = REEF_OK;   // whatever was tried on the way
+    report_bench_readers(fd, m); // alone; the reader begins now
     status = train_for(p, trainer, text, &at, &m->phase, &m->error);
 
 cleanup:
@@ -208,12 +208,12 @@ cleanup:
 
 static void run_trainer(const plan *p, int fd) {
     message m = {0};
-    m.error.status = train(p, fd, &m);
-    tell(fd, &m);
+    m.error.status = train_bench_readers(p, fd, &m);
+    report_bench_readers(fd, &m);
     close(fd);
 }
 
-static reef_status hear(int fd, message *m, reef_error *err) {
+static reef_status hear_bench_readers(int fd, message *m, reef_error *err) {
     ssize_t count = 0;
     do {
         count = read(fd, m, sizeof(*m));
@@ -240,8 +240,8 @@ static reef_status begin_once(reader *r, reef_store *store, reef_error *err) {
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     moment begun = moment_now();
     reef_txn_abort(txn);
-    note(&r->begin, begun.wall - begin.wall);
-    note(&r->waited, waited_between(begin, begun));
+    note_bench_readers(&r->begin, begun.wall - begin.wall);
+    note_bench_readers(&r->waited, waited_between(begin, begun));
     return status;
 }
 
@@ -257,10 +257,10 @@ static reef_status evaluate_once(
         status = reef_model_score(model, text, SCORED_BYTES, NULL, &score, NULL, NULL, err);
     moment scored = moment_now();
     reef_model_close(model);
-    note(&r->open, opened.wall - begin.wall);
-    note(&r->score, scored.wall - opened.wall);
-    note(&r->waited, waited_between(begin, opened));
-    note(&r->waited, waited_between(opened, scored));
+    note_bench_readers(&r->open, opened.wall - begin.wall);
+    note_bench_readers(&r->score, scored.wall - opened.wall);
+    note_bench_readers(&r->waited, waited_between(begin, opened));
+    note_bench_readers(&r->waited, waited_between(opened, scored));
     if (r->score.count == 1) r->first_bits = score.bits;
     // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits are what must be the same.
     r->same_bits = r->same_bits && memcmp(&r->first_bits, &score.bits, sizeof(double)) == 0;
@@ -290,12 +290,12 @@ typedef struct findings {
     bool same_bits;
 } findings;
 
-static reef_status watch(const plan *p, int fd, findings *out, reef_error *err) {
+static reef_status watch_bench_readers(const plan *p, int fd, findings *out, reef_error *err) {
     message alone, beside;
     reader r = {.same_bits = true};
-    reef_status status = hear(fd, &alone, err);
+    reef_status status = hear_bench_readers(fd, &alone, err);
     if (status == REEF_OK) status = evaluate_on(p, fd, &r, err);
-    if (status == REEF_OK) status = hear(fd, &beside, err);
+    if (status == REEF_OK) status = hear_bench_readers(fd, &beside, err);
     if (status == REEF_OK) {
         out->alone = alone.phase;
         out->beside = beside.phase;
@@ -308,7 +308,7 @@ static reef_status watch(const plan *p, int fd, findings *out, reef_error *err) 
     return status;
 }
 
-static reef_status measure(const plan *p, findings *out, reef_error *err) {
+static reef_status measure_bench_readers(const plan *p, findings *out, reef_error *err) {
     int ends[2];
     if (pipe(ends) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
@@ -322,7 +322,7 @@ static reef_status measure(const plan *p, findings *out, reef_error *err) {
     close(ends[1]);
     reef_status status = child < 0 ? reef_fail(err, REEF_ERR_NO_MEMORY,
                                                "cannot start a process: %s", strerror(errno))
-                                   : watch(p, ends[0], out, err);
+                                   : watch_bench_readers(p, ends[0], out, err);
     close(ends[0]); // a child that is still at it ends with SIGPIPE
     if (child > 0) (void)waitpid(child, NULL, 0);
     return status;
@@ -390,7 +390,7 @@ reef_status reef_cmd_bench_readers(reef_cli_call *cli, reef_error *err) {
     char *path = reef_cli_format("%s/pool", directory.path);
     p.path = path;
     status = reef_pool_init(path, &config, err);
-    if (status == REEF_OK) status = measure(&p, &found, err);
+    if (status == REEF_OK) status = measure_bench_readers(&p, &found, err);
     free(path);
     reef_bench_directory_remove(&directory);
     if (status != REEF_OK) return status;

@@ -71,15 +71,15 @@ typedef struct baseline {
 // At least `steps` steps; *run says how many. The text ends before they do only by a mistake of ours.
 //
 // seconds  (steps) written: of each step; NULL for none
-static reef_status train(reef_trainer *trainer,
-                         const uint8_t *text,
-                         size_t count,
-                         size_t *at,
-                         uint64_t steps,
-                         double *seconds,
-                         uint64_t *run,
-                         reef_cli_progress *progress,
-                         reef_error *err) {
+static reef_status train_bench_step(reef_trainer *trainer,
+                                    const uint8_t *text,
+                                    size_t count,
+                                    size_t *at,
+                                    uint64_t steps,
+                                    double *seconds,
+                                    uint64_t *run,
+                                    reef_cli_progress *progress,
+                                    reef_error *err) {
     double started = reef_cli_clock();
     for (*run = 0; *run < steps;) {
         size_t taken = 0, ran = 0;
@@ -110,12 +110,14 @@ static reef_status measure_steps(reef_trainer *trainer,
     reef_trainer_status before, after;
     size_t at = 0;
     uint64_t run;
-    reef_status status = train(trainer, text, count, &at, WARMUP_STEPS, NULL, &run, progress, err);
+    reef_status status =
+        train_bench_step(trainer, text, count, &at, WARMUP_STEPS, NULL, &run, progress, err);
     if (status != REEF_OK) return status;
     progress->done_before += run;
     reef_trainer_status_read(trainer, &before);
     double started = reef_cli_clock();
-    status = train(trainer, text, count, &at, m->steps, m->step_seconds, &run, progress, err);
+    status =
+        train_bench_step(trainer, text, count, &at, m->steps, m->step_seconds, &run, progress, err);
     if (status != REEF_OK) return status;
     double seconds = reef_cli_clock() - started;
     progress->done_before += run;
@@ -186,12 +188,12 @@ static reef_status measure_forward(const reef_cli_call *cli,
     return status;
 }
 
-static reef_status measure(const reef_cli_call *cli,
-                           const char *path,
-                           const reef_config *config,
-                           measurement *m,
-                           baseline *r,
-                           reef_error *err) {
+static reef_status measure_bench_step(const reef_cli_call *cli,
+                                      const char *path,
+                                      const reef_config *config,
+                                      measurement *m,
+                                      baseline *r,
+                                      reef_error *err) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     reef_store_options options = {.write = true};
@@ -388,7 +390,7 @@ static reef_status measure_in_directory(const reef_cli_call *cli,
     reef_status status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
     char *path = reef_cli_format("%s/pool", directory.path);
-    status = measure(cli, path, config, m, r, err);
+    status = measure_bench_step(cli, path, config, m, r, err);
     free(path);
     reef_bench_directory_remove(&directory);
     return status;

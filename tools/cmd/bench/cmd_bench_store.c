@@ -71,10 +71,10 @@ static reef_status read_plan(const reef_cli_call *cli,
     return status;
 }
 
-static reef_status measure(const reef_store_plan *plan,
-                           const reef_usage_plan *usage,
-                           findings *out,
-                           reef_error *err) {
+static reef_status measure_bench_store(const reef_store_plan *plan,
+                                       const reef_usage_plan *usage,
+                                       findings *out,
+                                       reef_error *err) {
     reef_status status = reef_bench_store_commit(plan, &out->commit, err);
     if (status == REEF_OK) status = reef_bench_store_training(plan, &out->training, err);
     if (status == REEF_OK) status = reef_bench_store_pool(plan, &out->pool, err);
@@ -169,7 +169,7 @@ reef_status reef_cmd_bench_store(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
     plan.directory = directory.path;
-    status = measure(&plan, &usage, &found, err);
+    status = measure_bench_store(&plan, &usage, &found, err);
     reef_bench_directory_remove(&directory);
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_answer(cli, findings_json(&plan, &usage, &found), err);

@@ -192,13 +192,13 @@ static json_t *score_json(const reef_cli_file *file,
     return object;
 }
 
-static reef_status answer(reef_cli_call *cli,
-                          const char *as_of,
-                          const reef_cli_file *files,
-                          const file_score *scores,
-                          uint32_t generations,
-                          bool ids,
-                          reef_error *err) {
+static reef_status reply_eval(reef_cli_call *cli,
+                              const char *as_of,
+                              const reef_cli_file *files,
+                              const file_score *scores,
+                              uint32_t generations,
+                              bool ids,
+                              reef_error *err) {
     if (!cli->json) {
         (ids ? print_ids : print_scores)(files, scores, cli->operand_count, generations);
         if (reef_cli_text(cli, "last-word")) print_last_words(files, scores, cli->operand_count);
@@ -258,7 +258,7 @@ static reef_status eval_once(reef_cli_call *cli,
     for (size_t i = 0; last_word && i < cli->operand_count && status == REEF_OK; i++)
         status = reef_eval_last_words_measure(model, &files[i], &progress, &scores[i].last, err);
     reef_cli_progress_end(&progress);
-    if (status == REEF_OK) status = answer(cli, as_of, files, scores, generations, ids, err);
+    if (status == REEF_OK) status = reply_eval(cli, as_of, files, scores, generations, ids, err);
     for (size_t i = 0; i < cli->operand_count; i++) free(scores[i].fire_share);
     free(scores);
     reef_model_close(model);

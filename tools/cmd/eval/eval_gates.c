@@ -271,13 +271,13 @@ static reef_status write_svg(const reef_gate_curve *curves,
     return reef_svg_write(path, draw_gates, &(gate_list){curves, count}, err);
 }
 
-static reef_status show(reef_cli_call *cli,
-                        const char *as_of,
-                        const reef_model *model,
-                        const reef_gate_curve *curves,
-                        size_t count,
-                        const reef_gate_texts *texts,
-                        reef_error *err) {
+static reef_status print_gates(reef_cli_call *cli,
+                               const char *as_of,
+                               const reef_model *model,
+                               const reef_gate_curve *curves,
+                               size_t count,
+                               const reef_gate_texts *texts,
+                               reef_error *err) {
     uint32_t fire_max = reef_model_config(model)->fire_max;
     const char *path = reef_cli_text(cli, "svg");
     reef_status status = path ? write_svg(curves, count, path, err) : REEF_OK;
@@ -321,7 +321,7 @@ reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error 
     status = read_texts(&texts, cli, generations, &pool->config, err);
     if (status == REEF_OK)
         status = reef_gate_curves_measure(curves, &count, model, pool->generations, &texts, err);
-    if (status == REEF_OK) status = show(cli, as_of, model, curves, count, &texts, err);
+    if (status == REEF_OK) status = print_gates(cli, as_of, model, curves, count, &texts, err);
 
 cleanup:
     for (size_t i = 0; i < count; i++) reef_gate_curve_release(&curves[i]);

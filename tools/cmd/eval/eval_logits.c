@@ -7,10 +7,10 @@
 
 #define LOGITS_MAX ((size_t)1 << 28) // 1 GiB: of 1 MiB of bytes
 
-static reef_status check(const reef_cli_call *cli,
-                         const reef_config *config,
-                         const reef_cli_file *files,
-                         reef_error *err) {
+static reef_status check_logits(const reef_cli_call *cli,
+                                const reef_config *config,
+                                const reef_cli_file *files,
+                                reef_error *err) {
     size_t most = LOGITS_MAX / config->vocab * reef_token_bytes(config);
     if (cli->operand_count != 1)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -30,7 +30,7 @@ reef_status reef_eval_logits_write(const reef_cli_call *cli,
     const reef_config *config = reef_model_config(model);
     reef_npy_file npy = {0};
     if (path == NULL) return REEF_OK;
-    reef_status status = check(cli, config, files, err);
+    reef_status status = check_logits(cli, config, files, err);
     if (status != REEF_OK) return status;
     size_t tokens = files[0].count / reef_token_bytes(config), values = tokens * config->vocab;
     float *logits = reef_cli_alloc(values, sizeof *logits);

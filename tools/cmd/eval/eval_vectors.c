@@ -40,12 +40,12 @@ static json_t *result_json(const reef_cli_file *file,
                      reef_cli_real(result->accuracy), "answered_share", shares);
 }
 
-static reef_status answer(reef_cli_call *cli,
-                          const char *as_of,
-                          const reef_cli_file *files,
-                          const reef_cli_accuracy *results,
-                          uint32_t generations,
-                          reef_error *err) {
+static reef_status reply_vectors(reef_cli_call *cli,
+                                 const char *as_of,
+                                 const reef_cli_file *files,
+                                 const reef_cli_accuracy *results,
+                                 uint32_t generations,
+                                 reef_error *err) {
     if (!cli->json) {
         print_results(files, results, cli->operand_count, generations);
         return REEF_OK;
@@ -71,7 +71,7 @@ reef_status reef_eval_vectors(reef_cli_call *cli,
         status = reef_cli_accuracy_measure(model, &files[i], &progress, &results[i], err);
     reef_cli_progress_end(&progress);
     if (status == REEF_OK)
-        status = answer(cli, as_of, files, results, reef_model_generation_count(model), err);
+        status = reply_vectors(cli, as_of, files, results, reef_model_generation_count(model), err);
     for (size_t i = 0; i < cli->operand_count; i++) free(results[i].answered_share);
     free(results);
     return status;

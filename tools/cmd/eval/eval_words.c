@@ -52,7 +52,10 @@ static double bits_of(const float *logits, uint8_t byte) {
 }
 
 // Row i of the logits is about the byte after i.
-static void judge(const passage *p, size_t first, const float *logits, reef_eval_last_words *out) {
+static void judge_words(const passage *p,
+                        size_t first,
+                        const float *logits,
+                        reef_eval_last_words *out) {
     bool right = true;
     for (size_t at = p->word; at < p->end; at++) {
         const float *row = logits + (at - 1 - first) * REEF_VOCAB;
@@ -66,11 +69,11 @@ static void judge(const passage *p, size_t first, const float *logits, reef_eval
 }
 
 // The last window of the passage: with more, the first bytes would be in a window of their own.
-static reef_status ask(reef_model *model,
-                       const passage *p,
-                       float *logits,
-                       reef_eval_last_words *out,
-                       reef_error *err) {
+static reef_status ask_words(reef_model *model,
+                             const passage *p,
+                             float *logits,
+                             reef_eval_last_words *out,
+                             reef_error *err) {
     size_t T = reef_model_config(model)->context;
     size_t first = p->end > T ? p->end - T : 0;
     if (p->word == 0 || p->word <= first) {
@@ -78,7 +81,7 @@ static reef_status ask(reef_model *model,
         return REEF_OK;
     }
     reef_status status = reef_model_logits(model, p->bytes + first, p->end - first, logits, err);
-    if (status == REEF_OK) judge(p, first, logits, out);
+    if (status == REEF_OK) judge_words(p, first, logits, out);
     return status;
 }
 
@@ -96,7 +99,7 @@ reef_status reef_eval_last_words_measure(reef_model *model,
         const uint8_t *end = memchr(line, '\n', file->count - at);
         size_t bytes = end ? (size_t)(end - line) : file->count - at;
         passage p = read_passage(line, bytes);
-        status = ask(model, &p, logits, out, err);
+        status = ask_words(model, &p, logits, out, err);
         at += bytes + 1;
         reef_cli_progress_show(progress, at);
     }

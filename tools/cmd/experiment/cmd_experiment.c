@@ -139,7 +139,7 @@ static void list_arguments(run *r) {
     r->arguments[count] = NULL;
 }
 
-static reef_status begin(run *r, reef_error *err) {
+static reef_status begin_experiment(run *r, reef_error *err) {
     reef_cli_call *cli = r->cli;
     r->jobs = 1;
     reef_status status = reef_cli_integer(cli, "jobs", 1, JOBS_MAX, &r->jobs, err);
@@ -167,14 +167,14 @@ static reef_status begin(run *r, reef_error *err) {
                              : status;
 }
 
-static size_t missing(const run *r) {
+static size_t experiment_missing(const run *r) {
     size_t count = 0;
     for (size_t i = 0; i < r->cells.count; i++)
         count += json_object_get(r->results, r->cells.items[i].id) == NULL;
     return count;
 }
 
-static reef_status plan(run *r, reef_error *err) {
+static reef_status plan_experiment(run *r, reef_error *err) {
     reef_experiment_cells_release(&r->cells);
     return reef_experiment_plan(&r->e, r->kind, r->results, &r->cells, err);
 }
@@ -189,11 +189,11 @@ static reef_status run_cell(run *r, reef_error *err) {
 
 // What is wanted follows from what is known, so it is asked again after every stage.
 static reef_status run_stages(run *r, reef_error *err) {
-    reef_status status = plan(r, err);
-    while (status == REEF_OK && missing(r) > 0 && !r->stopped) {
+    reef_status status = plan_experiment(r, err);
+    while (status == REEF_OK && experiment_missing(r) > 0 && !r->stopped) {
         status = reef_experiment_run(&r->e, &r->work, &r->cells, (size_t)r->jobs, r->results,
                                      &r->stopped, err);
-        if (status == REEF_OK) status = plan(r, err);
+        if (status == REEF_OK) status = plan_experiment(r, err);
     }
     if (status == REEF_OK)
         status = reef_experiment_write_csv(r->csv, &r->e, &r->cells, r->results, err);
@@ -228,12 +228,12 @@ static reef_status answer_plan(run *r, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status answer(run *r, reef_error *err) {
+static reef_status reply_experiment(run *r, reef_error *err) {
     if (r->stopped)
         fprintf(stderr,
                 "reef %s: stopped; %zu models are still wanted, and the same command goes on from "
                 "here\n",
-                r->cli->command->name, missing(r));
+                r->cli->command->name, experiment_missing(r));
     if (r->cli->json)
         return reef_cli_answer(
             r->cli,
@@ -249,12 +249,15 @@ static reef_status answer(run *r, reef_error *err) {
 
 static reef_status run_experiment(reef_cli_call *cli, reef_experiment_kind kind, reef_error *err) {
     run r = {.cli = cli, .kind = kind, .lock = -1};
-    reef_status status = begin(&r, err);
+    reef_status status = begin_experiment(&r, err);
     bool only_plan = reef_cli_text(cli, "plan") != NULL,
          one_cell = reef_cli_text(cli, "cell") != NULL;
-    if (status == REEF_OK) status = only_plan || one_cell ? plan(&r, err) : run_stages(&r, err);
     if (status == REEF_OK)
-        status = only_plan ? answer_plan(&r, err) : one_cell ? run_cell(&r, err) : answer(&r, err);
+        status = only_plan || one_cell ? plan_experiment(&r, err) : run_stages(&r, err);
+    if (status == REEF_OK)
+        status = only_plan  ? answer_plan(&r, err)
+                 : one_cell ? run_cell(&r, err)
+                            : reply_experiment(&r, err);
     reef_experiment_cells_release(&r.cells);
     json_decref(r.results);
     reef_experiment_release(&r.e);

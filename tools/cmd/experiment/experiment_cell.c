@@ -129,12 +129,12 @@ static reef_status measure_sets(reef_model *model,
     return status;
 }
 
-static reef_status measure(const experiment *e,
-                           const reef_experiment_work *work,
-                           const reef_experiment_cell *cell,
-                           reef_store *store,
-                           json_t *row,
-                           reef_error *err) {
+static reef_status measure_cell(const experiment *e,
+                                const reef_experiment_work *work,
+                                const reef_experiment_cell *cell,
+                                reef_store *store,
+                                json_t *row,
+                                reef_error *err) {
     reef_model *model = NULL;
     json_t *valid = NULL;
     reef_status status = reef_model_open(
@@ -181,7 +181,7 @@ reef_status reef_experiment_cell_run(const experiment *e,
         *row = row_json(cell, &spent);
         if (!*row) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a row of results");
     }
-    if (status == REEF_OK && *row) status = measure(e, work, cell, store, *row, err);
+    if (status == REEF_OK && *row) status = measure_cell(e, work, cell, store, *row, err);
     if (status != REEF_OK) {
         json_decref(*row);
         *row = NULL;

@@ -277,7 +277,7 @@ static reef_status on_key(void *context,
 
 // ---- as a whole ----------------------------------------------------------------------------------
 
-static reef_status missing(const experiment *e, const char *what, reef_error *err) {
+static reef_status config_missing(const experiment *e, const char *what, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "%.120s: there is no %s", e->path, what);
 }
 
@@ -290,12 +290,12 @@ static void set_default(reef_experiment_list *list, double value) {
 }
 
 static reef_status check_whole(experiment *e, reef_error *err) {
-    if (!e->train) return missing(e, "train in [experiment]: the text to train on", err);
-    if (!e->valid) return missing(e, "valid in [experiment]: the held-out text", err);
+    if (!e->train) return config_missing(e, "train in [experiment]: the text to train on", err);
+    if (!e->valid) return config_missing(e, "valid in [experiment]: the held-out text", err);
     if (e->budgets.count == 0)
-        return missing(e, "budgets in [experiment]: FLOPs such as 1e13 4e13", err);
-    if (e->size_count == 0) return missing(e, "section [size NAME]", err);
-    if (e->system_count == 0) return missing(e, "section [system NAME]", err);
+        return config_missing(e, "budgets in [experiment]: FLOPs such as 1e13 4e13", err);
+    if (e->size_count == 0) return config_missing(e, "section [size NAME]", err);
+    if (e->system_count == 0) return config_missing(e, "section [system NAME]", err);
     reef_config standard;
     reef_config_default(&standard);
     set_default(&e->seeds, 1);
@@ -307,7 +307,7 @@ static reef_status check_whole(experiment *e, reef_error *err) {
                      e->tune_size, e->tune_size);
 }
 
-static void cut(const experiment *e, reef_cli_file *file) {
+static void cut_config(const experiment *e, reef_cli_file *file) {
     if (e->valid_bytes > 0)
         *file = reef_eval_file_beginning(&e->first, file, (size_t)e->valid_bytes);
 }
@@ -319,10 +319,10 @@ static reef_status read_texts(experiment *e, reef_error *err) {
     reef_cli_file_release(&train);
     if (status == REEF_OK)
         status = reef_cli_examples_read(&e->valid_file, e->valid, &e->first, err);
-    if (status == REEF_OK) cut(e, &e->valid_file);
+    if (status == REEF_OK) cut_config(e, &e->valid_file);
     for (size_t i = 0; i < e->set_count && status == REEF_OK; i++) {
         status = reef_cli_examples_read(&e->sets[i].file, e->sets[i].path, &e->first, err);
-        if (status == REEF_OK) cut(e, &e->sets[i].file);
+        if (status == REEF_OK) cut_config(e, &e->sets[i].file);
         if (status == REEF_OK)
             e->sets[i].hash = XXH3_64bits(e->sets[i].file.bytes, e->sets[i].file.count);
     }
@@ -385,7 +385,7 @@ bool reef_experiment_retrieves(const reef_config *config) {
 }
 
 // Values were tried when they were read.
-static void apply(const reef_experiment_group *group, reef_config *config) {
+static void apply_config(const reef_experiment_group *group, reef_config *config) {
     for (size_t i = 0; i < group->count; i++)
         (void)!reef_config_set(config, group->settings[i].field->name, group->settings[i].value,
                                NULL);
@@ -409,10 +409,10 @@ reef_status reef_experiment_config(const experiment *e,
     out->adapters = 0;
     out->reservoir_bytes = 65536; // nothing is drawn from it
     out->reservoir_window = 1024;
-    apply(&e->model, out);
-    apply(size, out);
-    apply(system, out);
-    apply(&e->quick, out);
+    apply_config(&e->model, out);
+    apply_config(size, out);
+    apply_config(system, out);
+    apply_config(&e->quick, out);
     out->side_new = out->side; // there is no later generation
     if (system->middle) set_middle(out, system->middle);
     reef_error reason;
@@ -424,14 +424,16 @@ reef_status reef_experiment_config(const experiment *e,
 reef_status reef_experiment_check(const experiment *e, reef_experiment_kind kind, reef_error *err) {
     bool sides = kind == EXPERIMENT_EXPERTS || kind == EXPERIMENT_BATCHNORM;
     if (sides && e->vary_side.count == 0)
-        return missing(e, "vary_side in [experiment]: roots of numbers of experts, such as 128 256",
-                       err);
+        return config_missing(
+            e, "vary_side in [experiment]: roots of numbers of experts, such as 128 256", err);
     if (kind == EXPERIMENT_ACTIVE && e->vary_heads.count == 0)
-        return missing(e, "vary_heads in [experiment]: numbers of heads, such as 1 2 4 8", err);
+        return config_missing(e, "vary_heads in [experiment]: numbers of heads, such as 1 2 4 8",
+                              err);
     if (kind == EXPERIMENT_ACTIVE && e->vary_active.count == 0)
-        return missing(e, "vary_active in [experiment]: experts a token, such as 32 64 128", err);
+        return config_missing(e, "vary_active in [experiment]: experts a token, such as 32 64 128",
+                              err);
     if (kind == EXPERIMENT_DATASETS && e->set_count == 0)
-        return missing(e, "section [datasets] with NAME = FILE", err);
+        return config_missing(e, "section [datasets] with NAME = FILE", err);
     reef_status status = REEF_OK;
     for (size_t i = 0; i < e->system_count; i++)
         for (size_t z = 0; status == REEF_OK && z < e->size_count; z++) {

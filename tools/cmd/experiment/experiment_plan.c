@@ -52,10 +52,10 @@ static reef_experiment_cell *find_cell(const reef_experiment_cells *cells, const
 }
 
 // One that is wanted for two reasons is there once; *out is a copy.
-static reef_status add(plan *p,
-                       reef_experiment_cell cell,
-                       reef_experiment_cell *out,
-                       reef_error *err) {
+static reef_status add_plan(plan *p,
+                            reef_experiment_cell cell,
+                            reef_experiment_cell *out,
+                            reef_error *err) {
     reef_error reason;
     cell.config.side_new = cell.config.side; // there is no later generation
     if (reef_config_check(&cell.config, &reason) != REEF_OK)
@@ -148,7 +148,7 @@ static reef_status tune(plan *p,
                                             rates->values[i], seed_of(e, 0)),
                              made;
         cell.tuning = true;
-        status = add(p, cell, &made, err);
+        status = add_plan(p, cell, &made, err);
         if (status != REEF_OK) break;
         double loss = loss_of(p->results, &made);
         known = known && json_object_get(p->results, made.id);
@@ -179,8 +179,8 @@ static reef_status isoflop_curve(plan *p,
         reef_experiment_cell made;
         reef_status status = reef_experiment_config(e, system, &e->sizes[z], &config, err);
         if (status == REEF_OK)
-            status = add(p, cell_of(system, &e->sizes[z], &config, budget, rate, seed_of(e, 0)),
-                         &made, err);
+            status = add_plan(
+                p, cell_of(system, &e->sizes[z], &config, budget, rate, seed_of(e, 0)), &made, err);
         if (status != REEF_OK) return status;
         double loss = loss_of(p->results, &made);
         *known = *known && json_object_get(p->results, made.id);
@@ -192,7 +192,7 @@ static reef_status isoflop_curve(plan *p,
     for (size_t s = 1; *known && s < e->seeds.count; s++) {
         reef_experiment_cell again = *best;
         again.config.seed = (uint64_t)seed_of(e, s);
-        reef_status status = add(p, again, NULL, err);
+        reef_status status = add_plan(p, again, NULL, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -211,7 +211,7 @@ static reef_status plan_isoflop(plan *p, bool sets, reef_error *err) {
                 isoflop_curve(p, &e->systems[i], e->budgets.values[b], rate, &best, &known, err);
             if (status != REEF_OK || !sets || !known) continue;
             best.sets = true;
-            status = add(p, best, NULL, err);
+            status = add_plan(p, best, NULL, err);
         }
     }
     return status;
@@ -221,7 +221,7 @@ static reef_status add_seeds(plan *p, reef_experiment_cell cell, reef_error *err
     reef_status status = REEF_OK;
     for (size_t s = 0; status == REEF_OK && s < p->e->seeds.count; s++) {
         cell.config.seed = (uint64_t)seed_of(p->e, s);
-        status = add(p, cell, NULL, err);
+        status = add_plan(p, cell, NULL, err);
     }
     return status;
 }

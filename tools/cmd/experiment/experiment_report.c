@@ -157,11 +157,11 @@ static const char *x_title(reef_experiment_kind kind) {
     }
 }
 
-static void draw(FILE *out,
-                 const experiment *e,
-                 reef_experiment_kind kind,
-                 const reef_experiment_cells *cells,
-                 const json_t *results) {
+static void draw_report(FILE *out,
+                        const experiment *e,
+                        reef_experiment_kind kind,
+                        const reef_experiment_cells *cells,
+                        const json_t *results) {
     reef_svg_begin(out, PANEL_WIDTH * (double)e->budgets.count, PANEL_HEIGHT);
     for (size_t b = 0; b < e->budgets.count; b++) {
         reef_chart_curves chart = make_curves(kind, cells, results, e->budgets.values[b]);
@@ -190,7 +190,7 @@ reef_status reef_experiment_write_svg(const char *path,
                                       reef_error *err) {
     FILE *out = fopen(path, "w");
     if (!out) return reef_cli_write_failed(path, errno, err);
-    draw(out, e, kind, cells, results);
+    draw_report(out, e, kind, cells, results);
     return close_file(out, path, err);
 }
 

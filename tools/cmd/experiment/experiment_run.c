@@ -144,7 +144,7 @@ reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *e
 
 // ---- the child -----------------------------------------------------------------------------------
 
-static void tell(void *context, double share) {
+static void report_run(void *context, double share) {
     double *told = context, now = reef_cli_clock();
     if (now - *told < TELL_SECONDS) return;
     *told = now;
@@ -179,7 +179,7 @@ reef_status reef_experiment_cell_leave(const experiment *e,
     struct stat info;
     bool is_heard = fstat(TELL_FD, &info) == 0 && S_ISFIFO(info.st_mode);
     work.stopped = was_interrupted;
-    work.progress = is_heard ? tell : NULL;
+    work.progress = is_heard ? report_run : NULL;
     work.context = &told;
     catch_signals();
     json_t *row = NULL;
@@ -214,10 +214,10 @@ typedef struct runner {
 } runner;
 
 // In the child: this program again, for one cell.
-static void become(const reef_experiment_work *work,
-                   const reef_experiment_cell *cell,
-                   pid_t parent,
-                   int fd) {
+static void become_run(const reef_experiment_work *work,
+                       const reef_experiment_cell *cell,
+                       pid_t parent,
+                       int fd) {
     const char *argv[ARGUMENTS_MAX];
     size_t count = 0;
     for (; work->arguments[count] && count + 3 < ARGUMENTS_MAX; count++)
@@ -231,7 +231,7 @@ static void become(const reef_experiment_work *work,
     _exit(1);
 }
 
-static reef_status start(runner *r, job *j, const reef_experiment_cell *cell, reef_error *err) {
+static reef_status start_run(runner *r, job *j, const reef_experiment_cell *cell, reef_error *err) {
     int fds[2];
     pid_t parent = getpid();
     char *stale = row_path(r->work, cell); // of a run that was killed before it took it
@@ -240,7 +240,7 @@ static reef_status start(runner *r, job *j, const reef_experiment_cell *cell, re
     if (pipe(fds) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     pid_t pid = fork();
-    if (pid == 0) become(r->work, cell, parent, fds[1]);
+    if (pid == 0) become_run(r->work, cell, parent, fds[1]);
     (void)close(fds[1]);
     if (pid < 0) {
         (void)close(fds[0]);
@@ -311,7 +311,7 @@ static reef_status take_row(runner *r, const reef_experiment_cell *cell, reef_er
 }
 
 // Its end of the pipe is closed: it has ended.
-static reef_status finish(runner *r, job *j, reef_error *err) {
+static reef_status finish_run(runner *r, job *j, reef_error *err) {
     int state = 0;
     pid_t ended;
     do ended = waitpid(j->pid, &state, 0);
@@ -337,13 +337,13 @@ static reef_status listen_to(runner *r, job *j, reef_error *err) {
         if (got == (ssize_t)sizeof(share))
             j->share = share;
         else if (got == 0)
-            return finish(r, j, err);
+            return finish_run(r, j, err);
         else
             return REEF_OK; // nothing new
     }
 }
 
-static void show(runner *r) {
+static void print_run(runner *r) {
     double flops = r->done;
     for (size_t i = 0; i < r->job_count; i++)
         if (r->jobs[i].pid) flops += r->jobs[i].share * r->jobs[i].cell->budget;
@@ -363,7 +363,7 @@ static reef_status wait_for_any(runner *r, reef_error *err) {
         reef_status one = listen_to(r, &r->jobs[i], first);
         if (status == REEF_OK) status = one;
     }
-    show(r);
+    print_run(r);
     return status;
 }
 
@@ -424,7 +424,7 @@ reef_status reef_experiment_run(const experiment *e,
         job *j = free_job(&r);
         bool starts = !stopping && cell && j && !pool_is_taken(&r, cell);
         if (starts) {
-            status = start(&r, j, cell, err);
+            status = start_run(&r, j, cell, err);
             cell = next_cell(&r, &next);
         } else {
             reef_status one = wait_for_any(&r, status == REEF_OK ? err : NULL);

@@ -111,12 +111,12 @@ static void print_lines(const reef_cli_file *file, const line *lines, size_t cou
     reef_cli_table_free(table);
 }
 
-static reef_status answer(reef_cli_call *cli,
-                          const reef_cli_file *file,
-                          const reef_score *score,
-                          const float *bits,
-                          size_t top,
-                          reef_error *err) {
+static reef_status reply_score(reef_cli_call *cli,
+                               const reef_cli_file *file,
+                               const reef_score *score,
+                               const float *bits,
+                               size_t top,
+                               reef_error *err) {
     size_t count;
     line *lines = cut_lines(file, bits, score->bits_per_byte, &count);
     size_t shown = top > 0 && top < count ? top : count;
@@ -171,7 +171,7 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
     reef_cli_progress_start(&progress, "scoring", file.count, "B");
     status = reef_score_file(model, &file, &progress, bits, &score, err);
     reef_cli_progress_end(&progress);
-    if (status == REEF_OK) status = answer(cli, &file, &score, bits, (size_t)top, err);
+    if (status == REEF_OK) status = reply_score(cli, &file, &score, bits, (size_t)top, err);
 
 cleanup:
     free(bits);

@@ -19,7 +19,9 @@
 
 #define LOOK_MS 200 // from one look to the next
 
-static reef_status failed(const reef_follow_input *input, const char *doing, reef_error *err) {
+static reef_status failed_line_reader(const reef_follow_input *input,
+                                      const char *doing,
+                                      reef_error *err) {
     bool missing = errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EISDIR;
     return reef_fail(err, missing ? REEF_ERR_NOT_FOUND : REEF_ERR_IO, "cannot %s %.160s: %s", doing,
                      input->path ? input->path : "standard input", strerror(errno));
@@ -29,10 +31,10 @@ static reef_status failed(const reef_follow_input *input, const char *doing, ree
 
 static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err) {
     struct stat info;
-    if (fstat(fd, &info) != 0) return failed(input, "look at", err);
+    if (fstat(fd, &info) != 0) return failed_line_reader(input, "look at", err);
     if (S_ISDIR(info.st_mode)) {
         errno = EISDIR;
-        return failed(input, "read", err);
+        return failed_line_reader(input, "read", err);
     }
     input->regular = input->path && S_ISREG(info.st_mode);
     input->device = info.st_dev;
@@ -46,14 +48,14 @@ static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err)
 static reef_status seek_lines(reef_follow_input *input, size_t *lines, reef_error *err) {
     struct stat info;
     size_t found = 0;
-    if (fstat(input->fd, &info) != 0) return failed(input, "look at", err);
+    if (fstat(input->fd, &info) != 0) return failed_line_reader(input, "look at", err);
     uint64_t end = (uint64_t)info.st_size, block = FOLLOW_LINE_BYTES_MAX;
     input->offset = end;
     if (*lines == 0) return REEF_OK;
     for (uint64_t at = end; at > 0;) {
         size_t count = (size_t)(at < block ? at : block);
         ssize_t got = pread(input->fd, input->bytes, count, (off_t)(at - count));
-        if (got < 0) return failed(input, "read", err);
+        if (got < 0) return failed_line_reader(input, "read", err);
         if ((size_t)got < count) break; // it was cut meanwhile
         for (size_t i = count; i-- > 0;) {
             uint64_t after = at - count + i + 1;
@@ -76,7 +78,7 @@ reef_status reef_follow_open(reef_follow_input *input,
     bool standard = strcmp(path, "-") == 0;
     *input = (reef_follow_input){.path = standard ? NULL : path, .fd = STDIN_FILENO};
     if (!standard) input->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (input->fd < 0) return failed(input, "open", err);
+    if (input->fd < 0) return failed_line_reader(input, "open", err);
     input->bytes = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, 1);
     reef_status status = begin_file(input, input->fd, err);
     if (status == REEF_OK && input->regular && *lines < SIZE_MAX)
@@ -112,7 +114,7 @@ static bool take_lines(reef_follow_input *input, bool last, const uint8_t **line
     return whole > 0;
 }
 
-static reef_status fill(reef_follow_input *input, size_t *count, reef_error *err) {
+static reef_status fill_line_reader(reef_follow_input *input, size_t *count, reef_error *err) {
     memmove(input->bytes, input->bytes + input->taken, input->used - input->taken);
     input->used -= input->taken;
     input->taken = 0;
@@ -126,7 +128,7 @@ static reef_status fill(reef_follow_input *input, size_t *count, reef_error *err
     ssize_t got = input->regular ? pread(input->fd, at, room, (off_t)input->offset)
                                  : read(input->fd, at, room);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return REEF_OK;
-    if (got < 0) return failed(input, "read", err);
+    if (got < 0) return failed_line_reader(input, "read", err);
     if (got == 0 && !input->regular) input->ended = true;
     input->used += (size_t)got;
     input->offset += (uint64_t)got;
@@ -152,7 +154,7 @@ static bool was_replaced(const reef_follow_input *input) {
 static reef_status open_next(reef_follow_input *input, reef_follow_state *state, reef_error *err) {
     int fd = open(input->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) return REEF_OK; // gone again: it is looked for
-    if (fd < 0) return failed(input, "open", err);
+    if (fd < 0) return failed_line_reader(input, "open", err);
     close(input->fd);
     input->fd = fd;
     *state = FOLLOW_ROTATED;
@@ -160,7 +162,7 @@ static reef_status open_next(reef_follow_input *input, reef_follow_state *state,
 }
 
 // Nothing was there to read. True when there is reason to look again at once.
-static bool look(reef_follow_input *input) {
+static bool look_line_reader(reef_follow_input *input) {
     if (!input->regular || input->ended) return false;
     if (was_cut(input)) return input->cut = true;
     return input->ended = was_replaced(input); // what it got before that is still to be read
@@ -177,9 +179,9 @@ reef_status reef_follow_next(reef_follow_input *input,
         if (take_lines(input, input->cut, lines, bytes)) return REEF_OK;
         *state = FOLLOW_TRUNCATED;
         if (input->cut) return begin_file(input, input->fd, err);
-        reef_status status = fill(input, &count, err);
+        reef_status status = fill_line_reader(input, &count, err);
         if (status != REEF_OK) return status;
-    } while (count > 0 || look(input));
+    } while (count > 0 || look_line_reader(input));
     *state = FOLLOW_LINES;
     if (input->ended && take_lines(input, true, lines, bytes)) return REEF_OK;
     *state = FOLLOW_NOTHING;

@@ -145,7 +145,7 @@ static reef_status summary(watch *w, reef_error *err) {
 
 // ---- lines ---------------------------------------------------------------------------------------
 
-static reef_status show(
+static reef_status print_score_follow(
     watch *w, const uint8_t *line, size_t bytes, double bits, double distance, reef_error *err) {
     bool outlier = distance > w->usual.threshold; // not while it is unknown
     w->lines++;
@@ -169,7 +169,7 @@ static reef_status on_line(
     for (size_t i = 0; i < bytes; i++) bits += (double)surprise[i];
     double mean = bits / (double)bytes, distance = reef_follow_distance(&w->usual, mean);
     reef_follow_usual_add(&w->usual, mean);
-    if (w->silent == 0) return show(w, line, bytes, bits, distance, err);
+    if (w->silent == 0) return print_score_follow(w, line, bytes, bits, distance, err);
     w->silent--;
     return REEF_OK;
 }
@@ -186,7 +186,7 @@ static reef_status on_lines(watch *w, const uint8_t *lines, size_t bytes, reef_e
     return status;
 }
 
-static void tell(const watch *w, reef_follow_state state) {
+static void report_score_follow(const watch *w, reef_follow_state state) {
     if (state == FOLLOW_ROTATED)
         fprintf(stderr, "reef score: another file is %s now; reading it from its beginning\n",
                 w->input.path);
@@ -194,7 +194,7 @@ static void tell(const watch *w, reef_follow_state state) {
         fprintf(stderr, "reef score: %s was cut; reading it from its beginning\n", w->input.path);
 }
 
-static reef_status run(watch *w, reef_error *err) {
+static reef_status run_score_follow(watch *w, reef_error *err) {
     reef_status status = REEF_OK;
     reef_follow_state state = FOLLOW_NOTHING;
     while (status == REEF_OK && !ended && state != FOLLOW_END) {
@@ -203,7 +203,7 @@ static reef_status run(watch *w, reef_error *err) {
         status = reef_follow_next(&w->input, &state, &lines, &bytes, err);
         if (status != REEF_OK) return status;
         if (state == FOLLOW_LINES) status = on_lines(w, lines, bytes, err);
-        tell(w, state);
+        report_score_follow(w, state);
         if (state != FOLLOW_NOTHING) continue;
         w->silent = 0; // what was there when it began has been read
         reef_model_unpin(w->scorer.model);
@@ -238,7 +238,7 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
         reef_follow_usual_init(&w.usual, (size_t)given.window, given.threshold);
         w.surprise = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, sizeof(*w.surprise));
         catch_signals();
-        status = run(&w, err);
+        status = run_score_follow(&w, err);
     }
     if (status == REEF_OK) status = summary(&w, err);
     reef_follow_usual_release(&w.usual);

@@ -109,7 +109,7 @@ static reef_status look_at_pool(top *t, reef_error *err) {
 
 // ---- the daemon ----------------------------------------------------------------------------------
 
-static uint64_t integer(const json_t *object, const char *name) {
+static uint64_t top_integer(const json_t *object, const char *name) {
     return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
@@ -124,13 +124,13 @@ static void note_speed(reef_top_data *data) {
 
 // All that moves while a daemon gets on: what is read, held back, recognised or trained.
 static uint64_t position_of(const json_t *status) {
-    uint64_t sum = integer(status, "step") + integer(status, "stream_bytes") +
-                   integer(status, "carried_bytes") + integer(status, "skipped_bytes") +
-                   integer(json_object_get(status, "last_commit"), "number");
+    uint64_t sum = top_integer(status, "step") + top_integer(status, "stream_bytes") +
+                   top_integer(status, "carried_bytes") + top_integer(status, "skipped_bytes") +
+                   top_integer(json_object_get(status, "last_commit"), "number");
     size_t i;
     json_t *source;
     json_array_foreach(json_object_get(status, "sources"), i, source) sum +=
-        integer(source, "cursor");
+        top_integer(source, "cursor");
     return sum;
 }
 
@@ -165,7 +165,7 @@ static void take_absence(top *t) {
     t->data.daemon = false;
 }
 
-static void ask(top *t) {
+static void ask_top(top *t) {
     if (!reef_top_link_ask(&t->link)) take_absence(t);
 }
 
@@ -236,7 +236,7 @@ static void terminal_end(void) {
 }
 
 // ^Z: give the terminal back, and stop as if the signal had never been caught.
-static void suspend(void) {
+static void suspend_top(void) {
     suspended = 0;
     terminal_end();
     sigaction(SIGTSTP, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
@@ -269,7 +269,7 @@ static void on_screen_line(void *context, top_style style, const char *text) {
     s->first = false;
 }
 
-static void draw(top *t) {
+static void draw_top(top *t) {
     size_t columns, rows;
     double now = reef_cli_clock();
     screen s = {t, true};
@@ -291,7 +291,7 @@ static void read_keys(void) {
 }
 
 static void refresh_pool(top *t) {
-    uint64_t number = integer(json_object_get(t->data.status, "last_commit"), "number");
+    uint64_t number = top_integer(json_object_get(t->data.status, "last_commit"), "number");
     double passed = reef_cli_clock() - t->looked;
     if (passed > POOL_SECONDS || (number != t->commit && passed > POOL_SECONDS_MIN))
         (void)!look_at_pool(t, NULL);
@@ -300,14 +300,14 @@ static void refresh_pool(top *t) {
 // Back from where no time was this program's: whoever stopped it may have used the terminal, and nobody was asked.
 static void come_back(top *t) {
     if (suspended)
-        suspend();
+        suspend_top();
     else
         terminal_take();
     continued = 0;
     t->heard = t->advanced = reef_cli_clock();
 }
 
-static void run(top *t) {
+static void run_top(top *t) {
     double next = reef_cli_clock();
     listen_to_signals();
     terminal_begin();
@@ -315,11 +315,11 @@ static void run(top *t) {
         if (suspended || continued) come_back(t);
         double now = reef_cli_clock();
         if (now >= next) {
-            ask(t);
+            ask_top(t);
             refresh_pool(t);
             next = now + t->interval;
         }
-        draw(t);
+        draw_top(t);
         resized = 0;
         double wait = fmax(0, next - reef_cli_clock());
         struct pollfd events[] = {{.fd = STDIN_FILENO, .events = POLLIN},
@@ -385,7 +385,7 @@ static reef_status show_live(top *t, reef_error *err) {
         look_at_pool(t, err); // a pool that is none is told before the screen is taken
     if (status != REEF_OK) return status;
     t->heard = t->advanced = reef_cli_clock();
-    run(t);
+    run_top(t);
     return REEF_OK;
 }
 

@@ -69,7 +69,7 @@ static void make_room(reef_top_link *link) {
 }
 
 // The status in a whole answer, or NULL.
-static json_t *parse(const char *line, size_t bytes) {
+static json_t *parse_top_link(const char *line, size_t bytes) {
     json_t *answer = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
     json_t *status = json_incref(json_object_get(answer, "result"));
     json_decref(answer);
@@ -87,7 +87,7 @@ bool reef_top_link_read(reef_top_link *link, json_t **status) {
     if (count > 0) link->used += (size_t)count;
     const char *end = count > 0 ? memchr(link->line, '\n', link->used) : NULL;
     if (end) {
-        *status = parse(link->line, (size_t)(end - link->line));
+        *status = parse_top_link(link->line, (size_t)(end - link->line));
         link->used = 0;
         link->asked = false;
     }

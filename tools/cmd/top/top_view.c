@@ -24,9 +24,9 @@ typedef struct view {
 
 // ---- lines ---------------------------------------------------------------------------------------
 
-static void put(view *v, top_style style, const char *format, ...)
+static void put_top_view(view *v, top_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void put(view *v, top_style style, const char *format, ...) {
+static void put_top_view(view *v, top_style style, const char *format, ...) {
     if (v->rows > 0 && v->used + v->hinted >= v->rows) return;
     char *text = NULL;
     size_t bytes = 0;
@@ -103,7 +103,7 @@ static size_t curve_columns(const view *v) {
 
 // ---- the parts -----------------------------------------------------------------------------------
 
-static uint64_t integer(const json_t *object, const char *name) {
+static uint64_t top_view_integer(const json_t *object, const char *name) {
     return (uint64_t)json_number_value(json_object_get(object, name)); // sizes may be reals
 }
 
@@ -125,21 +125,25 @@ static void put_head(view *v) {
     const reef_top_data *d = v->data;
     char words[CLI_WORD_BYTES];
     if (d->daemon)
-        put(v, TOP_BOLD, "%s   reefd %" PRIu64 "   %s   up %s", d->pool, integer(d->status, "pid"),
-            text_of(d->status, "state"),
+        put_top_view(
+            v, TOP_BOLD, "%s   reefd %" PRIu64 "   %s   up %s", d->pool,
+            top_view_integer(d->status, "pid"), text_of(d->status, "state"),
             reef_cli_duration(json_number_value(json_object_get(d->status, "uptime_s")), words));
     else
-        put(v, TOP_BOLD, "%s   %s", d->pool, d->status ? "as of its last commit" : "");
-    if (d->trouble) put(v, TOP_ALARM, "%s", d->trouble);
+        put_top_view(v, TOP_BOLD, "%s   %s", d->pool, d->status ? "as of its last commit" : "");
+    if (d->trouble) put_top_view(v, TOP_ALARM, "%s", d->trouble);
     if (!d->daemon) return;
     if (d->age > SILENT_SECONDS)
-        put(v, TOP_ALARM, "the daemon has not answered for %s", reef_cli_duration(d->age, words));
+        put_top_view(v, TOP_ALARM, "the daemon has not answered for %s",
+                     reef_cli_duration(d->age, words));
     else if (d->still > STALL_SECONDS)
-        put(v, TOP_ALARM, "training has not advanced for %s", reef_cli_duration(d->still, words));
+        put_top_view(v, TOP_ALARM, "training has not advanced for %s",
+                     reef_cli_duration(d->still, words));
     if (text_of(d->status, "commit_error")[0])
-        put(v, TOP_ALARM, "commits fail: %s", text_of(d->status, "commit_error"));
+        put_top_view(v, TOP_ALARM, "commits fail: %s", text_of(d->status, "commit_error"));
     const json_t *scrub = json_object_get(d->status, "scrub");
-    if (text_of(scrub, "damage")[0]) put(v, TOP_ALARM, "DAMAGED: %s", text_of(scrub, "damage"));
+    if (text_of(scrub, "damage")[0])
+        put_top_view(v, TOP_ALARM, "DAMAGED: %s", text_of(scrub, "damage"));
 }
 
 static void put_loss(view *v) {
@@ -158,7 +162,7 @@ static void put_loss(view *v) {
                   : vectors ? reef_cli_format("%.1f %% told wrong", 100 * json_number_value(now))
                             : reef_cli_format("%.3f %s", json_number_value(now),
                                               reef_cli_bits_words(&d->config));
-    put(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
+    put_top_view(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
     free(means);
@@ -171,7 +175,7 @@ static void put_speed(view *v) {
     char words[CLI_WORD_BYTES];
     char *curve = reef_top_sparkline(d->speed, d->speed_count, curve_columns(v));
     char *value = reef_cli_format("%s/s", reef_cli_bytes((uint64_t)json_number_value(rate), words));
-    put(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "speed", VALUE_COLUMNS, value, curve);
+    put_top_view(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "speed", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
 }
@@ -180,15 +184,15 @@ static void put_stream(view *v) {
     const reef_top_data *d = v->data;
     const char *unit = reef_cli_stream_unit(&d->config);
     bool bytes = strcmp(unit, "byte") == 0; // then the size says so
-    uint64_t passed_over = integer(d->status, "skipped_bytes");
-    uint64_t learned = integer(d->status, "stream_bytes") - passed_over;
+    uint64_t passed_over = top_view_integer(d->status, "skipped_bytes");
+    uint64_t learned = top_view_integer(d->status, "stream_bytes") - passed_over;
     char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], carried[CLI_WORD_BYTES],
         skipped[CLI_WORD_BYTES];
-    put(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS, "trained",
-        stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit, bytes ? "" : "s",
-        reef_cli_count(integer(d->status, "step"), steps),
-        stream_words(d, integer(d->status, "carried_bytes"), carried),
-        stream_words(d, passed_over, skipped));
+    put_top_view(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS,
+                 "trained", stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit,
+                 bytes ? "" : "s", reef_cli_count(top_view_integer(d->status, "step"), steps),
+                 stream_words(d, top_view_integer(d->status, "carried_bytes"), carried),
+                 stream_words(d, passed_over, skipped));
 }
 
 static void put_commit(view *v) {
@@ -196,28 +200,29 @@ static void put_commit(view *v) {
     const json_t *commit = json_object_get(d->status, "last_commit");
     if (!json_is_object(commit)) return;
     char ago[CLI_WORD_BYTES], number[CLI_WORD_BYTES], step[CLI_WORD_BYTES];
-    uint64_t now = reef_cli_now_ms(), then = integer(commit, "unix_ms");
+    uint64_t now = reef_cli_now_ms(), then = top_view_integer(commit, "unix_ms");
     char *took =
         json_is_number(json_object_get(commit, "ms"))
             ? reef_cli_format(", took %.0f ms", json_number_value(json_object_get(commit, "ms")))
             : reef_cli_format("%s", "");
-    put(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
-        reef_cli_count(integer(commit, "number"), number),
-        reef_cli_count(integer(commit, "step"), step),
-        reef_cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
+    put_top_view(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
+                 reef_cli_count(top_view_integer(commit, "number"), number),
+                 reef_cli_count(top_view_integer(commit, "step"), step),
+                 reef_cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
     free(took);
 }
 
 static void put_memory(view *v) {
     const json_t *status = v->data->status;
     char file[CLI_WORD_BYTES], resident[CLI_WORD_BYTES];
-    uint64_t bytes = integer(status, v->data->daemon ? "pool_file_bytes" : "file_bytes");
+    uint64_t bytes = top_view_integer(status, v->data->daemon ? "pool_file_bytes" : "file_bytes");
     if (v->data->daemon)
-        put(v, TOP_PLAIN, "%-*s%s on disk, %s resident", LABEL_COLUMNS, "size",
-            reef_cli_bytes(bytes, file),
-            reef_cli_bytes(integer(status, "resident_bytes"), resident));
+        put_top_view(v, TOP_PLAIN, "%-*s%s on disk, %s resident", LABEL_COLUMNS, "size",
+                     reef_cli_bytes(bytes, file),
+                     reef_cli_bytes(top_view_integer(status, "resident_bytes"), resident));
     else
-        put(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size", reef_cli_bytes(bytes, file));
+        put_top_view(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size",
+                     reef_cli_bytes(bytes, file));
 }
 
 static void put_source(view *v, const json_t *source) {
@@ -233,10 +238,10 @@ static void put_source(view *v, const json_t *source) {
     else
         snprintf(lag, sizeof(lag), "?");
     reef_cli_bytes((uint64_t)json_number_value(json_object_get(source, "bytes_per_s")), rate);
-    put(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
-        json_is_true(json_object_get(source, "ended"))      ? "ended"
-        : json_is_true(json_object_get(source, "sits_out")) ? "sits out"
-                                                            : "");
+    put_top_view(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
+                 json_is_true(json_object_get(source, "ended"))      ? "ended"
+                 : json_is_true(json_object_get(source, "sits_out")) ? "sits out"
+                                                                     : "");
     free(shown);
     free(name);
 }
@@ -246,7 +251,7 @@ static void put_sources(view *v) {
     size_t i;
     json_t *source;
     if (json_array_size(sources) == 0) return;
-    put(v, TOP_FAINT, "  %10s %12s %8s  source", "lag", "rate", "loss");
+    put_top_view(v, TOP_FAINT, "  %10s %12s %8s  source", "lag", "rate", "loss");
     json_array_foreach(sources, i, source) put_source(v, source);
 }
 
@@ -267,10 +272,10 @@ static void put_generation(view *v, uint32_t g) {
     char experts[CLI_WORD_BYTES], opened[CLI_WORD_BYTES];
     char *usage = usage_words(v, g);
     uint64_t count = (uint64_t)one->side * one->side * reef_cli_peer_layers(&d->config);
-    put(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
-        one->sealed ? "sealed" : "open",
-        reef_cli_count(reef_generation_is_empty(one) ? 0 : count, experts),
-        stream_words(d, one->opened_at, opened), usage);
+    put_top_view(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
+                 one->sealed ? "sealed" : "open",
+                 reef_cli_count(reef_generation_is_empty(one) ? 0 : count, experts),
+                 stream_words(d, one->opened_at, opened), usage);
     free(usage);
 }
 
@@ -281,7 +286,8 @@ static void put_generations(view *v) {
                       ? reef_cli_format("%s", "")
                       : reef_cli_format(" %5s %-*s %6s %12s", "used%", BAR_COLUMNS, "", "uneven",
                                         "selections");
-    put(v, TOP_FAINT, "  %10s %-6s %10s %9s%s", "generation", "", "experts", "opened", usage);
+    put_top_view(v, TOP_FAINT, "  %10s %-6s %10s %9s%s", "generation", "", "experts", "opened",
+                 usage);
     free(usage);
     size_t left = rows_left(v);
     uint32_t first = left < d->generation_count ? d->generation_count - (uint32_t)left : 0;
@@ -311,5 +317,5 @@ void reef_top_view(const reef_top_data *data,
         put_generations(&v);
     }
     v.hinted = false;
-    if (hint) put(&v, TOP_FAINT, "%s", hint);
+    if (hint) put_top_view(&v, TOP_FAINT, "%s", hint);
 }

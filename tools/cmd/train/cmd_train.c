@@ -286,7 +286,7 @@ static bool commit_is_due(const train *t) {
     return reef_cli_clock() - t->committed > COMMIT_SECONDS;
 }
 
-static reef_status feed(
+static reef_status feed_train(
     train *t, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
     reef_status status = REEF_OK;
     while (status == REEF_OK && count > 0 && !interrupted) {
@@ -324,7 +324,7 @@ static reef_status train_until(train *t, uint64_t position, reef_error *err) {
         const uint8_t *bytes;
         size_t count;
         status = reef_train_stream_read(&t->stream, position, &name, &bytes, &count, err);
-        if (status == REEF_OK) status = feed(t, name, bytes, count, err);
+        if (status == REEF_OK) status = feed_train(t, name, bytes, count, err);
     }
     if (status == REEF_OK && !interrupted && position > 0) status = drain(t, err);
     if (status == REEF_OK) status = commit(t, err);
@@ -344,7 +344,10 @@ static reef_status open_model(const train *t,
         err);
 }
 
-static reef_status measure(train *t, const char *as_of, reef_eval_score *scores, reef_error *err) {
+static reef_status measure_train(train *t,
+                                 const char *as_of,
+                                 reef_eval_score *scores,
+                                 reef_error *err) {
     reef_model *model = NULL;
     reef_status status = open_model(t, as_of, &model, err);
     reef_cli_progress silent = {0};
@@ -363,7 +366,7 @@ static reef_status measure_sealed(train *t, uint32_t generation, double *values,
         return REEF_OK;
     reef_eval_score *scores = reef_cli_alloc(t->set.count, sizeof(*scores));
     char *as_of = reef_cli_format("%" PRIu32, generation);
-    reef_status status = measure(t, as_of, scores, err);
+    reef_status status = measure_train(t, as_of, scores, err);
     for (size_t j = 0; j < t->set.count; j++) {
         values[j] = status == REEF_OK ? scores[j].value : NAN;
         free(scores[j].fire_share);
@@ -388,7 +391,7 @@ static reef_status keep_results(train *t, reef_error *err);
 
 static reef_status measure_point(train *t, reef_train_point *point, reef_error *err) {
     double began = reef_cli_clock();
-    reef_status status = measure(t, "now", point->scores, err);
+    reef_status status = measure_train(t, "now", point->scores, err);
     if (status == REEF_OK) status = measure_newly_sealed(t, point->at, err);
     point->done = status == REEF_OK;
     point->seconds = t->record.seconds;
@@ -520,7 +523,7 @@ static reef_status keep_results(train *t, reef_error *err) {
     return status;
 }
 
-static reef_status answer(train *t, reef_error *err) {
+static reef_status reply_train(train *t, reef_error *err) {
     json_t *made = NULL;
     reef_status status = keep_results(t, err);
     if (status == REEF_OK) status = document(t, &made, err);
@@ -533,7 +536,7 @@ static reef_status answer(train *t, reef_error *err) {
 
 // ---- the run -------------------------------------------------------------------------------------
 
-static reef_status run(train *t, reef_error *err) {
+static reef_status run_train(train *t, reef_error *err) {
     uint64_t all = reef_train_stream_bytes(&t->stream), already = t->stream.at;
     t->committed = reef_cli_clock();
     reef_cli_progress_start(&t->progress, "training", all, "B");
@@ -581,7 +584,7 @@ static reef_status answer_plan(train *t, reef_error *err) {
     return REEF_OK;
 }
 
-static void release(train *t) {
+static void release_train(train *t) {
     reef_trainer_close(t->trainer);
     reef_train_record_release(&t->record);
     reef_train_stream_release(&t->stream);
@@ -616,9 +619,9 @@ reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
         status = answer_plan(&t, err);
     } else if (status == REEF_OK) {
         catch_signals();
-        status = run(&t, err);
-        if (status == REEF_OK) status = answer(&t, err);
+        status = run_train(&t, err);
+        if (status == REEF_OK) status = reply_train(&t, err);
     }
-    release(&t);
+    release_train(&t);
     return status;
 }

@@ -44,7 +44,7 @@ static reef_status commit(run *r, reef_error *err) {
     return status;
 }
 
-static reef_status feed(
+static reef_status feed_budget(
     run *r, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
     double every = r->budget->commit_seconds > 0 ? r->budget->commit_seconds : COMMIT_SECONDS;
     reef_status status = REEF_OK;
@@ -63,7 +63,7 @@ static reef_status feed(
     return status;
 }
 
-static reef_status train(run *r, reef_error *err) {
+static reef_status train_budget_all(run *r, reef_error *err) {
     reef_status status = REEF_OK;
     r->committed = reef_cli_clock();
     while (status == REEF_OK && r->steps < r->steps_planned && !is_stopped(r)) {
@@ -71,7 +71,7 @@ static reef_status train(run *r, reef_error *err) {
         const uint8_t *bytes;
         size_t count;
         status = reef_train_stream_read(&r->stream, UINT64_MAX, &name, &bytes, &count, err);
-        if (status == REEF_OK) status = feed(r, name, bytes, count, err);
+        if (status == REEF_OK) status = feed_budget(r, name, bytes, count, err);
     }
     return status == REEF_OK ? commit(r, err) : status;
 }
@@ -95,10 +95,10 @@ static void account(const run *r,
     out->finished = r->steps >= r->steps_planned;
 }
 
-static reef_status check(const reef_config *config,
-                         uint32_t generation_count,
-                         const reef_generation_record *first,
-                         reef_error *err) {
+static reef_status check_budget(const reef_config *config,
+                                uint32_t generation_count,
+                                const reef_generation_record *first,
+                                reef_error *err) {
     if (reef_config_is_vector(config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "FLOPs are counted for language models; the pool has a vector model");
@@ -139,7 +139,7 @@ static reef_status read_config(reef_store *store, reef_config *config, reef_erro
     if (status == REEF_OK) status = reef_generation_count(txn, &generations, err);
     if (status == REEF_OK) status = reef_generation_read(txn, 0, &first, err);
     reef_txn_abort(txn);
-    return status == REEF_OK ? check(config, generations, &first, err) : status;
+    return status == REEF_OK ? check_budget(config, generations, &first, err) : status;
 }
 
 reef_status reef_train_budget_run(reef_store *store,
@@ -168,7 +168,7 @@ reef_status reef_train_budget_run(reef_store *store,
         reef_trainer_status_read(r.trainer, &now);
         r.steps = now.step;
         r.steps_planned = reef_train_budget_steps(&flops, budget->flops);
-        if (!budget->dry_run) status = train(&r, err);
+        if (!budget->dry_run) status = train_budget_all(&r, err);
         account(&r, &config, &flops, out);
         out->seconds = reef_cli_clock() - began;
     }
@@ -226,11 +226,11 @@ static void print_spent(const reef_flops *flops, const reef_train_spent *spent) 
                reef_cli_bytes(spent->other_bytes, words));
 }
 
-static reef_status measure(const reef_cli_call *cli,
-                           const reef_cli_pool *pool,
-                           reef_eval_set *set,
-                           json_t **out,
-                           reef_error *err) {
+static reef_status measure_budget(const reef_cli_call *cli,
+                                  const reef_cli_pool *pool,
+                                  reef_eval_set *set,
+                                  json_t **out,
+                                  reef_error *err) {
     reef_model *model = NULL;
     reef_status status = reef_model_open(
         &model, pool->store, "now",
@@ -273,11 +273,11 @@ static void print_measured(const reef_config *config, const json_t *measured) {
     reef_cli_table_free(table);
 }
 
-static reef_status answer(reef_cli_call *cli,
-                          const reef_cli_pool *pool,
-                          const reef_train_spent *spent,
-                          json_t *measured,
-                          reef_error *err) {
+static reef_status reply_budget(reef_cli_call *cli,
+                                const reef_cli_pool *pool,
+                                const reef_train_spent *spent,
+                                json_t *measured,
+                                reef_error *err) {
     reef_flops flops;
     reef_flops_count(&pool->config, &flops);
     if (!cli->json) {
@@ -368,9 +368,9 @@ reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void),
         goto cleanup;
     }
     if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
-    if (status == REEF_OK) status = measure(cli, &pool, &set, &measured, err);
+    if (status == REEF_OK) status = measure_budget(cli, &pool, &set, &measured, err);
     if (status == REEF_OK)
-        status = answer(cli, &pool, &spent, measured, err);
+        status = reply_budget(cli, &pool, &spent, measured, err);
     else
         json_decref(measured);
     if (status == REEF_OK && !spent.finished)

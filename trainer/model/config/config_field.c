@@ -254,7 +254,7 @@ static bool write_as_field(const char *name, char out[NAME_BYTES_MAX]) {
     return true;
 }
 
-static const reef_config_field *find(const char *name) {
+static const reef_config_field *find_field(const char *name) {
     size_t count;
     const reef_config_field *fields = reef_config_fields(&count);
     char written[NAME_BYTES_MAX];
@@ -285,7 +285,7 @@ reef_status reef_config_set(reef_config *config,
                             const char *name,
                             const char *value,
                             reef_error *err) {
-    const reef_config_field *field = find(name);
+    const reef_config_field *field = find_field(name);
     if (!field) return reef_config_name_unknown(name, err);
     return reef_config_field_set(config, field, value, err);
 }

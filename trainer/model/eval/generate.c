@@ -50,7 +50,10 @@ typedef struct growing {
 } growing;
 
 // A full window keeps its later half.
-static reef_status append(reef_model *model, growing *text, uint8_t byte, reef_error *err) {
+static reef_status append_generate(reef_model *model,
+                                   growing *text,
+                                   uint8_t byte,
+                                   reef_error *err) {
     size_t T = model->network.config.context;
     if (text->length == T) {
         size_t keep = T / 2, gone = T - keep;
@@ -96,9 +99,9 @@ reef_status reef_model_generate(reef_model *model,
     if (status == REEF_OK && text.bytes == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to generate");
     if (status != REEF_OK) goto cleanup;
-    if (prompt_bytes == 0) status = append(model, &text, '\n', err);
+    if (prompt_bytes == 0) status = append_generate(model, &text, '\n', err);
     for (size_t i = 0; status == REEF_OK && i < prompt_bytes; i++)
-        status = append(model, &text, prompt[i], err);
+        status = append_generate(model, &text, prompt[i], err);
     if (status != REEF_OK) goto cleanup;
     for (size_t i = 0; i < count; i++) {
         const float *logits;
@@ -106,7 +109,7 @@ reef_status reef_model_generate(reef_model *model,
         if (status != REEF_OK) goto cleanup;
         out[i] = draw_byte(logits, sampling, i);
         if (sampling->on_byte != NULL && !sampling->on_byte(sampling->context, out[i])) break;
-        status = append(model, &text, out[i], err);
+        status = append_generate(model, &text, out[i], err);
         if (status != REEF_OK) goto cleanup;
     }
 

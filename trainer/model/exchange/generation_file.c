@@ -85,7 +85,10 @@ void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint3
         tensor->shape[tensor->rank++] = size_of(*letter, config, side);
 }
 
-static reef_tail_file *add(reef_tail_files *parts, reef_db db, const char *name, reef_dtype dtype) {
+static reef_tail_file *add_file(reef_tail_files *parts,
+                                reef_db db,
+                                const char *name,
+                                reef_dtype dtype) {
     reef_tail_file *part = &parts->parts[parts->count++];
     *part = (reef_tail_file){.db = db, .tensor.dtype = dtype};
     snprintf(part->tensor.name, sizeof part->tensor.name, "%s", name);
@@ -94,7 +97,7 @@ static reef_tail_file *add(reef_tail_files *parts, reef_db db, const char *name,
 
 static void add_flat(
     reef_tail_files *parts, const char *name, reef_dtype dtype, uint64_t rows, uint64_t columns) {
-    reef_safetensor *tensor = &add(parts, REEF_DB_TENSORS, name, dtype)->tensor;
+    reef_safetensor *tensor = &add_file(parts, REEF_DB_TENSORS, name, dtype)->tensor;
     tensor->shape[tensor->rank++] = rows;
     if (columns > 0) tensor->shape[tensor->rank++] = columns;
 }
@@ -110,7 +113,7 @@ static void add_dense(reef_tail_files *parts,
                       const reef_generation *gen,
                       size_t gate_values) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
-        reef_tail_file *part = add(parts, REEF_DB_TENSORS, gen->tensors[i].name, REEF_F32);
+        reef_tail_file *part = add_file(parts, REEF_DB_TENSORS, gen->tensors[i].name, REEF_F32);
         reef_tensor_shape(&part->tensor, config, gen->info.side);
         assert(reef_safetensor_bytes(&part->tensor) == gen->tensors[i].count * sizeof(float));
     }
@@ -133,7 +136,7 @@ static void add_layers(reef_tail_files *parts,
         bool rows = db == REEF_DB_EXPERTS;
         char name[REEF_NAME_BYTES_MAX + 1];
         snprintf(name, sizeof name, "block%u.%s", l, rows ? "experts" : "flags");
-        reef_tail_file *part = add(parts, db, name, rows ? gen->info.dtype : REEF_BYTES);
+        reef_tail_file *part = add_file(parts, db, name, rows ? gen->info.dtype : REEF_BYTES);
         part->layer = l;
         part->block_rows = reef_block_rows(table->row_values * sizeof(float));
         part->row_bytes = rows ? table->row_values * reef_rows_value_bytes(gen->info.dtype) : 1;
@@ -267,7 +270,7 @@ json_t *reef_origin_metadata(const reef_origin *origin,
     return NULL;
 }
 
-static reef_status lacking(const reef_safetensors *file, const char *name, reef_error *err) {
+static reef_status file_lacking(const reef_safetensors *file, const char *name, reef_error *err) {
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "%.120s: its metadata lacks %s, or has something else in its place",
                      file->path, name);
@@ -281,10 +284,10 @@ static reef_status number_of(
     const reef_safetensors *file, const char *name, uint64_t most, uint64_t *out, reef_error *err) {
     const char *text = text_of(file, name);
     if (text == NULL || *text == '\0' || text[strspn(text, "0123456789")] != '\0')
-        return lacking(file, name, err);
+        return file_lacking(file, name, err);
     errno = 0;
     *out = strtoull(text, NULL, 10);
-    return errno == 0 && *out <= most ? REEF_OK : lacking(file, name, err);
+    return errno == 0 && *out <= most ? REEF_OK : file_lacking(file, name, err);
 }
 
 static bool root_of(const char *text, uint8_t out[REEF_HASH_BYTES]) {
@@ -340,9 +343,10 @@ static reef_status info_parse(reef_generation_record *info,
     }
     const char *dtype = text_of(file, "dtype");
     bool bf16 = dtype != NULL && strcmp(dtype, "bf16") == 0;
-    if (!bf16 && (dtype == NULL || strcmp(dtype, "f32") != 0)) return lacking(file, "dtype", err);
-    if (side == 0) return lacking(file, "side", err);
-    if (!root_of(text_of(file, "root"), info->root)) return lacking(file, "root", err);
+    if (!bf16 && (dtype == NULL || strcmp(dtype, "f32") != 0))
+        return file_lacking(file, "dtype", err);
+    if (side == 0) return file_lacking(file, "side", err);
+    if (!root_of(text_of(file, "root"), info->root)) return file_lacking(file, "root", err);
     info->generation = (uint32_t)generation;
     info->parent = (uint32_t)parent;
     info->side = (uint32_t)side;
@@ -361,7 +365,7 @@ static reef_status base_parse(reef_origin *origin, const reef_safetensors *file,
     for (size_t g = 0; right && origin->base_roots != NULL && g < count; g++)
         right = root_of(json_string_value(json_array_get(roots, g)), origin->base_roots[g]);
     json_decref(roots);
-    if (!right) return lacking(file, "builds_on", err);
+    if (!right) return file_lacking(file, "builds_on", err);
     if (origin->base_roots == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the roots of %zu generations",
                          count);
@@ -377,7 +381,7 @@ reef_status reef_origin_parse(reef_origin *origin, const reef_safetensors *file,
     if (status == REEF_OK) status = base_parse(origin, file, err);
     if (status != REEF_OK) return status;
     const char *config = text_of(file, "configuration");
-    if (config == NULL) return lacking(file, "configuration", err);
+    if (config == NULL) return file_lacking(file, "configuration", err);
     status = reef_config_parse(&origin->config, config, strlen(config), &reason);
     return status == REEF_OK
                ? REEF_OK

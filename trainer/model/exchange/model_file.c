@@ -14,7 +14,9 @@
 
 // ---- tensors -------------------------------------------------------------------------------------
 
-static reef_model_part *add(reef_model_parts *parts, uint32_t generation, const char *record) {
+static reef_model_part *add_model_file(reef_model_parts *parts,
+                                       uint32_t generation,
+                                       const char *record) {
     if (parts->count == parts->capacity) {
         size_t capacity = 2 * parts->capacity + 64;
         reef_model_part *grown = realloc(parts->parts, capacity * sizeof *grown);
@@ -31,7 +33,7 @@ static reef_model_part *add(reef_model_parts *parts, uint32_t generation, const 
 }
 
 // Its name in the file, and where its data lies, now that it has a shape.
-static void place(const reef_model_parts *parts, reef_model_part *part) {
+static void place_model_file(const reef_model_parts *parts, reef_model_part *part) {
     reef_safetensor *tensor = &part->tensor;
     if (part->generation > 0)
         snprintf(tensor->name, sizeof tensor->name, "generation%" PRIu32 ".%.40s", part->generation,
@@ -45,26 +47,26 @@ static bool add_dense(reef_model_parts *parts,
                       const reef_generation *gen,
                       uint32_t generation) {
     for (size_t i = 0; i < gen->tensor_count; i++) {
-        reef_model_part *part = add(parts, generation, gen->tensors[i].name);
+        reef_model_part *part = add_model_file(parts, generation, gen->tensors[i].name);
         if (part == NULL) return false;
         reef_tensor_shape(&part->tensor, config, gen->info.side);
-        place(parts, part);
+        place_model_file(parts, part);
     }
     return true;
 }
 
 static bool add_gate(reef_model_parts *parts, uint32_t generation, size_t values) {
-    reef_model_part *part = add(parts, generation, "gate");
+    reef_model_part *part = add_model_file(parts, generation, "gate");
     if (part == NULL) return false;
     part->tensor.rank = 1;
     part->tensor.shape[0] = values;
-    place(parts, part);
-    part = add(parts, generation, "gate_weights");
+    place_model_file(parts, part);
+    part = add_model_file(parts, generation, "gate_weights");
     if (part == NULL) return false;
     part->tensor.rank = 2;
     part->tensor.shape[0] = REEF_GATE_ORDERS;
     part->tensor.shape[1] = REEF_GATE_BUCKETS;
-    place(parts, part);
+    place_model_file(parts, part);
     return true;
 }
 
@@ -85,7 +87,7 @@ static bool add_column(reef_model_parts *parts,
     char name[REEF_NAME_BYTES_MAX + 1];
     const reef_expert_table *table = &gen->expert_tables[layer];
     snprintf(name, sizeof name, "block%" PRIu32 ".%s", layer, of->name);
-    reef_model_part *part = add(parts, generation, name);
+    reef_model_part *part = add_model_file(parts, generation, name);
     if (part == NULL) return false;
     part->db = of->db;
     part->layer = layer;
@@ -97,7 +99,7 @@ static bool add_column(reef_model_parts *parts,
     part->tensor.dtype = of->dtype;
     part->tensor.shape[part->tensor.rank++] = table->expert_count;
     if (of->width > 0) part->tensor.shape[part->tensor.rank++] = of->width;
-    place(parts, part);
+    place_model_file(parts, part);
     return true;
 }
 
@@ -215,7 +217,9 @@ static const char *text_of(const reef_safetensors *file, const char *name) {
     return json_string_value(json_object_get(file->metadata, name));
 }
 
-static reef_status lacking(const reef_safetensors *file, const char *name, reef_error *err) {
+static reef_status model_file_lacking(const reef_safetensors *file,
+                                      const char *name,
+                                      reef_error *err) {
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "%.120s: its metadata lacks %s, or has something else in its place",
                      file->path, name);
@@ -227,10 +231,10 @@ static reef_status number_of(const reef_safetensors *file,
                              reef_error *err) {
     const char *text = text_of(file, name);
     if (text == NULL || *text == '\0' || text[strspn(text, "0123456789")] != '\0')
-        return lacking(file, name, err);
+        return model_file_lacking(file, name, err);
     errno = 0;
     *out = strtoull(text, NULL, 10);
-    return errno == 0 ? REEF_OK : lacking(file, name, err);
+    return errno == 0 ? REEF_OK : model_file_lacking(file, name, err);
 }
 
 static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
@@ -316,7 +320,7 @@ static reef_status generations_parse(reef_model_origin *origin,
         first_id += (uint64_t)one->info.side * one->info.side;
     }
     json_decref(list);
-    if (!right) return lacking(file, "generations", err);
+    if (!right) return model_file_lacking(file, "generations", err);
     if (origin->generations == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", count);
     origin->count = (uint32_t)count;
@@ -336,7 +340,7 @@ reef_status reef_model_origin_parse(reef_model_origin *origin,
     if (status == REEF_OK) status = number_of(file, "stream_bytes", &origin->stream_bytes, err);
     if (status != REEF_OK) return status;
     const char *config = text_of(file, "configuration");
-    if (config == NULL) return lacking(file, "configuration", err);
+    if (config == NULL) return model_file_lacking(file, "configuration", err);
     status = reef_config_parse(&origin->config, config, strlen(config), &reason);
     if (status != REEF_OK)
         return reef_fail(err, status == REEF_ERR_INVALID ? REEF_ERR_CORRUPT : status,

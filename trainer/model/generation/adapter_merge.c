@@ -49,7 +49,9 @@ static void add_adapter(float *out,
                   shape->rank, adapter->up, shape->out, 1.0f, out, shape->out);
 }
 
-static void fill(reef_generation *gen, const reef_generation *base, const reef_config *config) {
+static void fill_adapter_merge(reef_generation *gen,
+                               const reef_generation *base,
+                               const reef_config *config) {
     reef_merged *merged = &gen->merged;
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
     reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
@@ -82,7 +84,7 @@ reef_status reef_merged_make(reef_generation *gen,
                              gen->info.generation);
         lay_out(merged, config, merged->memory);
     }
-    fill(gen, base, config);
+    fill_adapter_merge(gen, base, config);
     merged->fresh = true;
     return REEF_OK;
 }

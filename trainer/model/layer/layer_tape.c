@@ -42,10 +42,10 @@ void reef_layer_tape_free(reef_layer_tape *tape) {
 }
 
 // A generation that grew, or a tape of more rows, needs another one; so does the first backward.
-static bool fits(const reef_layer_trace *trace,
-                 const reef_generation *gen,
-                 size_t rows,
-                 bool keep) {
+static bool fits_tape(const reef_layer_trace *trace,
+                      const reef_generation *gen,
+                      size_t rows,
+                      bool keep) {
     bool learns = keep && gen->open;
     return trace->side == gen->info.side && trace->rows_max >= rows && (trace->backward || !keep) &&
            (trace->factors != NULL || !learns);
@@ -147,6 +147,6 @@ reef_status reef_layer_tape_trace(reef_layer_trace **out,
     const reef_generation *gen = network->generations[g];
     size_t padded = whole_pieces(rows);
     *out = &tape->traces[keep || g == 0 ? g : SHARED_TRACES - 1];
-    if (fits(*out, gen, padded, keep)) return REEF_OK;
+    if (fits_tape(*out, gen, padded, keep)) return REEF_OK;
     return make_trace(*out, &network->config, gen, padded, keep, err);
 }

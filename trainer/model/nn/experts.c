@@ -17,7 +17,7 @@
 
 #define LINE_FLOATS (REEF_EXPERT_LINE_BYTES / sizeof(float))
 
-static size_t least(size_t a, size_t b) {
+static size_t experts_least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
@@ -75,11 +75,11 @@ typedef struct gathered {
     } rows;
 } gathered;
 
-static void gather(gathered *out,
-                   const reef_expert_shape *shape,
-                   const reef_expert_rows *experts,
-                   size_t count,
-                   const reef_expert_id *indices) {
+static void gather_experts(gathered *out,
+                           const reef_expert_shape *shape,
+                           const reef_expert_rows *experts,
+                           size_t count,
+                           const reef_expert_id *indices) {
     const size_t row = reef_expert_row_values(shape);
     const uint64_t in_block = ((uint64_t)1 << experts->block_shift) - 1;
     out->dtype = experts->dtype;
@@ -139,7 +139,7 @@ static void values_forward(const reef_expert_shape *shape,
         if (active && !active[t]) continue;
         for (size_t begin = 0; begin < P; begin += CHUNK) {
             size_t at = t * P + begin;
-            gather(&g, shape, experts, least(CHUNK, P - begin), indices + at);
+            gather_experts(&g, shape, experts, experts_least(CHUNK, P - begin), indices + at);
             fetch_rows(&g);
             axpy_rows(&g, y + t * shape->D, gate + at, 0);
         }
@@ -165,10 +165,10 @@ void reef_experts_forward(const reef_expert_shape *shape,
     for (size_t t = 0; t < rows; t++) {
         if (active && !active[t]) continue;
         for (size_t begin = 0; begin < P; begin += CHUNK) {
-            size_t count = least(CHUNK, P - begin), at = t * P + begin;
+            size_t count = experts_least(CHUNK, P - begin), at = t * P + begin;
             float *kept = hidden ? hidden + t * hidden_values + begin : down;
             float *kept_glu = shape->kind != REEF_EXPERT_GLU ? kept : hidden ? kept + P : glu;
-            gather(&g, shape, experts, count, indices + at);
+            gather_experts(&g, shape, experts, count, indices + at);
             dot_rows(&g, kept, x + t * D, 0, g.span);
             if (kept_glu != kept) dot_rows(&g, kept_glu, x + t * D, 2 * D, 0);
             activate(shape->kind, count, weights, kept, kept_glu);
@@ -208,7 +208,7 @@ static void values_backward(const reef_expert_shape *shape,
         bool skipped = active && !active[t];
         for (size_t begin = 0; !skipped && begin < P; begin += CHUNK) {
             size_t at = t * P + begin;
-            gather(&g, shape, experts, least(CHUNK, P - begin), indices + at);
+            gather_experts(&g, shape, experts, experts_least(CHUNK, P - begin), indices + at);
             dot_rows(&g, d_gate + at, d_y + t * shape->D, 0, g.span);
         }
         if (skipped) memset(d_gate + t * P, 0, P * sizeof(*d_gate));
@@ -243,9 +243,9 @@ void reef_experts_backward(const reef_expert_shape *shape,
             continue;
         }
         for (size_t begin = 0; begin < P; begin += CHUNK) {
-            size_t count = least(CHUNK, P - begin), at = t * P + begin;
+            size_t count = experts_least(CHUNK, P - begin), at = t * P + begin;
             const float *down = hidden + t * hidden_values + begin, *glu = gated(shape, down);
-            gather(&g, shape, experts, count, indices + at);
+            gather_experts(&g, shape, experts, count, indices + at);
             dot_rows(&g, d_activation, d_y + t * D, D, g.span);
             activate(shape->kind, count, weights, down, glu);
             for (size_t p = 0; p < count; p++) {
@@ -277,7 +277,7 @@ void reef_expert_row_gradient(const reef_expert_shape *shape,
     const float *x_rows[CHUNK], *d_y_rows[CHUNK];
     memset(row_grad, 0, reef_expert_row_values(shape) * sizeof(*row_grad));
     for (size_t begin = 0; begin < pair_count; begin += CHUNK) {
-        size_t count = least(CHUNK, pair_count - begin);
+        size_t count = experts_least(CHUNK, pair_count - begin);
         for (size_t i = 0; i < count; i++) {
             uint32_t pair = reef_pair_index(pairs[begin + i]);
             size_t t = pair / P;
