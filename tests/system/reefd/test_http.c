@@ -4,8 +4,6 @@
 
 #include "reef_trainer.h"
 
-#include <float.h>
-#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,7 +21,6 @@
 #define UNREAD_REQUESTS 6000
 #define UNREAD_ANSWERS_MAX                                                                         \
     1000 // of more than a thousand bytes; without a bound it is several thousand
-#define SCORED_LINES_MAX 65536
 #define QUESTIONS_THAT_WAIT 40
 #define PATIENCE_S 120
 #define ANSWERED "reef_http_answers_total{code=\"2xx\"} "
@@ -33,10 +30,6 @@
 #define PART_BYTES 600000 // for which 1 MiB is kept
 #define KEPT_BYTES_MAX (16 << 20)
 #define LIMIT_S 15 // by when every connection that does nothing useful is closed
-
-static void assert_near(double a, double b, double most) {
-    if (!(fabs(a - b) <= most)) fail_msg("%.17g is not %.17g", a, b);
-}
 
 // ---- answers -------------------------------------------------------------------------------------
 
@@ -105,82 +98,6 @@ static void commands_need_the_token_and_are_done(void **state) {
     assert_int_equal(reefd_wait(run->pid), 0);
     run->pid = 0;
     pool_check(&run->box);
-}
-
-// The same model opened by this process says the same to the last digit that JSON has.
-static void scores_are_those_of_the_committed_state(void **state) {
-    running *run = *state;
-    static const char TEXT[] = "a line of text\nand another one, longer than the first\nend";
-    while (reefd_count(&run->box, "step") < 50) sleep_ms(2);
-    json_decref(reefd_ask(&run->box, "{\"command\": \"snapshot\", \"name\": \"then\"}"));
-    json_t *answer = json_of(post(run, "/v1/score?as_of=then&per_byte=1", "", TEXT), 200);
-
-    reef_error err;
-    reef_store *store;
-    reef_model *model;
-    reef_score score = {0};
-    float bits[sizeof(TEXT)];
-    assert_int_equal(reef_store_open(&store, run->box.pool, &(reef_store_options){0}, &err),
-                     REEF_OK);
-    assert_int_equal(
-        reef_model_open(&model, store, "then", &(reef_model_options){.threads = 1}, &err), REEF_OK);
-    assert_int_equal(reef_model_score(model, (const uint8_t *)TEXT, sizeof(TEXT) - 1, bits, &score,
-                                      NULL, NULL, &err),
-                     REEF_OK);
-    reef_model_close(model);
-    reef_store_close(store);
-
-    assert_near(json_number_value(json_object_get(answer, "bits")), score.bits, 1e-9);
-    json_t *surprise = json_object_get(answer, "surprise");
-    assert_int_equal(json_array_size(surprise), sizeof(TEXT) - 1);
-    for (size_t i = 0; i < sizeof(TEXT) - 1; i++)
-        assert_near(json_number_value(json_array_get(surprise, i)), (double)bits[i], 1e-9);
-    json_t *records = json_object_get(answer, "records");
-    assert_int_equal(json_array_size(records), 3);
-    assert_int_equal(json_integer_value(json_object_get(json_array_get(records, 1), "offset")), 15);
-    double sum = 0, rounding = 0;
-    for (size_t i = 0; i < 3; i++)
-        sum += json_number_value(json_object_get(json_array_get(records, i), "bits"));
-    // A line adds up bits of bytes that were rounded to float, the score adds up doubles: each byte may be half a unit
-    // of its last place apart.
-    for (size_t i = 1; i < sizeof(TEXT) - 1; i++) rounding += (double)bits[i] * FLT_EPSILON / 2;
-    assert_near(sum - (double)bits[0], score.bits, rounding + 1e-9); // the first byte is not counted
-    json_decref(answer);
-    answer = json_of(post(run, "/v1/score?per_byte=0", "", TEXT), 200);
-    assert_null(json_object_get(answer, "surprise"));
-    json_decref(answer);
-    json_decref(json_of(post(run, "/v1/score?per_byte=yes", "", TEXT), 400));
-
-    // Now is the last commit that there is, and moves on with training.
-    json_t *now = json_of(post(run, "/v1/score", "", TEXT), 200);
-    json_int_t commit = json_integer_value(json_object_get(now, "commit"));
-    assert_true(commit >= 1);
-    json_decref(now);
-    for (bool moved = false; !moved; sleep_ms(20)) {
-        now = json_of(post(run, "/v1/score", "", TEXT), 200);
-        moved = json_integer_value(json_object_get(now, "commit")) > commit;
-        json_decref(now);
-    }
-    assert_code(post(run, "/v1/score", "", "x"), 400);
-    assert_code(post(run, "/v1/score", "Content-Type: application/json; charset=utf-8\r\n",
-                     "{\"text\": \"a line\"}"),
-                415);
-    assert_code(post(run, "/v1/score", "Content-Type: application/x-www-form-urlencoded\r\n", TEXT),
-                200);
-    char *lines = malloc(SCORED_LINES_MAX + 1);
-    memset(lines, '\n', SCORED_LINES_MAX + 1);
-    now = json_of(http_ask(run->address, "POST", "/v1/score", "", lines, SCORED_LINES_MAX), 200);
-    assert_int_equal(json_array_size(json_object_get(now, "records")), SCORED_LINES_MAX);
-    json_decref(now);
-    assert_code(http_ask(run->address, "POST", "/v1/score", "", lines, SCORED_LINES_MAX + 1), 400);
-    free(lines);
-    assert_code(post(run, "/v1/score?as_of=never", "", TEXT), 404);
-    assert_code(post(run, "/v1/score?as=now", "", TEXT), 400);
-    http_answer broken = post(run, "/v1/score?as_of=th%C3n", "", TEXT); // and not "now" instead
-    assert_non_null(strstr(broken.body, "as_of"));
-    assert_code(broken, 400);
-    assert_code(post(run, "/v1/predict", "", "{\"vectors\": [[1]]}"), 400);
-    assert_trains_on_and_stops(run);
 }
 
 static void text_is_generated_by_its_seed(void **state) {
@@ -672,7 +589,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(it_says_that_it_lives_and_is_ready, setup, teardown),
         cmocka_unit_test_setup_teardown(the_status_is_that_of_the_socket, setup, teardown),
         cmocka_unit_test_setup_teardown(commands_need_the_token_and_are_done, setup, teardown),
-        cmocka_unit_test_setup_teardown(scores_are_those_of_the_committed_state, setup, teardown),
         cmocka_unit_test_setup_teardown(text_is_generated_by_its_seed, setup, teardown),
         cmocka_unit_test_setup_teardown(the_series_is_cut_into_as_many_points, setup, teardown),
         cmocka_unit_test_setup_teardown(metrics_are_what_prometheus_takes, setup, teardown),
