@@ -89,6 +89,40 @@ need_python_packages() {
     /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 }
 
+# All that tests are skipped without: rendered benchmarks, the second reader, live sources, metrics, the unit of systemd,
+# the dashboard, fuzzing, manuals, packages, Python and PyTorch.
+need_optional_packages() {
+    need_file /usr/lib/python3/dist-packages/matplotlib python3-matplotlib
+    need_file /usr/lib/python3/dist-packages/lmdb python3-lmdb
+    need_file /usr/lib/python3/dist-packages/xxhash python3-xxhash
+    need_test_packages
+    need_command systemd-analyze systemd
+    need_command strace strace
+    need_fuzzer
+    need_command promtool prometheus
+    need_browser_packages
+    need_manual_packages
+    need_command lintian lintian
+    need_command dpkg-shlibdeps dpkg-dev
+    need_file /usr/bin/python3 python3
+    need_python_packages
+}
+
+# What tests are skipped for on this machine, with the one command that installs all of it.
+report_optional() {
+    missing=()
+    need_optional_packages
+    if [ ${#missing[@]} -gt 0 ]; then
+        echo "Tests that need programs which this machine lacks were skipped. To run all of them:"
+        echo "  sudo apt-get install -y --no-install-recommends ${missing[*]}"
+    fi
+    if command -v npm >/dev/null 2>&1 && [ ! -d tests/conformance/dashboard/node_modules ]; then
+        echo "and for the dashboard:"
+        echo "  npm ci --prefix tests/conformance/dashboard"
+    fi
+    missing=()
+}
+
 install_missing() {
     [ ${#missing[@]} -eq 0 ] && return 0
     if ! command -v apt-get >/dev/null 2>&1; then
