@@ -6,7 +6,7 @@
 #ifndef REEF_FAIL_POINT_H
 #define REEF_FAIL_POINT_H
 
-// name, as the environment calls it. docs/TESTING.md says what has happened there and what has not.
+// name, as the environment calls it. tests/README.md says what has happened there and what has not.
 #define REEF_FAIL_POINT_LIST(X)                                                                    \
     X(COMMIT_BEGUN, "commit.begun")                                                                \
     X(COMMIT_MODEL, "commit.model")                                                                \

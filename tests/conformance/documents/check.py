@@ -61,7 +61,7 @@ class Rules:
 # ---- pages ----
 
 def page_names():
-    names = ["README.md", "CONTRIBUTING.md"] + sorted(f"docs/{name}" for name in os.listdir(f"{SOURCES}/docs") if
+    names = ["README.md", "CONTRIBUTING.md", "tests/README.md"] + sorted(f"docs/{name}" for name in os.listdir(f"{SOURCES}/docs") if
                                                       name.endswith(".md"))
     return names
 

@@ -8,8 +8,8 @@ TINY = ("--no-probe --layers 1 --d-model 16 --attention-heads 2 --context 32 --b
         "--side 8 --side-new 8 --adapters 4 --reservoir-bytes 8192 --reservoir-window 128")
 SHORT = "--boundaries budget --boundary-bytes 3072"
 
-README, OPERATING, PROTOCOL = "README.md", "docs/OPERATING.md", "docs/PROTOCOL.md"
-LIBRARY, TESTING, CONTRIBUTING = "docs/LIBRARY.md", "docs/TESTING.md", "CONTRIBUTING.md"
+README, GUIDE, OPERATING, PROTOCOL = "README.md", "docs/GUIDE.md", "docs/OPERATING.md", "docs/PROTOCOL.md"
+LIBRARY, TESTING, CONTRIBUTING = "docs/LIBRARY.md", "tests/README.md", "CONTRIBUTING.md"
 
 # (page, pattern, what stands for it, why). In this order. @WORLD@, @PORT@, @REDIS@, @REEF@ are places of this run.
 REPLACED = [
@@ -37,9 +37,9 @@ REPLACED = [
      "its cells are listed; test_continual_bench trains some"),
     (None, r"(reef experiment \w+ \S+) --data TEXTS", r"\1 --plan --quick --data data/text",
      "its cells are listed; test_tools_experiment trains some"),
-    ("docs/ARCHITECTURE.md", r"/usr/share/games/fortunes", "fortunes", "sayings that every machine has"),
-    ("docs/RECIPES.md", r"--truth 150000", "--truth 15000", "a short stream"),
-    ("docs/ARCHITECTURE.md", r"head -c 440000", "head -c 20000", "a short stream"),
+    ("docs/LEARNING.md", r"/usr/share/games/fortunes", "fortunes", "sayings that every machine has"),
+    (GUIDE, r"--truth 150000", "--truth 15000", "a short stream"),
+    ("docs/LEARNING.md", r"head -c 440000", "head -c 20000", "a short stream"),
     (CONTRIBUTING, r"clang-format -i FILE\.\.\.", "clang-format -i one.c", "a file of the change"),
 ]
 
@@ -50,6 +50,7 @@ ELSEWHERE = [
     (README, "cmake --preset package", "tests/packages/live"),
     (README, "sudo apt install ./build/package", "tests/packages/live"),
     (README, "cmake --preset release", "tests/packages/fresh"),
+    (GUIDE, "cmake --preset release", "tests/packages/fresh"),
     (OPERATING, "apt install ./reef_", "tests/packages/live"),
     (LIBRARY, "cmake --preset release", "test_installed"),
     (LIBRARY, "cc loss.c", "test_installed"),
@@ -57,7 +58,7 @@ ELSEWHERE = [
     (LIBRARY, "```python", "test_python"),
     (LIBRARY, "cmake --build build/release --target libreef_forward", "test_python"),
     (LIBRARY, "REEF_LIBRARY=build/release/libreef/libreef.so.0", "test_python"),
-    ("docs/RECIPES.md", "python3 python/examples/split_mnist.py", "test_python"),
+    (GUIDE, "python3 python/examples/split_mnist.py", "test_python"),
     ("docs/PAPER.md", "tools/bench/paper/run --data TEXTS", "test_paper"),
     (CONTRIBUTING, "tools/test", "tests/packages/fresh"),
     (CONTRIBUTING, "tools/fuzz", "test_fuzz"),
@@ -81,13 +82,13 @@ LEFT_OUT = [
 
 # Commands that make what a page takes for granted.
 BEFORE = {
-    README: ["mkdir -p etc/reef var/lib/reef", f"reef init var/lib/reef/news {TINY} --boundaries given",
+    GUIDE: ["mkdir -p etc/reef var/lib/reef", f"reef init var/lib/reef/news {TINY} --boundaries given",
              "printf '[reefd]\\npool = var/lib/reef/news\\nsource = file:notes.txt\\nstay = yes\\n' >etc/reef/news.ini"],
     OPERATING: ["mkdir -p etc/reef var/lib/reef backup", "cp held-out.txt old.txt; cp held-out.c new.txt",
                 f"reef init two.pool {TINY} --boundaries given", "reefd --pool two.pool --source file:english.txt",
                 "reef seal two.pool", "reefd --pool two.pool --source file:code.c"],
     PROTOCOL: ["reef init reef.pool --model vector --inputs 3 --side 4", "reefd --pool reef.pool --source push:web --quiet &"],
-    "docs/ARCHITECTURE.md": ["mkdir fortunes",
+    "docs/LEARNING.md": ["mkdir fortunes",
                              "for name in people science computers definitions literature; do"
                              " sed 's/$/\\n%/' english.txt >fortunes/$name; done"],
     CONTRIBUTING: ["cp base/error.c one.c"],

@@ -123,6 +123,6 @@ kill_run() {
     for name in ${long:+init snapshot import export restore in-place}; do kill_inside "$name"; done
     while read -r name; do
         [ -n "${reached[$name]:-}" ] || fail "no operation is killed at $name"
-        grep -qF "\`$name\`" "$here/../../../docs/TESTING.md" || fail "docs/TESTING.md does not explain $name"
+        grep -qF "\`$name\`" "$here/../../README.md" || fail "tests/README.md does not explain $name"
     done < <("$names")
 }
