@@ -61,21 +61,21 @@ class Rules:
 # ---- pages ----
 
 def page_names():
-    names = ["README.md", "CONTRIBUTING.md", "tests/README.md"] + sorted(f"docs/{name}" for name in os.listdir(f"{SOURCES}/docs") if
-                                                      name.endswith(".md"))
-    return names
+    documents = sorted(f"docs/{name}" for name in os.listdir(f"{SOURCES}/docs") if name.endswith(".md"))
+    return ["README.md", "CONTRIBUTING.md", "tests/README.md"] + documents
 
 
 def run_page(page, rules, environment, counts):
     # A copy of the checkout, which may be written to, and beside it what the page calls its own files.
     folder = tempfile.mkdtemp(prefix="page-", dir=rules.places["@WORLD@"])
-    shutil.copytree(SOURCES, folder, symlinks=True, dirs_exist_ok=True,
-                    ignore=shutil.ignore_patterns("build", ".git", "shared", "node_modules", "*.work"))
-    for place in ("tools", "daemon"):
-        os.makedirs(f"{folder}/build/release/{place}")
-    os.symlink(REEF, f"{folder}/build/release/tools/reef")
-    os.symlink(REEFD, f"{folder}/build/release/daemon/reefd")
-    world.write_files(folder)
+    if not BARE:
+        shutil.copytree(SOURCES, folder, symlinks=True, dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns("build", ".git", "shared", "node_modules", "*.work"))
+        for place in ("tools", "daemon"):
+            os.makedirs(f"{folder}/build/release/{place}")
+        os.symlink(REEF, f"{folder}/build/release/tools/reef")
+        os.symlink(REEFD, f"{folder}/build/release/daemon/reefd")
+        world.write_files(folder)
     reader = Reader(folder, dict(environment, HOME=folder))
     for text in [] if BARE else table.BEFORE.get(page.name, []):
         (reader.start if LIVE.search(text) else reader.run)(text)
