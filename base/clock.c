@@ -1,4 +1,4 @@
-// See clock.h.
+// See reef_clock.h.
 #include "reef_clock.h"
 
 #include <time.h>

@@ -1,4 +1,4 @@
-// How far apart two words are; see reef_words.h. A pure function.
+// How far apart two words are; see reef_edit_distance.h. A pure function.
 #include "reef_edit_distance.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-// See reef_fail_point.h. The one place of a library that reads the environment, and in test builds only.
+// See reef_fail_point.h. The one place of a library that reads the environment, and in test builds
+// only.
 #include "reef_fail_point.h"
 
 #ifdef REEF_FAIL_POINTS

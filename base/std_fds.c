@@ -1,7 +1,7 @@
 // Standard input, output and error stay theirs.
 //
-// A process that was started without one of them gets its number for the next file that it opens. When that is a
-// pool's data file, whatever prints a message writes it over the pool's first page.
+// A process that was started without one of them gets its number for the next file that it opens.
+// When that is a pool's data file, whatever prints a message writes it over the pool's first page.
 #define _GNU_SOURCE // for O_PATH
 
 #include "reef_std_fds.h"
@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 void reef_std_fds_reserve(void) {
-    // The lowest number that is free is given; who reads or writes there is told EBADF, as where nothing is open.
+    // The lowest number that is free is given; who reads or writes there is told EBADF, as where
+    // nothing is open.
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0) (void)open("/", O_PATH);
 }

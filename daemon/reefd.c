@@ -1,9 +1,9 @@
-// reefd: trains a pool on a stream. This file puts the parts together and owns the process: signals,
-// the loop, exit codes.
+// reefd: trains a pool on a stream. This file puts the parts together and owns the process:
+// signals, the loop, exit codes.
 //
 // The pool is opened, and every source checked, before anything runs. Then there are two threads of
-// ours: the loop (reading, socket, signals, progress), which never computes or waits for the disk, and
-// the trainer's (training.c). The loop ends when the trainer's thread has.
+// ours: the loop (reading, socket, signals, progress), which never computes or waits for the disk,
+// and the trainer's (training_thread.c). The loop ends when the trainer's thread has.
 #include "control_socket.h"
 #include "http_server.h"
 #include "push.h"
@@ -63,7 +63,7 @@ typedef struct reef_daemon {
     reef_error outcome;   // what went wrong on the loop's side
 } reef_daemon;
 
-// ---- the loop's callbacks ------------------------------------------------------------------------
+// ---- the loop's callbacks -----------------------------------------------------------------------
 
 static void stop(void *context) {
     reef_daemon *daemon = context;
@@ -147,7 +147,7 @@ static void on_event(void *context, const char *json) {
     reef_report_event_text(context, json);
 }
 
-// ---- putting it together -------------------------------------------------------------------------
+// ---- putting it together ------------------------------------------------------------------------
 
 static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
     for (size_t i = 0; i < daemon->options.source_count; i++) {
@@ -403,8 +403,8 @@ static void release_reefd(reef_daemon *daemon) {
     reef_pusher_release(&daemon->pusher);
 }
 
-// Everything between a good command line and the exit code. Handles of the loop are not closed one by
-// one after a failed start: the process ends here.
+// Everything between a good command line and the exit code. Handles of the loop are not closed one
+// by one after a failed start: the process ends here.
 static reef_status run_reefd(reef_daemon *daemon) {
     reef_error err = {.status = REEF_OK};
     reef_pusher_init(&daemon->pusher);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// ---- beginning -----------------------------------------------------------------------------------
+// ---- beginning ----------------------------------------------------------------------------------
 
 void reef_service_prepare(void) {
     (void)umask(0077);
@@ -57,7 +57,7 @@ reef_status reef_service_check(const reef_options *options, reef_error *err) {
                                : reef_fail(err, REEF_ERR_IO, "cannot write standard output");
 }
 
-// ---- answering -----------------------------------------------------------------------------------
+// ---- answering ----------------------------------------------------------------------------------
 
 // Takes the request, and the reference of the result.
 static void reply_service(reef_request *request, json_t *result, const reef_error *err) {
@@ -72,7 +72,7 @@ static void reply_service(reef_request *request, json_t *result, const reef_erro
     free(request);
 }
 
-// ---- reading the configuration again -------------------------------------------------------------
+// ---- reading the configuration again ------------------------------------------------------------
 
 static void compare_service(reef_reload *reload, const reef_options *now) {
     reload->changed = json_array();
@@ -87,8 +87,8 @@ static void compare_service(reef_reload *reload, const reef_options *now) {
     }
 }
 
-// Everything that can be wrong, also with what needs a restart, which would fail. The token that counts now is of the file
-// in force: another one needs a restart.
+// Everything that can be wrong, also with what needs a restart, which would fail. The token that
+// counts now is of the file in force: another one needs a restart.
 static reef_status read_again(reef_service *service, reef_reload *reload, reef_error *err) {
     reef_status status = reef_options_parse(&reload->options, service->argc, service->argv, err);
     if (status == REEF_OK) status = check_addresses(&reload->options, err);
@@ -195,7 +195,7 @@ static reef_status reload(reef_service *service, reef_request *request, reef_err
     return status;
 }
 
-// ---- checking the pool ---------------------------------------------------------------------------
+// ---- checking the pool --------------------------------------------------------------------------
 
 static void on_verified(void *context, json_t *result, const reef_error *err) {
     reef_service *service = context;
@@ -216,7 +216,7 @@ reef_status reef_service_request(void *context, reef_request *request, reef_erro
                                                 : reload(service, request, err);
 }
 
-// ---- life ----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
 static void on_hangup(uv_signal_t *handle, int number) {
     (void)number;

@@ -1,10 +1,12 @@
-// reefd as a service: its configuration read again, its status on demand, commands that are not the trainer's, and
-// what the service manager is told. On the loop's thread.
+// reefd as a service: its configuration read again, its status on demand, commands that are not the
+// trainer's, and what the service manager is told. On the loop's thread.
 //
-//   SIGHUP, reload -> read and check everything -> the trainer, between two steps: the pace of commits
+//   SIGHUP, reload -> read and check everything -> the trainer, between two steps: the pace of
+//   commits
 //                                               -> here: log, scrubbing, token; then the answer
 //
-// A reload takes place as a whole or not at all: whatever can be wrong is looked at before anything changes.
+// A reload takes place as a whole or not at all: whatever can be wrong is looked at before anything
+// changes.
 #ifndef REEF_SERVICE_H
 #define REEF_SERVICE_H
 
@@ -49,15 +51,20 @@ typedef struct reef_service {
     reef_request *verifying;
 } reef_service;
 
-/** Before anything is made: private files, and no end by a signal that means something else later. */
+/**
+ * Before anything is made: private files, and no end by a signal that means something else later.
+ */
 void reef_service_prepare(void);
-/** `reefd --check`: what every setting is, on standard output, after a look at what can be looked at. */
+/**
+ * `reefd --check`: what every setting is, on standard output, after a look at what can be looked
+ * at.
+ */
 REEF_MUST_CHECK reef_status reef_service_check(const reef_options *options, reef_error *err);
 /** Training runs: take signals, and say so. */
 void reef_service_start(reef_service *service);
 /**
- * Take a request of REEF_COMMAND_SERVICE; `on_answer` is called when it is done, while it has an owner.
- * BUSY while another of its kind is under way; the request is then still the caller's.
+ * Take a request of REEF_COMMAND_SERVICE; `on_answer` is called when it is done, while it has an
+ * owner. BUSY while another of its kind is under way; the request is then still the caller's.
  */
 REEF_MUST_CHECK reef_status reef_service_request(void *service,
                                                  reef_request *request,

@@ -1,4 +1,4 @@
-// Telling the service manager; see notify.h. libsystemd knows the protocol.
+// Telling the service manager; see systemd.h. libsystemd knows the protocol.
 #include "systemd.h"
 
 #include <inttypes.h>

@@ -1,10 +1,13 @@
-// What the service manager is told, by the protocol of sd_notify(3): ready, reloading, stopping, how things
-// stand, and that training lives. Without NOTIFY_SOCKET in the environment nothing is sent.
+// What the service manager is told, by the protocol of sd_notify(3): ready, reloading, stopping,
+// how things stand, and that training lives. Without NOTIFY_SOCKET in the environment nothing is
+// sent.
 //
-// sd_notify waits for a manager that does not read its socket, and the loop with it; training does not.
+// sd_notify waits for a manager that does not read its socket, and the loop with it; training does
+// not.
 //
-// The watchdog is fed only when training has done something since the last time, or has nothing to do: it waits
-// for bytes, or is paused. A step or a seal that hangs, and a commit that fails again and again, feed nothing.
+// The watchdog is fed only when training has done something since the last time, or has nothing to
+// do: it waits for bytes, or is paused. A step or a seal that hangs, and a commit that fails again
+// and again, feed nothing.
 #ifndef REEF_NOTIFY_H
 #define REEF_NOTIFY_H
 

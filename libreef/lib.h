@@ -1,5 +1,5 @@
-// The inside of libreef: one handle over what the rooms offer. Everything behind it may change; reef/reef.h may
-// only grow.
+// The inside of libreef: one handle over what the rooms offer. Everything behind it may change;
+// reef/reef.h may only grow.
 //
 //   lib_pool.c   make, open, close, commit, boundaries
 //   lib_info.c   what there is: generations, snapshots, usage
@@ -38,16 +38,17 @@ struct reef_pool {
 };
 
 /**
- * A program may have chosen another locale, in which numbers in text have no point, or left another arithmetic (which
- * rounds otherwise, takes small values for zero, or traps): what is stored and computed would be other bits. For the
- * thread's time in the library both are those that programs begin with, and the threads that it makes have them too.
+ * A program may have chosen another locale, in which numbers in text have no point, or left another
+ * arithmetic (which rounds otherwise, takes small values for zero, or traps): what is stored and
+ * computed would be other bits. For the thread's time in the library both are those that programs
+ * begin with, and the threads that it makes have them too.
  */
 void reef_lib_take_caller(reef_lib_caller *out);
 void reef_lib_give_back(const reef_lib_caller *caller);
 
 /**
- * The calls on a pool take turns, and BLAS is theirs while they compute. INVALID, and nothing to leave, in a process that
- * was forked of the one that opened it.
+ * The calls on a pool take turns, and BLAS is theirs while they compute. INVALID, and nothing to
+ * leave, in a process that was forked of the one that opened it.
  */
 REEF_MUST_CHECK reef_status reef_lib_enter(reef_pool *pool, reef_error *err);
 void reef_lib_leave(reef_pool *pool);
@@ -72,12 +73,17 @@ REEF_MUST_CHECK reef_status reef_lib_read_commit(reef_pool *pool,
                                                  reef_commit *out,
                                                  reef_error *err);
 
-/** The model of the state that is asked for: of a writer that of its last commit, which first is what was trained. */
+/**
+ * The model of the state that is asked for: of a writer that of its last commit, which first is
+ * what was trained.
+ */
 REEF_MUST_CHECK reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err);
 /** After a question: what is read in place is let go of, until the next. */
 void reef_lib_unpin(reef_pool *pool);
 
-/** A position in the stream as callers count it: examples of a vector model are records of bytes. */
+/**
+ * A position in the stream as callers count it: examples of a vector model are records of bytes.
+ */
 uint64_t reef_lib_position(const reef_pool *pool, uint64_t stream_bytes);
 
 /** Was the pool opened by the process that this one was forked of? */

@@ -1,4 +1,5 @@
-// The frame of every call: the caller's locale and arithmetic, structs of any version, one call on a pool at a time.
+// The frame of every call: the caller's locale and arithmetic, structs of any version, one call on
+// a pool at a time.
 #include "lib.h"
 
 #include <stdio.h>
@@ -66,7 +67,8 @@ reef_status reef_lib_give(
     return REEF_OK;
 }
 
-// A child of fork() has a copy of the handle, but not its threads; and LMDB is only for the process that opened it.
+// A child of fork() has a copy of the handle, but not its threads; and LMDB is only for the process
+// that opened it.
 bool reef_lib_is_inherited(const reef_pool *pool) {
     return pool->pid != getpid();
 }

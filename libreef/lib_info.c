@@ -93,7 +93,7 @@ reef_status reef_pool_read_generation(reef_pool *pool,
     return reef_lib_give(out, &info, sizeof info, "reef_generation_info", err);
 }
 
-// ---- snapshots -----------------------------------------------------------------------------------
+// ---- snapshots ----------------------------------------------------------------------------------
 
 typedef struct search {
     size_t index, at;
@@ -139,7 +139,7 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
     return reef_lib_give(out, &info, sizeof info, "reef_snapshot_info", err);
 }
 
-// ---- usage ---------------------------------------------------------------------------------------
+// ---- usage --------------------------------------------------------------------------------------
 
 static reef_status check_usage(
     reef_pool *pool, uint32_t generation, uint32_t layer, size_t count, reef_error *err) {
@@ -187,8 +187,9 @@ static reef_status read_range(reef_txn *txn,
     return status;
 }
 
-// How many experts the commit has that is read: records are as long. A state that was opened may have fewer, where a
-// writer has grown the generation since, and what a writer has not committed yet more.
+// How many experts the commit has that is read: records are as long. A state that was opened may
+// have fewer, where a writer has grown the generation since, and what a writer has not committed
+// yet more.
 static reef_status count_stored(reef_txn *txn, uint32_t generation, size_t *out, reef_error *err) {
     reef_generation_record now;
     *out = 0;
@@ -198,7 +199,8 @@ static reef_status count_stored(reef_txn *txn, uint32_t generation, size_t *out,
     return status;
 }
 
-// `out` is on the heap, of at least `count` experts. Growing keeps ids; what is not stored has no use yet.
+// `out` is on the heap, of at least `count` experts. Growing keeps ids; what is not stored has no
+// use yet.
 static reef_status read_usage(reef_pool *pool,
                               uint32_t generation,
                               uint32_t layer,

@@ -1,4 +1,5 @@
-// One PEER layer: the caller's arrays go straight to the trainer of the pool, or to the state that was opened.
+// One PEER layer: the caller's arrays go straight to the trainer of the pool, or to the state that
+// was opened.
 #include "lib.h"
 
 static reef_layer_tape *inside(reef_tape *tape) {

@@ -16,7 +16,7 @@ const char *reef_library_version(void) {
     return REEF_VERSION_TEXT;
 }
 
-// ---- make ----------------------------------------------------------------------------------------
+// ---- make ---------------------------------------------------------------------------------------
 
 static void set_number(uint32_t *field, uint32_t value) {
     if (value > 0) *field = value;
@@ -109,7 +109,7 @@ reef_status reef_pool_create_model(const char *path, const char *const *settings
     return status;
 }
 
-// ---- open and close ------------------------------------------------------------------------------
+// ---- open and close -----------------------------------------------------------------------------
 
 static reef_status load_pool(reef_pool *pool,
                              const char *path,
@@ -174,7 +174,7 @@ void reef_pool_close(reef_pool *pool) {
     free(pool);
 }
 
-// ---- commit and boundaries -----------------------------------------------------------------------
+// ---- commit and boundaries ----------------------------------------------------------------------
 
 reef_status reef_pool_commit(reef_pool *pool, uint64_t *commit, reef_error *err) {
     reef_commit done = {0};
@@ -238,7 +238,7 @@ reef_status reef_pool_remove_snapshot(reef_pool *pool, const char *name, reef_er
     return status;
 }
 
-// ---- single experts ------------------------------------------------------------------------------
+// ---- single experts -----------------------------------------------------------------------------
 
 reef_status reef_pool_freeze(reef_pool *pool,
                              const reef_freeze_options *options,

@@ -51,10 +51,10 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
     return reef_lib_give(out, &info, sizeof info, "reef_training_info", err);
 }
 
-// ---- questions -----------------------------------------------------------------------------------
+// ---- questions ----------------------------------------------------------------------------------
 
-// What a writer evaluates is its last commit, so first that has to be what was trained. A mark in the stream moves it
-// on without a step, and may have sealed a generation.
+// What a writer evaluates is its last commit, so first that has to be what was trained. A mark in
+// the stream moves it on without a step, and may have sealed a generation.
 reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err) {
     reef_trainer_status now;
     reef_commit commit;

@@ -16,7 +16,7 @@ static reef_status check_kind(const reef_pool *pool, const char *what, reef_erro
                      what, reef_store_path(pool->store), reef_config_word(&pool->config, "model"));
 }
 
-// ---- learning ------------------------------------------------------------------------------------
+// ---- learning -----------------------------------------------------------------------------------
 
 // All of them before the first is taken, so that a mistake leaves the stream where it was.
 static reef_status check_examples(
@@ -36,7 +36,8 @@ static reef_status check_examples(
     return REEF_OK;
 }
 
-// The stream's own form, see reef_config.h: a label and the values, little-endian as every machine that Reef runs on.
+// The stream's own form, see reef_config.h: a label and the values, little-endian as every machine
+// that Reef runs on.
 static void write_records(
     uint8_t *to, size_t rows, size_t inputs, const float *vectors, const int32_t *labels) {
     for (size_t i = 0; i < rows; i++) {
@@ -87,7 +88,7 @@ reef_status reef_pool_learn(reef_pool *pool,
     return status;
 }
 
-// ---- predicting ----------------------------------------------------------------------------------
+// ---- predicting ---------------------------------------------------------------------------------
 
 reef_status reef_pool_classes(
     reef_pool *pool, int32_t *labels, size_t room, size_t *count, reef_error *err) {

@@ -1,10 +1,10 @@
 // The gate of one generation: does this stream look like the generation's data or like older data?
-// A linear score of hashed 1- to 4-grams, on demand with the loss of the model of older generations, a causal
-// mean over the stream, a calibrated threshold.
+// A linear score of hashed 1- to 4-grams, on demand with the loss of the model of older
+// generations, a causal mean over the stream, a calibrated threshold.
 //
-// What always holds: a margin depends on the tokens of the stream up to it and on the gate, not on how
-// the stream is cut into calls. How a gate is fitted stands in gate_train.c and gate_calibrate.c; what
-// happens when it fires is the caller's business.
+// What always holds: a margin depends on the tokens of the stream up to it and on the gate, not on
+// how the stream is cut into calls. How a gate is fitted stands in gate_fit.c and gate_calibrate.c;
+// what happens when it fires is the caller's business.
 #include "gate_internal.h"
 
 #include <math.h>

@@ -1,15 +1,16 @@
 // How long a gate remembers, and from which mean on it fires.
 //
-// A long memory averages odd passages away, and is slow: it takes as many bytes to notice that a stream has
-// changed, and as many to notice that it has changed back. So the memory is as short as the two kinds of
-// data allow, judged on data that was not fitted.
+// A long memory averages odd passages away, and is slow: it takes as many bytes to notice that a
+// stream has changed, and as many to notice that it has changed back. So the memory is as short as
+// the two kinds of data allow, judged on data that was not fitted.
 #include "gate_calibrate.h"
 
 #include <math.h>
 #include <string.h>
 
-// Memories of 50, 100, 200 and 500 bytes. Three chains of domains (14 gates), held-out text; fixed memories
-// were measured with windows in the order of domains, the last two rows with scattered ones:
+// Memories of 50, 100, 200 and 500 bytes. Three chains of domains (14 gates), held-out text; fixed
+// memories were measured with windows in the order of domains, the last two rows with scattered
+// ones:
 //
 //   decay      leak %   missed %   bytes to fire    bytes to fall silent
 //                                  after a switch   after a switch back
@@ -21,7 +22,8 @@
 //   0.995      0.010       0.18         150                130
 //   chosen     0.007       0.13         116                 72
 //
-// 0.96 is not among them: where it would do, 0.98 loses some ten bytes a switch, and keeps a distance.
+// 0.96 is not among them: where it would do, 0.98 loses some ten bytes a switch, and keeps a
+// distance.
 static const float DECAYS[] = {0.98f, 0.99f, 0.995f, 0.998f};
 #define DECAY_COUNT (sizeof(DECAYS) / sizeof(DECAYS[0]))
 #define DECAY_DEFAULT 0.995f // where nothing can be judged
@@ -72,7 +74,7 @@ void reef_gate_means(const reef_gate *gate, const reef_gate_reading *reading, fl
     }
 }
 
-// ---- quantiles -----------------------------------------------------------------------------------
+// ---- quantiles ----------------------------------------------------------------------------------
 
 static void swap_gate_calibrate(float *a, float *b) {
     float kept = *a;
@@ -80,7 +82,8 @@ static void swap_gate_calibrate(float *a, float *b) {
     *b = kept;
 }
 
-// The value that would stand at `rank` if `values` were sorted upwards; reorders them (Hoare's FIND).
+// The value that would stand at `rank` if `values` were sorted upwards; reorders them (Hoare's
+// FIND).
 static float value_at_rank(size_t count, float *values, size_t rank) {
     size_t low = 0, high = count - 1;
     while (low < high) {
@@ -115,7 +118,7 @@ double reef_share_above(size_t count, const float *values, float threshold) {
     return count > 0 ? (double)above / (double)count : 0;
 }
 
-// ---- calibration ---------------------------------------------------------------------------------
+// ---- calibration --------------------------------------------------------------------------------
 
 // The threshold that old data asks for.
 static float leak_threshold(const reef_gate *gate, const reef_gate_views *views, float leak_max) {
@@ -138,8 +141,9 @@ static double leak_of(const reef_gate *gate, const reef_gate_views *views) {
     return most;
 }
 
-// The means of a reading where the stream has settled in it: after two time constants of the mean, or in the
-// later half of a window that is shorter. Moved to the front of `means`; returns how many they are.
+// The means of a reading where the stream has settled in it: after two time constants of the mean,
+// or in the later half of a window that is shorter. Moved to the front of `means`; returns how many
+// they are.
 static size_t settled_means(const reef_gate *gate, const reef_gate_reading *reading, float *means) {
     size_t settling = (size_t)ceil(2.0 / (1.0 - (double)gate->decay)), kept = 0, at = 0;
     reef_gate_means(gate, reading, means);
@@ -157,8 +161,8 @@ static size_t settled_means(const reef_gate *gate, const reef_gate_reading *read
     return kept;
 }
 
-// The mean that all but 1 % of the tokens of new data exceed, once a stream has settled in it, in the reading
-// in which it is lower. -INFINITY when the windows do not reach so far.
+// The mean that all but 1 % of the tokens of new data exceed, once a stream has settled in it, in
+// the reading in which it is lower. -INFINITY when the windows do not reach so far.
 static float settled_mean(const reef_gate *gate, const reef_gate_reading new[2], float *means) {
     float least = INFINITY;
     for (size_t i = 0; i < 2; i++) {
@@ -180,10 +184,10 @@ static double missed_share(const reef_gate *gate, const reef_gate_reading new[2]
     return most;
 }
 
-// The share is how far new data that was not fitted stays above old data, of what the fitted windows show.
-// Fitted windows flatter: with 24 KiB of Python after Wikipedia the distance on other Python files is 0.29
-// of it. One pass over the first half, judged on the second, comes out at 0.6 there, and between 0.4 and 1
-// for other pairs.
+// The share is how far new data that was not fitted stays above old data, of what the fitted
+// windows show. Fitted windows flatter: with 24 KiB of Python after Wikipedia the distance on other
+// Python files is 0.29 of it. One pass over the first half, judged on the second, comes out at 0.6
+// there, and between 0.4 and 1 for other pairs.
 static reef_gate_trial try_decay(reef_gate *gate,
                                  const reef_gate_views *views,
                                  float decay,
@@ -219,14 +223,14 @@ reef_gate_trial reef_gate_try(reef_gate *gate,
     return best;
 }
 
-// ---- the second signal ---------------------------------------------------------------------------
+// ---- the second signal --------------------------------------------------------------------------
 
-// The loss weighs so many times as much as the n-grams, measured by how far each one's means wander on old
-// data. Near 1 both count; at 4 n-grams are a seventeenth of the variance.
+// The loss weighs so many times as much as the n-grams, measured by how far each one's means wander
+// on old data. Near 1 both count; at 4 n-grams are a seventeenth of the variance.
 static const double RATIOS[] = {0.125, 0.25, 0.5, 1.0, 2.0, 4.0};
 #define RATIO_COUNT (sizeof(RATIOS) / sizeof(RATIOS[0]))
-// A loss costs a forward pass of the older model on every window. It has to be worth it: of the unseen new data
-// that n-grams miss, at most this share may still be missed.
+// A loss costs a forward pass of the older model on every window. It has to be worth it: of the
+// unseen new data that n-grams miss, at most this share may still be missed.
 #define MISSED_SHARE 0.5
 
 static double mean_surprise(const reef_gate_reading *reading) {
@@ -251,8 +255,8 @@ static double spread(const reef_gate *gate, const reef_gate_reading *reading, fl
     return sqrt(squares / (double)reading->count);
 }
 
-// With the mean over the calibration windows as the reference, `start` stays what it is: there the loss adds
-// nothing on average.
+// With the mean over the calibration windows as the reference, `start` stays what it is: there the
+// loss adds nothing on average.
 void reef_gate_weigh_losses(reef_gate *gate, const reef_gate_views *views, double ratio) {
     gate->loss_weight = 0.0f;
     gate->loss_reference = (float)mean_surprise(&views->old[1]);
@@ -287,8 +291,8 @@ static bool is_better(const reef_gate_trial *trial, const reef_gate_trial *best)
     return trial->margin > best->margin;
 }
 
-// At the memory that n-grams have chosen. With a choice of it as well, shorter ones are taken that look good on
-// the calibration windows and leak on other old text, whose loss wanders more.
+// At the memory that n-grams have chosen. With a choice of it as well, shorter ones are taken that
+// look good on the calibration windows and leak on other old text, whose loss wanders more.
 reef_gate_trial reef_gate_try_losses(reef_gate *gate,
                                      const reef_gate_views *views,
                                      const reef_gate_trial *ngrams,
@@ -310,9 +314,10 @@ double reef_gate_calibrate(reef_gate *gate,
                            float leak_max) {
     gate->threshold = leak_threshold(gate, views, leak_max);
     float settled = settled_mean(gate, views->seen, views->means);
-    // Half way to where new data really is. What the reservoir did not sample scores a little higher
-    // than what it did: a domain that is 8 KiB of a reservoir of 1 MiB leaks 0.1 % half way, 1.2 % a
-    // quarter of the way (Python beside Wikipedia, the gate of Shakespeare, leak_max 0.5 %).
+    // Half way to where new data really is. What the reservoir did not sample scores a little
+    // higher than what it did: a domain that is 8 KiB of a reservoir of 1 MiB leaks 0.1 % half way,
+    // 1.2 % a quarter of the way (Python beside Wikipedia, the gate of Shakespeare, leak_max 0.5
+    // %).
     if (share > 0 && settled > gate->threshold)
         gate->threshold += (float)(HALF_WAY * share * ((double)settled - (double)gate->threshold));
     return leak_of(gate, views);

@@ -5,9 +5,10 @@
 #include "gate_internal.h"
 
 /**
- * Logits of windows, read in one of two ways. Apart, each from the start, as after a record boundary: this
- * is what short records see. Chained into one stream, as if each continued the one before: windows are short
- * against the memory of the mean, so only this shows the settled means that long streams live with.
+ * Logits of windows, read in one of two ways. Apart, each from the start, as after a record
+ * boundary: this is what short records see. Chained into one stream, as if each continued the one
+ * before: windows are short against the memory of the mean, so only this shows the settled means
+ * that long streams live with.
  */
 typedef struct reef_gate_reading {
     size_t count;
@@ -16,7 +17,9 @@ typedef struct reef_gate_reading {
     const reef_gate_windows *apart; // the windows; NULL when they are chained
 } reef_gate_reading;
 
-/** The reading that a gate sees; `logits` has room for every byte of the windows. No surprises yet. */
+/**
+ * The reading that a gate sees; `logits` has room for every byte of the windows. No surprises yet.
+ */
 reef_gate_reading reef_gate_read(const reef_gate *gate,
                                  const reef_gate_windows *windows,
                                  bool chained,
@@ -48,8 +51,8 @@ typedef struct reef_gate_trial {
 } reef_gate_trial;
 
 /**
- * Find the decay of a gate that was fitted to a part of the new data: `decay` if that is above 0, else the
- * shortest memory that tells old data from unseen new data. gate->decay is written.
+ * Find the decay of a gate that was fitted to a part of the new data: `decay` if that is above 0,
+ * else the shortest memory that tells old data from unseen new data. gate->decay is written.
  */
 reef_gate_trial reef_gate_try(reef_gate *gate,
                               const reef_gate_views *views,
@@ -57,9 +60,10 @@ reef_gate_trial reef_gate_try(reef_gate *gate,
                               float leak_max);
 
 /**
- * The same with the older model's loss as a second signal, where `ngrams` alone do not separate: the weight
- * that does, or else the one that misses the fewest of unseen new data, if it misses clearly fewer than n-grams
- * alone. The views need surprises. The weight is not set: it follows with the ratio.
+ * The same with the older model's loss as a second signal, where `ngrams` alone do not separate:
+ * the weight that does, or else the one that misses the fewest of unseen new data, if it misses
+ * clearly fewer than n-grams alone. The views need surprises. The weight is not set: it follows
+ * with the ratio.
  */
 reef_gate_trial reef_gate_try_losses(reef_gate *gate,
                                      const reef_gate_views *views,
@@ -69,8 +73,8 @@ reef_gate_trial reef_gate_try_losses(reef_gate *gate,
 void reef_gate_weigh_losses(reef_gate *gate, const reef_gate_views *views, double ratio);
 
 /**
- * Set the threshold of a gate that was fitted to all of the new data (views->seen) for its decay; returns
- * the share of old bytes that fire, in the reading in which more do.
+ * Set the threshold of a gate that was fitted to all of the new data (views->seen) for its decay;
+ * returns the share of old bytes that fire, in the reading in which more do.
  */
 double reef_gate_calibrate(reef_gate *gate,
                            const reef_gate_views *views,

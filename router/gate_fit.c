@@ -1,7 +1,7 @@
 // Fitting a gate: logistic regression of hashed n-grams between windows of old and of new data.
 //
-// Training is a function of its arguments alone. Which windows are old and which are new is the caller's
-// business; from the logits on, gate_calibrate.c decides.
+// Training is a function of its arguments alone. Which windows are old and which are new is the
+// caller's business; from the logits on, gate_calibrate.c decides.
 #include "gate_calibrate.h"
 
 #include <assert.h>
@@ -25,11 +25,11 @@ static size_t windows_tokens(const reef_gate_windows *windows) {
     return tokens;
 }
 
-// ---- regression ----------------------------------------------------------------------------------
+// ---- regression ---------------------------------------------------------------------------------
 
-// A reader that goes round and round through a set of windows, token by token. n-grams do not reach over
-// the edge of a window. The windows come in a scattered order: weights drift towards what was read last,
-// and a list of windows often has one domain after the other.
+// A reader that goes round and round through a set of windows, token by token. n-grams do not reach
+// over the edge of a window. The windows come in a scattered order: weights drift towards what was
+// read last, and a list of windows often has one domain after the other.
 typedef struct cursor {
     const reef_gate *gate;
     const reef_gate_windows *windows;
@@ -41,7 +41,8 @@ static size_t common_divisor(size_t a, size_t b) {
     return b == 0 ? a : common_divisor(b, a % b);
 }
 
-// Steps of about the golden section of the list, and without a divisor in common: every window has its turn.
+// Steps of about the golden section of the list, and without a divisor in common: every window has
+// its turn.
 static cursor cursor_at_start(const reef_gate *gate, const reef_gate_windows *windows) {
     size_t step = (size_t)(0.618 * (double)windows->count);
     while (step > 1 && common_divisor(windows->count, step) > 1) step--;
@@ -78,15 +79,15 @@ static void fit_token(fitted *weights, fitted *bias, const cursor *c, float labe
     float logit = bias->weight;
     for (uint32_t n = 0; n < orders; n++) logit += weights[bucket[n]].weight;
     float gradient = 1.0f / (1.0f + expf(-logit)) - label;
-    // A token whose side is settled beyond the precision of a float has nothing to teach; its square
-    // would be 0 as well, and 0 / 0 no number.
+    // A token whose side is settled beyond the precision of a float has nothing to teach; its
+    // square would be 0 as well, and 0 / 0 no number.
     if (fabsf(gradient) < GRADIENT_MIN) return;
     fitted_step(bias, gradient);
     for (uint32_t n = 0; n < orders; n++) fitted_step(&weights[bucket[n]], gradient);
 }
 
-// Old and new take turns token by token, and the smaller set goes round more often: the classes weigh
-// the same however unequal the sets are.
+// Old and new take turns token by token, and the smaller set goes round more often: the classes
+// weigh the same however unequal the sets are.
 static void fit_turns(const reef_gate *gate,
                       fitted *weights,
                       fitted *bias,
@@ -104,7 +105,8 @@ static void fit_turns(const reef_gate *gate,
     }
 }
 
-// Always from zero, so that a refreshed gate is the gate that a first fit on the same windows gives.
+// Always from zero, so that a refreshed gate is the gate that a first fit on the same windows
+// gives.
 static void fit_weights(reef_gate *gate,
                         fitted *weights,
                         const reef_gate_windows *old,
@@ -117,7 +119,7 @@ static void fit_weights(reef_gate *gate,
     gate->bias = bias.weight;
 }
 
-// ---- lists of windows ----------------------------------------------------------------------------
+// ---- lists of windows ---------------------------------------------------------------------------
 
 // Windows that were put together here; the bytes are the caller's.
 typedef struct window_list {
@@ -159,7 +161,7 @@ static bool halves_init(window_list half[2], const reef_gate_windows *windows, s
     return true;
 }
 
-// ---- training ------------------------------------------------------------------------------------
+// ---- training -----------------------------------------------------------------------------------
 
 typedef struct training {
     reef_gate *gate;
@@ -236,10 +238,11 @@ static float highest_mean(training *t, const reef_gate *gate, size_t window) {
 
 // List the old windows on which the gate comes closest to firing again, `times` times.
 //
-// Worth it for a very close pair: JSON after Python leaks 0.101 % without, 0.042, 0.021 and 0.000 % with 2, 4
-// and 8. Over five chains of domains (23 gates) it is not: the sum of the chains' mean leaks is 0.024 % without
-// and 0.030, 0.035 and 0.032 % with them, and that of what is missed rises from 0.45 to 0.54, 0.67 and 0.62,
-// because what was listed is learned by heart, and the memory chosen for it is shorter.
+// Worth it for a very close pair: JSON after Python leaks 0.101 % without, 0.042, 0.021 and 0.000 %
+// with 2, 4 and 8. Over five chains of domains (23 gates) it is not: the sum of the chains' mean
+// leaks is 0.024 % without and 0.030, 0.035 and 0.032 % with them, and that of what is missed rises
+// from 0.45 to 0.54, 0.67 and 0.62, because what was listed is learned by heart, and the memory
+// chosen for it is shorter.
 static void add_hard_negatives(training *t, uint32_t times) {
     size_t count = t->old.view.count, hard = hard_count(&t->old.view), added = 0;
     float *sorted = t->closest + count;
@@ -274,8 +277,8 @@ static reef_gate_views views_of(training *t,
     return views;
 }
 
-// One pass over the first half of the new data: for finding what is hard, and for judging on the second half
-// how well such a gate does on data that it was not fitted to.
+// One pass over the first half of the new data: for finding what is hard, and for judging on the
+// second half how well such a gate does on data that it was not fitted to.
 static reef_gate_trial rehearse_gate_fit(training *t, reef_gate_fit *fit) {
     const reef_gate_windows *half = &t->half[0].view;
     if (windows_tokens(half) == 0) half = t->new_windows; // a single token; nothing stays unseen

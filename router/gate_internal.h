@@ -1,4 +1,5 @@
-// What scoring and fitting a gate share: where the weight of an n-gram lies, and one step of the mean.
+// What scoring and fitting a gate share: where the weight of an n-gram lies, and one step of the
+// mean.
 #ifndef REEF_GATE_H
 #define REEF_GATE_H
 
@@ -7,13 +8,17 @@
 #include <math.h>
 
 // Where the weight of an n-gram lies is part of the pool's format: a sealed gate reads the same for
-// ever. In row n - 1 of the weights, with the newest token of the n-gram in the low bits of its key:
+// ever. In row n - 1 of the weights, with the newest token of the n-gram in the low bits of its
+// key:
 //
 //              tokens are bytes                            tokens are ids, 16 bits each
 //   n = 1      key                                         key
-//   n = 2      key                                         upper 16 bits of key * 2654435769 (mod 2^32)
-//   n = 3      upper 16 bits of key * 2654435769 (2^32)    upper 16 bits of key * 11400714819323198485 (2^64)
-//   n = 4      upper 16 bits of key * 2246822507 (2^32)    upper 16 bits of key * 14029467366897019727 (2^64)
+//   n = 2      key                                         upper 16 bits of key * 2654435769 (mod
+//              2^32)
+//   n = 3      upper 16 bits of key * 2654435769 (2^32)    upper 16 bits of key *
+//              11400714819323198485 (2^64)
+//   n = 4      upper 16 bits of key * 2246822507 (2^32)    upper 16 bits of key *
+//              14029467366897019727 (2^64)
 
 /** The last four tokens of a stream, newest in the low bits, and how many of them are there. */
 typedef struct reef_recent {
@@ -31,9 +36,9 @@ static inline void reef_recent_push(reef_recent *recent, uint32_t token) {
     if (recent->count < REEF_GATE_ORDERS) recent->count++;
 }
 
-// Keys of at most 16 bits have a bucket for every value. Of longer ones the upper bits of a product with an odd
-// constant (2^32 and 2^64 / golden ratio; the first multiplier of MurmurHash3's finaliser; the second prime of
-// XXH64), which every bit of the key reaches.
+// Keys of at most 16 bits have a bucket for every value. Of longer ones the upper bits of a product
+// with an odd constant (2^32 and 2^64 / golden ratio; the first multiplier of MurmurHash3's
+// finaliser; the second prime of XXH64), which every bit of the key reaches.
 static inline void reef_recent_buckets_of_ids(uint64_t ids, uint32_t bucket[REEF_GATE_ORDERS]) {
     uint64_t three = (ids & 0xffffffffffffu) * 11400714819323198485u;
     bucket[0] = ids & 0xffffu;
@@ -64,12 +69,15 @@ static inline float reef_gate_logit(const reef_gate *gate, const reef_recent *re
     return logit;
 }
 
-// The start of a stream counts like this many tokens of old data. Over 14 pairs of held-out texts, decay
-// 0.995, 64, 16 and 8 let the first 72, 20 and 10 bytes of a new text pass, 4 the first 5; over old texts cut
-// into pieces of 1 KiB, each read from its start, they leak 0.002, 0.005, 0.011 and 0.03 %.
+// The start of a stream counts like this many tokens of old data. Over 14 pairs of held-out texts,
+// decay 0.995, 64, 16 and 8 let the first 72, 20 and 10 bytes of a new text pass, 4 the first 5;
+// over old texts cut into pieces of 1 KiB, each read from its start, they leak 0.002, 0.005, 0.011
+// and 0.03 %.
 #define REEF_GATE_PRIOR 8.0f
 
-/** What a token says: its logit, and where the gate has a weight for it the older model's surprise. */
+/**
+ * What a token says: its logit, and where the gate has a weight for it the older model's surprise.
+ */
 static inline float reef_gate_evidence(const reef_gate *gate, float logit, float surprise) {
     if (!(gate->loss_weight > 0.0f) || isnan(surprise)) return logit;
     return logit + gate->loss_weight * (surprise - gate->loss_reference);

@@ -1,8 +1,8 @@
 // Product keys: expert ids of key pairs, and the choice of the best pairs without looking at all of
 // them (He 2024 eq. 4-5; Lample et al. 2019).
 //
-// What always holds: the choice equals that of an exhaustive search which sorts all pairs by rounded
-// score, and by id among equals. Both lists sorted by score, places counted from 0:
+// What always holds: the choice equals that of an exhaustive search which sorts all pairs by
+// rounded score, and by id among equals. Both lists sorted by score, places counted from 0:
 //
 //   - A pair at places (p, q) has (p+1)(q+1) - 1 others at or before both its places, none of which
 //     scores less, since rounding keeps order. So the topk best *scores* are found among the pairs
@@ -79,14 +79,15 @@ static void sort_candidates(const pair_lists *lists) {
     }
 }
 
-// Candidates of row p are the places q below topk / (p + 1). Rows come in order, so no division is needed.
+// Candidates of row p are the places q below topk / (p + 1). Rows come in order, so no division is
+// needed.
 static size_t row_length(size_t topk, size_t p, size_t length_before) {
     while (length_before * (p + 1) > topk) length_before--;
     return length_before;
 }
 
-// The same for up to CANDIDATES_MAX of them by the kernel that ranks a row of scores, several times as fast.
-// It knows no ids: false, with nothing settled, when two of the best score the same.
+// The same for up to CANDIDATES_MAX of them by the kernel that ranks a row of scores, several times
+// as fast. It knows no ids: false, with nothing settled, when two of the best score the same.
 #define CANDIDATES_MAX 256
 static bool rank_candidates(const pair_lists *lists) {
     const size_t topk = lists->topk;
@@ -110,8 +111,8 @@ static bool rank_candidates(const pair_lists *lists) {
     return true;
 }
 
-// Does a pair outside the candidates score as much as the worst of the chosen? `kept` is how long the
-// lists are: topk + 1, or side when there is no more.
+// Does a pair outside the candidates score as much as the worst of the chosen? `kept` is how long
+// the lists are: topk + 1, or side when there is no more.
 static bool frontier_ties(const pair_lists *lists, size_t kept, float worst) {
     size_t q = lists->topk;
     for (size_t p = 0; p < kept; p++) {
@@ -138,8 +139,8 @@ static void choose_pair(chosen_pairs *out, size_t i, size_t j, float score) {
     out->count++;
 }
 
-// Walk the shells m = 0, 1, .. in id order: (i, m) with i rising below m, then (m, j) with j falling
-// from m. Only rows that reach `tie` with the best of the other table can take part.
+// Walk the shells m = 0, 1, .. in id order: (i, m) with i rising below m, then (m, j) with j
+// falling from m. Only rows that reach `tie` with the best of the other table can take part.
 static void choose_ties(const pair_lists *lists,
                         const float *score_a,
                         const float *score_b,

@@ -24,9 +24,9 @@ size_t reef_pairs_kept(size_t side, size_t topk);
 bool reef_pairs_list(size_t side, size_t topk, const float *scores, float *best, uint16_t *rows);
 
 /**
- * The `topk` best of all side * side pairs (i, j) by score_a[i] + score_b[j], the sum rounded to float,
- * best first and the lower id first among equals. Exact, as if every pair had been looked at. Both
- * lists are filled before.
+ * The `topk` best of all side * side pairs (i, j) by score_a[i] + score_b[j], the sum rounded to
+ * float, best first and the lower id first among equals. Exact, as if every pair had been looked
+ * at. Both lists are filled before.
  *
  * Returns false, outputs unspecified, when the best scores are not all finite numbers.
  */

@@ -1,7 +1,7 @@
 // The query network: batch norm of queries, forward and backward, and its fold into a linear map.
 //
 // What always holds: statistics are summed in double, feature by feature and row by row from the
-// first, whatever the number of threads. The matrix products around it are in route.c.
+// first, whatever the number of threads. The matrix products around it are in router.c.
 #include "query_network.h"
 
 #include "reef_router.h"

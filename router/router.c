@@ -9,8 +9,8 @@
 //              panels and pieces  d_Wq = x^T d_query, and d_x += d_query Wq^T
 //
 // What always holds: how the work is cut depends on the sizes alone, every output is written by one
-// piece, and sums over groups run in their order. So the bits do not depend on the workers. Backward
-// holds the choice of experts fixed.
+// piece, and sums over groups run in their order. So the bits do not depend on the workers.
+// Backward holds the choice of experts fixed.
 #include "query_network.h"
 #include "router_tape.h"
 
@@ -20,7 +20,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// One panel of d_Wq: large enough for BLAS, small enough that sixteen threads have work at d_model 256.
+// One panel of d_Wq: large enough for BLAS, small enough that sixteen threads have work at d_model
+// 256.
 enum { WEIGHT_PANEL_ROWS = 64, WEIGHT_PANEL_COLUMNS = 256 };
 // Rows of a sub-key table that one piece of the sum over groups covers.
 enum { KEY_PANEL_ROWS = 64 };
@@ -86,7 +87,7 @@ static bool is_active(const router_pass *pass, size_t piece) {
     return pass->piece_active == NULL || pass->piece_active[piece] != 0;
 }
 
-// ---- slots ---------------------------------------------------------------------------------------
+// ---- slots --------------------------------------------------------------------------------------
 
 // The lowest free slot, so that as many slots are in use (and in cache) as there are threads. Which
 // one a piece gets does not matter: nothing is left in it.
@@ -112,7 +113,7 @@ static void give_slot(router_pass *pass, size_t slot) {
     atomic_fetch_and_explicit(&pass->slots_taken, ~((uint64_t)1 << slot), memory_order_release);
 }
 
-// ---- gate ----------------------------------------------------------------------------------------
+// ---- gate ---------------------------------------------------------------------------------------
 
 // 1 / (1 + exp(-s)), from exp(-|s|), which never overflows: exp(-s) = 1 / exp(s) where s is negative.
 static void sigmoid(size_t K, float *scores, float *decay) {
@@ -160,7 +161,7 @@ static void gate_backward(
     }
 }
 
-// ---- forward -------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 static void note_bad_row(router_pass *pass, size_t row) {
     size_t lowest = atomic_load_explicit(&pass->bad_row, memory_order_relaxed);
@@ -205,8 +206,8 @@ static void score(const router_pass *pass, const tile *of, size_t half, float *s
               pass->tape->tile_stride);
 }
 
-// Lists of table a for a tile of queries, while its scores are in cache. Returns how many were made:
-// all, or those before the first query with a score that is NaN.
+// Lists of table a for a tile of queries, while its scores are in cache. Returns how many were
+// made: all, or those before the first query with a score that is NaN.
 static size_t list_tile_a(const router_pass *pass, const tape_slot *slot, size_t count) {
     const size_t side = pass->shape->side;
     const size_t topk = pass->shape->topk;
@@ -241,7 +242,8 @@ static bool choose_router(const router_pass *pass, tape_slot *slot, size_t query
     return true;
 }
 
-// One tile, one table after the other, so that its scores are read again before they leave the cache.
+// One tile, one table after the other, so that its scores are read again before they leave the
+// cache.
 static bool choose_tile(router_pass *pass, tape_slot *slot, const tile *of) {
     score(pass, of, 0, slot->tile_a);
     size_t listed = list_tile_a(pass, slot, of->count);
@@ -255,8 +257,8 @@ static bool choose_tile(router_pass *pass, tape_slot *slot, const tile *of) {
     return true;
 }
 
-// Experts of one piece, in tiles: of its queries, heads and all, or where each head has a table of its own
-// of one head after the other.
+// Experts of one piece, in tiles: of its queries, heads and all, or where each head has a table of
+// its own of one head after the other.
 static void choose_all(router_pass *pass, tape_slot *slot, size_t piece) {
     const size_t tile_rows = pass->tape->tile_rows;
     const size_t heads = pass->shape->head_count, tables = reef_router_tables(pass->shape);
@@ -347,7 +349,7 @@ reef_status reef_router_forward(const reef_router_shape *shape,
     return REEF_OK;
 }
 
-// ---- backward ------------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
 // Gradient of one query through the scores of its chosen pairs, and of their sub-keys where wanted.
 static void unscore(const router_pass *pass,

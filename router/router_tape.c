@@ -1,20 +1,21 @@
 // The router's memory: what a forward leaves behind, and the scratch of forward and backward.
 //
-// What always holds: one block per tape, carved here by one list of every array and its size, so that
-// neither pass allocates. Scratch is cut into slots that pieces borrow while they run; pages of slots
-// that never run at once are never touched.
+// What always holds: one block per tape, carved here by one list of every array and its size, so
+// that neither pass allocates. Scratch is cut into slots that pieces borrow while they run; pages
+// of slots that never run at once are never touched.
 #include "router_tape.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 enum { ALIGNMENT = 64 };
-// Slots are claimed in one 64-bit mask, see route.c.
+// Slots are claimed in one 64-bit mask, see router.c.
 enum { SLOTS_MAX = 64 };
-// Rows of a score tile. A product packs all sub-keys once per tile, so that many rows pay even where
-// a tile outgrows the second-level cache: at side 4096 retrieval takes 123 us a token with 64 rows of
-// a power of two floats, 116 with rows spread as below, 110 with 128 rows and no less with 256 (Zen 4,
-// one thread). The bound in bytes, of both tables' tiles, is for memory: of grids beyond side 8192.
+// Rows of a score tile. A product packs all sub-keys once per tile, so that many rows pay even
+// where a tile outgrows the second-level cache: at side 4096 retrieval takes 123 us a token with 64
+// rows of a power of two floats, 116 with rows spread as below, 110 with 128 rows and no less with
+// 256 (Zen 4, one thread). The bound in bytes, of both tables' tiles, is for memory: of grids
+// beyond side 8192.
 enum { TILE_BYTES = 8 * 1024 * 1024, TILE_ROWS_MIN = 64, TILE_ROWS_MAX = 128 };
 
 static size_t router_tape_least(size_t a, size_t b) {
@@ -66,8 +67,8 @@ static void *carve_router_tape(unsigned char *block, size_t *offset, size_t byte
     return array;
 }
 
-// Rows of a tile begin an odd number of cache lines apart. Those a power of two apart would share a few
-// sets of the caches: at side 1024 the products then take 1.1 times as long.
+// Rows of a tile begin an odd number of cache lines apart. Those a power of two apart would share a
+// few sets of the caches: at side 1024 the products then take 1.1 times as long.
 static size_t spread_stride(size_t side) {
     const size_t line = ALIGNMENT / sizeof(float);
     return ((side + line - 1) / line | 1) * line;

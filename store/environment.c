@@ -1,10 +1,10 @@
 // One LMDB environment per pool and process, shared by every open store.
 //
-// LMDB forbids opening an environment twice in a process: closing one would clear the reader slots and
-// drop the POSIX locks of the other. So open pools stand in a list, found by the inode of the data
-// file, and stores count references. What always holds: at most one store of the list has the writer
-// lock; at most one write transaction runs; the map is changed or reopened only while no transaction
-// of this process is active.
+// LMDB forbids opening an environment twice in a process: closing one would clear the reader slots
+// and drop the POSIX locks of the other. So open pools stand in a list, found by the inode of the
+// data file, and stores count references. What always holds: at most one store of the list has the
+// writer lock; at most one write transaction runs; the map is changed or reopened only while no
+// transaction of this process is active.
 //
 //                    commit fails                     begin, nobody active
 //   open  ------------------------------->  broken  ------------------------>  open
@@ -62,7 +62,7 @@ reef_status reef_environment_fail(const reef_environment *environment,
     return reef_lmdb_fail(environment->path, code, bytes_needed, doing, err);
 }
 
-// ---- opening LMDB --------------------------------------------------------------------------------
+// ---- opening LMDB -------------------------------------------------------------------------------
 
 static volatile sig_atomic_t lmdb_aborted;
 
@@ -121,7 +121,8 @@ static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
         read_only = true;
         code = lmdb_map(environment, true);
     }
-    // Little address space (ulimit -v, or a tool such as valgrind, which says EINVAL): take less of it.
+    // Little address space (ulimit -v, or a tool such as valgrind, which says EINVAL): take less of
+    // it.
     while ((code == ENOMEM || code == EINVAL) && environment->map_bytes > MAP_BYTES_MODEST) {
         lmdb_close(environment);
         environment->map_bytes /= 2;
@@ -147,7 +148,7 @@ static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
     return status;
 }
 
-// ---- the list ------------------------------------------------------------------------------------
+// ---- the list -----------------------------------------------------------------------------------
 
 static void environment_free(reef_environment *environment) {
     if (environment == NULL) return;
@@ -206,8 +207,8 @@ static reef_status list_add(reef_environment *environment, reef_error *err) {
     return REEF_OK;
 }
 
-// Called with the list locked, as is the next. `writer_fd` is the lock if it is held already, else -1;
-// it becomes the environment's.
+// Called with the list locked, as is the next. `writer_fd` is the lock if it is held already, else
+// -1; it becomes the environment's.
 static reef_status writer_take(reef_environment *environment, int *writer_fd, reef_error *err) {
     if (*writer_fd < 0) return reef_writer_lock(environment->path, &environment->writer_fd, err);
     environment->writer_fd = *writer_fd;
@@ -259,7 +260,8 @@ static reef_status open_existing(reef_environment **out,
     return status;
 }
 
-// Around fork() no other thread holds the list: a child that opens a pool would wait for it for ever.
+// Around fork() no other thread holds the list: a child that opens a pool would wait for it for
+// ever.
 static void before_fork(void) {
     pthread_mutex_lock(&list_mutex);
 }
@@ -331,7 +333,7 @@ MDB_dbi reef_environment_dbi(const reef_environment *environment, reef_db db) {
     return environment->dbis[db];
 }
 
-// ---- transactions --------------------------------------------------------------------------------
+// ---- transactions -------------------------------------------------------------------------------
 
 static reef_status reopen(reef_environment *environment, reef_error *err) {
     lmdb_close(environment);
@@ -409,8 +411,9 @@ static begin_outcome begin_once(reef_environment *environment,
                                 reef_error *err) {
     begin_outcome outcome = enter(environment, write, err);
     if (outcome != BEGUN) return outcome;
-    // A reader that was killed keeps its slot, and with it every page that was freed since, from reuse. One
-    // look at the table of slots and a system call for each process in it: nothing beside a commit.
+    // A reader that was killed keeps its slot, and with it every page that was freed since, from
+    // reuse. One look at the table of slots and a system call for each process in it: nothing
+    // beside a commit.
     if (write) mdb_reader_check(environment->lmdb, &(int){0});
     int code = mdb_txn_begin(environment->lmdb, NULL, write ? 0 : MDB_RDONLY, out);
     if (code == MDB_READERS_FULL) mdb_reader_check(environment->lmdb, &(int){0});

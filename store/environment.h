@@ -14,7 +14,10 @@ typedef struct reef_environment_options {
     uint64_t map_bytes;
 } reef_environment_options;
 
-/** Open the pool's environment, or share the one this process already has. Errors: reef_store_open's. */
+/**
+ * Open the pool's environment, or share the one this process already has. Errors:
+ * reef_store_open's.
+ */
 REEF_MUST_CHECK reef_status reef_environment_open(reef_environment **out,
                                                   const char *path,
                                                   const reef_environment_options *options,
@@ -27,8 +30,8 @@ MDB_env *reef_environment_lmdb(const reef_environment *environment);
 MDB_dbi reef_environment_dbi(const reef_environment *environment, reef_db db);
 
 /**
- * Begin an LMDB transaction. First reopens the environment after a failed commit, and before a write
- * grows the map when less than a quarter of it is free.
+ * Begin an LMDB transaction. First reopens the environment after a failed commit, and before a
+ * write grows the map when less than a quarter of it is free.
  *
  * Errors: BUSY a write transaction of this process is running, no reader slot is free, or other
  * transactions of this process stand in the way of a reopening; IO.

@@ -1,8 +1,9 @@
 // The records of `generations`: their format, and which one is open.
 //
 // Generations are 0 .. count - 1 and only the last may be open: so "sealed" is one number of a
-// transaction, and every write can be checked against it. Numbers from REEF_SNAPSHOT_GENERATION on are
-// copies that belong to snapshots; they are written by snapshot_copy.c and never counted here.
+// transaction, and every write can be checked against it. Numbers from REEF_SNAPSHOT_GENERATION on
+// are copies that belong to snapshots; they are written by generation_copy.c and never counted
+// here.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"
@@ -13,7 +14,8 @@
 
 // generations, 72 bytes, little-endian:
 //   0 parent u32   4 side u32   8 first id u64   16 dtype u32   20 sealed u32 (0 or 1)
-//   24 opened step u64   32 sealed step u64   40 opened at u64   48 sealed at u64   56 root, 16 bytes
+//   24 opened step u64   32 sealed step u64   40 opened at u64   48 sealed at u64   56 root, 16
+//                        bytes
 #define GENERATION_BYTES 72
 
 static void generation_encode(const reef_generation_record *generation,

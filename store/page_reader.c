@@ -1,5 +1,5 @@
-// LMDB's pages, read with pread and checked; see pool_pages.h. What is used of LMDB's layout (64-bit,
-// little-endian):
+// LMDB's pages, read with pread and checked; see page_reader.h. What is used of LMDB's layout
+// (64-bit, little-endian):
 //
 //   page   0 pgno u64   8 pad u16   10 flags u16   12 lower u16   14 upper u16   16 offsets u16[]
 //          (overflow pages: 12 count of pages u32)
@@ -67,7 +67,7 @@ void reef_pages_close(reef_pages *pages) {
     pages->fd = -1;
 }
 
-// ---- pages and nodes -----------------------------------------------------------------------------
+// ---- pages and nodes ----------------------------------------------------------------------------
 
 static uint16_t get_le16(const uint8_t *p) {
     return (uint16_t)(p[0] | p[1] << 8);
@@ -159,7 +159,7 @@ bool reef_page_is_sound(const uint8_t *page, size_t page_bytes, uint64_t number)
     return true;
 }
 
-// ---- walking -------------------------------------------------------------------------------------
+// ---- walking ------------------------------------------------------------------------------------
 
 typedef struct walk {
     reef_pages *pages;
@@ -228,7 +228,7 @@ reef_status reef_pages_walk(reef_pages *pages,
     return root == TREE_EMPTY ? REEF_OK : walk_page(&w, root, TREE_DEPTH_MAX, err);
 }
 
-// ---- values --------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 reef_status reef_pages_overflow(reef_pages *pages,
                                 const reef_page_node *node,
@@ -272,7 +272,7 @@ reef_status reef_pages_value(reef_pages *pages,
     return reef_pages_read(pages, first, count, *buffer, err);
 }
 
-// ---- meta pages ----------------------------------------------------------------------------------
+// ---- meta pages ---------------------------------------------------------------------------------
 
 // Where the first meta page is damaged, the second one still tells a pool from another file.
 static bool has_second_meta(const reef_pages *file) {
@@ -328,8 +328,8 @@ static reef_status metas_read_once(reef_pages *file,
     return status;
 }
 
-// A writer changes one of the two at every commit, and it may be caught half-written: until they are the
-// same twice.
+// A writer changes one of the two at every commit, and it may be caught half-written: until they
+// are the same twice.
 static reef_status metas_read(reef_pages *file, uint8_t metas[2][META_BYTES], reef_error *err) {
     uint8_t before[2][META_BYTES];
     reef_status status = metas_read_once(file, metas, err);
@@ -362,8 +362,9 @@ static reef_status meta_use(reef_pages *file,
     if (file->last_page < 1 || file->last_page > (uint64_t)INT64_MAX / file->page_bytes - 1)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "pool %s: the meta page of " DATA_FILE " is damaged", file->path);
-    // Pages beyond the end of the file are in the free tree, 8 bytes each. More than fit there are none that a
-    // transaction left unwritten: the number is wrong, and nobody should make room for so many.
+    // Pages beyond the end of the file are in the free tree, 8 bytes each. More than fit there are
+    // none that a transaction left unwritten: the number is wrong, and nobody should make room for
+    // so many.
     if (file->last_page / (file->page_bytes / 8 + 1) > file->file_pages)
         return reef_pages_truncated(file, file->last_page + 1, err);
     return REEF_OK;

@@ -1,9 +1,9 @@
 // LMDB's pages, read with pread and checked, never mapped. Private to the store.
 //
-// LMDB believes what it maps; these functions believe nothing: a wrong page is an error, and a disk that
-// fails is one too instead of a signal. What they are for: whether a file may be mapped at all (pool_file.c),
-// whether its trees are whole (page_check.c), and checks beside training (scrub.c). Nobody else knows LMDB's
-// layout.
+// LMDB believes what it maps; these functions believe nothing: a wrong page is an error, and a disk
+// that fails is one too instead of a signal. What they are for: whether a file may be mapped at all
+// (pool_file.c), whether its trees are whole (page_check.c), and checks beside training (scrub.c).
+// Nobody else knows LMDB's layout.
 #ifndef REEF_POOL_PAGES_H
 #define REEF_POOL_PAGES_H
 
@@ -50,36 +50,50 @@ typedef struct reef_page_tree {
 } reef_page_tree;
 
 /**
- * Open the data file of the pool in `path`, which must outlive `out`; its meta pages are not read yet.
- * reef_pages_close accepts the zeroed one and one that failed to open.
+ * Open the data file of the pool in `path`, which must outlive `out`; its meta pages are not read
+ * yet. reef_pages_close accepts the zeroed one and one that failed to open.
  */
 REEF_MUST_CHECK reef_status reef_pages_open(reef_pages *out, const char *path, reef_error *err);
 void reef_pages_close(reef_pages *pages);
-/** Read the meta pages, that of the newest commit is used, and the file's length. Errors: INVALID no LMDB file; VERSION; CORRUPT; IO. */
+/**
+ * Read the meta pages, that of the newest commit is used, and the file's length. Errors: INVALID no
+ * LMDB file; VERSION; CORRUPT; IO.
+ */
 REEF_MUST_CHECK reef_status reef_pages_meta(reef_pages *pages, reef_error *err);
-/** The same, with the meta page of the commit `transaction`. *found: it is one of the last two. Errors: those of reef_pages_meta. */
+/**
+ * The same, with the meta page of the commit `transaction`. *found: it is one of the last two.
+ * Errors: those of reef_pages_meta.
+ */
 REEF_MUST_CHECK reef_status reef_pages_meta_of(reef_pages *pages,
                                                uint64_t transaction,
                                                bool *found,
                                                reef_error *err);
 /**
- * Begin a read, so that the pages of its commit stay as they are, and read that commit's meta page. A read in `*txn`
- * is ended before; NULL: none. Errors: BUSY: commits do not pause; those of both.
+ * Begin a read, so that the pages of its commit stay as they are, and read that commit's meta page.
+ * A read in `*txn` is ended before; NULL: none. Errors: BUSY: commits do not pause; those of both.
  */
 REEF_MUST_CHECK reef_status reef_pages_pin(reef_pages *pages,
                                            reef_store *store,
                                            reef_txn **txn,
                                            reef_error *err);
 
-/** Read pages first .. first + count - 1. CORRUPT when they are beyond the last page or the file's end. */
+/**
+ * Read pages first .. first + count - 1. CORRUPT when they are beyond the last page or the file's
+ * end.
+ */
 REEF_MUST_CHECK reef_status
 reef_pages_read(reef_pages *pages, uint64_t first, size_t count, uint8_t *out, reef_error *err);
 /** CORRUPT "the pool is truncated"; `pages` are what its last commit needs. */
 reef_status reef_pages_truncated(const reef_pages *pages, uint64_t needed, reef_error *err);
-/** Where the value of a NODE_BIG node lies: its run of pages, whose first page is read and checked. */
+/**
+ * Where the value of a NODE_BIG node lies: its run of pages, whose first page is read and checked.
+ */
 REEF_MUST_CHECK reef_status reef_pages_overflow(
     reef_pages *pages, const reef_page_node *node, uint64_t *first, size_t *count, reef_error *err);
-/** A leaf node's value, wherever it lies; `buffer` (to be freed, also after an error) holds it if need be. */
+/**
+ * A leaf node's value, wherever it lies; `buffer` (to be freed, also after an error) holds it if
+ * need be.
+ */
 REEF_MUST_CHECK reef_status reef_pages_value(reef_pages *pages,
                                              const reef_page_node *node,
                                              const uint8_t **value,
@@ -103,8 +117,8 @@ typedef reef_status (*reef_page_visit)(void *context,
                                        const reef_page_node *node,
                                        reef_error *err);
 /**
- * Visit the leaf nodes of a tree in the order of their keys, from the first one that is not below `from` (all
- * when from_bytes is 0). A status other than OK ends the walk and is passed on.
+ * Visit the leaf nodes of a tree in the order of their keys, from the first one that is not below
+ * `from` (all when from_bytes is 0). A status other than OK ends the walk and is passed on.
  */
 REEF_MUST_CHECK reef_status reef_pages_walk(reef_pages *pages,
                                             uint64_t root,

@@ -47,7 +47,8 @@ reef_status reef_pool_make(
     if (status != REEF_OK) return status;
     status = reef_writer_lock(path, &fd, err);
     if (status == REEF_ERR_BUSY) return status; // another creator's directory by now
-    // Two may meet in one empty directory: who gets the lock late finds a pool, and leaves it alone.
+    // Two may meet in one empty directory: who gets the lock late finds a pool, and leaves it
+    // alone.
     bool locked = status == REEF_OK;
     if (locked) status = reef_pool_file_absent(path, err);
     bool ours = !locked || status == REEF_OK;

@@ -6,9 +6,9 @@
 //   lock.mdb     LMDB's reader table
 //   writer.lock  flock()ed for the life of the one writer; holds its pid in text
 //
-// Before each open the meta pages, the list of databases, their root pages and the whole of `meta` are read
-// with pread and checked (pool_pages.c); deeper pages are left to reef_store_verify, which walks them in a
-// child process.
+// Before each open the meta pages, the list of databases, their root pages and the whole of `meta`
+// are read with pread and checked (page_reader.c); deeper pages are left to reef_store_verify,
+// which walks them in a child process.
 #define _DEFAULT_SOURCE // for realpath
 
 #include "pool_file.h"
@@ -59,7 +59,7 @@ uint64_t reef_disk_free_bytes(const char *path) {
     return blocks * disk.f_frsize;
 }
 
-// ---- creating ------------------------------------------------------------------------------------
+// ---- creating -----------------------------------------------------------------------------------
 
 // What lies in a directory.
 typedef struct listing {
@@ -97,8 +97,8 @@ static bool directory_list(const char *path, int flags, listing *all) {
     return code == 0;
 }
 
-// A process that dies while it makes a pool leaves its lock, and beside it maybe the nursery. A nursery without
-// the lock is somebody's directory, maybe a pool, that happens to have the name.
+// A process that dies while it makes a pool leaves its lock, and beside it maybe the nursery. A
+// nursery without the lock is somebody's directory, maybe a pool, that happens to have the name.
 static bool is_left_over(const listing *all) {
     return !all->pool && !all->foreign && (all->writer || !all->staging);
 }
@@ -116,8 +116,8 @@ static reef_status directory_is_free(const char *path, reef_error *err) {
                            "cannot create pool %s: the directory exists and is not empty", path);
 }
 
-// Does the directory in which `path` is, or would be, hold a pool? There a pool's own name may be that of a file of it,
-// which it removes.
+// Does the directory in which `path` is, or would be, hold a pool? There a pool's own name may be
+// that of a file of it, which it removes.
 static bool is_inside_pool(const char *path) {
     char *whole = realpath(path, NULL), *copy = strdup(path);
     char *parent = whole != NULL ? dirname(whole) : copy != NULL ? dirname(copy) : NULL;
@@ -224,7 +224,8 @@ static bool is_written(int directory) {
     return held;
 }
 
-// Fails where it holds what is not ours, is only a link to where it does, or is in use; and leaves it as it is.
+// Fails where it holds what is not ours, is only a link to where it does, or is in use; and leaves
+// it as it is.
 static int staging_remove(const char *staging) {
     listing all;
     if (!directory_list(staging, O_NOFOLLOW, &all)) return -1;
@@ -325,8 +326,8 @@ reef_status reef_pool_file_identify(const char *path,
     return status;
 }
 
-// Open a file that the pool writes to, or make it. Never what a link of that name leads to, which may be anybody's.
-// *fd is -1 where it may not be written.
+// Open a file that the pool writes to, or make it. Never what a link of that name leads to, which
+// may be anybody's. *fd is -1 where it may not be written.
 static reef_status own_file_open(const char *file, int *fd, reef_error *err) {
     struct stat info;
     reef_std_fds_reserve(); // LMDB's own files, which come after these, do not get them either
@@ -342,7 +343,8 @@ static reef_status own_file_open(const char *file, int *fd, reef_error *err) {
 }
 
 reef_status reef_pool_lock_reserve(const char *path, bool *read_only, reef_error *err) {
-    // Header of LMDB's lock file and 1,024 slots of one cache line each; LMDB enlarges it if need be.
+    // Header of LMDB's lock file and 1,024 slots of one cache line each; LMDB enlarges it if need
+    // be.
     const off_t lock_bytes = (REEF_READERS_MAX - 1) * 64 + 192;
     *read_only = false;
     char *file = reef_pool_file_path(path, LOCK_FILE);
@@ -364,7 +366,7 @@ reef_status reef_pool_lock_reserve(const char *path, bool *read_only, reef_error
     return status;
 }
 
-// ---- the writer lock -----------------------------------------------------------------------------
+// ---- the writer lock ----------------------------------------------------------------------------
 
 reef_status reef_writer_busy(const char *path, long pid, reef_error *err) {
     if (pid <= 0)
@@ -425,12 +427,13 @@ reef_status reef_writer_absent(const char *path, reef_error *err) {
 void reef_writer_unlock(int fd) {
     if (fd < 0) return;
     (void)!ftruncate(fd, 0);
-    // A child that was forked meanwhile has a copy of the descriptor, and the lock would live as long as that.
+    // A child that was forked meanwhile has a copy of the descriptor, and the lock would live as
+    // long as that.
     (void)flock(fd, LOCK_UN);
     close(fd);
 }
 
-// ---- is the file safe to map? --------------------------------------------------------------------
+// ---- is the file safe to map? -------------------------------------------------------------------
 
 static reef_status on_meta_record(void *context,
                                   reef_pages *file,
@@ -549,9 +552,9 @@ static reef_status data_file_check(reef_pages *file, reef_error *err) {
     return status;
 }
 
-// A writer in another process may commit while we look, and use again a page that we are about to read.
-// While a commit is the newest its pages do not change: a failure of the same commit twice is damage.
-// (Twice, because a meta page may be caught half-written.)
+// A writer in another process may commit while we look, and use again a page that we are about to
+// read. While a commit is the newest its pages do not change: a failure of the same commit twice is
+// damage. (Twice, because a meta page may be caught half-written.)
 static reef_status steady_check(reef_pages *file, reef_error *err) {
     enum { ATTEMPTS_MAX = 100 };
     reef_status status = data_file_check(file, err);

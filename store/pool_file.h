@@ -12,8 +12,8 @@
 char *reef_pool_file_path(const char *path, const char *file);
 
 /**
- * Make the directory for a new pool, or accept an existing one that is empty or has only what a process left
- * that died while it made a pool there.
+ * Make the directory for a new pool, or accept an existing one that is empty or has only what a
+ * process left that died while it made a pool there.
  *
  * made  written: whether the directory was made here
  * Errors: INVALID when anything else is there, or the directory above is a pool; FULL, IO.
@@ -23,7 +23,10 @@ REEF_MUST_CHECK reef_status reef_pool_directory_make(const char *path, bool *mad
 /** INVALID when the directory has come to hold a pool in the meantime. */
 REEF_MUST_CHECK reef_status reef_pool_file_absent(const char *path, reef_error *err);
 
-/** A subdirectory to make the pool's files in; its path on the heap. Called with the writer lock held. */
+/**
+ * A subdirectory to make the pool's files in; its path on the heap. Called with the writer lock
+ * held.
+ */
 REEF_MUST_CHECK reef_status reef_pool_staging_make(const char *path,
                                                    char **staging,
                                                    reef_error *err);
@@ -32,7 +35,10 @@ REEF_MUST_CHECK reef_status reef_pool_staging_leave(const char *path,
                                                     const char *staging,
                                                     reef_error *err);
 
-/** Remove that subdirectory and its files, where a process died and left them. With the writer lock held. */
+/**
+ * Remove that subdirectory and its files, where a process died and left them. With the writer lock
+ * held.
+ */
 void reef_pool_staging_sweep(const char *path);
 
 /** Undo a creation that failed half-way: remove the files, and the directory if `made`. */
@@ -54,19 +60,25 @@ REEF_MUST_CHECK reef_status reef_pool_file_identify(const char *path,
 REEF_MUST_CHECK reef_status reef_pool_file_check(const char *path, reef_error *err);
 
 /**
- * Give LMDB's lock file all its blocks. LMDB writes to it through a shared map, which on a full disk
- * would be SIGBUS. Only while this process has the environment closed: closing any descriptor of the
- * file drops the process's POSIX locks on it. *read_only is set when the file cannot be written.
+ * Give LMDB's lock file all its blocks. LMDB writes to it through a shared map, which on a full
+ * disk would be SIGBUS. Only while this process has the environment closed: closing any descriptor
+ * of the file drops the process's POSIX locks on it. *read_only is set when the file cannot be
+ * written.
  */
 REEF_MUST_CHECK reef_status reef_pool_lock_reserve(const char *path,
                                                    bool *read_only,
                                                    reef_error *err);
 
-/** Take the pool's writer lock; *fd is closed to let go. BUSY names the pool and the holder's pid. */
+/**
+ * Take the pool's writer lock; *fd is closed to let go. BUSY names the pool and the holder's pid.
+ */
 REEF_MUST_CHECK reef_status reef_writer_lock(const char *path, int *fd, reef_error *err);
 void reef_writer_unlock(int fd); // accepts -1
-/** BUSY when a process has the pool open for writing right now. For readers that LMDB cannot register, since the pool's
- * file system is read-only for them: the writer would use pages again that they read. */
+/**
+ * BUSY when a process has the pool open for writing right now. For readers that LMDB cannot
+ * register, since the pool's file system is read-only for them: the writer would use pages again
+ * that they read.
+ */
 REEF_MUST_CHECK reef_status reef_writer_absent(const char *path, reef_error *err);
 /** "pool ... is open for writing by process ..." */
 REEF_MUST_CHECK reef_status reef_writer_busy(const char *path, long pid, reef_error *err);

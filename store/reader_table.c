@@ -1,8 +1,9 @@
-// Who reads the pool at this moment, and how far back: the oldest read keeps all pages that commits since then have
-// given up from being used again, and the file grows instead.
+// Who reads the pool at this moment, and how far back: the oldest read keeps all pages that commits
+// since then have given up from being used again, and the file grows instead.
 //
-// LMDB lists the slots of its reader table as text, a line each: pid, thread (hexadecimal), and the number of the
-// transaction that is read, or "-" in a slot that waits for the next read. Each commit is a transaction.
+// LMDB lists the slots of its reader table as text, a line each: pid, thread (hexadecimal), and the
+// number of the transaction that is read, or "-" in a slot that waits for the next read. Each
+// commit is a transaction.
 #include "store_internal.h"
 
 #include <inttypes.h>

@@ -18,9 +18,9 @@
 //       40    8  XXH3-64 over bytes 0 to 39, the key, and the content hash
 //       48       payload
 //
-// The content hash is XXH3-128 over kind, dtype (one byte each), key and payload. The payload is read
-// once for it, and the header's checksum covers the payload through it. LMDB starts a large value 16
-// bytes into a page, so a large payload begins at a multiple of 64.
+// The content hash is XXH3-128 over kind, dtype (one byte each), key and payload. The payload is
+// read once for it, and the header's checksum covers the payload through it. LMDB starts a large
+// value 16 bytes into a page, so a large payload begins at a multiple of 64.
 //
 // Keys, per database (u32 and u64 big-endian, a name ends with a zero byte and contains none, so no
 // key is a prefix of another and names sort like strings):
@@ -36,7 +36,8 @@
 //   journal           name, sequence u64
 //   timeline          sequence u64
 //   series            name, level u32, sequence u64
-//   sums              kind u8, key of the record                    (value: commit u64, content hash)
+//   sums              kind u8, key of the record                    (value: commit u64, content
+//                     hash)
 #define XXH_STATIC_LINKING_ONLY // for hash states on the stack
 #include "record.h"
 
@@ -55,7 +56,7 @@
 // Tensors are stored as the machine has them; the format says little-endian.
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "pools are little-endian");
 
-// ---- keys ----------------------------------------------------------------------------------------
+// ---- keys ---------------------------------------------------------------------------------------
 
 typedef enum key_field {
     END,
@@ -293,7 +294,7 @@ void reef_key_format(const reef_key *key, char out[REEF_KEY_TEXT_BYTES]) {
     if (used < REEF_KEY_TEXT_BYTES - 1) memcpy(out + used, ")", 2);
 }
 
-// ---- hashes and headers --------------------------------------------------------------------------
+// ---- hashes and headers -------------------------------------------------------------------------
 
 void reef_record_content_hash(reef_db db,
                               const reef_key_bytes *key,

@@ -34,7 +34,9 @@ REEF_MUST_CHECK reef_status reef_key_encode(const reef_key *key,
                                             reef_key_bytes *out,
                                             reef_error *err);
 
-/** The inverse. out->name points into `name`, or is NULL. CORRUPT when the bytes are no such key. */
+/**
+ * The inverse. out->name points into `name`, or is NULL. CORRUPT when the bytes are no such key.
+ */
 REEF_MUST_CHECK reef_status reef_key_decode(reef_db db,
                                             const void *data,
                                             size_t bytes,

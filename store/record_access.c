@@ -1,9 +1,10 @@
 // Records of a transaction: read, write, remove, and walk in the order of their keys.
 //
 // A record and its entry in `sums` change together, and a read compares both: the record's own
-// checksum finds damage, the commit number and content hash in `sums` find a record that is intact but
-// old. A write transaction stamps what it writes with the number of the commit it will become. After a
-// write that LMDB refused, the transaction can only be aborted: reef_txn_commit reports why.
+// checksum finds damage, the commit number and content hash in `sums` find a record that is intact
+// but old. A write transaction stamps what it writes with the number of the commit it will become.
+// After a write that LMDB refused, the transaction can only be aborted: reef_txn_commit reports
+// why.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-// ---- sums ----------------------------------------------------------------------------------------
+// ---- sums ---------------------------------------------------------------------------------------
 
 typedef struct sum {
     uint64_t commit;
@@ -107,7 +108,7 @@ reef_status reef_sum_read(reef_txn *txn,
     return REEF_OK;
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static reef_status get_failed(
     reef_txn *txn, int code, const reef_key *key, const reef_key_bytes *encoded, reef_error *err) {
@@ -178,7 +179,7 @@ reef_status reef_record_read(
     return REEF_OK;
 }
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 static reef_status put_failed(
     reef_txn *txn, int code, const reef_key *key, size_t bytes, const char *verb, reef_error *err) {
@@ -322,7 +323,7 @@ reef_status reef_record_delete(reef_txn *txn, const reef_key *key, reef_error *e
     return status == REEF_OK ? reef_record_remove(txn, key, err) : status;
 }
 
-// ---- walking -------------------------------------------------------------------------------------
+// ---- walking ------------------------------------------------------------------------------------
 
 static reef_status cursor_moved(reef_cursor *cursor, reef_txn *txn, int code, reef_error *err) {
     cursor->done = code != 0;

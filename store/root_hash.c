@@ -1,9 +1,9 @@
 // The root hash: one number for everything that training determines.
 //
-// It is taken over the entries of `sums`, which are in the order of the root hash (database, key) and
-// hold each record's content hash: no payload is read. Sealed generations stand in it through their
-// record in `generations`, which holds their own root, so a commit costs what is open, not what the
-// pool has become.
+// It is taken over the entries of `sums`, which are in the order of the root hash (database, key)
+// and hold each record's content hash: no payload is read. Sealed generations stand in it through
+// their record in `generations`, which holds their own root, so a commit costs what is open, not
+// what the pool has become.
 //
 //   root = XXH3-128( step u64, stream bytes u64,                               little-endian
 //                    for each hashed database in the order of REEF_DB_LIST,
@@ -130,7 +130,7 @@ reef_status reef_generation_root(reef_txn *txn,
     return REEF_OK;
 }
 
-// ---- the same root, of records that are in no pool -----------------------------------------------
+// ---- the same root, of records that are in no pool ----------------------------------------------
 
 struct reef_generation_hash {
     XXH3_state_t *state;

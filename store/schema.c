@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// ---- codes ---------------------------------------------------------------------------------------
+// ---- codes --------------------------------------------------------------------------------------
 
 static reef_status fail_full(const char *path,
                              uint64_t needed,
@@ -23,8 +23,8 @@ static reef_status fail_full(const char *path,
                      doing, path, reef_disk_free_bytes(path), needed);
 }
 
-// LMDB reports a short write as EIO: only the file system knows whether it was room that lacked. What
-// the transaction itself had already taken of it is why the margin is generous.
+// LMDB reports a short write as EIO: only the file system knows whether it was room that lacked.
+// What the transaction itself had already taken of it is why the margin is generous.
 static bool disk_is_full(const char *path, uint64_t needed) {
     const uint64_t margin_bytes = UINT64_C(1) << 20;
     uint64_t free_bytes = reef_disk_free_bytes(path);
@@ -80,7 +80,7 @@ reef_status reef_lmdb_fail(
     return reef_fail(err, status, "cannot %s in pool %s: %s", doing, path, mdb_strerror(code));
 }
 
-// ---- the format record ---------------------------------------------------------------------------
+// ---- the format record --------------------------------------------------------------------------
 
 // meta "format": the version as u32. Its key, header and encoding stay the same in every version.
 static const reef_key format_key = {.db = REEF_DB_META, .name = REEF_FORMAT_NAME};
@@ -117,7 +117,8 @@ static reef_status format_read(const char *path, MDB_txn *txn, MDB_dbi meta, ree
     return REEF_OK;
 }
 
-// The record of the last commit says what everything else is of: without it nothing can be believed.
+// The record of the last commit says what everything else is of: without it nothing can be
+// believed.
 static reef_status commit_check(const char *path, MDB_txn *txn, MDB_dbi meta, reef_error *err) {
     static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
     reef_key_bytes encoded;

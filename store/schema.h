@@ -7,8 +7,8 @@
 #include <lmdb.h>
 
 /**
- * Does meta hold our format version, and a sound record of the last commit (not looked at with `damaged`)?
- * VERSION has both numbers; INVALID when there is none; CORRUPT.
+ * Does meta hold our format version, and a sound record of the last commit (not looked at with
+ * `damaged`)? VERSION has both numbers; INVALID when there is none; CORRUPT.
  */
 REEF_MUST_CHECK reef_status
 reef_format_check(const char *path, MDB_env *lmdb, MDB_dbi meta, bool damaged, reef_error *err);

@@ -1,4 +1,5 @@
-// The open generation becomes immutable: its moments go, and its root hash is written into its record.
+// The open generation becomes immutable: its moments go, and its root hash is written into its
+// record.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"

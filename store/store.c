@@ -1,4 +1,5 @@
-// Opening and closing a pool. The work is in environment.c, which a process's stores of one pool share.
+// Opening and closing a pool. The work is in environment.c, which a process's stores of one pool
+// share.
 #include "pool_create.h"
 #include "pool_file.h"
 #include "record.h"

@@ -1,4 +1,5 @@
-// What the store's files share: the transaction, raw records, the walk over `sums`. Not for other rooms.
+// What the store's files share: the transaction, raw records, the walk over `sums`. Not for other
+// rooms.
 #ifndef REEF_STORE_PRIVATE_H
 #define REEF_STORE_PRIVATE_H
 
@@ -89,20 +90,25 @@ REEF_MUST_CHECK reef_status reef_txn_writable(const reef_txn *txn, reef_error *e
 extern const reef_key reef_commit_key;
 void reef_commit_encode(const reef_commit *commit, uint8_t out[REEF_COMMIT_BYTES]);
 
-/** The greatest first field (u32) below `limit` of a database's keys; NOT_FOUND (silent) when none. */
+/**
+ * The greatest first field (u32) below `limit` of a database's keys; NOT_FOUND (silent) when none.
+ */
 REEF_MUST_CHECK reef_status
 reef_db_last_u32(reef_txn *txn, reef_db db, uint32_t limit, uint32_t *out, reef_error *err);
 
 /**
- * Fill generation_count and sealed_count from the pool. CORRUPT with both filled, the last generation as an open one, when
- * only its record is damaged.
+ * Fill generation_count and sealed_count from the pool. CORRUPT with both filled, the last
+ * generation as an open one, when only its record is damaged.
  */
 REEF_MUST_CHECK reef_status reef_txn_generations_load(reef_txn *txn, reef_error *err);
 /** Write a generation's record, without the rules of reef_generation_put. */
 REEF_MUST_CHECK reef_status reef_generation_store(reef_txn *txn,
                                                   const reef_generation_record *generation,
                                                   reef_error *err);
-/** Remove the records of one database that belong to a generation; its number stands at `offset` of their keys. */
+/**
+ * Remove the records of one database that belong to a generation; its number stands at `offset` of
+ * their keys.
+ */
 REEF_MUST_CHECK reef_status
 reef_records_drop(reef_txn *txn, reef_db db, uint32_t generation, size_t offset, reef_error *err);
 /** Remove tensors, experts, flags and moments of a generation or of a snapshot's copy. */
@@ -114,8 +120,8 @@ REEF_MUST_CHECK reef_status reef_usage_windows_drop(reef_txn *txn,
                                                     uint32_t generation,
                                                     reef_error *err);
 /**
- * Copy a generation to a pseudo-generation, with its usage and, of the open one, moments and reservoir:
- * all that training needs. The copy's record has the copy's root.
+ * Copy a generation to a pseudo-generation, with its usage and, of the open one, moments and
+ * reservoir: all that training needs. The copy's record has the copy's root.
  */
 REEF_MUST_CHECK reef_status reef_generation_copy(reef_txn *txn,
                                                  uint32_t generation,
@@ -126,18 +132,25 @@ REEF_MUST_CHECK reef_status reef_generation_copy_back(reef_txn *txn,
                                                       uint32_t copy,
                                                       uint32_t generation,
                                                       reef_error *err);
-/** Where live sources stand, whose turn it is, and which batches are known by their ids: for the snapshot with this copy of
- * the open generation; 0: none. */
+/**
+ * Where live sources stand, whose turn it is, and which batches are known by their ids: for the
+ * snapshot with this copy of the open generation; 0: none.
+ */
 REEF_MUST_CHECK reef_status reef_offsets_keep(reef_txn *txn, uint32_t copy, reef_error *err);
 /** The snapshot goes. */
 REEF_MUST_CHECK reef_status reef_offsets_drop(reef_txn *txn, uint32_t copy, reef_error *err);
-/** They stand where the snapshot has them; those that it does not have stand nowhere. Ids: reef_journal_move. */
+/**
+ * They stand where the snapshot has them; those that it does not have stand nowhere. Ids:
+ * reef_journal_move.
+ */
 REEF_MUST_CHECK reef_status reef_offsets_restore(reef_txn *txn, uint32_t copy, reef_error *err);
 /** Whether a record is one of those: of the journal, and not of a source that is pushed into. */
 bool reef_places_has(const reef_key *key);
 /** The copy whose snapshot such a record belongs to; 0: to none. */
 uint32_t reef_places_copy(const reef_key *key);
-/** reef_snapshot_create that shares at most `shared_max` sealed generations and copies the others. */
+/**
+ * reef_snapshot_create that shares at most `shared_max` sealed generations and copies the others.
+ */
 REEF_MUST_CHECK reef_status reef_snapshot_make(
     reef_txn *txn, const char *name, uint32_t shared_max, reef_snapshot *out, reef_error *err);
 /** Give snapshots made in this transaction the commit they belong to. */

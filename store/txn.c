@@ -1,9 +1,9 @@
 // Transactions and records.
 //
 // A record and its entry in `sums` change together, and a read compares both: the record's own
-// checksum finds damage, the commit number and content hash in `sums` find a record that is intact but
-// old. A write transaction stamps what it writes with the number of the commit it will become. After a
-// write that LMDB refused, the transaction can only be aborted: reef_txn_commit says why.
+// checksum finds damage, the commit number and content hash in `sums` find a record that is intact
+// but old. A write transaction stamps what it writes with the number of the commit it will become.
+// After a write that LMDB refused, the transaction can only be aborted: reef_txn_commit says why.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-// ---- begin and end -------------------------------------------------------------------------------
+// ---- begin and end ------------------------------------------------------------------------------
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -47,8 +47,9 @@ static reef_status last_commit_number(reef_txn *txn, uint64_t *out, reef_error *
     return status == REEF_ERR_NOT_FOUND ? REEF_OK : status;
 }
 
-// What writes needs to know what is sealed. Where the record of the last generation is damaged, only a restore that takes
-// that generation away may write (reef_snapshot_restore): all else fails as if a write had.
+// What writes needs to know what is sealed. Where the record of the last generation is damaged,
+// only a restore that takes that generation away may write (reef_snapshot_restore): all else fails
+// as if a write had.
 static reef_status load_generations(reef_txn *txn, reef_error *err) {
     reef_error reason;
     reef_status status = reef_txn_generations_load(txn, &reason);

@@ -1,7 +1,7 @@
 // A commit: root hash, snapshots that were begun, the commit record, and LMDB's own commit.
 //
-// It stands above all other records, because its root hash and its snapshots read them. Nothing of a
-// transaction is visible to readers, or survives a crash, before LMDB's commit has returned.
+// It stands above all other records, because its root hash and its snapshots read them. Nothing of
+// a transaction is visible to readers, or survives a crash, before LMDB's commit has returned.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"

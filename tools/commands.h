@@ -73,13 +73,19 @@
 CLI_RUN_LIST(CLI_DECLARE)
 #undef CLI_DECLARE
 
-/** What `reef status --json` says, the caller's: of the daemon where one runs (*daemon), else of the last commit. */
+/**
+ * What `reef status --json` says, the caller's: of the daemon where one runs (*daemon), else of the
+ * last commit.
+ */
 REEF_MUST_CHECK reef_status reef_status_read(const reef_cli_call *cli,
                                              json_t **result,
                                              bool *daemon,
                                              reef_error *err);
 
-/** The generations of a pool as a table and as JSON, both the caller's; `reef report` shows them too. */
+/**
+ * The generations of a pool as a table and as JSON, both the caller's; `reef report` shows them
+ * too.
+ */
 REEF_MUST_CHECK reef_status reef_generations_list(reef_cli_pool *pool,
                                                   reef_cli_table **table,
                                                   json_t **array,
@@ -92,8 +98,10 @@ void reef_generation_file_print(const reef_generation_file *file, const char *pa
 json_t *reef_model_file_json(const reef_model_file *file, const char *path);
 void reef_model_file_print(const reef_model_file *file, const char *path);
 
-/** An export, and the probe of init, end without a trace after the first signal; for who waits for the process it
- *  ended as by that. */
+/**
+ * An export, and the probe of init, end without a trace after the first signal; for who waits for
+ * the process it ended as by that.
+ */
 void reef_export_catch_signals(void);
 bool reef_export_is_stopped(void);
 void reef_export_end_as_signalled(void);

@@ -63,8 +63,8 @@ static bool asked_for_json(int argc, char **argv) {
     return false;
 }
 
-// One line for people; and, for programs, the document they were promised, in one line too, as some read documents line
-// by line. What a message quotes may hold anything, so neither sees it raw.
+// One line for people; and, for programs, the document they were promised, in one line too, as some
+// read documents line by line. What a message quotes may hold anything, so neither sees it raw.
 static void report_reef(const reef_cli_call *cli, const reef_error *err, bool json) {
     char *message = reef_cli_printable((const uint8_t *)err->message, strlen(err->message), false);
     fprintf(stderr, "reef%s%s: %s\n", cli->command ? " " : "",

@@ -1,4 +1,5 @@
-// The open generation is sealed, or grows, because somebody asked for it; when it does so by itself, policy.c says.
+// The open generation is sealed, or grows, because somebody asked for it; when it does so by
+// itself, growth_policy.c says.
 #include "branch.h"
 #include "generation.h"
 #include "growth_policy.h"
@@ -11,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Held batches wait in the carry. What was thought of them is no part of a commit: whatever changes the model under
-// them has them looked at again, as they are after a restart.
+// Held batches wait in the carry. What was thought of them is no part of a commit: whatever changes
+// the model under them has them looked at again, as they are after a restart.
 static reef_status look_again(reef_trainer *trainer, reef_error *err) {
     trainer->deferred_batches = 0;
     trainer->anomalous = 0;

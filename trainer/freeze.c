@@ -1,4 +1,5 @@
-// Experts of the open generation are frozen and thawed: by range, layer and how much they were used.
+// Experts of the open generation are frozen and thawed: by range, layer and how much they were
+// used.
 #include "trainer_internal.h"
 #include "vector.h"
 

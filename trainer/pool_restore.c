@@ -1,13 +1,13 @@
 // Going back to a snapshot, in place or in a new directory.
 //
-// The store brings the records back (pool_restore.c). What is left to do here is what the store cannot
-// know: whether training can go on from the snapshot at all, and the history, which no snapshot holds.
-// Points of the loss behind the last state that the pool and the snapshot share are removed, since training
-// will write others there; events stay, because they happened, and one more says what was done (descent.c).
-// What waits in the journal still waits (pushed.c).
+// The store brings the records back (pool_restore.c). What is left to do here is what the store
+// cannot know: whether training can go on from the snapshot at all, and the history, which no
+// snapshot holds. Points of the loss behind the last state that the pool and the snapshot share are
+// removed, since training will write others there; events stay, because they happened, and one more
+// says what was done (lineage.c). What waits in the journal still waits (pool_restore.c).
 //
-// The first snapshots hold no moments. A language model then goes on with an optimiser that begins anew,
-// without windows of the stream that the snapshot has not seen; what learns from sums cannot.
+// The first snapshots hold no moments. A language model then goes on with an optimiser that begins
+// anew, without windows of the stream that the snapshot has not seen; what learns from sums cannot.
 #include "lineage.h"
 #include "reef_fail_point.h"
 #include "trainer_internal.h"
@@ -24,7 +24,7 @@ typedef struct restoring {
     reef_restoration *out;
 } restoring;
 
-// ---- may it be -----------------------------------------------------------------------------------
+// ---- may it be ----------------------------------------------------------------------------------
 
 static reef_status check_trainable(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
     reef_config config;
@@ -40,7 +40,7 @@ static reef_status check_trainable(reef_txn *txn, const reef_snapshot *snapshot,
                      snapshot->name);
 }
 
-// ---- what the store leaves to do -----------------------------------------------------------------
+// ---- what the store leaves to do ----------------------------------------------------------------
 
 typedef struct later_windows {
     uint64_t stream_bytes;
@@ -76,8 +76,9 @@ static reef_status forget_windows(reef_txn *txn, uint64_t stream_bytes, reef_err
     return status;
 }
 
-// Points of the loss that do not lead to the restored state, also those of another line that lie before it in the
-// stream. Of a timeline that cannot be read nobody knows which lead there: all go, and the restore does not fail.
+// Points of the loss that do not lead to the restored state, also those of another line that lie
+// before it in the stream. Of a timeline that cannot be read nobody knows which lead there: all go,
+// and the restore does not fail.
 static reef_status forget_losses(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
     reef_lineage lineage;
     uint64_t shared = 0;
@@ -137,7 +138,7 @@ static reef_status restore_and_commit(void *context, reef_store *store, reef_err
     return reef_txn_commit(txn, &r->out->commit, err);
 }
 
-// ---- both ways -----------------------------------------------------------------------------------
+// ---- both ways ----------------------------------------------------------------------------------
 
 // Look at the pool that is there; *last is its commit.
 static reef_status plan_restore(reef_store *store,
@@ -180,11 +181,13 @@ reef_status reef_pool_restore_in_place(
 
 // ---- pushed -------------------------------------------------------------------------------------
 //
-// What sources that are pushed into need of the trainer; the journal itself is the store's (store/journal.c).
+// What sources that are pushed into need of the trainer; the journal itself is the store's
+// (store/journal.c).
 //
-// A snapshot has the cursors of its time, and the ids of what it was trained on. What was trained after it is gone with the
-// state that is given up, and gone from the journal but for the batch that was half trained. So when a cursor goes
-// back the journal moves along, and the restored state goes on with the first byte of it that it does not have.
+// A snapshot has the cursors of its time, and the ids of what it was trained on. What was trained
+// after it is gone with the state that is given up, and gone from the journal but for the batch
+// that was half trained. So when a cursor goes back the journal moves along, and the restored state
+// goes on with the first byte of it that it does not have.
 
 reef_status reef_trainer_journal(reef_trainer *trainer,
                                  reef_journal_batch *batches,
@@ -196,8 +199,9 @@ reef_status reef_trainer_journal(reef_trainer *trainer,
     reef_residency_unpin(&trainer->residency);
     reef_status status =
         reef_journal_append(trainer->store, batches, batch_count, &trainer->last_commit, err);
-    // What was journalled is, whatever becomes of the rows: a client that is told of a failure sends it again. Where
-    // they are not found now, they are looked for before the next batch, which says so.
+    // What was journalled is, whatever becomes of the rows: a client that is told of a failure
+    // sends it again. Where they are not found now, they are looked for before the next batch,
+    // which says so.
     (void)!reef_trainer_pin(trainer, NULL);
     return status;
 }

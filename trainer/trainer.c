@@ -1,4 +1,5 @@
-// The one writer of a pool: the public handle over stream, steps and growth, how it is opened and closed.
+// The one writer of a pool: the public handle over stream, steps and growth, how it is opened and
+// closed.
 #include "layer_trainer_internal.h"
 #include "strategy.h"
 #include "trainer_internal.h"

@@ -1,5 +1,5 @@
-// Fixed byte orders for what reaches the disk: keys are big-endian, so that LMDB's byte-wise order is
-// numeric order; headers and small structs are little-endian, like the tensors beside them.
+// Fixed byte orders for what reaches the disk: keys are big-endian, so that LMDB's byte-wise order
+// is numeric order; headers and small structs are little-endian, like the tensors beside them.
 #ifndef REEF_BYTE_ORDER_H
 #define REEF_BYTE_ORDER_H
 

@@ -1,8 +1,9 @@
 // Named points at which a test build dies, so that what a crash there leaves can be looked at.
 //
-// REEF_FAIL_POINT=NAME in the environment kills the process with SIGKILL when it gets to the point, and
-// REEF_FAIL_POINT=NAME:n when it does so for the n-th time. Only in builds with the CMake option
-// REEF_FAIL_POINTS: in all others nothing is left of it, neither calls nor names. Not installed.
+// REEF_FAIL_POINT=NAME in the environment kills the process with SIGKILL when it gets to the point,
+// and REEF_FAIL_POINT=NAME:n when it does so for the n-th time. Only in builds with the CMake
+// option REEF_FAIL_POINTS: in all others nothing is left of it, neither calls nor names. Not
+// installed.
 #ifndef REEF_FAIL_POINT_H
 #define REEF_FAIL_POINT_H
 

@@ -1,5 +1,5 @@
-// Building JSON that may not be half of it: jansson leaves out what finds no memory, and says so once. Here
-// what could not be put in takes the whole with it, so that only the end needs a check.
+// Building JSON that may not be half of it: jansson leaves out what finds no memory, and says so
+// once. Here what could not be put in takes the whole with it, so that only the end needs a check.
 #ifndef REEF_JSON_BUILD_H
 #define REEF_JSON_BUILD_H
 

@@ -1,5 +1,5 @@
-// Random numbers as a pure function of (seed, stream, counter): no state to store, so a restart after a
-// crash draws exactly what an uninterrupted run would have drawn.
+// Random numbers as a pure function of (seed, stream, counter): no state to store, so a restart
+// after a crash draws exactly what an uninterrupted run would have drawn.
 #ifndef REEF_RANDOM_H
 #define REEF_RANDOM_H
 

@@ -1,4 +1,4 @@
-// Addresses to listen on; see address.h. A socket path has to fit into sun_path (107 bytes on
+// Addresses to listen on; see reef_address.h. A socket path has to fit into sun_path (107 bytes on
 // Linux): bind() and libuv would cut a longer one silently and listen somewhere else.
 #include "reef_address.h"
 

@@ -1,6 +1,6 @@
-// The client's side of the control socket: one request, one answer, one connection. Blocking, with a
-// deadline on every wait but that for the end of a long command, and without a loop, so that a tool needs
-// nothing else.
+// The client's side of the control socket: one request, one answer, one connection. Blocking, with
+// a deadline on every wait but that for the end of a long command, and without a loop, so that a
+// tool needs nothing else.
 #include "reef_client.h"
 
 #include "reef_address.h"
@@ -47,14 +47,15 @@ static reef_status connect_to(int *out, const struct sockaddr_un *address, reef_
     return REEF_OK;
 }
 
-// A drain trains all that waits and a check reads the whole pool: nobody knows how long that takes. A daemon that
-// ends closes the socket.
+// A drain trains all that waits and a check reads the whole pool: nobody knows how long that takes.
+// A daemon that ends closes the socket.
 static bool takes_long(const json_t *request) {
     const char *command = json_string_value(json_object_get(request, "command"));
     return command && (!strcmp(command, "drain") || !strcmp(command, "verify"));
 }
 
-// The request as one line, whatever way it was written, and how long its answer may take; -1: for ever.
+// The request as one line, whatever way it was written, and how long its answer may take; -1: for
+// ever.
 static reef_status compact_client(char **out,
                                   int *answer_ms,
                                   const char *request,

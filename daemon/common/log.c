@@ -1,6 +1,6 @@
-// Messages of reefd; see report.h. A line is put together in memory and written at once, so that lines
-// of two processes on one terminal do not mix. That standard error is closed or full is nobody's
-// concern here: training matters more than talking about it.
+// Messages of reefd; see reef_log.h. A line is put together in memory and written at once, so that
+// lines of two processes on one terminal do not mix. That standard error is closed or full is
+// nobody's concern here: training matters more than talking about it.
 #include "reef_log.h"
 
 #include <errno.h>
@@ -22,8 +22,8 @@ static bool is_terminal(void) {
     return isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0;
 }
 
-// systemd says which file is its journal; a program that was started with the variable but writes elsewhere
-// must not add what only the journal takes away again.
+// systemd says which file is its journal; a program that was started with the variable but writes
+// elsewhere must not add what only the journal takes away again.
 static bool is_journal(void) {
     const char *stream = getenv("JOURNAL_STREAM");
     struct stat info;
@@ -79,7 +79,8 @@ static const char *level_prefix(const reef_report *report, reef_level level) {
     return PREFIXES[level] + (report->journal ? 0 : strlen("<3>"));
 }
 
-// One message, in one line whatever it holds; it replaces a progress line that stands on the terminal.
+// One message, in one line whatever it holds; it replaces a progress line that stands on the
+// terminal.
 static void write_line(reef_report *report, reef_level level, const char *text) {
     char line[LINE_BYTES_MAX];
     const char *erase = report->line_pending ? "\r\033[K" : "";
@@ -290,7 +291,8 @@ void reef_report_status(reef_report *report, json_t *status) {
     json_decref(status);
 }
 
-// The line is cut at the terminal's width: a wrapped one could not be taken back by a carriage return.
+// The line is cut at the terminal's width: a wrapped one could not be taken back by a carriage
+// return.
 static void rewrite_line(reef_report *report, const char *line) {
     struct winsize size = {0};
     int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col

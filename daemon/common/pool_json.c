@@ -1,4 +1,4 @@
-// Records of a pool as JSON; see pool_json.h.
+// Records of a pool as JSON; see reef_pool_json.h.
 #include "reef_pool_json.h"
 
 #include "reef_log.h"
@@ -79,7 +79,7 @@ json_t *reef_snapshot_json(const reef_snapshot *snapshot) {
     return object;
 }
 
-// ---- events --------------------------------------------------------------------------------------
+// ---- events -------------------------------------------------------------------------------------
 
 typedef struct reading {
     json_t *events;
@@ -120,7 +120,7 @@ reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err) {
     return status;
 }
 
-// ---- checks --------------------------------------------------------------------------------------
+// ---- checks -------------------------------------------------------------------------------------
 
 static const char *mode_text(const reef_check_options *options) {
     return options->quick ? "quick" : options->sample < 1 ? "sample" : "whole";

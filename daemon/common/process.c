@@ -1,4 +1,4 @@
-// See reef_program.h. The environment is read here, by programs, never by libraries.
+// See reef_process.h. The environment is read here, by programs, never by libraries.
 #include "reef_process.h"
 #include "reef_std_fds.h"
 
@@ -18,7 +18,7 @@
 #define PROGRAM_BYTES_MAX 40
 #define POOL_BYTES_MAX 1000
 
-// ---- last words ----------------------------------------------------------------------------------
+// ---- last words ---------------------------------------------------------------------------------
 
 static bool log_json, log_journal;
 
@@ -51,12 +51,12 @@ static void put_json(const char *open) {
     put_process(line, at);
 }
 
-// ---- no memory -----------------------------------------------------------------------------------
+// ---- no memory ----------------------------------------------------------------------------------
 
 static const char *program_name;
 
-// At once, from whatever thread: nothing is flushed, so that no half of an answer gets out, and nothing that
-// was committed is lost.
+// At once, from whatever thread: nothing is flushed, so that no half of an answer gets out, and
+// nothing that was committed is lost.
 static void out_of_memory(void) {
     if (log_json) {
         put_json("{\"event\":\"error\",\"level\":\"error\",\"status\":\"no memory\","
@@ -69,7 +69,8 @@ static void out_of_memory(void) {
     _exit(reef_status_exit_code(REEF_ERR_NO_MEMORY));
 }
 
-// Without memory jansson leaves members out and takes cut words for other ones, and does not always say so.
+// Without memory jansson leaves members out and takes cut words for other ones, and does not always
+// say so.
 static void *json_memory(size_t bytes) {
     void *memory = malloc(bytes);
     if (memory == NULL) out_of_memory();
@@ -82,21 +83,22 @@ void reef_program_begin(const char *name) {
     json_set_alloc_funcs(json_memory, free);
 }
 
-// ---- kernels -------------------------------------------------------------------------------------
+// ---- kernels ------------------------------------------------------------------------------------
 
 reef_status reef_program_choose_kernels(reef_error *err) {
     const char *isa = getenv("REEF_ISA");
     return reef_kernels_choose(isa != NULL && *isa != '\0' ? isa : NULL, err);
 }
 
-// ---- damaged pages -------------------------------------------------------------------------------
+// ---- damaged pages ------------------------------------------------------------------------------
 
 // Put together beforehand: a handler may call write and _exit, and little else.
 static char guard_line[PROGRAM_BYTES_MAX + 2 * POOL_BYTES_MAX + 250];
 static char *guard_json; // all but the time
 
 static void on_fault(int number) {
-    // An assert of ours is ours, and who sends this signal (a watchdog) means it: it is taken when the handler returns.
+    // An assert of ours is ours, and who sends this signal (a watchdog) means it: it is taken when
+    // the handler returns.
     if (number == SIGABRT && !reef_store_lmdb_aborted()) {
         (void)signal(SIGABRT, SIG_DFL);
         (void)raise(SIGABRT);

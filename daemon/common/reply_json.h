@@ -1,4 +1,5 @@
-// The JSON of replies: {"ok": true, "result": ...} and {"ok": false, "error": ...}, and of a commit in them.
+// The JSON of replies: {"ok": true, "result": ...} and {"ok": false, "error": ...}, and of a commit
+// in them.
 #ifndef REEF_REPLY_JSON_H
 #define REEF_REPLY_JSON_H
 

@@ -1,4 +1,4 @@
-// Usage of one layer; see usage_json.h.
+// Usage of one layer; see reef_usage_json.h.
 #include "reef_usage_json.h"
 
 #include "reef_log.h"
@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-// ---- summing up ----------------------------------------------------------------------------------
+// ---- summing up ---------------------------------------------------------------------------------
 
 static size_t bucket_of(uint64_t count) {
     size_t bucket = 0;
@@ -43,7 +43,7 @@ static void summarise(reef_usage_layer *layer, const reef_usage *usage, size_t e
             (double)usage[layer->top[i]].count / (double)layer->summary.selections;
 }
 
-// ---- a range of time -----------------------------------------------------------------------------
+// ---- a range of time ----------------------------------------------------------------------------
 
 // The store sums rows of two numbers, which are what a reef_usage is.
 static reef_status sum(reef_txn *txn,
@@ -129,7 +129,7 @@ reef_status reef_usage_layer_read(reef_txn *txn,
     return status;
 }
 
-// ---- for others ----------------------------------------------------------------------------------
+// ---- for others ---------------------------------------------------------------------------------
 
 json_t *reef_usage_layer_json(uint32_t index, const reef_usage_layer *layer, bool ranged) {
     const reef_usage_summary *s = &layer->summary;

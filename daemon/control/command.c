@@ -1,5 +1,5 @@
-// Commands and their answers; see command.h. Parsing is strict: a misspelt argument that was silently
-// ignored could freeze the wrong experts for good.
+// Commands and their answers; see command.h. Parsing is strict: a misspelt argument that was
+// silently ignored could freeze the wrong experts for good.
 #include "command.h"
 #include "reef_pool_json.h"
 #include "reply_json.h"
@@ -231,7 +231,7 @@ reef_status reef_command_parse(reef_command *command,
     return status;
 }
 
-// ---- answers -------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 static json_t *removal_json(const reef_request *request) {
     json_t *object = json_object(), *names = json_array();

@@ -1,5 +1,5 @@
 // The commands of the control socket: from a line of JSON to what is to be done, and from what was
-// done to a line of JSON. docs/PROTOCOL.md describes them; control.c moves the lines.
+// done to a line of JSON. docs/PROTOCOL.md describes them; control_socket.c moves the lines.
 #ifndef REEF_COMMAND_H
 #define REEF_COMMAND_H
 

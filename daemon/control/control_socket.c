@@ -1,5 +1,5 @@
-// Connections of the control socket; see control.h. A client is made in on_connect and freed only in
-// on_closed. In between it is in one of these states:
+// Connections of the control socket; see control_socket.h. A client is made in on_connect and freed
+// only in on_closed. In between it is in one of these states:
 //
 //   reading --line--> status, stop, error: writing --written--> next line, or reading
 //                |--> for the trainer:     pending --answered--> writing
@@ -40,7 +40,7 @@ struct reef_client {
 
 static void serve_lines(reef_client *client);
 
-// ---- closing -------------------------------------------------------------------------------------
+// ---- closing ------------------------------------------------------------------------------------
 
 static void on_closed(uv_handle_t *handle) {
     reef_client *client = handle->data;
@@ -64,7 +64,7 @@ static void drop_control_socket(reef_client *client) {
     uv_close((uv_handle_t *)&client->pipe, on_closed);
 }
 
-// ---- answering -----------------------------------------------------------------------------------
+// ---- answering ----------------------------------------------------------------------------------
 
 static void on_written(uv_write_t *write, int code) {
     reef_client *client = write->data;
@@ -152,7 +152,7 @@ static void push_control_socket(reef_client *client, reef_push_batch *batch) {
     reef_push_batch_free(batch);
 }
 
-// ---- lines ---------------------------------------------------------------------------------------
+// ---- lines --------------------------------------------------------------------------------------
 
 static void serve_line(reef_client *client, const char *line, size_t bytes) {
     reef_control *control = client->control;
@@ -276,7 +276,7 @@ static void serve_lines(reef_client *client) {
     }
 }
 
-// ---- connections ---------------------------------------------------------------------------------
+// ---- connections --------------------------------------------------------------------------------
 
 // NULL when the client may stay; otherwise why not.
 static const char *refusal(const reef_control *control, reef_client *client, reef_status *status) {
@@ -320,7 +320,8 @@ static void on_connect(uv_stream_t *listener, int code) {
     answer_failure(client, &err);
 }
 
-// Both directions are closed: nobody takes an answer. One who only sends no more still waits for it.
+// Both directions are closed: nobody takes an answer. One who only sends no more still waits for
+// it.
 static bool has_gone(const reef_client *client) {
     struct pollfd peer = {.fd = -1};
     (void)uv_fileno((const uv_handle_t *)&client->pipe, &peer.fd);
@@ -337,7 +338,7 @@ void reef_control_tick(reef_control *control) {
     }
 }
 
-// ---- opening -------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------
 
 static bool somebody_listens(const struct sockaddr_un *address) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -1,7 +1,8 @@
 // The control socket: connections, lines and answers, on the loop's thread.
 //
-// A client's lines are answered one after another, in order. While one is with the trainer the client
-// is not read from, so a client costs bounded memory whatever it sends, and never a step of training.
+// A client's lines are answered one after another, in order. While one is with the trainer the
+// client is not read from, so a client costs bounded memory whatever it sends, and never a step of
+// training.
 #ifndef REEF_CONTROL_H
 #define REEF_CONTROL_H
 
@@ -45,7 +46,10 @@ typedef struct reef_control {
 REEF_MUST_CHECK reef_status reef_control_open(reef_control *control,
                                               const struct sockaddr_un *address,
                                               reef_error *err);
-/** Let go of clients that have been idle for too long, or have gone; what they had asked for is still done. */
+/**
+ * Let go of clients that have been idle for too long, or have gone; what they had asked for is
+ * still done.
+ */
 void reef_control_tick(reef_control *control);
 /** Close the socket and every client; requests that are still out are forgotten. */
 void reef_control_close(reef_control *control);

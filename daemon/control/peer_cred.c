@@ -1,5 +1,5 @@
-// The check of a client's credentials. SO_PEERCRED is Linux's own and outside POSIX, so it has a file
-// of its own with the feature macro that it takes.
+// The check of a client's credentials. SO_PEERCRED is Linux's own and outside POSIX, so it has a
+// file of its own with the feature macro that it takes.
 #define _GNU_SOURCE
 #include "peer_cred.h"
 

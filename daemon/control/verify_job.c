@@ -21,7 +21,7 @@
 #define DESCRIPTORS_MAX 4096 // more than a daemon with all its clients and sources has
 #define NICENESS 10          // training is worth more than a check beside it
 
-// ---- the other life ------------------------------------------------------------------------------
+// ---- the other life -----------------------------------------------------------------------------
 
 static void on_damage(void *context, const char *what) {
     json_t *lines = context;
@@ -75,7 +75,7 @@ int reef_verify_job_main(int argc, char **argv) {
     return failed || fflush(stdout) != 0 ? reef_status_exit_code(REEF_ERR_IO) : 0;
 }
 
-// ---- the answer ----------------------------------------------------------------------------------
+// ---- the answer ---------------------------------------------------------------------------------
 
 static json_t *read_result(const reef_verify_job *job, reef_error *err) {
     json_t *answer =
@@ -144,7 +144,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
     close_when_done(job);
 }
 
-// ---- the process ---------------------------------------------------------------------------------
+// ---- the process --------------------------------------------------------------------------------
 
 static int spawn_verify_job(reef_verify_job *job, const reef_verify_scope *scope) {
     char quick[2], percent[40], seed[24],
@@ -185,7 +185,8 @@ reef_status reef_verify_job_start(reef_verify_job *job,
     job->running = true;
     job->open = 2;
     if (code == 0) return REEF_OK;
-    // A handle that libuv has seen is closed by libuv, also after a failed start; nobody is told twice.
+    // A handle that libuv has seen is closed by libuv, also after a failed start; nobody is told
+    // twice.
     job->untold = true;
     uv_close((uv_handle_t *)&job->process, on_closed);
     uv_close((uv_handle_t *)&job->pipe, on_closed);

@@ -1,5 +1,5 @@
-// The check of a pool for a client of the daemon, in a process of its own: neither the loop nor training waits for
-// it, and a damaged page costs that process only.
+// The check of a pool for a client of the daemon, in a process of its own: neither the loop nor
+// training waits for it, and a damaged page costs that process only.
 //
 //   loop                                   reefd in another life
 //     spawn /proc/self/exe  -------------> reef_store_verify_with, at a low priority
@@ -21,7 +21,10 @@ typedef struct reef_verify_job {
     // set by the caller before reef_verify_job_start
     uv_loop_t *loop;
     const char *pool;
-    /** `result` is NULL and `err` says why, or the caller's. Not called any more after reef_verify_job_close. */
+    /**
+     * `result` is NULL and `err` says why, or the caller's. Not called any more after
+     * reef_verify_job_close.
+     */
     void (*on_done)(void *context, json_t *result, const reef_error *err);
     void *context;
     // its own

@@ -1,4 +1,5 @@
-// The dashboard's files; see http_page.h. The arrays are made of daemon/dashboard/ by cmake/embed.cmake.
+// The dashboard's files; see dashboard.h. The arrays are made of daemon/dashboard/ by
+// cmake/embed.cmake.
 #include "dashboard.h"
 
 #include "dashboard_files.h"

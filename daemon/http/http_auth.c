@@ -1,4 +1,5 @@
-// Where HTTP is answered and for whom: the address to listen on, and the file with the token; see http.h.
+// Where HTTP is answered and for whom: the address to listen on, and the file with the token; see
+// http_server.h.
 #include "http_internal.h"
 
 #include "reef_address.h"
@@ -11,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// ---- the token -----------------------------------------------------------------------------------
+// ---- the token ----------------------------------------------------------------------------------
 
 static reef_status token_failure(const char *path, const char *why, reef_error *err) {
     return reef_fail(
@@ -63,7 +64,7 @@ reef_status reef_http_token_read(reef_http_token *token, const char *path, reef_
     return status;
 }
 
-// ---- the address ---------------------------------------------------------------------------------
+// ---- the address --------------------------------------------------------------------------------
 
 bool reef_http_is_loopback(const struct sockaddr_storage *address) {
     if (address->ss_family == AF_INET)

@@ -1,12 +1,13 @@
-// What every connection is served by: the loop lets libmicrohttpd work, and a response gets its headers.
+// What every connection is served by: the loop lets libmicrohttpd work, and a response gets its
+// headers.
 #include "http_internal.h"
 
 static void on_timer(uv_timer_t *timer) {
     reef_http_run(timer->data);
 }
 
-// MHD works off what is ready and says when it wants to be asked again. It is never entered twice: an answer
-// that is given from within it is worked off by the call that is under way.
+// MHD works off what is ready and says when it wants to be asked again. It is never entered twice:
+// an answer that is given from within it is worked off by the call that is under way.
 void reef_http_run(reef_http *http) {
     if (http->running || http->closing) return;
     http->running = true;

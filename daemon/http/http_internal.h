@@ -1,4 +1,5 @@
-// What http.c, http_access.c and http_stream.c share: one connection, how the loop is told of work, and who may ask.
+// What http_server.c, http_auth.c and http_stream.c share: one connection, how the loop is told of
+// work, and who may ask.
 #ifndef REEF_HTTP_PRIVATE_H
 #define REEF_HTTP_PRIVATE_H
 

@@ -1,9 +1,9 @@
-// Connections of the HTTP side; see http.h.
+// Connections of the HTTP side; see http_server.h.
 //
-// Time is limited three times, each limit absolute, so a byte now and then buys nothing: from the connection
-// or the last answer to the end of a header, from there to the end of the body, and for taking the answer.
-// A connection whose time is up is shut down, and MHD, which reads its end, forgets it. While a request is
-// deferred nothing is asked of its client but to be there.
+// Time is limited three times, each limit absolute, so a byte now and then buys nothing: from the
+// connection or the last answer to the end of a header, from there to the end of the body, and for
+// taking the answer. A connection whose time is up is shut down, and MHD, which reads its end,
+// forgets it. While a request is deferred nothing is asked of its client but to be there.
 #define _GNU_SOURCE // POLLRDHUP
 #include "http_server.h"
 
@@ -20,7 +20,7 @@
 
 #define BODY_ROOM_FIRST 4096
 
-// ---- the loop ------------------------------------------------------------------------------------
+// ---- the loop -----------------------------------------------------------------------------------
 
 static void on_poll(uv_poll_t *poll, int status, int events) {
     (void)status;
@@ -28,7 +28,7 @@ static void on_poll(uv_poll_t *poll, int status, int events) {
     reef_http_run(poll->data);
 }
 
-// ---- requests ------------------------------------------------------------------------------------
+// ---- requests -----------------------------------------------------------------------------------
 
 static reef_http_connection *peer_of(struct MHD_Connection *connection) {
     const union MHD_ConnectionInfo *info =
@@ -80,7 +80,7 @@ static enum MHD_Result send_answer(reef_http_request *request) {
     return result;
 }
 
-// ---- bodies --------------------------------------------------------------------------------------
+// ---- bodies -------------------------------------------------------------------------------------
 
 static void release_body(reef_http_request *request) {
     free(request->body);
@@ -113,7 +113,8 @@ static bool declares_too_much(struct MHD_Connection *connection) {
     return length && strtoull(length, NULL, 10) > REEF_HTTP_BODY_BYTES_MAX;
 }
 
-// False without memory, and when too much of all bodies together is kept: `request` is answered then.
+// False without memory, and when too much of all bodies together is kept: `request` is answered
+// then.
 static bool make_room(reef_http_request *request, size_t bytes) {
     if (bytes <= request->body_room) return true;
     reef_http *http = request->http;
@@ -148,9 +149,10 @@ static bool take_body(reef_http_request *request, const char *bytes, size_t coun
     return true;
 }
 
-// ---- what MHD calls ------------------------------------------------------------------------------
+// ---- what MHD calls -----------------------------------------------------------------------------
 
-// Where a request ends must have one meaning: a proxy before us that took another would pass on two as one.
+// Where a request ends must have one meaning: a proxy before us that took another would pass on two
+// as one.
 typedef struct framing {
     unsigned hosts, lengths, encodings;
     bool chunked;
@@ -187,8 +189,8 @@ static enum MHD_Result refuse_ambiguous(reef_http_request *request) {
     return send_answer(request);
 }
 
-// Called by MHD once with the header, then with pieces of the body, then with nothing; and once more when a
-// deferred request goes on.
+// Called by MHD once with the header, then with pieces of the body, then with nothing; and once
+// more when a deferred request goes on.
 static enum MHD_Result on_request(void *context,
                                   struct MHD_Connection *connection,
                                   const char *path,
@@ -253,7 +255,7 @@ static void on_completed(void *context,
     *state = NULL;
 }
 
-// ---- connections ---------------------------------------------------------------------------------
+// ---- connections --------------------------------------------------------------------------------
 
 static void on_connection(void *context,
                           struct MHD_Connection *connection,
@@ -298,8 +300,8 @@ static void release_server(reef_http *http, reef_http_request *request) {
     reef_http_respond(request, 0, NULL, NULL);
 }
 
-// Who has closed the connection looks like one who has closed only its own direction, and may still listen: for as
-// long as it has to take an answer it is waited for.
+// Who has closed the connection looks like one who has closed only its own direction, and may still
+// listen: for as long as it has to take an answer it is waited for.
 static void notice_hang_up(reef_http *http, reef_http_connection *peer, uint64_t now) {
     if (!has_hung_up(peer)) return;
     if (!peer->hung_up) peer->since_ms = now;
@@ -331,7 +333,7 @@ const uint64_t *reef_http_answers(const reef_http *http) {
     return http->answers;
 }
 
-// ---- who may ask ---------------------------------------------------------------------------------
+// ---- who may ask --------------------------------------------------------------------------------
 
 bool reef_http_set_token(reef_http *http, const reef_http_token *token) {
     bool other = memcmp(&http->token, token, sizeof(*token)) != 0;
@@ -360,7 +362,7 @@ const char *reef_http_query(const reef_http_request *request, const char *name) 
     return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
-// ---- opening -------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------
 
 // What is really listened on, for people and for those who asked for any free port.
 static void note_address(reef_http *http, const struct sockaddr_storage *asked) {
@@ -378,7 +380,8 @@ static void note_address(reef_http *http, const struct sockaddr_storage *asked) 
     }
 }
 
-// A zero would end the text that it stands in. Such a text stays as it was sent, and is no path or value that is known.
+// A zero would end the text that it stands in. Such a text stays as it was sent, and is no path or
+// value that is known.
 static size_t unescape(void *context, struct MHD_Connection *connection, char *text) {
     (void)context;
     (void)connection;
@@ -405,8 +408,8 @@ static reef_status start_server(reef_http *http,
                      errno ? strerror(errno) : "libmicrohttpd refused");
 }
 
-// What a client does not read the kernel would keep for it, megabytes a connection, and the answer would count
-// as taken. Connections have the bound of the socket that they came by.
+// What a client does not read the kernel would keep for it, megabytes a connection, and the answer
+// would count as taken. Connections have the bound of the socket that they came by.
 static void bound_sending(const reef_http *http) {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_LISTEN_FD);
     int bytes = REEF_HTTP_SENDING_BYTES_MAX;

@@ -1,11 +1,12 @@
-// HTTP on the loop's thread: libmicrohttpd driven by libuv. This file knows connections and their limits;
-// what is asked and answered is http_routes.c's.
+// HTTP on the loop's thread: libmicrohttpd driven by libuv. This file knows connections and their
+// limits; what is asked and answered is routes.c's.
 //
 //   epoll descriptor of MHD --- uv_poll ---> MHD_run <--- uv_timer --- MHD_get_timeout
 //
-// A request whose header is allowed is read whole (bounded), then answered at once, or suspended until a thread
-// has its answer (serving.h), or answered bit by bit as a stream. A client costs bounded memory, and a bounded time
-// of not doing its part, whatever it sends or leaves undone.
+// A request whose header is allowed is read whole (bounded), then answered at once, or suspended
+// until a thread has its answer (query_thread.h), or answered bit by bit as a stream. A client
+// costs bounded memory, and a bounded time of not doing its part, whatever it sends or leaves
+// undone.
 #ifndef REEF_HTTP_H
 #define REEF_HTTP_H
 
@@ -65,9 +66,10 @@ typedef struct reef_http_options {
     /** The client of a deferred request went away; its answer must not be sent any more. */
     void (*forget)(void *context, reef_http_request *request);
     /**
-     * The client of a deferred request has closed its side: work that was not begun need not be. It is answered all
-     * the same if that comes soon, as it may still listen; where libmicrohttpd comes to read the end first, it gets
-     * nothing. Called at any tick until then; after REEF_HTTP_PHASE_MS_MAX the request is forgotten.
+     * The client of a deferred request has closed its side: work that was not begun need not be. It
+     * is answered all the same if that comes soon, as it may still listen; where libmicrohttpd
+     * comes to read the end first, it gets nothing. Called at any tick until then; after
+     * REEF_HTTP_PHASE_MS_MAX the request is forgotten.
      */
     void (*hung_up)(void *context, reef_http_request *request);
     void *context;
@@ -76,8 +78,8 @@ typedef struct reef_http_options {
 /**
  * Listen. An address that is not of this machine alone needs a token.
  *
- * Errors: INVALID an address that is none, a token file with permissions for others, or a token too short or
- * too long; NOT_FOUND no token file; BUSY the port is taken; IO.
+ * Errors: INVALID an address that is none, a token file with permissions for others, or a token too
+ * short or too long; NOT_FOUND no token file; BUSY the port is taken; IO.
  */
 REEF_MUST_CHECK reef_status reef_http_open(reef_http **out,
                                            const reef_http_options *options,
@@ -92,7 +94,10 @@ typedef struct reef_http_token {
 REEF_MUST_CHECK reef_status reef_http_token_read(reef_http_token *token,
                                                  const char *path,
                                                  reef_error *err);
-/** From now on this token counts. True when it is another one: streams that were asked for with the old one end. */
+/**
+ * From now on this token counts. True when it is another one: streams that were asked for with the
+ * old one end.
+ */
 bool reef_http_set_token(reef_http *http, const reef_http_token *token);
 /** Whether reef_http_open would take these: address, token file, and the two together. */
 REEF_MUST_CHECK reef_status reef_http_check(const char *listen,
@@ -103,7 +108,10 @@ const char *reef_http_address(const reef_http *http);
 /** Whether other machines can reach it. */
 bool reef_http_is_public(const reef_http *http);
 size_t reef_http_connection_count(const reef_http *http);
-/** Six counts of answers, by hundreds of their code; at [0] of requests that got none. MHD's own are not among them. */
+/**
+ * Six counts of answers, by hundreds of their code; at [0] of requests that got none. MHD's own are
+ * not among them.
+ */
 const uint64_t *reef_http_answers(const reef_http *http);
 /** Let go of clients whose time is up; call at a steady pace. */
 void reef_http_tick(reef_http *http);
@@ -115,8 +123,8 @@ bool reef_http_has_token(const reef_http_request *request);
 /** Value of `?name=...`, or NULL. */
 const char *reef_http_query(const reef_http_request *request, const char *name);
 /**
- * Answer with `bytes` of `body`, which must be on the heap and is taken. On the loop's thread; a deferred
- * request goes on from here.
+ * Answer with `bytes` of `body`, which must be on the heap and is taken. On the loop's thread; a
+ * deferred request goes on from here.
  */
 void reef_http_answer(
     reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes);
@@ -127,11 +135,11 @@ void reef_http_answer_static(reef_http_request *request,
                              const unsigned char *body,
                              size_t bytes);
 
-// ---- streams -------------------------------------------------------------------------------------
+// ---- streams ------------------------------------------------------------------------------------
 
 /**
- * Answer with bytes that come later, as by reef_http_answer with 200. NULL when there are too many streams, or
- * no memory: nothing is answered then.
+ * Answer with bytes that come later, as by reef_http_answer with 200. NULL when there are too many
+ * streams, or no memory: nothing is answered then.
  *
  * on_gone  called with `owner` when the client is gone; the stream must not be used any more
  */

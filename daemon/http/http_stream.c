@@ -1,9 +1,10 @@
-// Answers that are sent as they come to be; see http.h.
+// Answers that are sent as they come to be; see http_server.h.
 //
 //   send --- bytes that wait (bounded) --- on_read, asked by MHD ---> client
 //
-// While nothing waits the connection is suspended and costs nothing. What waits has to be taken within the time
-// that any answer has, so a client that reads too slowly is let go, and never makes the sender wait.
+// While nothing waits the connection is suspended and costs nothing. What waits has to be taken
+// within the time that any answer has, so a client that reads too slowly is let go, and never makes
+// the sender wait.
 #include "http_internal.h"
 
 #include <stdlib.h>
@@ -92,7 +93,8 @@ reef_http_stream *reef_http_stream_begin(reef_http_request *request,
     return stream;
 }
 
-// What is sent at once may be of any size: it is whole or nothing, and nothing for ever would be no stream.
+// What is sent at once may be of any size: it is whole or nothing, and nothing for ever would be no
+// stream.
 static bool make_room(reef_http_stream *stream, size_t bytes) {
     if (bytes > REEF_HTTP_STREAM_BYTES_MAX && stream->end > 0) return false;
     if (bytes <= stream->room) return true;

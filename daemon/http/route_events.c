@@ -1,6 +1,6 @@
-// Events; see http_events.h. An event is the whole status, so a client that missed some has missed nothing, and one
-// that is too slow to take one is simply left out. They come once a second, whether anything has changed or not:
-// that is how a client knows that the daemon's loop turns.
+// Events; see route_events.h. An event is the whole status, so a client that missed some has missed
+// nothing, and one that is too slow to take one is simply left out. They come once a second,
+// whether anything has changed or not: that is how a client knows that the daemon's loop turns.
 #include "route_events.h"
 
 #include "query_stats.h"
@@ -15,7 +15,7 @@
 #define FACTS_PAUSE_NS 2000000000u    // between them at least
 #define FACTS_AGE_NS_MAX 60000000000u // they are read anew although nothing was committed
 
-// ---- status --------------------------------------------------------------------------------------
+// ---- status -------------------------------------------------------------------------------------
 
 static uint64_t unix_ms(void) {
     struct timespec now;
@@ -66,7 +66,7 @@ static void send_status(reef_events *events, reef_status_view *monitor) {
     free(event);
 }
 
-// ---- facts ---------------------------------------------------------------------------------------
+// ---- facts --------------------------------------------------------------------------------------
 
 // What fails is tried again, like everything else here.
 static void on_stats(reef_query *query) {

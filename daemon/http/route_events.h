@@ -1,5 +1,6 @@
-// What the daemon sends by itself: the status, once a second, to whoever has asked for events; and the facts of the
-// pool that metrics tell, read anew by the serving thread now and then. On the loop's thread.
+// What the daemon sends by itself: the status, once a second, to whoever has asked for events; and
+// the facts of the pool that metrics tell, read anew by the serving thread now and then. On the
+// loop's thread.
 #ifndef REEF_HTTP_EVENTS_H
 #define REEF_HTTP_EVENTS_H
 

@@ -1,4 +1,4 @@
-// See http_ingest.h.
+// See route_ingest.h.
 #include "route_ingest.h"
 
 #include <stdio.h>
@@ -21,7 +21,8 @@ static const char *header(const reef_http_request *request, const char *name) {
     return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
 }
 
-// Without its parameters, such as charset. A form is refused: what sends it may have taken out the line ends.
+// Without its parameters, such as charset. A form is refused: what sends it may have taken out the
+// line ends.
 static reef_status take_type(reef_push_batch *batch,
                              const reef_http_request *request,
                              unsigned *code,

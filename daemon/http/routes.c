@@ -1,8 +1,9 @@
-// Routes; see http_routes.h.
+// Routes; see routes.h.
 //
-// Over loopback everyone on the machine may read; a change needs the token, wherever it comes from. Where
-// other machines can reach the address every route but the two for orchestrators needs it. A page of another
-// site must not reach the loopback address under a name of its own, so there the Host is checked.
+// Over loopback everyone on the machine may read; a change needs the token, wherever it comes from.
+// Where other machines can reach the address every route but the two for orchestrators needs it. A
+// page of another site must not reach the loopback address under a name of its own, so there the
+// Host is checked.
 #include "routes.h"
 #include "reply_json.h"
 
@@ -35,7 +36,7 @@ typedef struct route {
     const char *query;  // names of what may stand in the query, each followed by a space
 } route;
 
-// ---- answers -------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 static void send_text(reef_http_request *request, unsigned code, const char *type, char *text) {
     reef_http_answer(request, code, type, text, text ? strlen(text) : 0);
@@ -86,7 +87,7 @@ static void refuse_routes(reef_http_request *request, unsigned code, const char 
     send_failure(request, code, &err);
 }
 
-// ---- answered by the loop ------------------------------------------------------------------------
+// ---- answered by the loop -----------------------------------------------------------------------
 
 static void livez(reef_routes *routes, reef_http_request *request) {
     (void)routes;
@@ -135,7 +136,7 @@ void reef_routes_release(reef_routes *routes) {
     reef_events_release(&routes->events);
 }
 
-// ---- commands ------------------------------------------------------------------------------------
+// ---- commands -----------------------------------------------------------------------------------
 
 static void on_command_answer(reef_request *served) {
     reef_http_request *request = served->owner;
@@ -182,7 +183,7 @@ static void hand_over(reef_routes *routes, reef_http_request *request, reef_comm
     send_failure(request, code_of(err.status), &err);
 }
 
-// ---- what is pushed ------------------------------------------------------------------------------
+// ---- what is pushed -----------------------------------------------------------------------------
 
 static void send_push_failure(reef_http_request *request,
                               unsigned code,
@@ -259,7 +260,7 @@ static void command(reef_routes *routes, reef_http_request *request) {
     }
 }
 
-// ---- answered by the serving thread --------------------------------------------------------------
+// ---- answered by the serving thread -------------------------------------------------------------
 
 static void forget_query(void *work) {
     reef_query *query = work;
@@ -278,7 +279,8 @@ static void on_stream_gone(void *owner) {
     atomic_store(&query->abandoned, true);
 }
 
-// What a job emits makes its answer a stream. From then on the request is answered and the stream waits.
+// What a job emits makes its answer a stream. From then on the request is answered and the stream
+// waits.
 static void pass_on(reef_query *query, const char *text, size_t bytes) {
     reef_http_request *request = query->owner;
     if (request) {
@@ -389,7 +391,7 @@ static void submit(reef_routes *routes,
     request->hung_up = drop_query;
 }
 
-// ---- what stands in the query --------------------------------------------------------------------
+// ---- what stands in the query -------------------------------------------------------------------
 
 typedef struct query {
     json_t *arguments;
@@ -447,7 +449,7 @@ static reef_status take_query(const reef_http_request *request,
     return REEF_OK;
 }
 
-// ---- which route ---------------------------------------------------------------------------------
+// ---- which route --------------------------------------------------------------------------------
 
 static const route ROUTES[] = {
     {"GET", "/", ACCESS_ALL, page, NULL, ""}, // it holds nothing of the pool, and asks with a token
@@ -509,8 +511,8 @@ static bool is_own_host(const reef_http_request *request) {
     return false;
 }
 
-// A page of another site cannot read what is answered here, but what it sends would be done: a score is work. Browsers say
-// where a request comes from, and no page can change that.
+// A page of another site cannot read what is answered here, but what it sends would be done: a
+// score is work. Browsers say where a request comes from, and no page can change that.
 static bool is_of_another_site(const reef_http_request *request) {
     const char *site =
         MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Sec-Fetch-Site");
@@ -530,7 +532,8 @@ static bool is_packed(const reef_http_request *request) {
     return how && *how && strcasecmp(how, "identity") != 0;
 }
 
-// A body that says of itself that it wraps the text would be scored with its wrapping. Forms are what curl calls text.
+// A body that says of itself that it wraps the text would be scored with its wrapping. Forms are
+// what curl calls text.
 static bool is_wrapped(const route *found, const reef_http_request *request) {
     static const char *const WRAPPED[] = {"application/json", "multipart/form-data"};
     const char *type = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,

@@ -1,5 +1,5 @@
-// What can be asked over HTTP, who may ask, and who answers: the loop at once, the serving thread, or the
-// trainer between two steps. docs/PROTOCOL.md describes every route.
+// What can be asked over HTTP, who may ask, and who answers: the loop at once, the serving thread,
+// or the trainer between two steps. docs/PROTOCOL.md describes every route.
 #ifndef REEF_HTTP_ROUTES_H
 #define REEF_HTTP_ROUTES_H
 

@@ -13,7 +13,10 @@ REEF_MUST_CHECK reef_status reef_address_init(struct sockaddr_un *address,
                                               const char *pool,
                                               const char *socket_path,
                                               reef_error *err);
-/** From PORT, which is of 127.0.0.1, ADDRESS:PORT or [ADDRESS]:PORT; no name is looked up. INVALID what is none. */
+/**
+ * From PORT, which is of 127.0.0.1, ADDRESS:PORT or [ADDRESS]:PORT; no name is looked up. INVALID
+ * what is none.
+ */
 REEF_MUST_CHECK reef_status reef_address_parse(struct sockaddr_storage *out,
                                                const char *listen,
                                                reef_error *err);

@@ -2,7 +2,8 @@
 //
 // reefd listens on a Unix socket inside the pool's directory (mode 0600). A request is one line of
 // JSON, {"command": "...", ...arguments}; the answer is one line, {"ok": true, "result": {...}} or
-// {"ok": false, "error": {"status": "invalid", "message": "..."}}. docs/PROTOCOL.md has every command.
+// {"ok": false, "error": {"status": "invalid", "message": "..."}}. docs/PROTOCOL.md has every
+// command.
 #ifndef REEF_DAEMON_H
 #define REEF_DAEMON_H
 
@@ -23,7 +24,10 @@
  */
 REEF_API REEF_MUST_CHECK reef_status reef_daemon_call(
     const char *pool, const char *socket_path, const char *request, char **result, reef_error *err);
-/** The same. retry_ms  written: after how long to try again, where the daemon's error says so; otherwise 0 */
+/**
+ * The same. retry_ms  written: after how long to try again, where the daemon's error says so;
+ * otherwise 0
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_daemon_call_hinted(const char *pool,
                                                              const char *socket_path,
                                                              const char *request,

@@ -4,8 +4,8 @@
 //   [reefd]
 //   commit-seconds = 5
 //
-// inih reads the form. Stricter here: keys stand in the section, blanks before a key mean nothing, a line that
-// is too long is told instead of cut, and the file is a regular one of bounded size.
+// inih reads the form. Stricter here: keys stand in the section, blanks before a key mean nothing,
+// a line that is too long is told instead of cut, and the file is a regular one of bounded size.
 #ifndef REEF_CONFIG_FILE_H
 #define REEF_CONFIG_FILE_H
 
@@ -13,11 +13,16 @@
 
 #define REEF_CONFIG_FILE_BYTES_MAX (1u << 20)
 
-/** Takes one key and its value, both good for the call; what it refuses is told with file and line. */
+/**
+ * Takes one key and its value, both good for the call; what it refuses is told with file and line.
+ */
 typedef reef_status (*reef_config_entry)(
     void *context, const char *key, const char *value, unsigned line, reef_error *err);
 
-/** The same where a file has many sections; `section` is the one that the key stands in, "" before any. */
+/**
+ * The same where a file has many sections; `section` is the one that the key stands in, "" before
+ * any.
+ */
 typedef reef_status (*reef_config_section_entry)(void *context,
                                                  const char *section,
                                                  const char *key,
@@ -26,14 +31,17 @@ typedef reef_status (*reef_config_section_entry)(void *context,
                                                  reef_error *err);
 
 /**
- * Read the keys of `section` in the order of the file. Goes on after a mistake, so that every key is seen once;
- * the first mistake is the error.
+ * Read the keys of `section` in the order of the file. Goes on after a mistake, so that every key
+ * is seen once; the first mistake is the error.
  *
  * Errors: INVALID with "FILE:LINE: ..."; NOT_FOUND when the file is not there; IO.
  */
 REEF_MUST_CHECK reef_status reef_config_file_read(
     const char *path, const char *section, reef_config_entry entry, void *context, reef_error *err);
-/** Read the keys of all sections; otherwise as reef_config_file_read. A section without keys is not seen. */
+/**
+ * Read the keys of all sections; otherwise as reef_config_file_read. A section without keys is not
+ * seen.
+ */
 REEF_MUST_CHECK reef_status reef_config_file_read_all(const char *path,
                                                       reef_config_section_entry entry,
                                                       void *context,
@@ -42,7 +50,10 @@ REEF_MUST_CHECK reef_status reef_config_file_read_all(const char *path,
 /** Is told of a mistake: its line, and "FILE:LINE: ..." */
 typedef void (*reef_config_mistake)(void *context, unsigned line, const char *message);
 
-/** The same, and tells of every mistake. Errors: only those of a file that cannot be read as a whole. */
+/**
+ * The same, and tells of every mistake. Errors: only those of a file that cannot be read as a
+ * whole.
+ */
 REEF_MUST_CHECK reef_status reef_config_file_check(const char *path,
                                                    const char *section,
                                                    reef_config_entry entry,

@@ -1,8 +1,8 @@
 // What reefd says on standard error: one line a message, each starting with "reefd: ", or one JSON
 // object a line. On a terminal a progress line is rewritten below them.
 //
-// Every line has a level: in JSON as "level", and where standard error is the journal of systemd as the prefix
-// that it knows ("<3>"), otherwise not shown.
+// Every line has a level: in JSON as "level", and where standard error is the journal of systemd as
+// the prefix that it knows ("<3>"), otherwise not shown.
 //
 // Any thread may call; a lock keeps lines whole.
 #ifndef REEF_REPORT_H
@@ -52,12 +52,18 @@ void reef_report_event(reef_report *report, json_t *event);
 void reef_report_event_text(reef_report *report, const char *json);
 /** Where things stand, `line` for people and `object` for programs; takes the reference. */
 void reef_report_progress(reef_report *report, const char *line, json_t *object);
-/** Everything about where things stand, also when quiet: one JSON line, or a line a member; takes the reference. */
+/**
+ * Everything about where things stand, also when quiet: one JSON line, or a line a member; takes
+ * the reference.
+ */
 void reef_report_status(reef_report *report, json_t *status);
 
 /** Bytes of the well-formed UTF-8 character that begins here (Unicode table 3-7), or 0. */
 size_t reef_character_bytes(const uint8_t *bytes, size_t count);
-/** A string value; bytes that are part of no UTF-8 character become '?', since JSON cannot hold them. */
+/**
+ * A string value; bytes that are part of no UTF-8 character become '?', since JSON cannot hold
+ * them.
+ */
 json_t *reef_json_text(const char *text);
 /** A number, or null when it is not finite, which JSON cannot hold. */
 json_t *reef_json_number(double value);

@@ -7,7 +7,10 @@
 
 #include <jansson.h>
 
-/** Number of the `index`-th of `count` generations, or of the later one that it was consolidated into. */
+/**
+ * Number of the `index`-th of `count` generations, or of the later one that it was consolidated
+ * into.
+ */
 uint32_t reef_generation_merged_into(const reef_generation_record *generations,
                                      uint32_t count,
                                      uint32_t index);
@@ -21,8 +24,8 @@ json_t *reef_generation_json(const reef_generation_record *generations,
 json_t *reef_snapshot_json(const reef_snapshot *snapshot);
 
 /**
- * Append every event of the timeline to the array `events`, oldest first; what a restore undid has a member "undone",
- * true. CORRUPT an event that is no JSON.
+ * Append every event of the timeline to the array `events`, oldest first; what a restore undid has
+ * a member "undone", true. CORRUPT an event that is no JSON.
  */
 REEF_MUST_CHECK reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err);
 

@@ -2,7 +2,8 @@
 //
 //   default  <  FILE:LINE  <  REEF_COMMIT_SECONDS  <  --commit-seconds
 //
-// Every setting is one row of the table in option_table.c, from which come all three spellings of it.
+// Every setting is one row of the table in settings_table.c, from which come all three spellings of
+// it.
 #ifndef REEF_OPTIONS_H
 #define REEF_OPTIONS_H
 
@@ -61,10 +62,11 @@ typedef struct reef_options {
 } reef_options;
 
 /**
- * Put all of it together; strings are borrowed from `argv` and the environment. Release it, also after an error.
+ * Put all of it together; strings are borrowed from `argv` and the environment. Release it, also
+ * after an error.
  *
- * Errors: INVALID names the option, the variable, or file and line at fault; also then `json_log` says how to tell
- * it, as far as that was to be found out. Those of reef_config_file_read.
+ * Errors: INVALID names the option, the variable, or file and line at fault; also then `json_log`
+ * says how to tell it, as far as that was to be found out. Those of reef_config_file_read.
  */
 REEF_MUST_CHECK reef_status reef_options_parse(reef_options *options,
                                                int argc,
@@ -79,8 +81,9 @@ void reef_options_release(reef_options *options);
 
 typedef void (*reef_misspelt_variable)(void *context, const char *name, const char *meant);
 /**
- * Tell of every variable of the environment that is no setting but nearly the name of one. Others that begin with
- * REEF_ are nobody's business: whoever starts programs in containers sets such as REEF_SERVICE_HOST.
+ * Tell of every variable of the environment that is no setting but nearly the name of one. Others
+ * that begin with REEF_ are nobody's business: whoever starts programs in containers sets such as
+ * REEF_SERVICE_HOST.
  */
 void reef_options_misspelt(reef_misspelt_variable told, void *context);
 
@@ -107,13 +110,15 @@ typedef struct reef_option_text {
 /** All options, those that are no settings last. */
 const reef_option_text *reef_option_texts(size_t *count);
 
-/** What help says besides; paragraphs are one line, `sources` and `example` are set as they stand. */
+/**
+ * What help says besides; paragraphs are one line, `sources` and `example` are set as they stand.
+ */
 typedef struct reef_options_manual {
     const char *usage, *about, *sources, *layers, *signals, *codes, *example;
 } reef_options_manual;
 extern const reef_options_manual REEF_OPTIONS_MANUAL;
 
-// ---- the settings one by one ---------------------------------------------------------------------
+// ---- the settings one by one --------------------------------------------------------------------
 
 size_t reef_setting_count(void);
 /** "commit-seconds" */
@@ -122,7 +127,9 @@ const char *reef_setting_name(size_t setting);
 bool reef_setting_is_live(size_t setting);
 /** Its value: a number, a word, true or false, a list of sources, or null. */
 json_t *reef_setting_value(const reef_options *options, size_t setting);
-/** "default", "/etc/reef/news.ini:4", "REEF_COMMIT_SECONDS" or "--commit-seconds"; returns `out`. */
+/**
+ * "default", "/etc/reef/news.ini:4", "REEF_COMMIT_SECONDS" or "--commit-seconds"; returns `out`.
+ */
 const char *reef_setting_origin(const reef_options *options,
                                 size_t setting,
                                 char *out,

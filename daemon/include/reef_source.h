@@ -1,11 +1,12 @@
-// What the stream is read from: kinds of sources behind one small interface, and the reader that asks them for
-// bytes on the loop's thread.
+// What the stream is read from: kinds of sources behind one small interface, and the reader that
+// asks them for bytes on the loop's thread.
 //
 //   reader --- read(at, room) ---> kind --- reef_input_took / ended / failed ---> reader
 //
-// Sources that end (files, vectors, standard input) are read one after another, in the order given: they are
-// one lane. A live source, which grows while it is read, is a lane of its own. Every lane has a queue; when it
-// is full the lane is not read, and so its sender waits. turns.h says which lane is trained next.
+// Sources that end (files, vectors, standard input) are read one after another, in the order given:
+// they are one lane. A live source, which grows while it is read, is a lane of its own. Every lane
+// has a queue; when it is full the lane is not read, and so its sender waits. stride.h says which
+// lane is trained next.
 #ifndef REEF_INPUT_H
 #define REEF_INPUT_H
 
@@ -32,31 +33,42 @@ typedef struct reef_input_place {
     const char *mark; // as it was given to reef_input_took, or NULL: nothing of it is known
 } reef_input_place;
 
-/** A kind of source. `open`, `check`, `seek` and `close` are called without the loop, before and after it runs. */
+/**
+ * A kind of source. `open`, `check`, `seek` and `close` are called without the loop, before and
+ * after it runs.
+ */
 typedef struct reef_input_kind {
     const char *scheme; // before the colon of a spec
     bool live;          // a lane of its own: it has no end, and others need not wait for it
     bool again;         // can be read again from a place; what cannot is trained before a stop
     bool promised;      // all up to `bytes` was acknowledged to its sender: a drain waits for it
-    /** `rest` is the spec after the colon, without a weight; borrowed from the command line. Sets `state`. */
+    /**
+     * `rest` is the spec after the colon, without a weight; borrowed from the command line. Sets
+     * `state`.
+     */
     reef_status (*open)(reef_input *input, const char *rest, reef_error *err);
-    /** INVALID when `rest` can name nothing, whatever there is: it is looked at alone. NULL: any text will do. */
+    /**
+     * INVALID when `rest` can name nothing, whatever there is: it is looked at alone. NULL: any
+     * text will do.
+     */
     reef_status (*check_spec)(const reef_input *input, const char *rest, reef_error *err);
     /** INVALID when a pool with this configuration cannot be trained on it. */
     reef_status (*check)(reef_input *input, const reef_config *config, reef_error *err);
     /** Sets `offset` and, where it is known, `bytes`. CORRUPT when what it had is gone. */
     reef_status (*seek)(reef_input *input, const reef_input_place *place, reef_error *err);
     /**
-     * Put the next bytes at `at`, at most `room` (1 or more), and answer exactly once - at once or much later -
-     * by reef_input_took, reef_input_ended (not of live ones) or reef_input_failed. The next call comes after the
-     * answer. The space stays lent until then. What was answered must come again, the same bytes, when the source
-     * is opened anew from any place before. Live sources of text give whole lines, over any number of calls.
-     * Troubles that may pass (a server that is away) are waited out inside, with reef_input_warn.
+     * Put the next bytes at `at`, at most `room` (1 or more), and answer exactly once - at once or
+     * much later - by reef_input_took, reef_input_ended (not of live ones) or reef_input_failed.
+     * The next call comes after the answer. The space stays lent until then. What was answered must
+     * come again, the same bytes, when the source is opened anew from any place before. Live
+     * sources of text give whole lines, over any number of calls. Troubles that may pass (a server
+     * that is away) are waited out inside, with reef_input_warn.
      */
     void (*read)(reef_input *input, uint8_t *at, size_t room);
     /**
-     * Of kinds that read from files and never wait, instead of `read` and `stop`: the bytes from `offset` on, at
-     * most `room`; none at the end. On any thread. CORRUPT where there were some when it was opened.
+     * Of kinds that read from files and never wait, instead of `read` and `stop`: the bytes from
+     * `offset` on, at most `room`; none at the end. On any thread. CORRUPT where there were some
+     * when it was opened.
      */
     reef_status (*read_now)(reef_input *input,
                             uint64_t offset,
@@ -64,13 +76,18 @@ typedef struct reef_input_kind {
                             size_t room,
                             size_t *count,
                             reef_error *err);
-    /** Nothing will be read any more: close handles of the loop; a read under way is not answered. */
+    /**
+     * Nothing will be read any more: close handles of the loop; a read under way is not answered.
+     */
     void (*stop)(reef_input *input);
-    /** In the commit that has the trainer's cursor at `cursor`, on the trainer's thread; may be NULL. */
+    /**
+     * In the commit that has the trainer's cursor at `cursor`, on the trainer's thread; may be
+     * NULL.
+     */
     reef_status (*committed)(reef_input *input, reef_txn *txn, uint64_t cursor, reef_error *err);
     /**
-     * After a commit, on the loop: it has everything up to `place`, whose mark, if any, is lent. The last of several commits
-     * may be all that is told. May be NULL.
+     * After a commit, on the loop: it has everything up to `place`, whose mark, if any, is lent.
+     * The last of several commits may be all that is told. May be NULL.
      */
     void (*settled)(reef_input *input, const reef_input_place *place);
     /** Free `state`; the loop is gone. */
@@ -113,8 +130,10 @@ typedef struct reef_input_sink {
     void (*failed)(reef_input *input, const reef_error *err);
 } reef_input_sink;
 
-/** `count` bytes (1 or more) are in the lent space. `mark`: JSON text on the heap that says where the first of
- *  them lies, or NULL where that follows from the mark before; taken. */
+/**
+ * `count` bytes (1 or more) are in the lent space. `mark`: JSON text on the heap that says where
+ * the first of them lies, or NULL where that follows from the mark before; taken.
+ */
 void reef_input_took(reef_input *input, size_t count, char *mark);
 /** There are no more bytes. */
 void reef_input_ended(reef_input *input);
@@ -125,10 +144,11 @@ void reef_input_warn(reef_input *input, const char *event, const char *format, .
     __attribute__((format(printf, 3, 4)));
 
 /**
- * Open what `spec` names: "file:PATH", "PATH", "-", vectors such as "csv:FILE", or a live source. `spec` is kept.
+ * Open what `spec` names: "file:PATH", "PATH", "-", vectors such as "csv:FILE", or a live source.
+ * `spec` is kept.
  *
- * Errors: INVALID an unknown kind of source; those of the kind's `open`: NOT_FOUND it cannot be read.
- * reef_input_close also after an error.
+ * Errors: INVALID an unknown kind of source; those of the kind's `open`: NOT_FOUND it cannot be
+ * read. reef_input_close also after an error.
  */
 REEF_MUST_CHECK reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err);
 /** What reef_input_open says of the text alone: nothing is opened. */
@@ -145,8 +165,8 @@ REEF_MUST_CHECK reef_status reef_input_check_text(const reef_input *input,
                                                   reef_error *err);
 
 // The kinds there are.
-extern const reef_input_kind reef_input_file, reef_input_vectors; // input_disk.c
-extern const reef_input_kind reef_input_stream;                   // input_stream.c
+extern const reef_input_kind reef_input_file, reef_input_vectors; // file_source.c
+extern const reef_input_kind reef_input_stream;                   // stdin_source.c
 bool reef_input_vectors_is_spec(const char *spec);
 
 /** Called once on the loop's thread when reading had to end; the reader is stopped then. */

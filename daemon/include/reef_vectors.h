@@ -1,10 +1,11 @@
 // Labelled vectors from files, as the byte stream of records that a vector model trains on.
 //
-// A spec says which file, and which of its examples in which order; it is also the name of the source in
-// a pool, so equal specs mean equal streams:
+// A spec says which file, and which of its examples in which order; it is also the name of the
+// source in a pool, so equal specs mean equal streams:
 //
 //   idx:IMAGES[,LABELS]   IDX, plain or gzip; all values of an image are one vector
-//   npy:X.npy[,Y.npy]     NumPy arrays in C order: X of shape (n, d) or (n, a, b, ...), Y of shape (n)
+//   npy:X.npy[,Y.npy]     NumPy arrays in C order: X of shape (n, d) or (n, a, b, ...), Y of shape
+//                         (n)
 //   csv:FILE              a line per example, separated by commas, semicolons or tabs
 //   jsonl:FILE            a line per example: {"vector": [0.5, 1], "label": 3}
 //
@@ -15,15 +16,15 @@
 //   names=A,B,C      csv: labels are these words, which stand for 0, 1, 2
 //   header=yes|no    csv: whether the first line names the columns. Without it that is found out: it does
 //                    when not one value beside the label is a number
-//   scale=X          multiply every value by X, a number or a fraction such as 1/255. Without it unsigned
-//                    bytes of idx and npy are pixels and become 0 to 1, other values stay
+//   scale=X          multiply every value by X, a number or a fraction such as 1/255. Without it
+//                    unsigned bytes of idx and npy are pixels and become 0 to 1, other values stay
 //   classes=0,1,4    only examples with these labels
 //   shuffle=SEED     in an order drawn from the seed; otherwise in the order of the file
 //   skip=N           leave out the first N of those chosen so far
 //   first=N          and keep at most N
-//   permute=SEED     exchange the places of a vector's values, for all examples alike. With several seeds
-//                    (1,2,3) every example comes once in each permutation, one permutation after the other
-//                    or, with shuffle, all mixed
+//   permute=SEED     exchange the places of a vector's values, for all examples alike. With several
+//                    seeds (1,2,3) every example comes once in each permutation, one permutation
+//                    after the other or, with shuffle, all mixed
 //
 // Unlabelled examples have the label -1. A label is a whole number, 0 or more.
 #ifndef REEF_VECTORS_H
@@ -47,9 +48,9 @@ REEF_API bool reef_vectors_is_spec(const char *spec);
  *
  * inputs  values that a vector must have; 0: as many as there are
  *
- * Errors: INVALID a spec or file that is not as described above (the message names file and place) or of
- * another width; NOT_FOUND it cannot be read; CORRUPT a file that was cut or does not unpack; NO_MEMORY; IO.
- * Threads: one at a time.
+ * Errors: INVALID a spec or file that is not as described above (the message names file and place)
+ * or of another width; NOT_FOUND it cannot be read; CORRUPT a file that was cut or does not unpack;
+ * NO_MEMORY; IO. Threads: one at a time.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_vectors_open(reef_vectors **out,
                                                        const char *spec,
@@ -71,7 +72,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_vectors_check_width(const reef_vectors
                                                               uint32_t inputs,
                                                               reef_error *err);
 
-/** Bytes of one record and of the whole stream: int32 label, then `width` floats, all little-endian. */
+/**
+ * Bytes of one record and of the whole stream: int32 label, then `width` floats, all little-endian.
+ */
 REEF_API size_t reef_vectors_record_bytes(const reef_vectors *vectors);
 REEF_API uint64_t reef_vectors_stream_bytes(const reef_vectors *vectors);
 
@@ -81,7 +84,8 @@ REEF_API uint64_t reef_vectors_stream_bytes(const reef_vectors *vectors);
  * bytes  (room) written
  * count  written; 0 at the end
  *
- * Errors: INVALID a value that is not finite; CORRUPT the file is not what it was when it was opened; IO.
+ * Errors: INVALID a value that is not finite; CORRUPT the file is not what it was when it was
+ * opened; IO.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_vectors_read_bytes(reef_vectors *vectors,
                                                              uint64_t offset,

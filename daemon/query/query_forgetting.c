@@ -1,6 +1,6 @@
-// The matrix of forgetting; see http_forgetting.h. Text is scored in bits per byte, the windows of a generation
-// one after the other as one text, so that gates have some evidence to go by; of vectors it is the share of
-// labelled examples that are classed wrongly. Less is better in both.
+// The matrix of forgetting; see query_forgetting.h. Text is scored in bits per byte, the windows of
+// a generation one after the other as one text, so that gates have some evidence to go by; of
+// vectors it is the share of labelled examples that are classed wrongly. Less is better in both.
 #include "query_forgetting.h"
 
 #include "reef_log.h"
@@ -62,7 +62,7 @@ void reef_forgetting_unpin(reef_forgetting *f) {
     f->model = NULL;
 }
 
-// ---- the sample ----------------------------------------------------------------------------------
+// ---- the sample ---------------------------------------------------------------------------------
 
 static void drop_oldest(reef_forgetting *f) {
     free(f->columns[0].bytes);
@@ -70,7 +70,8 @@ static void drop_oldest(reef_forgetting *f) {
     memmove(f->columns, f->columns + 1, f->column_count * sizeof(*f->columns));
 }
 
-// Of more tasks than there is room for the newest have a column: an older one gives way, and does not come back.
+// Of more tasks than there is room for the newest have a column: an older one gives way, and does
+// not come back.
 static column *column_of(reef_forgetting *f, uint32_t generation) {
     size_t at = 0;
     while (at < f->column_count && f->columns[at].generation < generation) at++;
@@ -145,7 +146,7 @@ static reef_status begin_forgetting(reef_query_thread *queries,
     return REEF_OK;
 }
 
-// ---- measuring -----------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 // Share of the labelled examples of a column that the model classes wrongly.
 static reef_status measure_vectors(
@@ -231,7 +232,7 @@ static reef_status work_forgetting(reef_query_thread *queries,
     return status;
 }
 
-// ---- answering -----------------------------------------------------------------------------------
+// ---- answering ----------------------------------------------------------------------------------
 
 static json_t *values_json(const reef_forgetting *f) {
     json_t *rows = json_array();

@@ -1,5 +1,5 @@
-// What the serving thread answers; see http_jobs.h. Each job is a short read of the pool, or one pass of the
-// model over a text whose size the routes have bounded.
+// What the serving thread answers; see query_jobs.h. Each job is a short read of the pool, or one
+// pass of the model over a text whose size the routes have bounded.
 #include "query_jobs.h"
 
 #include "reef_log.h"
@@ -63,7 +63,7 @@ static void set_state(json_t *object, const reef_query *query, const reef_model 
     json_object_set_new(object, "commit", count_json(reef_model_commit(model)->number));
 }
 
-// ---- score ---------------------------------------------------------------------------------------
+// ---- score --------------------------------------------------------------------------------------
 
 // One record a line; the end of a line is predicted, too, and belongs to it.
 static json_t *records_json(const uint8_t *bytes, size_t count, const float *bits) {
@@ -131,7 +131,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
     return status;
 }
 
-// ---- generate ------------------------------------------------------------------------------------
+// ---- generate -----------------------------------------------------------------------------------
 
 typedef struct generation_request {
     const char *prompt;
@@ -270,7 +270,7 @@ reef_status reef_query_generate(reef_query_thread *queries, reef_query *query, r
     return status;
 }
 
-// ---- predict -------------------------------------------------------------------------------------
+// ---- predict ------------------------------------------------------------------------------------
 
 static reef_status take_vectors(float *out, const json_t *rows, size_t inputs, reef_error *err) {
     size_t r, c;
@@ -359,7 +359,7 @@ reef_status reef_query_predict(reef_query_thread *queries, reef_query *query, re
     return status;
 }
 
-// ---- records of the pool -------------------------------------------------------------------------
+// ---- records of the pool ------------------------------------------------------------------------
 
 static reef_status read_generations(reef_txn *txn, json_t *result, reef_error *err) {
     reef_config config;

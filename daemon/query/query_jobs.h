@@ -1,4 +1,5 @@
-// What the serving thread answers: scores and predictions of a committed state, and records of the pool.
+// What the serving thread answers: scores and predictions of a committed state, and records of the
+// pool.
 #ifndef REEF_HTTP_JOBS_H
 #define REEF_HTTP_JOBS_H
 

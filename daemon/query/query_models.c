@@ -1,4 +1,5 @@
-// The models that queries are answered by: of now and of one earlier state, opened when they are asked for.
+// The models that queries are answered by: of now and of one earlier state, opened when they are
+// asked for.
 #include "query_internal.h"
 
 #include <stdio.h>
@@ -6,8 +7,8 @@
 
 #define REOPEN_SHARE 10 // of the time at most one part in so many goes to opening models
 
-// What is read in place must not keep the trainer from reusing pages while nobody asks for it, however many ask for
-// another state. The model in use renews its read by itself.
+// What is read in place must not keep the trainer from reusing pages while nobody asks for it,
+// however many ask for another state. The model in use renews its read by itself.
 void reef_query_thread_unpin(reef_query_thread *queries, const reef_served_model *used) {
     for (reef_served_model *m = queries->models; m < queries->models + REEF_SERVED_MODELS; m++)
         if (m->model && m != used) reef_model_unpin(m->model);
@@ -30,8 +31,8 @@ static reef_status newest_commit(reef_query_thread *queries, reef_commit *out, r
     return status;
 }
 
-// A state of the past never changes while its name stands for it; a name can be given to another one. Commits that
-// only wrote beside training, such as what was pushed, leave the root as it was.
+// A state of the past never changes while its name stands for it; a name can be given to another
+// one. Commits that only wrote beside training, such as what was pushed, leave the root as it was.
 static bool is_fresh(const reef_served_model *served,
                      const char *as_of,
                      const reef_commit *newest) {

@@ -1,4 +1,4 @@
-// Records of a pool in sums; see http_facts.h. Every job is one read transaction.
+// Records of a pool in sums; see query_stats.h. Every job is one read transaction.
 #include "query_stats.h"
 
 #include "query_jobs.h"
@@ -29,7 +29,7 @@ static reef_status read_pool(reef_txn *txn, stats_pool *pool, reef_error *err) {
     return status;
 }
 
-// ---- usage ---------------------------------------------------------------------------------------
+// ---- usage --------------------------------------------------------------------------------------
 
 typedef struct usage_request {
     uint64_t generation, layer, since_ms, until_ms;
@@ -114,9 +114,10 @@ reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef
     return status;
 }
 
-// ---- facts ---------------------------------------------------------------------------------------
+// ---- facts --------------------------------------------------------------------------------------
 
-// Over all layers: experts and used ones are summed, unevenness is averaged; NAN without any selection.
+// Over all layers: experts and used ones are summed, unevenness is averaged; NAN without any
+// selection.
 static reef_status sum_usage(reef_txn *txn,
                              const stats_pool *pool,
                              const reef_generation_record *generation,

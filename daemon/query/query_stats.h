@@ -1,4 +1,5 @@
-// What the serving thread reads of a pool for its operator: usage of experts, gates, the file and its readers.
+// What the serving thread reads of a pool for its operator: usage of experts, gates, the file and
+// its readers.
 #ifndef REEF_HTTP_FACTS_H
 #define REEF_HTTP_FACTS_H
 
@@ -10,8 +11,9 @@
 reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef_error *err);
 
 /**
- * For metrics: {"generations": [{"generation", "used_share", "unevenness", "leak"}], "file_bytes", "free_bytes",
- * "readers", "reader_lag", "longest_read_s", "commit", "took_s"}. What a generation does not have is null.
+ * For metrics: {"generations": [{"generation", "used_share", "unevenness", "leak"}], "file_bytes",
+ * "free_bytes", "readers", "reader_lag", "longest_read_s", "commit", "took_s"}. What a generation
+ * does not have is null.
  */
 reef_status reef_job_stats(reef_query_thread *queries, reef_query *query, reef_error *err);
 

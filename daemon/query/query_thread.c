@@ -1,5 +1,5 @@
-// The serving thread; see serving.h. One job at a time, first come first served: a job is bounded by the
-// size of what may be asked.
+// The serving thread; see query_thread.h. One job at a time, first come first served: a job is
+// bounded by the size of what may be asked.
 #include "query_thread.h"
 
 #include "query_forgetting.h"
@@ -33,7 +33,7 @@ static void free_all(reef_query *list) {
     }
 }
 
-// ---- the thread ----------------------------------------------------------------------------------
+// ---- the thread ---------------------------------------------------------------------------------
 
 bool reef_query_thread_emit(reef_query_thread *queries,
                             reef_query *query,
@@ -108,7 +108,7 @@ static void query_thread_main(void *argument) {
     reef_forgetting_free(queries->forgetting);
 }
 
-// ---- the loop's side -----------------------------------------------------------------------------
+// ---- the loop's side ----------------------------------------------------------------------------
 
 reef_status reef_query_thread_submit(reef_query_thread *queries,
                                      reef_query *query,

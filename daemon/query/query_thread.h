@@ -1,9 +1,9 @@
-// Answers that take computing or reading the pool, on a thread of their own, so that neither the loop nor
-// training waits for them.
+// Answers that take computing or reading the pool, on a thread of their own, so that neither the
+// loop nor training waits for them.
 //
-// They come from a committed state, never from half-trained parameters. The model is opened when it is first
-// asked for, and opened anew when a question comes after a later commit, but at most so often that opening
-// takes a tenth of the time: every answer names the commit that it is of.
+// They come from a committed state, never from half-trained parameters. The model is opened when it
+// is first asked for, and opened anew when a question comes after a later commit, but at most so
+// often that opening takes a tenth of the time: every answer names the commit that it is of.
 #ifndef REEF_SERVING_H
 #define REEF_SERVING_H
 
@@ -21,7 +21,7 @@
 #define REEF_SERVING_QUEUE_MAX 64 // jobs that wait; one more is refused
 
 typedef struct reef_query_thread reef_query_thread;
-typedef struct reef_forgetting reef_forgetting; // http_forgetting.c
+typedef struct reef_forgetting reef_forgetting; // query_forgetting.c
 
 typedef struct reef_query_thread_options {
     reef_store *store;
@@ -76,15 +76,19 @@ reef_query *reef_query_thread_answered(reef_query_thread *queries);
 /** What the job under way has emitted since the last call, on the heap; NULL when nothing was. */
 char *reef_query_thread_emitted(reef_query_thread *queries, reef_query **query, size_t *bytes);
 
-// ---- for jobs, on the serving thread -------------------------------------------------------------
+// ---- for jobs, on the serving thread ------------------------------------------------------------
 
 reef_store *reef_query_thread_store(reef_query_thread *queries);
-/** The model of a state, the caller's to close; in exchange for an older one, see reef_model_reopen. */
+/**
+ * The model of a state, the caller's to close; in exchange for an older one, see reef_model_reopen.
+ */
 REEF_MUST_CHECK reef_status reef_query_thread_open(reef_query_thread *queries,
                                                    const char *as_of,
                                                    reef_model **model,
                                                    reef_error *err);
-/** Send bytes ahead of the result. False when nobody waits for them any more, or there is no memory. */
+/**
+ * Send bytes ahead of the result. False when nobody waits for them any more, or there is no memory.
+ */
 bool reef_query_thread_emit(reef_query_thread *queries,
                             reef_query *query,
                             const char *bytes,

@@ -1,5 +1,6 @@
-// One ring of bytes; see ring.h. The memory is one read larger than the high-water mark, so that a
-// read which starts just below the mark always fits, and holds whole units, so that none lies across its end.
+// One ring of bytes; see byte_ring.h. The memory is one read larger than the high-water mark, so
+// that a read which starts just below the mark always fits, and holds whole units, so that none
+// lies across its end.
 #include "byte_ring.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-// Queues of what was read; see lanes.h.
+// Queues of what was read; see queues.h.
 #include "queues.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #define NOT_ENDED UINT64_MAX
 
-// ---- life ----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
 static reef_queue *add_queue(reef_queues *queues, bool live) {
     reef_queue *queue = &queues->queues[queues->count++];
@@ -82,7 +82,7 @@ void reef_queues_release(reef_queues *queues) {
     *queues = (reef_queues){0};
 }
 
-// ---- filling -------------------------------------------------------------------------------------
+// ---- filling ------------------------------------------------------------------------------------
 
 static bool is_its_turn(const reef_queues *queues, const reef_queue *queue, size_t source) {
     for (size_t i = 0; i < queue->count && queue->sources[i] != source; i++)
@@ -90,7 +90,8 @@ static bool is_its_turn(const reef_queues *queues, const reef_queue *queue, size
     return queues->ends[source] == NOT_ENDED;
 }
 
-// The newest mark stays for as long as nothing comes after it: however long it is, it is no reason to wait.
+// The newest mark stays for as long as nothing comes after it: however long it is, it is no reason
+// to wait.
 static bool marks_fit(const reef_queue *queue) {
     return !queue->marks || !queue->marks->next || queue->mark_bytes < REEF_MARK_BYTES_HIGH;
 }
@@ -120,8 +121,8 @@ void reef_queues_end(reef_queues *queues, size_t source) {
     queues->ends[source] = queues->queues[queues->queue_of[source]].ring.tail;
 }
 
-// Bytes that can be read again may be dropped only when nothing after them in their lane has to be kept: the
-// order of the stream is part of the result.
+// Bytes that can be read again may be dropped only when nothing after them in their lane has to be
+// kept: the order of the stream is part of the result.
 static uint64_t last_kept_position(const reef_queues *queues, const reef_queue *queue) {
     uint64_t kept = queue->ring.head, begin = 0;
     for (size_t i = 0; i < queue->count; i++) {
@@ -145,7 +146,7 @@ void reef_queues_keep_line(reef_queues *queues, size_t index) {
     if (end > queue->until) queue->until = end;
 }
 
-// ---- taking --------------------------------------------------------------------------------------
+// ---- taking -------------------------------------------------------------------------------------
 
 size_t reef_queue_source(const reef_queue *queue) {
     return queue->sources[queue->current < queue->count ? queue->current : queue->count - 1];

@@ -1,8 +1,8 @@
 // What was read and waits to be trained: a queue for every lane.
 //
-// Sources that end are one lane, read one after another; a live source is a lane of its own. A lane has no lock:
-// its owner (training.c) calls under its own, and only the bytes that reef_queues_space and reef_queues_view lend
-// are touched outside it.
+// Sources that end are one lane, read one after another; a live source is a lane of its own. A lane
+// has no lock: its owner (training_thread.c) calls under its own, and only the bytes that
+// reef_queues_space and reef_queues_view lend are touched outside it.
 #ifndef REEF_LANES_H
 #define REEF_LANES_H
 
@@ -46,8 +46,9 @@ typedef struct reef_queues {
 } reef_queues;
 
 /**
- * Release also after an error. Of sources that are pushed into only whole records are lent: a snapshot inside one could
- * not be gone on with, as what waits after its restore is another (trainer/pushed.c).
+ * Release also after an error. Of sources that are pushed into only whole records are lent: a
+ * snapshot inside one could not be gone on with, as what waits after its restore is another
+ * (trainer/pushed.c).
  *
  * record_bytes  of a vector's record, 0 for text; inputs stand at their `offset`
  */
@@ -58,21 +59,31 @@ REEF_MUST_CHECK reef_status reef_queues_init(reef_queues *queues,
                                              reef_error *err);
 void reef_queues_release(reef_queues *queues);
 
-// ---- filling -------------------------------------------------------------------------------------
+// ---- filling ------------------------------------------------------------------------------------
 
-/** Lend room for what `source` gives next: not while one before it in its lane has not ended, nor when the
- *  lane's queue is full. */
+/**
+ * Lend room for what `source` gives next: not while one before it in its lane has not ended, nor
+ * when the lane's queue is full.
+ */
 bool reef_queues_space(reef_queues *queues, size_t source, uint8_t **at, size_t *count);
-/** `count` bytes came; `mark` (heap, taken; may be NULL) says where the first of them, byte `begin`, lies. */
+/**
+ * `count` bytes came; `mark` (heap, taken; may be NULL) says where the first of them, byte `begin`,
+ * lies.
+ */
 void reef_queues_fill(reef_queues *queues, size_t source, size_t count, uint64_t begin, char *mark);
 /** The source has no more; the taker moves on by reef_queue_skip_ended. */
 void reef_queues_end(reef_queues *queues, size_t source);
-/** From here on only bytes that cannot be read again are lent, and those before them in their lane. */
+/**
+ * From here on only bytes that cannot be read again are lent, and those before them in their lane.
+ */
 void reef_queues_stop(reef_queues *queues);
-/** After reef_queues_stop: the line that the head of a lane stands in is lent as well, where all of it is here. */
+/**
+ * After reef_queues_stop: the line that the head of a lane stands in is lent as well, where all of
+ * it is here.
+ */
 void reef_queues_keep_line(reef_queues *queues, size_t queue);
 
-// ---- taking --------------------------------------------------------------------------------------
+// ---- taking -------------------------------------------------------------------------------------
 
 /** The source of the next byte of a lane; the last one after all have ended. */
 size_t reef_queue_source(const reef_queue *queue);
@@ -80,7 +91,10 @@ size_t reef_queue_source(const reef_queue *queue);
 bool reef_queue_is_done(const reef_queue *queue);
 /** Lend waiting bytes of one source, in one piece; returns how many. */
 size_t reef_queues_view(reef_queues *queues, size_t queue, const uint8_t **at);
-/** The first `count` bytes of the view are done with; true when the loop waits for room and now has it. */
+/**
+ * The first `count` bytes of the view are done with; true when the loop waits for room and now has
+ * it.
+ */
 bool reef_queues_take(reef_queues *queues, size_t queue, size_t count);
 /** Step over sources that ended where the head stands. */
 void reef_queue_skip_ended(const reef_queues *queues, reef_queue *queue);
@@ -89,8 +103,8 @@ bool reef_queues_has_ended(const reef_queues *queues, size_t source);
 /** Bytes that wait in all lanes. */
 uint64_t reef_queues_waiting(const reef_queues *queues);
 /**
- * The mark of byte `cursor` of a live lane's source: the last one at or before it. Marks before it are freed; it
- * stays the lane's. NULL when there is none.
+ * The mark of byte `cursor` of a live lane's source: the last one at or before it. Marks before it
+ * are freed; it stays the lane's. NULL when there is none.
  */
 const reef_place_mark *reef_queue_mark(reef_queue *queue, uint64_t cursor);
 

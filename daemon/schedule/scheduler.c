@@ -1,4 +1,4 @@
-// What is trained next; see schedule.h.
+// What is trained next; see scheduler.h.
 #include "scheduler.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #define NS_PER_SECOND 1e9
 
-// ---- life ----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
 // Sources that end are a lane without a name: which of them it is at does not matter for its turns.
 static void name_queue(reef_schedule *schedule) {
@@ -27,8 +27,9 @@ static uint64_t begun_record(const reef_schedule *schedule, size_t queue) {
     return begun % schedule->stride.record_bytes;
 }
 
-// A pool that was trained on one lane may have stopped inside a vector's record: that goes first, and is waited for. And
-// a lane that was trained alone does not stand where it stood in its slice: slices end with a record.
+// A pool that was trained on one lane may have stopped inside a vector's record: that goes first,
+// and is waited for. And a lane that was trained alone does not stand where it stood in its slice:
+// slices end with a record.
 static void finish_record(reef_schedule *schedule) {
     reef_stride *stride = &schedule->stride;
     for (size_t i = 0; stride->record_bytes && i < schedule->queues.count; i++) {
@@ -74,7 +75,7 @@ void reef_schedule_release(reef_schedule *schedule) {
     *schedule = (reef_schedule){0};
 }
 
-// ---- decisions -----------------------------------------------------------------------------------
+// ---- decisions ----------------------------------------------------------------------------------
 
 static bool all_applied(const reef_schedule *schedule) {
     return schedule->applied == schedule->after.count;
@@ -87,7 +88,8 @@ static void apply_scheduler(reef_schedule *schedule, const reef_decision *decisi
     schedule->stride.decided = decision->number;
 }
 
-// Its lane was trained alone meanwhile, and stands inside a vector's record where it stood before one.
+// Its lane was trained alone meanwhile, and stands inside a vector's record where it stood before
+// one.
 static bool would_cut(const reef_schedule *schedule, const reef_decision *decision) {
     size_t current = schedule->stride.current;
     return schedule->stride.record_bytes && decision->out && current != REEF_TURN_NONE &&
@@ -130,13 +132,14 @@ void reef_schedule_stop(reef_schedule *schedule) {
     reef_queues_stop(&schedule->queues);
 }
 
-// ---- what is next --------------------------------------------------------------------------------
+// ---- what is next -------------------------------------------------------------------------------
 
 static uint64_t waiting(const reef_schedule *schedule, size_t queue) {
     return reef_ring_count(&schedule->queues.queues[queue].ring);
 }
 
-// From when on each is waited for, whoever has the turn: lanes that all have nothing are waited for together.
+// From when on each is waited for, whoever has the turn: lanes that all have nothing are waited for
+// together.
 static void note_empty_queue(reef_schedule *schedule, uint64_t now) {
     for (size_t i = 0; i < schedule->queues.count; i++) {
         if (waiting(schedule, i))
@@ -155,7 +158,8 @@ static void note_ended_queue(reef_schedule *schedule) {
     }
 }
 
-// The place of the next decision of the run before, which may lie within a slice; UINT64_MAX when there is none.
+// The place of the next decision of the run before, which may lie within a slice; UINT64_MAX when
+// there is none.
 static uint64_t next_place(const reef_schedule *schedule) {
     return all_applied(schedule) ? UINT64_MAX : schedule->after.items[schedule->applied].at;
 }
@@ -240,7 +244,8 @@ static void wait_for_scheduler(reef_schedule *schedule,
         next->kind = REEF_SCHEDULE_FORGET;
 }
 
-// Everybody sits out, and what was decided next lies further on: the sources are not the ones they were.
+// Everybody sits out, and what was decided next lies further on: the sources are not the ones they
+// were.
 static void forget_if_stuck(const reef_schedule *schedule, reef_schedule_next *next) {
     if (!all_applied(schedule) && others_wait(schedule, REEF_TURN_NONE))
         next->kind = REEF_SCHEDULE_FORGET;

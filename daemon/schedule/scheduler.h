@@ -1,5 +1,6 @@
-// What is trained next: the lanes' queues (lanes.h), whose turn it is (turns.h), and how long a lane that has
-// nothing is waited for. Without a lock of its own: training.c calls under its own.
+// What is trained next: the lanes' queues (queues.h), whose turn it is (stride.h), and how long a
+// lane that has nothing is waited for. Without a lock of its own: training_thread.c calls under its
+// own.
 #ifndef REEF_SCHEDULE_H
 #define REEF_SCHEDULE_H
 
@@ -34,7 +35,9 @@ typedef struct reef_schedule {
     bool stopping;
 } reef_schedule;
 
-/** Lanes of the sources, and turns as the pool's last commit left them. Release also after an error. */
+/**
+ * Lanes of the sources, and turns as the pool's last commit left them. Release also after an error.
+ */
 REEF_MUST_CHECK reef_status reef_schedule_init(reef_schedule *schedule,
                                                reef_store *store,
                                                const reef_input *inputs,
@@ -44,9 +47,14 @@ REEF_MUST_CHECK reef_status reef_schedule_init(reef_schedule *schedule,
                                                reef_error *err);
 void reef_schedule_release(reef_schedule *schedule);
 
-/** Find what is next at time `now_ns`; what is lent or decided is done with before the next call. */
+/**
+ * Find what is next at time `now_ns`; what is lent or decided is done with before the next call.
+ */
 void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_next *next);
-/** The first `count` of the lent bytes were trained; true when the loop waits for room and now has it. */
+/**
+ * The first `count` of the lent bytes were trained; true when the loop waits for room and now has
+ * it.
+ */
 bool reef_schedule_took(reef_schedule *schedule, const reef_schedule_next *next, size_t count);
 /** For a REEF_SCHEDULE_DECIDE: what has to be written; the lane's name is borrowed. */
 reef_decision reef_schedule_decision(const reef_schedule *schedule, const reef_schedule_next *next);

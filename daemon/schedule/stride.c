@@ -1,4 +1,4 @@
-// Turns by position; see turns.h. Nothing here knows time, files or threads.
+// Turns by position; see stride.h. Nothing here knows time, files or threads.
 #include "stride.h"
 
 #include <assert.h>
@@ -36,7 +36,8 @@ size_t reef_turns_queue(reef_stride *stride) {
     return stride->current;
 }
 
-// How many bytes of the turn are left, if that follows from a count alone; 0 where the next newline decides.
+// How many bytes of the turn are left, if that follows from a count alone; 0 where the next newline
+// decides.
 static uint64_t left_by_count(const reef_stride *stride) {
     if (stride->record_bytes) {
         uint64_t whole = (REEF_SLICE_BYTES + stride->record_bytes - 1) / stride->record_bytes;
@@ -50,7 +51,8 @@ size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t
     uint64_t left = left_by_count(stride);
     if (left >= count) return count;
     if (stride->record_bytes) return (size_t)left;
-    // The byte that fills the slice may be the end of a line; otherwise the line is given to its end.
+    // The byte that fills the slice may be the end of a line; otherwise the line is given to its
+    // end.
     size_t from = left > 0 ? (size_t)left - 1 : 0;
     const uint8_t *newline = memchr(bytes + from, '\n', count - from);
     uint64_t longest = REEF_SLICE_BYTES_MAX - stride->given;
@@ -98,8 +100,9 @@ void reef_stride_done(reef_stride *stride, size_t queue) {
     stride->queues[queue].done = true;
 }
 
-// Where the stream stands: with the lowest lane that takes part. While nobody does, with the highest of those that sit
-// out, so that whoever begins first does not hold up the others when they are back.
+// Where the stream stands: with the lowest lane that takes part. While nobody does, with the
+// highest of those that sit out, so that whoever begins first does not hold up the others when they
+// are back.
 static uint64_t standing(const reef_stride *stride) {
     size_t best = lowest(stride);
     if (best != REEF_TURN_NONE) return stride->queues[best].at;
@@ -127,10 +130,10 @@ void reef_stride_set_idle(reef_stride *stride, size_t queue, bool out) {
     stride->queues[queue].fresh = !out;
 }
 
-// ---- between two runs ----------------------------------------------------------------------------
+// ---- between two runs ---------------------------------------------------------------------------
 
-// One that has ended stays where it ended while the others go on: if there is more of it in the next run, it begins
-// where the lowest of them stands, and does not catch up.
+// One that has ended stays where it ended while the others go on: if there is more of it in the
+// next run, it begins where the lowest of them stands, and does not catch up.
 json_t *reef_stride_save(const reef_stride *stride) {
     json_t *queues = json_array();
     for (size_t i = 0; i < stride->count; i++) {

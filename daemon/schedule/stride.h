@@ -1,12 +1,14 @@
 // Whose turn it is: several lanes of bytes made into one stream, by position.
 //
-// A lane of weight w that has given g bytes stands at g / w. The lane that stands lowest has the turn, the first
-// one of equals, and keeps it for a slice: whole records, REEF_SLICE_BYTES of them or more. So the stream is a
-// function of what the lanes hold, not of when it came; a daemon that was killed makes the same one again.
+// A lane of weight w that has given g bytes stands at g / w. The lane that stands lowest has the
+// turn, the first one of equals, and keeps it for a slice: whole records, REEF_SLICE_BYTES of them
+// or more. So the stream is a function of what the lanes hold, not of when it came; a daemon that
+// was killed makes the same one again.
 //
-// Only one thing follows the clock: a lane that has nothing for too long sits out, so that others need not wait,
-// and comes back when it has something again. Such a decision is written to the pool before it takes effect
-// (turns_store.c), together with where in the stream it was made, and is made at the same place again.
+// Only one thing follows the clock: a lane that has nothing for too long sits out, so that others
+// need not wait, and comes back when it has something again. Such a decision is written to the pool
+// before it takes effect (stride_checkpoint.c), together with where in the stream it was made, and
+// is made at the same place again.
 #ifndef REEF_TURNS_H
 #define REEF_TURNS_H
 
@@ -62,8 +64,8 @@ void reef_stride_set_idle(reef_stride *stride, size_t queue, bool out);
 /** Everything but weights and lanes that have ended, as JSON. */
 json_t *reef_stride_save(const reef_stride *stride);
 /**
- * Go on from what was saved. Lanes that it does not know begin where the lowest of the others stands, of those that sit
- * out the highest where all do; those that are gone are forgotten.
+ * Go on from what was saved. Lanes that it does not know begin where the lowest of the others
+ * stands, of those that sit out the highest where all do; those that are gone are forgotten.
  *
  * Errors: CORRUPT it is nothing that reef_stride_save made.
  */

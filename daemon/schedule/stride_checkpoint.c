@@ -1,4 +1,4 @@
-// Records of the journal about the order of the stream; see turns_store.h.
+// Records of the journal about the order of the stream; see stride_checkpoint.h.
 #include "stride_checkpoint.h"
 
 #include "source_name.h"
@@ -32,7 +32,7 @@ static reef_status view_json(reef_txn *txn, const reef_key *key, json_t **out, r
                      (unsigned long long)key->sequence, key->name);
 }
 
-// ---- whose turn it is ----------------------------------------------------------------------------
+// ---- whose turn it is ---------------------------------------------------------------------------
 
 void reef_decisions_release(reef_decisions *decisions) {
     for (size_t i = 0; i < decisions->count; i++) free(decisions->items[i].queue);
@@ -124,7 +124,7 @@ reef_status reef_decisions_drop(reef_txn *txn, const reef_decisions *after, reef
     return status;
 }
 
-// ---- places --------------------------------------------------------------------------------------
+// ---- places -------------------------------------------------------------------------------------
 
 static reef_status read_place(
     reef_txn *txn, const char *source, uint64_t *begin, char **mark, reef_error *err) {

@@ -1,5 +1,6 @@
-// What has to survive of the order of the stream, in the pool's journal: whose turn it is, decisions that are not
-// part of a commit yet, and where the next byte of a live source lies. docs/FORMAT.md has the records.
+// What has to survive of the order of the stream, in the pool's journal: whose turn it is,
+// decisions that are not part of a commit yet, and where the next byte of a live source lies.
+// docs/FORMAT.md has the records.
 #ifndef REEF_TURNS_STORE_H
 #define REEF_TURNS_STORE_H
 
@@ -33,7 +34,9 @@ REEF_MUST_CHECK reef_status reef_stride_read(reef_store *store,
                                              reef_stride *stride,
                                              reef_decisions *after,
                                              reef_error *err);
-/** In a commit: the turns as they stand; decisions that took effect before are not needed any more. */
+/**
+ * In a commit: the turns as they stand; decisions that took effect before are not needed any more.
+ */
 REEF_MUST_CHECK reef_status reef_stride_write(reef_txn *txn,
                                               const reef_stride *stride,
                                               reef_error *err);
@@ -45,7 +48,10 @@ REEF_MUST_CHECK reef_status reef_decisions_drop(reef_txn *txn,
                                                 const reef_decisions *after,
                                                 reef_error *err);
 
-/** Where byte `begin` of a live source lies. NOT_FOUND leaves `mark` NULL; otherwise it is the caller's. */
+/**
+ * Where byte `begin` of a live source lies. NOT_FOUND leaves `mark` NULL; otherwise it is the
+ * caller's.
+ */
 REEF_MUST_CHECK reef_status reef_place_read(
     reef_store *store, const char *source, uint64_t *begin, char **mark, reef_error *err);
 REEF_MUST_CHECK reef_status reef_place_write(

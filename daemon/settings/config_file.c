@@ -1,4 +1,4 @@
-// Reading a configuration file; see config_file.h.
+// Reading a configuration file; see reef_config_file.h.
 #include "reef_config_file.h"
 
 #include "reef_edit_distance.h"
@@ -52,7 +52,8 @@ static bool is_whole(reading *now, const char *line, size_t length) {
     return next == EOF;
 }
 
-// For inih, as fgets. It takes an indented line for more of the value above it, which would swallow a key.
+// For inih, as fgets. It takes an indented line for more of the value above it, which would swallow
+// a key.
 static char *next_line(char *line, int room, void *stream) {
     reading *now = stream;
     if (fgets(line, room, now->file) == NULL) return NULL;

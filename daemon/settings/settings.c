@@ -1,7 +1,8 @@
-// The settings of reefd, in their layers. Nothing here touches the file system but for the configuration file.
+// The settings of reefd, in their layers. Nothing here touches the file system but for the
+// configuration file.
 //
-// The layers are applied one over the other, the weakest first, so a mistake in a value is told even where a
-// stronger layer would hide it.
+// The layers are applied one over the other, the weakest first, so a mistake in a value is told
+// even where a stronger layer would hide it.
 #include "settings_internal.h"
 
 #include "push.h"
@@ -23,7 +24,7 @@
 
 extern char **environ;
 
-// ---- the file ------------------------------------------------------------------------------------
+// ---- the file -----------------------------------------------------------------------------------
 
 // commit_steps is commit-steps.
 static bool is_key(const char *key, const char *name) {
@@ -93,7 +94,7 @@ static reef_status take_file(reef_options *options, reef_error *err) {
     return reef_config_file_read(options->config, SECTION, on_entry, options, err);
 }
 
-// ---- the environment -----------------------------------------------------------------------------
+// ---- the environment ----------------------------------------------------------------------------
 
 // Programs read the environment; an empty variable is as good as none.
 static const char *variable(const char *name) {
@@ -143,7 +144,7 @@ void reef_options_misspelt(reef_misspelt_variable told, void *context) {
     }
 }
 
-// ---- all of it -----------------------------------------------------------------------------------
+// ---- all of it ----------------------------------------------------------------------------------
 
 static reef_status check_complete(const reef_options *options, reef_error *err) {
     if (!options->pool || !*options->pool)
@@ -158,7 +159,8 @@ static reef_status check_complete(const reef_options *options, reef_error *err) 
     return REEF_OK;
 }
 
-// A mistake is told in the form that was asked for, wherever that was; the file has had its say already.
+// A mistake is told in the form that was asked for, wherever that was; the file has had its say
+// already.
 static void find_log_form(reef_options *options, int argc, char **argv) {
     const char *text = variable("json-log");
     if (text)

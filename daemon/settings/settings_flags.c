@@ -1,4 +1,4 @@
-// The command line of reefd; see options_private.h.
+// The command line of reefd; see settings_internal.h.
 #include "settings_internal.h"
 
 #include "push.h"

@@ -1,4 +1,5 @@
-// What reefd --help says. reefd.8 and the comments of a new configuration file are made of the same texts.
+// What reefd --help says. reefd.8 and the comments of a new configuration file are made of the same
+// texts.
 #include "reef_settings.h"
 
 #include <stdbool.h>
@@ -109,7 +110,7 @@ const reef_option_text *reef_option_texts(size_t *count) {
     return TEXTS;
 }
 
-// ---- the text of --help --------------------------------------------------------------------------
+// ---- the text of --help -------------------------------------------------------------------------
 
 typedef struct page {
     char text[8192];

@@ -1,11 +1,11 @@
 // The inside of reef_options_parse, shared by the files that make it up:
 //
-//   options.c        the layers one over the other: defaults, file, environment, command line
-//   option_table.c   the settings: their names, kinds and bounds, and what each of them is now
-//   option_value.c   one value of a setting from its text
-//   option_source.c  the sources, and what a pattern stands for
-//   reef_option_flags.c   the command line
-//   options_help.c   --help, and what the manual and a new configuration say
+//   settings.c        the layers one over the other: defaults, file, environment, command line
+//   settings_table.c   the settings: their names, kinds and bounds, and what each of them is now
+//   settings_value.c   one value of a setting from its text
+//   settings_sources.c  the sources, and what a pattern stands for
+//   settings_flags.c   the command line
+//   settings_help.c   --help, and what the manual and a new configuration say
 #ifndef REEF_OPTIONS_PRIVATE_H
 #define REEF_OPTIONS_PRIVATE_H
 
@@ -34,7 +34,7 @@ typedef struct setting {
     uint64_t low, high; // of a count
 } setting;
 
-// ---- option_table.c ------------------------------------------------------------------------------
+// ---- settings_table.c ---------------------------------------------------------------------------
 
 extern const setting reef_settings[]; // reef_setting_count() of them
 
@@ -43,23 +43,29 @@ void *reef_setting_place(reef_options *options, const setting *one);
 /** The variable of the environment that has a setting: REEF_COMMIT_SECONDS. Returns `out`. */
 const char *reef_option_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]);
 
-// ---- option_value.c ------------------------------------------------------------------------------
+// ---- settings_value.c ---------------------------------------------------------------------------
 
-/** `to` has the type of the setting's kind, which is not SOURCE; `label` is how its layer calls it. Text is borrowed. */
+/**
+ * `to` has the type of the setting's kind, which is not SOURCE; `label` is how its layer calls it.
+ * Text is borrowed.
+ */
 REEF_MUST_CHECK reef_status reef_option_value_parse(
     const setting *one, const char *label, const char *text, void *to, reef_error *err);
 
-// ---- option_source.c -----------------------------------------------------------------------------
+// ---- settings_sources.c -------------------------------------------------------------------------
 
 /** A copy of `text` that lives as long as the options; NULL when memory runs out. */
 const char *reef_option_keep(reef_options *options, const char *text);
-/** One more source, or those of a pattern. A layer's `first` takes the place of all of the layers below. */
+/**
+ * One more source, or those of a pattern. A layer's `first` takes the place of all of the layers
+ * below.
+ */
 REEF_MUST_CHECK reef_status reef_option_add_source(reef_options *options,
                                                    const char *text,
                                                    bool first,
                                                    reef_error *err);
 
-// ---- reef_option_flags.c ------------------------------------------------------------------------------
+// ---- settings_flags.c ---------------------------------------------------------------------------
 
 typedef struct reef_option_flags {
     struct option flags[2 * REEF_SETTING_COUNT_MAX + 5];
@@ -68,8 +74,8 @@ typedef struct reef_option_flags {
 
 void reef_option_flags_init(reef_option_flags *table);
 /**
- * First look: what is to be done, where the file is, and whether all options exist. Goes on after a mistake,
- * because the file may say how to tell it.
+ * First look: what is to be done, where the file is, and whether all options exist. Goes on after a
+ * mistake, because the file may say how to tell it.
  */
 REEF_MUST_CHECK reef_status reef_option_flags_scan(
     reef_options *options, const reef_option_flags *table, int argc, char **argv, reef_error *err);
@@ -77,7 +83,7 @@ REEF_MUST_CHECK reef_status reef_option_flags_scan(
 REEF_MUST_CHECK reef_status reef_option_flags_take(
     reef_options *options, const reef_option_flags *table, int argc, char **argv, reef_error *err);
 
-// ---- options.c -----------------------------------------------------------------------------------
+// ---- settings.c ---------------------------------------------------------------------------------
 
 /** Set setting number `index` from a layer; `label` is how the layer calls it, for messages. */
 REEF_MUST_CHECK reef_status reef_option_take(reef_options *options,

@@ -1,5 +1,5 @@
-// The sources that reefd was given; see options_private.h. A misspelt one is told here; whether one can be read, when
-// it is opened.
+// The sources that reefd was given; see settings_internal.h. A misspelt one is told here; whether
+// one can be read, when it is opened.
 #include "settings_internal.h"
 
 #include "reef_source.h"

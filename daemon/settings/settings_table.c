@@ -1,4 +1,4 @@
-// The settings of reefd, one row each; see options_private.h.
+// The settings of reefd, one row each; see settings_internal.h.
 #include "settings_internal.h"
 
 #include "redis_url.h"

@@ -1,4 +1,4 @@
-// One value of a setting from its text; see options_private.h. Pure functions.
+// One value of a setting from its text; see settings_internal.h. Pure functions.
 #include "settings_internal.h"
 
 #include "push.h"

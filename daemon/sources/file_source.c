@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// ---- text ----------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 typedef struct disk_file {
     int fd;
@@ -109,7 +109,7 @@ const reef_input_kind reef_input_file = {.scheme = "file",
                                          .read_now = file_read_now,
                                          .close = file_close};
 
-// ---- vectors -------------------------------------------------------------------------------------
+// ---- vectors ------------------------------------------------------------------------------------
 
 bool reef_input_vectors_is_spec(const char *spec) {
     return reef_vectors_is_spec(spec);

@@ -23,7 +23,8 @@ static size_t scheme_length(const char *spec) {
     return length;
 }
 
-// A live source's share: "?weight=3" or "&weight=3" at the end of its spec, which is then `*bytes` long.
+// A live source's share: "?weight=3" or "&weight=3" at the end of its spec, which is then `*bytes`
+// long.
 static reef_status take_weight(reef_input *input, size_t *bytes, reef_error *err) {
     static const char KEY[] = "weight=";
     size_t length = strlen(input->spec), digits = length;

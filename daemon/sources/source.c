@@ -1,6 +1,7 @@
-// Sources by their kinds, and the reader on the loop; see input.h.
+// Sources by their kinds, and the reader on the loop; see reef_source.h.
 //
-// The free space of a lane's queue is lent to the read itself, so bytes of files are never copied on the way:
+// The free space of a lane's queue is lent to the read itself, so bytes of files are never copied
+// on the way:
 //
 //   resume --> reef_training_space --> read --> reef_input_took --> reef_training_fill --> resume
 //                                         '---> reef_input_ended --> the lane's next source
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- specs ---------------------------------------------------------------------------------------
+// ---- specs --------------------------------------------------------------------------------------
 
 void reef_input_close(reef_input *input) {
     if (input->kind && input->state) input->kind->close(input);
@@ -43,7 +44,7 @@ reef_status reef_input_seek(reef_input *input, const reef_input_place *place, re
     return input->kind->seek(input, place, err);
 }
 
-// ---- answers -------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 // Whether somebody waits for the answer. After a stop nobody does.
 static bool is_awaited(reef_input *input) {
@@ -81,4 +82,4 @@ void reef_input_warn(reef_input *input, const char *event, const char *format, .
     reef_report_warning(input->report, event, "%s", text);
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// What a source goes by in the pool: its text as given, or where that is too long or no JSON text, a hash of it and
-// as much of its end as fits.
+// What a source goes by in the pool: its text as given, or where that is too long or no JSON text,
+// a hash of it and as much of its end as fits.
 #ifndef REEF_SOURCE_NAME_H
 #define REEF_SOURCE_NAME_H
 

@@ -1,5 +1,5 @@
-// Standard input: a pipe, a socket, a terminal, or a file that is read from where it stands. It cannot be read
-// again, so what comes in continues the stream.
+// Standard input: a pipe, a socket, a terminal, or a file that is read from where it stands. It
+// cannot be read again, so what comes in continues the stream.
 #include "reef_source.h"
 
 #include <errno.h>
@@ -63,7 +63,7 @@ static void fail_stdin_source(reef_input *input, const char *why) {
     reef_input_failed(input, &err);
 }
 
-// ---- a file --------------------------------------------------------------------------------------
+// ---- a file -------------------------------------------------------------------------------------
 
 static void on_file_read(uv_fs_t *request) {
     reef_input *input = request->data;
@@ -85,7 +85,7 @@ static void read_file(reef_input *input, input_stream *stream) {
     if (code) fail_stdin_source(input, uv_strerror(code));
 }
 
-// ---- a stream ------------------------------------------------------------------------------------
+// ---- a stream -----------------------------------------------------------------------------------
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
     (void)suggested;

@@ -1,8 +1,10 @@
-// Metrics for Prometheus; see metrics.h. Names end in their unit, base units only; nothing is labelled by
-// expert, and no text of the stream is shown. Labels are few: sources, states of experts, phases of a step.
+// Metrics for Prometheus; see forgetting.h. Names end in their unit, base units only; nothing is
+// labelled by expert, and no text of the stream is shown. Labels are few: sources, states of
+// experts, phases of a step.
 //
-// A counter begins at 0 with the process, or counts what is committed: one that fell to the last commit after a crash
-// would be taken for one that began anew, and all that was ever trained would count once more.
+// A counter begins at 0 with the process, or counts what is committed: one that fell to the last
+// commit after a crash would be taken for one that began anew, and all that was ever trained would
+// count once more.
 #include "prometheus.h"
 
 #include "push.h"
@@ -108,7 +110,8 @@ static void write_pushes(FILE *out, const reef_status_view *monitor) {
     }
 }
 
-// The loss before training, by source: sums for rates, and a recent mean. Those without any are left out.
+// The loss before training, by source: sums for rates, and a recent mean. Those without any are
+// left out.
 static void write_losses(FILE *out, const reef_status_view *monitor) {
     bool vectors = monitor->record_bytes > 0;
     const char *recent = vectors ? "reef_source_error_ratio" : "reef_source_loss";

@@ -1,4 +1,4 @@
-// Status and progress; see monitor.h. Everything comes from one copy of the trainer's view, so the
+// Status and progress; see status.h. Everything comes from one copy of the trainer's view, so the
 // figures of one answer belong together.
 #include "status.h"
 #include "reply_json.h"
@@ -220,7 +220,7 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
     return object;
 }
 
-// ---- for people ----------------------------------------------------------------------------------
+// ---- for people ---------------------------------------------------------------------------------
 
 static void format_bytes(char *out, size_t room, double bytes) {
     static const char *const UNITS[] = {"B", "kB", "MB", "GB", "TB"};

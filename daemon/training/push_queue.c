@@ -1,7 +1,8 @@
 // Taking batches: from the client to the journal, and the answer back; see push.h.
 //
-// Batches that came while the trainer was busy with a step go into the journal together: it takes the whole list
-// when it gets there. The list and what is done are behind a lock; everything else belongs to the loop.
+// Batches that came while the trainer was busy with a step go into the journal together: it takes
+// the whole list when it gets there. The list and what is done are behind a lock; everything else
+// belongs to the loop.
 #include "push.h"
 
 #include "training_thread.h"
@@ -51,7 +52,7 @@ static uint64_t unix_ms(void) {
     return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
 }
 
-// ---- on the trainer's thread ---------------------------------------------------------------------
+// ---- on the trainer's thread --------------------------------------------------------------------
 
 static reef_push_batch *take_waiting(reef_pusher *pusher, size_t *count) {
     uv_mutex_lock(&pusher->lock);
@@ -129,7 +130,7 @@ static reef_status journal_waiting(void *context,
     return status;
 }
 
-// ---- answers -------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 static void reply_queue(reef_push_batch *batch) {
     batch->pusher->waiting_bytes -= batch->weight;
@@ -189,7 +190,7 @@ static void ask_trainer(reef_pusher *pusher) {
     refuse_waiting(pusher, &err);
 }
 
-// ---- coming in -----------------------------------------------------------------------------------
+// ---- coming in ----------------------------------------------------------------------------------
 
 // On a thread of libuv's: a mebibyte of JSON takes longer to read than the loop should wait.
 static void make_queue(uv_work_t *work) {

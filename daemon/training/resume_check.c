@@ -1,4 +1,4 @@
-// See source_fit.h.
+// See resume_check.h.
 #include "resume_check.h"
 
 #include <stdlib.h>
@@ -16,8 +16,9 @@ static reef_status check_count(const reef_trainer *trainer,
     return status;
 }
 
-// The source whose record was cut, unless another one with something left is read before it. Sources that end are
-// read one after another; a live one goes first when it has such a rest (schedule.c).
+// The source whose record was cut, unless another one with something left is read before it.
+// Sources that end are read one after another; a live one goes first when it has such a rest
+// (scheduler.c).
 static bool has_rest_of_record(const reef_input *sources, size_t count, size_t record_bytes) {
     bool later = false;
     for (size_t i = 0; i < count; i++) {
@@ -28,7 +29,8 @@ static bool has_rest_of_record(const reef_input *sources, size_t count, size_t r
     return false;
 }
 
-// The bytes of another source would go on in the middle of the record, and all records after it be shifted.
+// The bytes of another source would go on in the middle of the record, and all records after it be
+// shifted.
 static reef_status check_record(const reef_trainer *trainer,
                                 const reef_input *sources,
                                 size_t count,

@@ -1,7 +1,7 @@
-// The scrubber's thread; see scrub.h.
+// The scrubber's thread; see scrubber.h.
 //
-// The rate is kept by pauses: after a piece as long as its bytes should have taken. A record that is damaged is
-// told once, however often it is met again.
+// The rate is kept by pauses: after a piece as long as its bytes should have taken. A record that
+// is damaged is told once, however often it is met again.
 #include "scrubber.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ struct reef_scrubber {
     size_t known_count, taken;
 };
 
-// ---- what is told --------------------------------------------------------------------------------
+// ---- what is told -------------------------------------------------------------------------------
 
 static bool is_known(const reef_scrubber *s, const char *what) {
     for (size_t i = 0; i < s->known_count; i++)
@@ -69,7 +69,7 @@ static void on_damage(void *context, const reef_key *key, const char *what) {
     s->poke(s->context);
 }
 
-// ---- the thread ----------------------------------------------------------------------------------
+// ---- the thread ---------------------------------------------------------------------------------
 
 static uint64_t unix_ms(void) {
     struct timespec now;
@@ -131,7 +131,7 @@ static void scrub_main(void *argument) {
     }
 }
 
-// ---- life ----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
 static reef_status read_state(reef_scrubber *s, reef_error *err) {
     reef_txn *txn = NULL;
@@ -202,7 +202,7 @@ void reef_scrubber_free(reef_scrubber *s) {
     free(s);
 }
 
-// ---- for others ----------------------------------------------------------------------------------
+// ---- for others ---------------------------------------------------------------------------------
 
 void reef_scrubber_view_read(reef_scrubber *s, reef_scrubber_view *view) {
     uv_mutex_lock(&s->lock);

@@ -5,8 +5,9 @@
 //   view, damage  ------- copies ---------->  kept with the next commit  -->  status
 //   poke          ------------------------->  damage becomes an event
 //
-// It reads the file and writes nothing: how far it has come goes into the trainer's commits, so a pool keeps
-// its one writer. Training never waits for it and never reads what it says: no bit of the result depends on it.
+// It reads the file and writes nothing: how far it has come goes into the trainer's commits, so a
+// pool keeps its one writer. Training never waits for it and never reads what it says: no bit of
+// the result depends on it.
 #ifndef REEF_DAEMON_SCRUB_H
 #define REEF_DAEMON_SCRUB_H
 
@@ -29,12 +30,18 @@ typedef struct reef_scrubber_view {
 /** Begin where the pool says the last daemon stopped. `store` and `report` outlive it. */
 REEF_MUST_CHECK reef_status reef_scrubber_new(
     reef_scrubber **out, reef_store *store, uint64_t rate, reef_report *report, reef_error *err);
-/** Start the thread; with a rate of 0 there is none yet. poke  called there when damage waits to be taken */
+/**
+ * Start the thread; with a rate of 0 there is none yet. poke  called there when damage waits to be
+ * taken
+ */
 REEF_MUST_CHECK reef_status reef_scrubber_start(reef_scrubber *scrubber,
                                                 void (*poke)(void *context),
                                                 void *context,
                                                 reef_error *err);
-/** Another rate, from the next piece on; on the thread that started it. NO_MEMORY when it needs a thread and gets none. */
+/**
+ * Another rate, from the next piece on; on the thread that started it. NO_MEMORY when it needs a
+ * thread and gets none.
+ */
 REEF_MUST_CHECK reef_status reef_scrubber_set_rate(reef_scrubber *scrubber,
                                                    uint64_t rate,
                                                    reef_error *err);

@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-// On a thread of libuv's: a disk may be slow, and unpacking may take longer than the loop should wait.
+// On a thread of libuv's: a disk may be slow, and unpacking may take longer than the loop should
+// wait.
 static void read_now(uv_work_t *request) {
     reef_input *input = request->data;
     input->work.error.status =

@@ -1,7 +1,7 @@
-// Commits of the trainer's thread, and what it writes between two of them; see training.h.
+// Commits of the trainer's thread, and what it writes between two of them; see training_thread.h.
 //
-// A commit that fails leaves the state in memory as it was and is tried again after a pause, a bounded number of
-// times.
+// A commit that fails leaves the state in memory as it was and is tried again after a pause, a
+// bounded number of times.
 #include "training_internal.h"
 
 #include <assert.h>
@@ -50,7 +50,8 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
     uv_mutex_unlock(&training->lock);
 }
 
-// How far the scrubber has come goes along with what training has to write; alone it is no reason to.
+// How far the scrubber has come goes along with what training has to write; alone it is no reason
+// to.
 static void pass_scrub_on(reef_training *training) {
     reef_scrubber_view view;
     if (!training->options.scrubber) return;
@@ -74,7 +75,8 @@ bool reef_training_worth_retrying(reef_status status) {
            status == REEF_ERR_BUSY;
 }
 
-// Wait, at most for a request where `request` is not NULL. Returns false when a stop cut the pause short.
+// Wait, at most for a request where `request` is not NULL. Returns false when a stop cut the pause
+// short.
 static bool wait_until(reef_training *training, uint64_t deadline, reef_request **request) {
     bool cut = false;
     uv_mutex_lock(&training->lock);
@@ -93,9 +95,9 @@ void reef_training_pause_for(reef_training *training, uint64_t seconds) {
     (void)wait_until(training, uv_hrtime() + seconds * NS_PER_SECOND, NULL);
 }
 
-// The pause between two tries. Who asks for something meanwhile is answered, with the same error where it takes room;
-// where a commit that was asked for goes through the pause is over. Returns false when a stop cut it short: then
-// the next try is the last.
+// The pause between two tries. Who asks for something meanwhile is answered, with the same error
+// where it takes room; where a commit that was asked for goes through the pause is over. Returns
+// false when a stop cut it short: then the next try is the last.
 static bool serve_for(reef_training *training, uint64_t seconds) {
     uint64_t deadline = uv_hrtime() + seconds * NS_PER_SECOND;
     for (;;) {
@@ -156,8 +158,8 @@ reef_status reef_training_note_own_commit(reef_training *training, double ms, re
     return status;
 }
 
-// What is written beside training is a commit of its own, but nothing of what was accepted since the last one is
-// in it: that stays dirty.
+// What is written beside training is a commit of its own, but nothing of what was accepted since
+// the last one is in it: that stays dirty.
 reef_status reef_training_note_aside(reef_training *training, reef_error *err) {
     reef_commit commit;
     reef_status status = reef_training_read_commit(training->options.store, &commit, err);
@@ -175,7 +177,8 @@ static reef_status compact_once(reef_training *training, bool *more, reef_error 
     return *more ? reef_training_note_aside(training, err) : status;
 }
 
-// Statistics for people are no reason to stop training: what fails is said, and tried after the next commit.
+// Statistics for people are no reason to stop training: what fails is said, and tried after the
+// next commit.
 void reef_training_compact(reef_training *training) {
     reef_error err = {.status = REEF_OK};
     bool more = false;

@@ -1,7 +1,7 @@
 // The inside of a reef_training, shared by the files that make it up:
 //
-//   training.c         the loop's side, what to do next, the thread
-//   reef_training_commit.c  commits, and what is written between two of them
+//   training_thread.c         the loop's side, what to do next, the thread
+//   training_commit.c  commits, and what is written between two of them
 //   training_work.c    requests, bytes, decisions about turns, the end of the sources
 #ifndef REEF_TRAINING_PRIVATE_H
 #define REEF_TRAINING_PRIVATE_H
@@ -67,7 +67,7 @@ typedef struct work {
     reef_schedule_next next; // bytes to train, or a decision about turns
 } work;
 
-// ---- training.c ----------------------------------------------------------------------------------
+// ---- training_thread.c --------------------------------------------------------------------------
 
 void reef_training_append(reef_request **list, reef_request *request);
 bool reef_training_is_drained(const reef_training *training, const reef_request *request);
@@ -76,7 +76,7 @@ reef_request *reef_training_take_request(reef_training *training, bool only_drai
 void reef_training_set_paused(reef_training *training, bool paused);
 void reef_training_set_state(reef_training *training, reef_training_state state);
 
-// ---- reef_training_commit.c ---------------------------------------------------------------------------
+// ---- training_commit.c --------------------------------------------------------------------------
 
 void reef_training_refresh(reef_training *training);
 void reef_training_advance(reef_training *training);
@@ -97,7 +97,7 @@ REEF_MUST_CHECK reef_status reef_training_note_aside(reef_training *training, re
 void reef_training_compact(reef_training *training);
 void reef_training_note_damage(reef_training *training);
 
-// ---- training_work.c -----------------------------------------------------------------------------
+// ---- training_work.c ----------------------------------------------------------------------------
 
 void reef_training_serve(reef_training *training, reef_request *request);
 REEF_MUST_CHECK reef_status reef_training_feed(reef_training *training,

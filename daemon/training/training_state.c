@@ -1,4 +1,5 @@
-// What the loop and the training thread share under one lock: requests, the view that others read, the state.
+// What the loop and the training thread share under one lock: requests, the view that others read,
+// the state.
 #include "training_internal.h"
 
 #include <assert.h>

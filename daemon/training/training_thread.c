@@ -1,8 +1,8 @@
-// The trainer's thread; see training.h.
+// The trainer's thread; see training_thread.h.
 //
-// What decides the result is the order of bytes and of commands, never time: a commit may come between
-// any two steps. A commit that fails leaves the state in memory as it was and is tried again after a
-// pause, a bounded number of times.
+// What decides the result is the order of bytes and of commands, never time: a commit may come
+// between any two steps. A commit that fails leaves the state in memory as it was and is tried
+// again after a pause, a bounded number of times.
 #include "training_internal.h"
 
 #include <assert.h>
@@ -21,7 +21,7 @@ const char *reef_training_state_text(reef_training_state state) {
     return TEXTS[state];
 }
 
-// ---- the loop's side -----------------------------------------------------------------------------
+// ---- the loop's side ----------------------------------------------------------------------------
 
 bool reef_training_space(reef_training *training, size_t source, uint8_t **at, size_t *count) {
     uv_mutex_lock(&training->lock);
@@ -160,7 +160,7 @@ void reef_training_view_read(reef_training *training,
     uv_mutex_unlock(&training->lock);
 }
 
-// ---- what to do next -----------------------------------------------------------------------------
+// ---- what to do next ----------------------------------------------------------------------------
 
 static uint64_t commit_deadline(const reef_training *training) {
     double seconds = training->options.commit_seconds;
@@ -186,7 +186,8 @@ static bool find_stream(reef_training *training, reef_schedule_next *next) {
 static bool find_work(reef_training *training, work *found) {
     *found = (work){0};
     bool stream = find_stream(training, &found->next);
-    // After a request a step goes first, so that clients who ask without pause cannot stop training.
+    // After a request a step goes first, so that clients who ask without pause cannot stop
+    // training.
     found->request = reef_training_take_request(training, training->served && stream);
     if (found->request) {
         found->kind = WORK_REQUEST;
@@ -200,7 +201,8 @@ static bool find_work(reef_training *training, work *found) {
         found->kind = WORK_COMMIT;
         return true;
     }
-    // One small step at a time with training in between; what is left at the end is for the next run.
+    // One small step at a time with training in between; what is left at the end is for the next
+    // run.
     if (training->compacting && !training->stopping && !(training->compacted && stream)) {
         found->kind = WORK_COMPACT;
         return true;
@@ -244,7 +246,7 @@ static work next_work(reef_training *training) {
     return next;
 }
 
-// ---- the thread ----------------------------------------------------------------------------------
+// ---- the thread ---------------------------------------------------------------------------------
 
 static reef_status run_thread(reef_training *training, reef_error *err) {
     reef_status status = REEF_OK;
@@ -305,7 +307,7 @@ static void training_main(void *argument) {
     (void)uv_async_send(training->options.wake);
 }
 
-// ---- life ----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
 static void training_free(reef_training *training) {
     uv_cond_destroy(&training->changed);

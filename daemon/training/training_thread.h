@@ -7,7 +7,8 @@
 //   view                        <-- copy -----   refreshed after every step
 //   stop                        ------------->   the last step, a commit, the end
 //
-// No call on the loop's side waits for a step or for the disk: the lock is only ever held for copies.
+// No call on the loop's side waits for a step or for the disk: the lock is only ever held for
+// copies.
 #ifndef REEF_TRAINING_H
 #define REEF_TRAINING_H
 
@@ -84,7 +85,10 @@ typedef struct reef_commit_view {
     double ms; // 0 for one that an earlier process made
 } reef_commit_view;
 
-/** Something that only the trainer can do. On the heap; made by the loop, the training's until answered. */
+/**
+ * Something that only the trainer can do. On the heap; made by the loop, the training's until
+ * answered.
+ */
 typedef struct reef_request {
     reef_request_kind kind;
     char seal_dtype[8]; // seal; empty for the configuration's choice
@@ -177,10 +181,12 @@ REEF_MUST_CHECK reef_status reef_training_start(reef_training **out,
 /** Wait for the thread, which must have been told to stop or have ended. Accepts NULL. */
 void reef_training_join(reef_training *training);
 
-// ---- the loop's side -----------------------------------------------------------------------------
+// ---- the loop's side ----------------------------------------------------------------------------
 
-/** Lend room for what a source gives next; false when it is not its turn to be read, or its queue is full: the loop is
- *  woken when it is not. */
+/**
+ * Lend room for what a source gives next; false when it is not its turn to be read, or its queue is
+ * full: the loop is woken when it is not.
+ */
 bool reef_training_space(reef_training *training, size_t source, uint8_t **at, size_t *count);
 /** `count` bytes of the lent space came in; see reef_lanes_fill. */
 void reef_training_fill(
@@ -196,15 +202,23 @@ void reef_training_stop(reef_training *training);
 void reef_training_commit_soon(reef_training *training);
 /** The scrubber has found something. Any thread; for reef_scrubber_start. */
 void reef_training_poke(void *training);
-/** Hand over a request. BUSY when the training has ended, or too many drains wait; it is then still the caller's. */
+/**
+ * Hand over a request. BUSY when the training has ended, or too many drains wait; it is then still
+ * the caller's.
+ */
 REEF_MUST_CHECK reef_status reef_training_request(reef_training *training,
                                                   reef_request *request,
                                                   reef_error *err);
-/** Call `on_answer` of the requests served since the last call, and free them; after the end also of those
- *  left unserved. */
+/**
+ * Call `on_answer` of the requests served since the last call, and free them; after the end also of
+ * those left unserved.
+ */
 void reef_training_answer(reef_training *training);
-/** Where the last commit stands in a source, once for every commit: false when that was told already. `mark`, heap and
- *  the caller's or NULL, is what `place` refers to. Only of kinds with `settled`. */
+/**
+ * Where the last commit stands in a source, once for every commit: false when that was told
+ * already. `mark`, heap and the caller's or NULL, is what `place` refers to. Only of kinds with
+ * `settled`.
+ */
 bool reef_training_settled(reef_training *training,
                            size_t source,
                            reef_input_place *place,

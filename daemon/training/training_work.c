@@ -1,4 +1,4 @@
-// The pieces of work of the trainer's thread but for commits; see training.h.
+// The pieces of work of the trainer's thread but for commits; see training_thread.h.
 #include "training_internal.h"
 
 #include <assert.h>
@@ -75,8 +75,8 @@ void reef_training_serve(reef_training *training, reef_request *request) {
     uint64_t begin = uv_hrtime();
     request->waited_ms = (double)(begin - request->asked_ns) / 1e6;
     reef_status status = run_request(training, request, &request->error);
-    // What was accepted is neither written nor changed by a call. One that failed may have come as far as a commit:
-    // that is known then, and is not taken for one of a later request.
+    // What was accepted is neither written nor changed by a call. One that failed may have come as
+    // far as a commit: that is known then, and is not taken for one of a later request.
     bool aside = request->kind == REEF_REQUEST_CALL;
     if (status != REEF_OK)
         (void)!reef_training_note_aside(training, NULL);
@@ -90,7 +90,8 @@ void reef_training_serve(reef_training *training, reef_request *request) {
     if (reef_training_worth_retrying(status) && !aside) training->dirty = true;
     reef_training_refresh(training);
     uv_mutex_lock(&training->lock);
-    // While commits fail only one that goes through is progress: whoever asks then is answered, and no more.
+    // While commits fail only one that goes through is progress: whoever asks then is answered, and
+    // no more.
     training->view.advances += status == REEF_OK && !training->view.failing[0];
     request->trainer = training->view.trainer;
     request->last = training->view.last;
@@ -141,8 +142,8 @@ static reef_status write_decision(void *context, reef_txn *txn, reef_error *err)
     return reef_decision_write(txn, &decision, err);
 }
 
-// A decision about turns takes effect once it is in the pool, so that it is the same after a crash. Until then
-// the lane that has nothing is waited for.
+// A decision about turns takes effect once it is in the pool, so that it is the same after a crash.
+// Until then the lane that has nothing is waited for.
 void reef_training_decide(reef_training *training, const reef_schedule_next *next) {
     reef_error err = {.status = REEF_OK};
     decision_writer writer = {.schedule = &training->schedule, .next = next};
@@ -167,8 +168,8 @@ void reef_training_decide(reef_training *training, const reef_schedule_next *nex
     uv_mutex_unlock(&training->lock);
 }
 
-// For whom it may concern once the commit went through. `mark` may be NULL; without memory for it the next commit
-// tells.
+// For whom it may concern once the commit went through. `mark` may be NULL; without memory for it
+// the next commit tells.
 static void note_place(reef_training *training,
                        const reef_input *input,
                        uint64_t cursor,

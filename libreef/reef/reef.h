@@ -93,7 +93,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_create_layer(const char *path,
 /**
  * Make a pool by settings, as `reef init` does: a model of bytes unless "model" says otherwise.
  *
- * settings  "name=value" each, ended by NULL, names as in `reef init --help` ("d_model=128"); NULL: defaults
+ * settings  "name=value" each, ended by NULL, names as in `reef init --help` ("d_model=128"); NULL:
+ *           defaults
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_create_model(const char *path,
                                                             const char *const *settings,
@@ -109,19 +110,20 @@ typedef struct reef_pool_options {
 } reef_pool_options;
 
 /**
- * Open the pool in directory `path`, for reading where `options` is NULL. A state that was opened for reading stays
- * as it is whatever a writer does; a writer sees what it trained, committed or not. While nothing is asked of it, it
- * keeps no page of the file from reuse; but a layer whose rows are read in place does from its first call on, since to
- * find them for every call may take longer than the call: close it where it idles.
- * Errors: NOT_FOUND; BUSY another process writes; VERSION; CORRUPT; INVALID; IO; NO_MEMORY.
+ * Open the pool in directory `path`, for reading where `options` is NULL. A state that was opened
+ * for reading stays as it is whatever a writer does; a writer sees what it trained, committed or
+ * not. While nothing is asked of it, it keeps no page of the file from reuse; but a layer whose
+ * rows are read in place does from its first call on, since to find them for every call may take
+ * longer than the call: close it where it idles. Errors: NOT_FOUND; BUSY another process writes;
+ * VERSION; CORRUPT; INVALID; IO; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_open(reef_pool **out,
                                                     const char *path,
                                                     const reef_pool_options *options,
                                                     reef_error *err);
 /**
- * What was trained since the last commit is forgotten. It is the last call on a pool: no other may be running or waiting
- * in another thread. Accepts NULL. Tapes of the pool end before it.
+ * What was trained since the last commit is forgotten. It is the last call on a pool: no other may
+ * be running or waiting in another thread. Accepts NULL. Tapes of the pool end before it.
  */
 REEF_API void reef_pool_close(reef_pool *pool);
 
@@ -160,7 +162,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_read_generation(reef_pool *pool,
                                                                reef_generation_info *out,
                                                                reef_error *err);
 
-/** Everything trained so far onto the disk, as a whole or not at all. `commit` its number; may be NULL. */
+/**
+ * Everything trained so far onto the disk, as a whole or not at all. `commit` its number; may be
+ * NULL.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_commit(reef_pool *pool,
                                                       uint64_t *commit,
                                                       reef_error *err);
@@ -172,11 +177,17 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_commit(reef_pool *pool,
 REEF_API REEF_MUST_CHECK reef_status reef_pool_seal(reef_pool *pool,
                                                     uint32_t side,
                                                     reef_error *err);
-/** More experts for the open generation, to side * side; old ones keep ids and values, new ones add nothing. Commits. */
+/**
+ * More experts for the open generation, to side * side; old ones keep ids and values, new ones add
+ * nothing. Commits.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_grow(reef_pool *pool,
                                                     uint32_t side,
                                                     reef_error *err);
-/** Which experts of the open generation, and what becomes of them. All but `size` and `layer` zero: all learn no more. */
+/**
+ * Which experts of the open generation, and what becomes of them. All but `size` and `layer` zero:
+ * all learn no more.
+ */
 typedef struct reef_freeze_options {
     size_t size;           /* sizeof(reef_freeze_options) */
     int32_t layer;         /* of a model's blocks, 0 of a layer; -1: all */
@@ -186,8 +197,9 @@ typedef struct reef_freeze_options {
         usage_above; /* in (0, 1): only those that are used more than this quantile; 0: whatever their use */
 } reef_freeze_options;
 /**
- * Let single experts of the open generation stay as they are, or learn again: they take part as before, but the
- * optimiser passes them by. Commits. Not of a vector model, whose experts do not learn one by one.
+ * Let single experts of the open generation stay as they are, or learn again: they take part as
+ * before, but the optimiser passes them by. Commits. Not of a vector model, whose experts do not
+ * learn one by one.
  *
  * options  NULL: freeze all
  * changed  how many were not so before; may be NULL
@@ -213,8 +225,8 @@ typedef struct reef_snapshot_info {
     uint32_t generations;
 } reef_snapshot_info;
 /**
- * Snapshot number `index` from 0 on, in the order of names; NOT_FOUND after the last. CORRUPT when its record is damaged:
- * the others can still be read.
+ * Snapshot number `index` from 0 on, in the order of names; NOT_FOUND after the last. CORRUPT when
+ * its record is damaged: the others can still be read.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_read_snapshot(reef_pool *pool,
                                                              size_t index,
@@ -238,8 +250,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_usage(reef_pool *pool,
                                                      reef_error *err);
 
 /**
- * The same in a range of time, as far as it is known: to the commit for an hour, to the hour for two days, to the day for
- * 400. A commit, hour or day that touches the range counts as a whole. What is older is known in total only, and counts
+ * The same in a range of time, as far as it is known: to the commit for an hour, to the hour for
+ * two days, to the day for
+ * 400. A commit, hour or day that touches the range counts as a whole. What is older is known in
+ *      total only, and counts
  * where since_ms is 0.
  *
  * since_ms, until_ms  milliseconds since 1970, since <= t < until; until 0: now
@@ -256,12 +270,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_usage_between(reef_pool *pool,
 
 /* ---- a layer ------------------------------------------------------------------------------------ */
 
-/** What one forward leaves for its backward. Its memory is kept for the next forward, of whichever layer. */
+/**
+ * What one forward leaves for its backward. Its memory is kept for the next forward, of whichever
+ * layer.
+ */
 typedef struct reef_tape reef_tape;
 REEF_API REEF_MUST_CHECK reef_status reef_tape_new(reef_tape **out, reef_error *err);
 REEF_API void reef_tape_free(reef_tape *tape); /* accepts NULL */
 
-/** Which part of the layer a forward computes, and how. All but `size` zero: all of it, as it is evaluated. */
+/**
+ * Which part of the layer a forward computes, and how. All but `size` zero: all of it, as it is
+ * evaluated.
+ */
 typedef struct reef_layer_call {
     size_t size;          /* sizeof(reef_layer_call) */
     uint32_t generations; /* the first so many, as of generation `generations - 1`; 0: all */
@@ -278,9 +298,10 @@ typedef struct reef_layer_call {
  * y     (rows, d_model) written; no part of it may be the memory of x
  * tape  filled; NULL where no backward follows (train needs one)
  *
- * What is evaluated has, for a row, the same bits whatever other rows are beside it.
- * Errors: INVALID x has values that are not finite, or in training one so far out that the variance of queries is none
- * of a float; x and y overlap; no such generation; training a pool open for reading.
+ * What is evaluated has, for a row, the same bits whatever other rows are beside it. Errors:
+ * INVALID x has values that are not finite, or in training one so far out that the variance of
+ * queries is none of a float; x and y overlap; no such generation; training a pool open for
+ * reading.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_forward(reef_pool *pool,
                                                         const reef_layer_call *call,
@@ -290,13 +311,14 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_forward(reef_pool *pool,
                                                         reef_tape *tape,
                                                         reef_error *err);
 /**
- * d_x (written; no part of it may be the memory of d_y or x) from d_y, both (rows, d_model), with the x of the tape's
- * forward; uses the tape's content up. After a forward that trains, gradients of the open generation are collected
- * until reef_layer_step: nothing changes before it, and many batches give the step of one. The choice of experts is
- * held fixed.
+ * d_x (written; no part of it may be the memory of d_y or x) from d_y, both (rows, d_model), with
+ * the x of the tape's forward; uses the tape's content up. After a forward that trains, gradients
+ * of the open generation are collected until reef_layer_step: nothing changes before it, and many
+ * batches give the step of one. The choice of experts is held fixed.
  *
- * Errors: INVALID the tape has no forward, or a step or boundary has come between; d_y has values that are not finite,
- * or d_x overlaps: the tape is then as it was, and nothing is collected; FULL too many rows wait.
+ * Errors: INVALID the tape has no forward, or a step or boundary has come between; d_y has values
+ * that are not finite, or d_x overlaps: the tape is then as it was, and nothing is collected; FULL
+ * too many rows wait.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_backward(reef_pool *pool,
                                                          reef_tape *tape,
@@ -308,8 +330,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_backward(reef_pool *pool,
  * One step of the pool's optimiser on what was collected. Nothing happens where nothing was.
  * learning_rate  0: the pool's own; at most 10
  *
- * Errors: INVALID the rate; or the gradient is not finite, or so large (1e19) that its square is none of a float: nothing
- * has changed, and it waits until reef_layer_discard.
+ * Errors: INVALID the rate; or the gradient is not finite, or so large (1e19) that its square is
+ * none of a float: nothing has changed, and it waits until reef_layer_discard.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_step(reef_pool *pool,
                                                      float learning_rate,
@@ -318,10 +340,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_step(reef_pool *pool,
 REEF_API REEF_MUST_CHECK reef_status reef_layer_discard(reef_pool *pool, reef_error *err);
 
 /**
- * Parameters by name, row-major: "w_down", "w_up" and with glu "w_gate" (experts, d_model), by local id; "w_query"
- * (d_model, heads * d_key); "sub_keys_a", "sub_keys_b" (side, d_key / 2). An open generation with batch norm also has
- * "bn_scale", "bn_shift", "bn_mean", "bn_var" (heads * d_key); a sealed one has that folded into w_query and
- * "query_bias" (heads * d_key).
+ * Parameters by name, row-major: "w_down", "w_up" and with glu "w_gate" (experts, d_model), by
+ * local id; "w_query" (d_model, heads * d_key); "sub_keys_a", "sub_keys_b" (side, d_key / 2). An
+ * open generation with batch norm also has "bn_scale", "bn_shift", "bn_mean", "bn_var" (heads *
+ * d_key); a sealed one has that folded into w_query and "query_bias" (heads * d_key).
  *
  * count  values in the array; INVALID where there are not so many
  */
@@ -331,7 +353,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_read(reef_pool *pool,
                                                      float *out,
                                                      size_t count,
                                                      reef_error *err);
-/** Set a parameter of the open generation; its moments begin anew. INVALID: values not finite, a variance below 0. */
+/**
+ * Set a parameter of the open generation; its moments begin anew. INVALID: values not finite, a
+ * variance below 0.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_write(
     reef_pool *pool, const char *name, const float *values, size_t count, reef_error *err);
 /** The gradient of a parameter of the open generation that waits for the step. */
@@ -348,13 +373,14 @@ REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
  * what is scored and lost is counted by token. INVALID an id outside the vocabulary, a text that ends within one. */
 
 /**
- * Train on the next `count` bytes of a stream, as far as whole batches reach; the rest waits for the next call. How
- * the stream is cut into calls changes nothing. A boundary that is found on the way seals by itself.
+ * Train on the next `count` bytes of a stream, as far as whole batches reach; the rest waits for
+ * the next call. How the stream is cut into calls changes nothing. A boundary that is found on the
+ * way seals by itself.
  * source  names the stream in UTF-8: reef_pool_cursor says how many of its bytes were taken
  *
- * Errors: INVALID a name that is no UTF-8; training diverged, as its loss is not finite; NO_MEMORY. Where a step ended
- * half way nothing since the last commit is kept: training, commits and seals fail alike until the pool is closed and
- * opened again.
+ * Errors: INVALID a name that is no UTF-8; training diverged, as its loss is not finite; NO_MEMORY.
+ * Where a step ended half way nothing since the last commit is kept: training, commits and seals
+ * fail alike until the pool is closed and opened again.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err);
@@ -416,16 +442,17 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_generate(reef_pool *pool,
 /* ---- a model of labelled vectors ----------------------------------------------------------------- */
 
 /**
- * Learn the next `rows` examples of a stream, as far as whole batches reach; the rest waits for the next call. How the
- * stream is cut into calls changes nothing. A boundary that is found on the way seals by itself. Labels may be new at any
- * time. reef_pool_cursor counts the examples of a source; reef_pool_seal and reef_pool_snapshot work as for bytes.
+ * Learn the next `rows` examples of a stream, as far as whole batches reach; the rest waits for the
+ * next call. How the stream is cut into calls changes nothing. A boundary that is found on the way
+ * seals by itself. Labels may be new at any time. reef_pool_cursor counts the examples of a source;
+ * reef_pool_seal and reef_pool_snapshot work as for bytes.
  *
  * vectors  (rows, inputs) row-major
  * labels   (rows) 0 or more; -1: has none, and is only looked at; NULL: none has
  *
- * Errors: INVALID another kind of model, a source's name that is no UTF-8, a value that is not finite, a label below -1;
- * FULL more labels than the 1,024 that a pool can meet. With these nothing was taken. NO_MEMORY and what else ends a step
- * half way: as in reef_pool_train.
+ * Errors: INVALID another kind of model, a source's name that is no UTF-8, a value that is not
+ * finite, a label below -1; FULL more labels than the 1,024 that a pool can meet. With these
+ * nothing was taken. NO_MEMORY and what else ends a step half way: as in reef_pool_train.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_learn(reef_pool *pool,
                                                      const char *source,
@@ -442,12 +469,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_learn(reef_pool *pool,
 REEF_API REEF_MUST_CHECK reef_status
 reef_pool_classes(reef_pool *pool, int32_t *labels, size_t room, size_t *count, reef_error *err);
 /**
- * The classes of vectors under the state that was opened; a writer commits first. What one gets does not depend on the
- * others.
+ * The classes of vectors under the state that was opened; a writer commits first. What one gets
+ * does not depend on the others.
  *
  * vectors      (rows, inputs) row-major
  * labels       (rows) written; -1 while the state knows none
- * scores       (rows, classes) or NULL: written; about the probability of each class, rows need not sum to 1
+ * scores       (rows, classes) or NULL: written; about the probability of each class, rows need not
+ *              sum to 1
  * classes      that `scores` has room for; INVALID where the state knows another number of them
  * generations  (rows) or NULL: written; which had the most say
  */

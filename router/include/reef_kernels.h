@@ -1,9 +1,9 @@
 // The arithmetic that the router and every room below it share: matrix products, the few loops over
 // rows that everything is built from, and the workers that run fixed pieces of work.
 //
-// What always holds: a result depends on its inputs and shapes only, never on the number of threads,
-// on alignment or on what else is in the batch. Work is cut into pieces whose number does not depend
-// on the threads; whoever reduces over pieces does so in piece order.
+// What always holds: a result depends on its inputs and shapes only, never on the number of
+// threads, on alignment or on what else is in the batch. Work is cut into pieces whose number does
+// not depend on the threads; whoever reduces over pieces does so in piece order.
 #ifndef REEF_KERNELS_H
 #define REEF_KERNELS_H
 
@@ -21,7 +21,7 @@ REEF_API const char *reef_kernels_name(void);
  *  not supported here. Not thread-safe: call before any other kernel. */
 REEF_API REEF_MUST_CHECK reef_status reef_kernels_choose(const char *name, reef_error *err);
 
-// ---- matrix products (OpenBLAS, single-threaded) -------------------------------------------------
+// ---- matrix products (OpenBLAS, single-threaded) ------------------------------------------------
 
 /**
  * C = alpha * op(A) op(B) + beta * C, row-major: op(A) is M x K, op(B) is K x N, C is M x N.
@@ -44,8 +44,9 @@ REEF_API void reef_gemm(bool transpose_a,
                         size_t ldc);
 
 /**
- * Between the two BLAS runs on the calling thread alone whatever the rest of the process has set, and afterwards
- * as it was. For libraries in programs that use the same BLAS; may be nested, from any thread.
+ * Between the two BLAS runs on the calling thread alone whatever the rest of the process has set,
+ * and afterwards as it was. For libraries in programs that use the same BLAS; may be nested, from
+ * any thread.
  */
 REEF_API void reef_gemm_claim(void);
 REEF_API void reef_gemm_give_back(void);
@@ -55,16 +56,16 @@ REEF_API void reef_gemm_give_back(void);
 REEF_API const char *reef_gemm_name(void);
 
 /**
- * For functions that do nothing but prefetch: GCC takes one for a call without effect and leaves it out,
- * unless it was inlined before it looks.
+ * For functions that do nothing but prefetch: GCC takes one for a call without effect and leaves it
+ * out, unless it was inlined before it looks.
  */
 #define REEF_PREFETCH_ONLY __attribute__((always_inline))
 
-// ---- rows ----------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 //
-// Sizes may be anything, 0 too, and arrays aligned for their type only. Denormal numbers are not flushed
-// to zero. Infinities and NaN go through sums and products as IEEE 754 says, 0 * infinity = NaN included:
-// a dot product has them, an elementwise kernel in their own elements only.
+// Sizes may be anything, 0 too, and arrays aligned for their type only. Denormal numbers are not
+// flushed to zero. Infinities and NaN go through sums and products as IEEE 754 says, 0 * infinity =
+// NaN included: a dot product has them, an elementwise kernel in their own elements only.
 
 REEF_API float reef_dot(size_t D, const float *a, const float *b);
 /** y += alpha * x */
@@ -73,15 +74,18 @@ REEF_API void reef_axpy(size_t D, float *y, float alpha, const float *x);
 /** Half a float: its upper 16 bits (sign, 8 bits of exponent, 7 of mantissa). */
 typedef uint16_t reef_bf16;
 
-/** y = x rounded to the nearest bf16, to even between two, to infinity beyond the largest; NaN stays NaN,
- *  and signs stay, those of zeros and NaN too. */
+/**
+ * y = x rounded to the nearest bf16, to even between two, to infinity beyond the largest; NaN stays
+ * NaN, and signs stay, those of zeros and NaN too.
+ */
 REEF_API void reef_bf16_round(size_t D, reef_bf16 *y, const float *x);
 
 /**
  * out[k] = dot(rows[k] + offset, x) over D values of K rows that lie anywhere, with the bits of
- * reef_dot. The first `span` values of a row are prefetched a few rows ahead, so that the other part
- * of an expert's row is in cache when reef_axpy_rows follows; `span` may reach beyond the memory there.
- * The bf16 twin computes in floats, with the bits that float rows of the same values give.
+ * reef_dot. The first `span` values of a row are prefetched a few rows ahead, so that the other
+ * part of an expert's row is in cache when reef_axpy_rows follows; `span` may reach beyond the
+ * memory there. The bf16 twin computes in floats, with the bits that float rows of the same values
+ * give.
  */
 REEF_API void reef_dot_rows(size_t K,
                             size_t D,
@@ -97,7 +101,10 @@ REEF_API void reef_dot_rows_bf16(size_t K,
                                  const reef_bf16 *const *rows,
                                  size_t offset,
                                  size_t span);
-/** y += sum over k of alpha[k] * (rows[k] + offset), in the order of k, with the bits of K reef_axpy. */
+/**
+ * y += sum over k of alpha[k] * (rows[k] + offset), in the order of k, with the bits of K
+ * reef_axpy.
+ */
 REEF_API void reef_axpy_rows(size_t K,
                              size_t D,
                              float *y,                 // (D) accumulated into
@@ -106,8 +113,10 @@ REEF_API void reef_axpy_rows(size_t K,
                              size_t offset);
 REEF_API void reef_axpy_rows_bf16(
     size_t K, size_t D, float *y, const float *alpha, const reef_bf16 *const *rows, size_t offset);
-/** y = x for all D: exp, to within a few ulp of expf; exact at 0; exp(-inf) = 0, exp(inf) = inf. In place
- *  allowed. */
+/**
+ * y = x for all D: exp, to within a few ulp of expf; exact at 0; exp(-inf) = 0, exp(inf) = inf. In
+ * place allowed.
+ */
 REEF_API void reef_exp(size_t D, float *y, const float *x);
 /** In place softmax of one row. Fully masked entries may be -INFINITY (not all of them). NaN or
  *  INFINITY anywhere makes the whole row NaN. */
@@ -115,7 +124,9 @@ REEF_API void reef_softmax(size_t D, float *row);
 /** GELU, tanh form (Hendrycks & Gimpel 2016): 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
  *  INFINITY stays, -INFINITY gives NaN. */
 REEF_API void reef_gelu(size_t D, float *y, const float *x);
-/** d_x = d_y * gelu'(x); in place (d_x == d_y) allowed. The slope is 1 at INFINITY, 0 at -INFINITY. */
+/**
+ * d_x = d_y * gelu'(x); in place (d_x == d_y) allowed. The slope is 1 at INFINITY, 0 at -INFINITY.
+ */
 REEF_API void reef_gelu_backward(size_t D, float *d_x, const float *d_y, const float *x);
 
 typedef struct reef_adam {
@@ -124,8 +135,8 @@ typedef struct reef_adam {
 
 /**
  * One Adam step over D parameters (Kingma & Ba 2015, algorithm 1), `count` >= 1 counts this step.
- * param -= lr * (m / (1 - beta1^count)) / (sqrt(v / (1 - beta2^count)) + epsilon); grad times `scale`
- * first (gradient clipping). Where the gradient is not finite, the parameter becomes NaN.
+ * param -= lr * (m / (1 - beta1^count)) / (sqrt(v / (1 - beta2^count)) + epsilon); grad times
+ * `scale` first (gradient clipping). Where the gradient is not finite, the parameter becomes NaN.
  */
 REEF_API void reef_adam_update(size_t D,
                                float *param,
@@ -137,15 +148,15 @@ REEF_API void reef_adam_update(size_t D,
                                const reef_adam *adam);
 
 /**
- * Take D parameters, after their update number `count` >= 1, into their running average (Polyak & Juditsky
- * 1992, with exponential weights): average += max(rate, 1 / (1 + count / 10)) * (param - average), rate in
- * 0 .. 1. Young averages forget their first values sooner; with `count` 1, and with a rate of 1, it becomes
- * the parameters to the bit.
+ * Take D parameters, after their update number `count` >= 1, into their running average (Polyak &
+ * Juditsky 1992, with exponential weights): average += max(rate, 1 / (1 + count / 10)) * (param -
+ * average), rate in 0 .. 1. Young averages forget their first values sooner; with `count` 1, and
+ * with a rate of 1, it becomes the parameters to the bit.
  */
 REEF_API void reef_average_update(
     size_t D, float *average, const float *param, uint64_t count, float rate);
 
-// ---- workers -------------------------------------------------------------------------------------
+// ---- workers ------------------------------------------------------------------------------------
 
 typedef struct reef_thread_pool reef_thread_pool;
 
@@ -157,10 +168,10 @@ REEF_API void reef_thread_pool_free(reef_thread_pool *workers);
 REEF_API size_t reef_thread_pool_count(const reef_thread_pool *workers);
 
 /**
- * Call `work(context, piece)` for every piece in 0 .. piece_count - 1, on any thread in any order, and
- * return when all are done (with their writes visible). The caller's thread works too. One call at a
- * time per workers; `work` must not call back. `workers` NULL runs everything on the caller's thread.
- * Waiting threads spin for some microseconds, then sleep.
+ * Call `work(context, piece)` for every piece in 0 .. piece_count - 1, on any thread in any order,
+ * and return when all are done (with their writes visible). The caller's thread works too. One call
+ * at a time per workers; `work` must not call back. `workers` NULL runs everything on the caller's
+ * thread. Waiting threads spin for some microseconds, then sleep.
  */
 REEF_API void reef_thread_pool_run(reef_thread_pool *workers,
                                    size_t piece_count,

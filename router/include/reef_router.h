@@ -1,8 +1,8 @@
 // Which experts: query network, query batch norm, product keys with top-k, score functions, usage;
 // and the gate that decides whether a generation takes part in a token at all.
 //
-// The router knows nothing of losses and owns no parameters: it works on views of the caller's arrays.
-// He 2024 section 2; Lample et al. 2019 for product keys and query batch norm.
+// The router knows nothing of losses and owns no parameters: it works on views of the caller's
+// arrays. He 2024 section 2; Lample et al. 2019 for product keys and query batch norm.
 #ifndef REEF_ROUTER_H
 #define REEF_ROUTER_H
 
@@ -23,13 +23,18 @@ REEF_API reef_expert_id reef_expert_id_of(uint32_t i, uint32_t j);
 /** The inverse of reef_expert_id_of. */
 REEF_API void reef_expert_pair_of(reef_expert_id id, uint32_t *i, uint32_t *j);
 
-/** Bounds of a shape: a row of sub-keys fits 16 bits, an expert id 32; the others are far from use. */
+/**
+ * Bounds of a shape: a row of sub-keys fits 16 bits, an expert id 32; the others are far from use.
+ */
 #define REEF_SIDE_MAX 65536u
 #define REEF_HEAD_COUNT_MAX 1024u
 #define REEF_WIDTH_MAX 65536u          // of d_model and d_key
 #define REEF_ROUTER_ROWS_MAX 16777216u // of a tape
 
-/** How the K scores of a head become its gate; He 2024 eq. 2 leaves the choice between the first two. */
+/**
+ * How the K scores of a head become its gate; He 2024 eq. 2 leaves the choice between the first
+ * two.
+ */
 typedef enum reef_router_score {
     REEF_SCORE_SOFTMAX, // exp(s_k) / sum over l of exp(s_l): a head's gate sums to 1
     REEF_SCORE_SIGMOID, // 1 / (1 + exp(-s_k)): each expert by itself
@@ -57,15 +62,18 @@ static inline size_t reef_router_key_row(const reef_router_shape *shape) {
     return reef_router_tables(shape) * (shape->d_key / 2);
 }
 
-/** REEF_ERR_INVALID with the value and what to do when the sizes do not fit together or there is no such
- *  score function. */
+/**
+ * REEF_ERR_INVALID with the value and what to do when the sizes do not fit together or there is no
+ * such score function.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_router_shape_check(const reef_router_shape *shape,
                                                              reef_error *err);
 
 /**
- * Parameters of one router; also used for their gradients (then query_bias, bn_mean, bn_var are NULL).
- * All row-major. While a generation is open: w_query, bn_scale, bn_shift, bn_mean, bn_var, query_bias
- * NULL. Folded (sealed, or open but evaluated): w_query and query_bias, the bn_ fields are NULL.
+ * Parameters of one router; also used for their gradients (then query_bias, bn_mean, bn_var are
+ * NULL). All row-major. While a generation is open: w_query, bn_scale, bn_shift, bn_mean, bn_var,
+ * query_bias NULL. Folded (sealed, or open but evaluated): w_query and query_bias, the bn_ fields
+ * are NULL.
  */
 typedef struct reef_router_params {
     float *w_query;    // (D, H*d_key)
@@ -80,7 +88,9 @@ typedef struct reef_router_params {
 
 #define REEF_BN_EPSILON 1e-5f
 
-/** Fold the running batch norm into a linear map: q = x w + bias. Without batch norm a copy, bias 0. */
+/**
+ * Fold the running batch norm into a linear map: q = x w + bias. Without batch norm a copy, bias 0.
+ */
 REEF_API void reef_router_fold(const reef_router_shape *shape,
                                const reef_router_params *params,
                                float *w_query,     // (D, H*d_key) written
@@ -91,7 +101,9 @@ typedef enum reef_router_mode {
     REEF_ROUTER_FOLDED, // q = x w_query + query_bias
 } reef_router_mode;
 
-/** What one forward leaves for its backward and for the experts. Allocated once for `rows_max` rows. */
+/**
+ * What one forward leaves for its backward and for the experts. Allocated once for `rows_max` rows.
+ */
 typedef struct reef_router_tape {
     size_t rows_max, piece_rows;
     float *query;            // (rows, H, d_key) as it meets the sub-keys
@@ -111,7 +123,9 @@ typedef struct reef_router_tape {
     size_t slot_floats;      // floats of one of them
 } reef_router_tape;
 
-/** A tape without `backward` serves folded forwards only. INVALID when sizes do not fit; NO_MEMORY. */
+/**
+ * A tape without `backward` serves folded forwards only. INVALID when sizes do not fit; NO_MEMORY.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_router_tape_init(reef_router_tape *tape,
                                                            const reef_router_shape *shape,
                                                            size_t rows_max,
@@ -121,17 +135,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_router_tape_init(reef_router_tape *tap
 REEF_API void reef_router_tape_release(reef_router_tape *tape); // accepts the zeroed tape
 
 /**
- * Retrieve the experts of `rows` tokens: queries, scores against both tables, top-k of each, the best
- * K of the pairs with (i+1)(j+1) <= K, score function (He 2024 eq. 1-5). Exact.
+ * Retrieve the experts of `rows` tokens: queries, scores against both tables, top-k of each, the
+ * best K of the pairs with (i+1)(j+1) <= K, score function (He 2024 eq. 1-5). Exact.
  *
- * x             (rows, D); where rows is no multiple of tape->piece_rows the last piece is shorter, and the bits of
- *               its rows then depend on how many they are (pad them where that matters)
+ * x             (rows, D); where rows is no multiple of tape->piece_rows the last piece is shorter,
+ *               and the bits of its rows then depend on how many they are (pad them where that
+ *               matters)
  * piece_active  (pieces) or NULL: pieces with 0 are skipped, their outputs unspecified.
  *               In train mode all pieces take part.
  *
- * Errors: INVALID when a query, one of its best scores or in train mode the variance of queries is not
- * finite (names the row); outputs are then unspecified.
- * Threads: `workers` run the pieces; one call at a time per tape. Allocates nothing.
+ * Errors: INVALID when a query, one of its best scores or in train mode the variance of queries is
+ * not finite (names the row); outputs are then unspecified. Threads: `workers` run the pieces; one
+ * call at a time per tape. Allocates nothing.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_router_forward(const reef_router_shape *shape,
                                                          const reef_router_params *params,
@@ -168,16 +183,17 @@ REEF_API void reef_router_update_stats(const reef_router_shape *shape,
                                        const reef_router_tape *tape,
                                        float momentum);
 
-// ---- usage ---------------------------------------------------------------------------------------
+// ---- usage --------------------------------------------------------------------------------------
 
 #define REEF_USAGE_SCORE_ONE 1048576u // accumulated scores are fixed point with 20 fraction bits
 
-// The most that one selection adds: a ReLU score has no bound of its own. 2^32 selections fit the sum.
+// The most that one selection adds: a ReLU score has no bound of its own. 2^32 selections fit the
+// sum.
 #define REEF_USAGE_SCORE_MAX 4096.0
 
 /**
- * How often an expert was chosen, and z' of He 2024 section 3.3: the sum of its router scores, each cut to
- * REEF_USAGE_SCORE_MAX.
+ * How often an expert was chosen, and z' of He 2024 section 3.3: the sum of its router scores, each
+ * cut to REEF_USAGE_SCORE_MAX.
  */
 typedef struct reef_usage {
     uint64_t count;
@@ -194,7 +210,7 @@ REEF_API void reef_usage_summarise(size_t expert_count,
                                    const reef_usage *usage,
                                    reef_usage_summary *out);
 
-// ---- gate ----------------------------------------------------------------------------------------
+// ---- gate ---------------------------------------------------------------------------------------
 
 /** Id of token t of a text: of bytes, or of ids that take 2 bytes each, little-endian. */
 static inline uint32_t reef_token_at(const uint8_t *text, size_t token_bytes, size_t t) {
@@ -207,8 +223,9 @@ static inline uint32_t reef_token_at(const uint8_t *text, size_t token_bytes, si
 #define REEF_GATE_WEIGHTS (REEF_GATE_ORDERS * REEF_GATE_BUCKETS)
 
 /**
- * Gate of one generation on tokens, which are bytes or ids: a linear score of hashed 1- to 4-grams that end at
- * the token, averaged causally over the stream; fires where the mean exceeds the threshold.
+ * Gate of one generation on tokens, which are bytes or ids: a linear score of hashed 1- to 4-grams
+ * that end at the token, averaged causally over the stream; fires where the mean exceeds the
+ * threshold.
  */
 typedef struct reef_gate {
     float *weights; // (REEF_GATE_ORDERS, REEF_GATE_BUCKETS) owned
@@ -217,8 +234,8 @@ typedef struct reef_gate {
     float prior; // tokens of old data that the start of a stream weighs like
     float start; // the mean before any evidence: what old data scores on average
     float threshold;
-    // A second signal: evidence of a token is its logit + loss_weight * (surprise - loss_reference), where the
-    // surprise is the older model's loss (nats) on that token.
+    // A second signal: evidence of a token is its logit + loss_weight * (surprise -
+    // loss_reference), where the surprise is the older model's loss (nats) on that token.
     float loss_weight;    // 0: n-grams alone
     float loss_reference; // mean surprise of old data
     uint32_t token_bytes; // of a token of the texts that it reads: 1, or 2 for ids
@@ -239,9 +256,9 @@ REEF_API void reef_gate_release(reef_gate *gate);
 REEF_API void reef_gate_reset(const reef_gate *gate, reef_gate_state *state);
 
 /**
- * Score `count` tokens of a stream in order. margin[t] = causal mean after token t minus the threshold;
- * the gate fires at t when margin[t] > 0. `state` is carried on. A gate that is all zero, without weights,
- * never fires and costs nothing.
+ * Score `count` tokens of a stream in order. margin[t] = causal mean after token t minus the
+ * threshold; the gate fires at t when margin[t] > 0. `state` is carried on. A gate that is all
+ * zero, without weights, never fires and costs nothing.
  */
 REEF_API void reef_gate_score(const reef_gate *gate,
                               reef_gate_state *state,
@@ -249,9 +266,10 @@ REEF_API void reef_gate_score(const reef_gate *gate,
                               const uint8_t *bytes,
                               float *margin);
 /**
- * The same with the older model's loss. losses[t] (nats) is that of the token after token t, so the decision at
- * t knows the losses before t only; the last one is kept in `state`. Where a surprise is not known, it counts
- * as that of old data. A gate with a loss_weight of 0 has the bits of reef_gate_score.
+ * The same with the older model's loss. losses[t] (nats) is that of the token after token t, so the
+ * decision at t knows the losses before t only; the last one is kept in `state`. Where a surprise
+ * is not known, it counts as that of old data. A gate with a loss_weight of 0 has the bits of
+ * reef_gate_score.
  *
  * losses  (count) or NULL: none is known
  */
@@ -276,23 +294,24 @@ typedef struct reef_gate_fit {
     uint32_t epochs;    // passes over the windows; 0 means 3
     float decay;        // 0: the shortest of a few memories that tells old data from new
     uint32_t negatives; // how often more than others old windows are read on which it nearly fires
-    // The older model's loss (nats) on each token, one window after the other, NaN where it is not known; or
-    // both NULL: n-grams alone.
+    // The older model's loss (nats) on each token, one window after the other, NaN where it is not
+    // known; or both NULL: n-grams alone.
     const float *old_surprise; // (tokens of old_calibrate)
     const float *new_surprise; // (tokens of new_windows)
     // written:
     bool separates; // n-grams alone tell old data from new data that was not fitted
     float leak;     // measured on old_calibrate
-    // Share of tokens of new windows that fire; measured, where there are enough, on the second half of them,
-    // by a gate that was fitted to the first.
+    // Share of tokens of new windows that fire; measured, where there are enough, on the second
+    // half of them, by a gate that was fitted to the first.
     float detect;
 } reef_gate_fit;
 
 /**
  * Fit by logistic regression (old = 0, new = 1, classes balanced), then calibrate: the threshold is
- * the smallest value at which at most `leak_max` of the tokens of `old_calibrate` fire, raised to half
- * way towards the new data where there is room. Deterministic in its arguments. Where n-grams do not separate
- * and surprises are given, they become a second signal if more of the new data is told apart with them.
+ * the smallest value at which at most `leak_max` of the tokens of `old_calibrate` fire, raised to
+ * half way towards the new data where there is room. Deterministic in its arguments. Where n-grams
+ * do not separate and surprises are given, they become a second signal if more of the new data is
+ * told apart with them.
  *
  * Errors: INVALID when a set is empty, or a number of `fit` out of its bounds; NO_MEMORY.
  */

@@ -1,5 +1,6 @@
-// Zeroed memory on huge pages: an anonymous map, trimmed to whole huge pages, or the heap's when small.
-// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
+// Zeroed memory on huge pages: an anonymous map, trimmed to whole huge pages, or the heap's when
+// small. NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C
+// library's name.
 #define _DEFAULT_SOURCE // madvise, MAP_ANONYMOUS
 
 #include "reef_huge_page.h"

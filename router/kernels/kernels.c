@@ -1,8 +1,8 @@
 // Which kernels run: the best set this CPU has, or the one that was asked for.
 //
-// What always holds: every entry of a table computes the same thing as the plain one up to rounding,
-// and each is a function of its inputs and sizes alone. The loops themselves are in kernels_scalar.c
-// and kernels_vector.h.
+// What always holds: every entry of a table computes the same thing as the plain one up to
+// rounding, and each is a function of its inputs and sizes alone. The loops themselves are in
+// kernels_scalar.c and kernels_vector.h.
 #include "kernels_internal.h"
 
 #include "reef_kernels.h"

@@ -38,7 +38,8 @@ static inline vec_int vec_count_not_below(vec_int counts, vec a, vec b) {
     return counts - ~(a < b);
 }
 
-// The lanes whose bit is set, packed, to both arrays; behind them up to a vector of each is overwritten.
+// The lanes whose bit is set, packed, to both arrays; behind them up to a vector of each is
+// overwritten.
 static inline void vec_compress(
     uint32_t set, float *to, vec v, int32_t *to_numbers, vec_int numbers) {
     for (; set != 0; set &= set - 1) {

@@ -43,7 +43,8 @@ static inline vec_int vec_count_not_below(vec_int counts, vec a, vec b) {
                                           _mm512_set1_epi32(1));
 }
 
-// The lanes whose bit is set, packed, to both arrays; behind them up to a vector of each is overwritten.
+// The lanes whose bit is set, packed, to both arrays; behind them up to a vector of each is
+// overwritten.
 static inline void vec_compress(
     uint32_t set, float *to, vec v, int32_t *to_numbers, vec_int numbers) {
     // Straight to memory the instruction takes a hundred cycles on some CPUs.

@@ -1,5 +1,6 @@
-// The kernels over gathered rows, for one type of row: kernels_vector.h includes this for float and for
-// bf16 and defines ROW, how a vector of it is loaded as floats, and how the functions are named.
+// The kernels over gathered rows, for one type of row: kernels_vector.h includes this for float and
+// for bf16 and defines ROW, how a vector of it is loaded as floats, and how the functions are
+// named.
 
 // Four sums hide the latency of the fused multiply-add.
 static inline float ROW_NAME(dot_row)(size_t D, const ROW *row, const float *x) {
@@ -25,9 +26,10 @@ static inline void ROW_NAME(axpy_row)(size_t D, float *y, float alpha, const ROW
         store_some(D - d, y + d, load_some(D - d, y + d) + factor * ROW_LOAD_SOME(D - d, row + d));
 }
 
-// Into the second-level cache: the first one tracks too few lines that are under way, and what waits for
-// it holds up the rows that are computed with. A forward of 128 rows of 2 KB takes 14 us this way, 22 us
-// with prefetches into the first level (262,144 experts, one thread, AVX-512 on Zen 4).
+// Into the second-level cache: the first one tracks too few lines that are under way, and what
+// waits for it holds up the rows that are computed with. A forward of 128 rows of 2 KB takes 14 us
+// this way, 22 us with prefetches into the first level (262,144 experts, one thread, AVX-512 on Zen
+// 4).
 REEF_PREFETCH_ONLY static inline void ROW_NAME(prefetch_row)(const ROW *row, size_t span) {
     for (size_t d = 0; d < span; d += LINE_BYTES / sizeof(ROW)) __builtin_prefetch(row + d, 0, 2);
 }

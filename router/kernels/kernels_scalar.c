@@ -1,5 +1,5 @@
-// The scalar kernels: one plain loop per definition, for any CPU. They are what the faster ones are tested
-// against, so nothing here is clever.
+// The scalar kernels: one plain loop per definition, for any CPU. They are what the faster ones are
+// tested against, so nothing here is clever.
 #include "kernels_internal.h"
 
 #include <math.h>

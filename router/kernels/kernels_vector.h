@@ -186,8 +186,8 @@ static void approach(size_t D, float *average, const float *param, float share) 
 
 // The best K of a row are found in three passes with few branches: a bound that at least K scores
 // reach, the few scores that reach it, and their order by counting. For K = 17 of 1,024 scores that
-// takes 0.3 us; comparing whole vectors with the worst of a sorted list and inserting what exceeds it
-// took 1.7 us, most of it in branches that no CPU can foresee (AVX-512, Zen 5).
+// takes 0.3 us; comparing whole vectors with the worst of a sorted list and inserting what exceeds
+// it took 1.7 us, most of it in branches that no CPU can foresee (AVX-512, Zen 5).
 enum {
     BLOCK = 64, // scores that are compared together; one bit each in 64
     BLOCK_VECS = BLOCK / VEC_FLOATS,
@@ -201,8 +201,8 @@ typedef struct candidates {
     int32_t indices[CANDIDATES_MAX + 2 * BLOCK];
 } candidates;
 
-// The K-th largest of `count` vectors of values: the least of those that fewer than K others exceed.
-// Inlined with a constant count, so that the counts stay in registers.
+// The K-th largest of `count` vectors of values: the least of those that fewer than K others
+// exceed. Inlined with a constant count, so that the counts stay in registers.
 static inline __attribute__((always_inline)) float kth_largest_of(size_t count,
                                                                   const vec *values,
                                                                   size_t K) {
@@ -230,10 +230,10 @@ static float kth_largest(size_t count, const vec *values, size_t K) {
     return kth_largest_of(count, values, K);
 }
 
-// A bound that at least K <= BLOCK of D scores reach: the K-th largest of maxima, each over scores at one
-// place of every whole block (with fewer than a block, of every vector). For a small K the maxima are
-// folded onto each other, as long as K is at most three quarters of them: fewer to rank, and hardly more
-// candidates.
+// A bound that at least K <= BLOCK of D scores reach: the K-th largest of maxima, each over scores
+// at one place of every whole block (with fewer than a block, of every vector). For a small K the
+// maxima are folded onto each other, as long as K is at most three quarters of them: fewer to rank,
+// and hardly more candidates.
 static float lower_bound(size_t D, const float *row, size_t K) {
     vec most[BLOCK_VECS];
     size_t count = BLOCK_VECS;
@@ -294,9 +294,9 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
 }
 
 // A candidate's place is the number of those before it in the order: higher scores, and equal ones
-// that stand before it in the row. So those of earlier vectors count if they are not below, those of later
-// vectors if they are above. Without NaN the places are all different; those from K on are dropped at the
-// end, which costs less than a branch for each.
+// that stand before it in the row. So those of earlier vectors count if they are not below, those
+// of later vectors if they are above. Without NaN the places are all different; those from K on are
+// dropped at the end, which costs less than a branch for each.
 static void place(const candidates *found, size_t K, float *scores, uint16_t *indices) {
     float sorted[CANDIDATES_MAX + VEC_FLOATS];
     uint16_t order[CANDIDATES_MAX + VEC_FLOATS];

@@ -1,14 +1,14 @@
 // Worker threads that share out the fixed pieces of one job at a time.
 //
 // What always holds: pieces are claimed from one counter, so each runs exactly once; which thread
-// runs a piece is left to chance and must not matter to the result. A job's fields change only while
-// no worker is inside a job, which is what the `inside` count is for:
+// runs a piece is left to chance and must not matter to the result. A job's fields change only
+// while no worker is inside a job, which is what the `inside` count is for:
 //
 //   run:     lock, publish job, wake, unlock | claim pieces | lock, close job, unlock | inside == 0?
 //   worker:  new job? lock, open? inside++, unlock | claim pieces | inside-- (the last one signals)
 //
-// A worker that wakes after the job was closed finds nothing and goes back to waiting, so a run never
-// waits for a thread that the scheduler has not let in yet.
+// A worker that wakes after the job was closed finds nothing and goes back to waiting, so a run
+// never waits for a thread that the scheduler has not let in yet.
 #define _GNU_SOURCE // sched_getaffinity: the cores that we may run on, not the cores there are
 
 #include "reef_kernels.h"
@@ -117,8 +117,9 @@ static void *run_worker(void *argument) {
     return NULL;
 }
 
-// Threads start with signals blocked: they belong to the program's own threads. Not those that a thread raises itself,
-// reading rows in place that the disk does not give: blocked, they end the process whatever handler it has.
+// Threads start with signals blocked: they belong to the program's own threads. Not those that a
+// thread raises itself, reading rows in place that the disk does not give: blocked, they end the
+// process whatever handler it has.
 static int start_threads(reef_thread_pool *workers) {
     static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
     sigset_t all, before;

@@ -1,14 +1,16 @@
 // The integrity check: walks everything and goes on after damage.
 //
-// First the structure of the file, page by page, before LMDB follows it (page_check.c). Then record by record:
-// it finds flipped bits (checksum) and stale or lost records (`sums`); over all it finds a wrong root hash, sealed
-// generations that changed, and snapshots that lack what they reference. What LMDB reads is mapped, and a disk
-// that fails is SIGBUS here: reef_store_verify runs this in a child.
+// First the structure of the file, page by page, before LMDB follows it (page_check.c). Then record
+// by record: it finds flipped bits (checksum) and stale or lost records (`sums`); over all it finds
+// a wrong root hash, sealed generations that changed, and snapshots that lack what they reference.
+// What LMDB reads is mapped, and a disk that fails is SIGBUS here: reef_store_verify runs this in a
+// child.
 //
-// Pages are of one state, which takes one transaction. All else is true of a commit and of the next one, by itself:
-// a record and its sum, a generation and its root, a snapshot and its copies, a layer and its windows. So it is
-// looked at in turns (reef_txn_turn), each on the last commit, and no walk keeps a writer from reusing pages. Only a
-// plan of repair speaks of one state, and takes one transaction for all.
+// Pages are of one state, which takes one transaction. All else is true of a commit and of the next
+// one, by itself: a record and its sum, a generation and its root, a snapshot and its copies, a
+// layer and its windows. So it is looked at in turns (reef_txn_turn), each on the last commit, and
+// no walk keeps a writer from reusing pages. Only a plan of repair speaks of one state, and takes
+// one transaction for all.
 #include "check.h"
 
 #include "reef_byte_order.h"
@@ -22,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- records -------------------------------------------------------------------------------------
+// ---- records ------------------------------------------------------------------------------------
 
 // Chosen by key and seed alone, so that a sample can be taken again.
 static bool is_in_sample(const reef_check *c, reef_db db, const MDB_val *key) {
@@ -121,7 +123,7 @@ static void check_sum(reef_check *c, reef_db sums, const reef_cursor *cursor) {
     }
 }
 
-// ---- turns and walks -----------------------------------------------------------------------------
+// ---- turns and walks ----------------------------------------------------------------------------
 
 // The next record, of the last commit when a turn is over: the first one behind this one's key.
 static reef_status step(reef_check *c, reef_db db, reef_cursor *cursor, reef_error *err) {
@@ -153,7 +155,7 @@ static void walk(reef_check *c,
     if (status != REEF_OK && c->ended.status == REEF_OK) reef_check_stop(c, &reason);
 }
 
-// ---- roots and references ------------------------------------------------------------------------
+// ---- roots and references -----------------------------------------------------------------------
 
 // Of the turn's commit, which the report is then of.
 static void check_root(reef_check *c) {
@@ -240,7 +242,7 @@ static void check_snapshot_at(reef_check *c, reef_db db, const reef_cursor *curs
         check_snapshot(c, &snapshot);
 }
 
-// ---- the whole -----------------------------------------------------------------------------------
+// ---- the whole ----------------------------------------------------------------------------------
 
 static void on_also(void *context, const reef_key *key, const char *what) {
     reef_check *c = context;

@@ -30,28 +30,35 @@ typedef struct reef_check {
 /** Report damage, of a record where `key` is not NULL. */
 void reef_check_damage(reef_check *c, const reef_key *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** Something could not be read: that is damage, unless it is only memory that this process lacks. */
+/**
+ * Something could not be read: that is damage, unless it is only memory that this process lacks.
+ */
 void reef_check_unreadable(reef_check *c, const reef_key *key, const reef_error *reason);
 /** LMDB could not read on: the rest of this walk is unknown, other walks may still succeed. */
 void reef_check_stop(reef_check *c, const reef_error *reason);
 
 /** Has damage of this record been reported already? */
 bool reef_check_is_reported(const reef_check *c, const reef_key *key);
-/** The last commit of the present transaction into `commit`; damage of its record is reported with `first`. */
+/**
+ * The last commit of the present transaction into `commit`; damage of its record is reported with
+ * `first`.
+ */
 void reef_check_read_commit(reef_check *c, bool first);
 /** The record of a generation could not be read. */
 void reef_check_unreadable_generation(reef_check *c, uint32_t generation, const reef_error *reason);
 
 /**
- * Between two things that are checked by themselves: when the turn has lasted its time, end it and go on with the
- * last commit. Views and cursors end with it. False when the check is over (`ended`).
+ * Between two things that are checked by themselves: when the turn has lasted its time, end it and
+ * go on with the last commit. Views and cursors end with it. False when the check is over
+ * (`ended`).
  */
 bool reef_check_turn(reef_check *c, bool *turned);
 
 /**
- * Walk all trees of the file, page by page and without LMDB: the form of each page, the order of keys, the counts
- * of each tree, and that every page is used once or free once. Payloads are not read. Fills pages, used, free and
- * lost of the report; each finding names the page, its database and the first record that it has.
+ * Walk all trees of the file, page by page and without LMDB: the form of each page, the order of
+ * keys, the counts of each tree, and that every page is used once or free once. Payloads are not
+ * read. Fills pages, used, free and lost of the report; each finding names the page, its database
+ * and the first record that it has.
  *
  * c      its options and report are used
  * pages  their meta pages are read; their commit is held (reef_pages_pin), or nobody writes
@@ -59,19 +66,26 @@ bool reef_check_turn(reef_check *c, bool *turned);
  * Returns OK also when damage was found. NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_check_pages(reef_check *c, reef_pages *pages, reef_error *err);
-/** reef_check_pages alone, of a pool that nobody writes: what can be said of one that cannot be opened. */
+/**
+ * reef_check_pages alone, of a pool that nobody writes: what can be said of one that cannot be
+ * opened.
+ */
 REEF_MUST_CHECK reef_status reef_check_pages_of(const char *path,
                                                 const reef_check_options *options,
                                                 reef_check_report *report,
                                                 reef_error *err);
-/** Windows of usage against the totals: no expert may have been used more in windows than in all. */
+/**
+ * Windows of usage against the totals: no expert may have been used more in windows than in all.
+ */
 void reef_check_usage(reef_check *c);
 /** Entries of the journal against each other: no gap, no overlap, their bytes what they were. */
 void reef_check_journal(reef_check *c);
 /** Say for each damaged record what it belongs to and where its content can be had. */
 void reef_check_plan(reef_check *c);
 
-/** Is the content of this record known never to change: a sealed generation's, or a snapshot's copy? */
+/**
+ * Is the content of this record known never to change: a sealed generation's, or a snapshot's copy?
+ */
 static inline bool reef_record_is_sealed(const reef_txn *txn, const reef_key *key) {
     return reef_db_by_generation(key->db) && key->db != REEF_DB_GENERATIONS &&
            (key->generation < txn->sealed_count || key->generation >= REEF_SNAPSHOT_GENERATION);

@@ -1,18 +1,20 @@
 // The structure of the data file, looked at page by page without LMDB.
 //
-// Checksums cover records. What holds them together, LMDB does not protect at all: a flipped bit in a page's
-// header, in a node, in a separator or in the free list hides records, or has a later commit write over live
-// pages, and reading them may end the process. So here the trees are walked with pread (pool_pages.h, which
-// draws the layout) before LMDB follows them, and what LMDB takes for granted is checked:
+// Checksums cover records. What holds them together, LMDB does not protect at all: a flipped bit in
+// a page's header, in a node, in a separator or in the free list hides records, or has a later
+// commit write over live pages, and reading them may end the process. So here the trees are walked
+// with pread (page_reader.h, which draws the layout) before LMDB follows them, and what LMDB takes
+// for granted is checked:
 //
 //   meta pages   numbers of the two differ by one, each in its own page
-//   page         its number, kind and bounds; its nodes fill it from `upper` to the end without gap or overlap
+//   page         its number, kind and bounds; its nodes fill it from `upper` to the end without gap
+//                or overlap
 //   keys         ascend, and lie between the separators on the way to their page
 //   tree         depth, and the counts of branch, leaf and overflow pages and of entries
 //   free list    descends; no page is free and used, used twice, or neither
 //
-// What it leaves out are bytes that nothing reads: the room between `lower` and `upper`, the ends of overflow
-// pages, free pages, and all but the number and the kind of the older meta page.
+// What it leaves out are bytes that nothing reads: the room between `lower` and `upper`, the ends
+// of overflow pages, free pages, and all but the number and the kind of the older meta page.
 #include "check.h"
 
 #include "page_reader.h"
@@ -72,7 +74,7 @@ static span key_of(const reef_page_node *node) {
     return (span){.data = node->key, .bytes = node->key_bytes};
 }
 
-// ---- saying it -----------------------------------------------------------------------------------
+// ---- saying it ----------------------------------------------------------------------------------
 
 #define FROM_BYTES (REEF_KEY_TEXT_BYTES + 16)
 
@@ -120,7 +122,7 @@ static void unreadable(page_check *p, tree *t, uint64_t page, span from, const r
     p->broken = true;
 }
 
-// ---- pages ---------------------------------------------------------------------------------------
+// ---- pages --------------------------------------------------------------------------------------
 
 static bool is_in_file(const page_check *p, uint64_t first, uint64_t count) {
     uint64_t last = p->pages->last_page;
@@ -216,7 +218,7 @@ static const char *page_wrong(const page_check *p,
     return keys_ascend(p, t, page, from, end) ? NULL : "its keys are out of order";
 }
 
-// ---- leaves --------------------------------------------------------------------------------------
+// ---- leaves -------------------------------------------------------------------------------------
 
 // A value of the free tree: a count, and page numbers that descend. One finding for each list.
 static void check_free_list(
@@ -313,9 +315,10 @@ static void check_leaf_node(page_check *p, tree *t, uint64_t page, const reef_pa
     free(buffer);
 }
 
-// ---- trees ---------------------------------------------------------------------------------------
+// ---- trees --------------------------------------------------------------------------------------
 
-// A page and all below it, whose keys are from `from` (inclusive) to `end` (exclusive); leaves have height 1.
+// A page and all below it, whose keys are from `from` (inclusive) to `end` (exclusive); leaves have
+// height 1.
 static void check_page(
     page_check *p, tree *t, uint64_t number, unsigned height, span from, span end) {
     reef_error reason;
@@ -370,7 +373,7 @@ static void check_tree(page_check *p, tree *t) {
                       found->branch_pages + found->leaf_pages + found->overflow_pages);
 }
 
-// ---- the whole -----------------------------------------------------------------------------------
+// ---- the whole ----------------------------------------------------------------------------------
 
 static void check_metas(page_check *p) {
     const uint64_t *numbers = p->pages->transactions;

@@ -1,12 +1,12 @@
 // What is lost with a damaged record, and where the same content is kept. Nothing is written.
 //
-// That bytes elsewhere are the same is proved, not guessed: the entry in `sums` has the content hash of what
-// was lost, and the candidate's payload, hashed under the lost record's key, gives it or does not. Candidates
-// lie in snapshots' copies of generations, under other numbers and, of usage and reservoir, among `moments`
-// (snapshot_copy.c draws where).
+// That bytes elsewhere are the same is proved, not guessed: the entry in `sums` has the content
+// hash of what was lost, and the candidate's payload, hashed under the lost record's key, gives it
+// or does not. Candidates lie in snapshots' copies of generations, under other numbers and, of
+// usage and reservoir, among `moments` (generation_copy.c draws where).
 //
-// A snapshot can be restored when nothing of its state is damaged: the sealed generations that it shares with
-// the pool, its copies, their records, and where live sources stood.
+// A snapshot can be restored when nothing of its state is damaged: the sealed generations that it
+// shares with the pool, its copies, their records, and where live sources stood.
 #include "check.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ typedef struct plan {
     size_t number_count, number_capacity;
 } plan;
 
-// ---- what there is -------------------------------------------------------------------------------
+// ---- what there is ------------------------------------------------------------------------------
 
 static bool room_for(void **array, size_t count, size_t *capacity, size_t bytes) {
     if (count < *capacity) return true;
@@ -62,7 +62,8 @@ static void find_all(plan *p, reef_db db, void (*found)(plan *p, const reef_key 
     reef_cursor_close(&cursor);
 }
 
-// The snapshot whose copies lie under this number, and the generation that was copied; NULL for none.
+// The snapshot whose copies lie under this number, and the generation that was copied; NULL for
+// none.
 static const reef_snapshot *owner_of(const plan *p, uint32_t number, uint32_t *generation) {
     for (size_t i = 0; i < p->count; i++)
         for (uint32_t g = p->snapshots[i].shared_count; g <= p->snapshots[i].sealed_count; g++) {
@@ -75,7 +76,7 @@ static const reef_snapshot *owner_of(const plan *p, uint32_t number, uint32_t *g
     return NULL;
 }
 
-// ---- what is sound -------------------------------------------------------------------------------
+// ---- what is sound ------------------------------------------------------------------------------
 
 // The number of the generation or copy that a record goes with; 0 also for those that go with none.
 static uint32_t number_of(const reef_key *key) {
@@ -91,7 +92,8 @@ static bool is_damaged(const plan *p, uint32_t number) {
     return false;
 }
 
-// All of meta is needed to read a pool, but for when it was last scrubbed, and what it was trained with.
+// All of meta is needed to read a pool, but for when it was last scrubbed, and what it was trained
+// with.
 static bool meta_is_damaged(const plan *p) {
     for (size_t i = 0; i < p->check->damaged_count; i++) {
         const reef_key *key = &p->check->damaged[i].key;
@@ -151,7 +153,7 @@ static void choose_snapshot(const plan *p, reef_repair *r) {
     r->restore_exact = best->exact;
 }
 
-// ---- the same bytes elsewhere --------------------------------------------------------------------
+// ---- the same bytes elsewhere -------------------------------------------------------------------
 
 static bool has_content(const plan *p,
                         const reef_key *lost,
@@ -214,7 +216,7 @@ static void find_twin(const plan *p, const uint8_t want[REEF_HASH_BYTES], reef_r
     }
 }
 
-// ---- one record ----------------------------------------------------------------------------------
+// ---- one record ---------------------------------------------------------------------------------
 
 // What its bytes are by themselves: as they were written, or of an earlier commit?
 static void look_at_bytes(const plan *p,

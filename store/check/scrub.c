@@ -1,13 +1,16 @@
-// Reading again, piece by piece and beside everything else, what is never written again: the records of sealed
-// generations and of snapshots' copies. A disk that loses bits of them would be noticed by nobody else.
+// Reading again, piece by piece and beside everything else, what is never written again: the
+// records of sealed generations and of snapshots' copies. A disk that loses bits of them would be
+// noticed by nobody else.
 //
-// Everything is read with pread (pool_pages.h) and nothing through the map: a bad sector or a broken page is a
-// finding here, where it would be a signal there. LMDB only lends a read transaction, so that no writer uses the
-// pages of its commit again while a piece is read.
+// Everything is read with pread (page_reader.h) and nothing through the map: a bad sector or a
+// broken page is a finding here, where it would be a signal there. LMDB only lends a read
+// transaction, so that no writer uses the pages of its commit again while a piece is read.
 //
 // meta "scrub" (bytes), little-endian:
-//   0 passes u64   8 end of the last pass, ms u64   16 its records u64   24 its bytes u64   32 its findings u64
-//   40 beginning of the present one, ms u64   48 its records u64   56 its bytes u64   64 its findings u64
+//   0 passes u64   8 end of the last pass, ms u64   16 its records u64   24 its bytes u64   32 its
+//                  findings u64
+//   40 beginning of the present one, ms u64   48 its records u64   56 its bytes u64   64 its
+//                                             findings u64
 //   72 the key from which it goes on, as in `sums`; none at the beginning
 #include "store_internal.h"
 
@@ -20,14 +23,14 @@
 #define SCRUB_BYTES 72     // before the key
 #define NODES_MAX 4096     // that one piece looks at, read or not
 #define STOP REEF_ERR_BUSY // ends a walk; never leaves this file
-#define SEALED_AT 20       // of a generation's payload, see pool_generation.c
+#define SEALED_AT 20       // of a generation's payload, see generation_record.c
 
 static const reef_key scrub_key = {.db = REEF_DB_META, .name = "scrub"};
 static const reef_db scrubbed[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_MOMENTS,
                                    REEF_DB_FLAGS};
 #define SCRUBBED_COUNT (sizeof(scrubbed) / sizeof(scrubbed[0]))
 
-// ---- the record ----------------------------------------------------------------------------------
+// ---- the record ---------------------------------------------------------------------------------
 
 reef_status reef_scrub_put(reef_txn *txn, const reef_scrub *scrub, reef_error *err) {
     uint8_t bytes[SCRUB_BYTES + REEF_SCRUB_KEY_BYTES];
@@ -64,7 +67,7 @@ reef_status reef_scrub_read(reef_txn *txn, reef_scrub *out, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- one piece -----------------------------------------------------------------------------------
+// ---- one piece ----------------------------------------------------------------------------------
 
 typedef struct piece {
     reef_scrub *scrub;
@@ -215,7 +218,7 @@ static reef_status on_record(void *context,
     return REEF_OK;
 }
 
-// ---- the walk ------------------------------------------------------------------------------------
+// ---- the walk -----------------------------------------------------------------------------------
 
 static void end_pass(reef_scrub *scrub, uint64_t unix_ms) {
     if (scrub->records > 0) {
@@ -229,7 +232,8 @@ static void end_pass(reef_scrub *scrub, uint64_t unix_ms) {
     scrub->next_bytes = 0;
 }
 
-// The database that the walk stands in, or the next one that is walked; SCRUBBED_COUNT behind the last.
+// The database that the walk stands in, or the next one that is walked; SCRUBBED_COUNT behind the
+// last.
 static size_t stands_in(const reef_scrub *scrub) {
     if (scrub->next_bytes == 0) return 0;
     for (size_t i = 0; i < SCRUBBED_COUNT; i++)

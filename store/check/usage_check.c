@@ -1,8 +1,10 @@
-// Usage over time against the totals: what windows say of an expert is a part of what its totals say, so their
-// sum is never more. (It may be less: what was used before the oldest window is known in total only.)
+// Usage over time against the totals: what windows say of an expert is a part of what its totals
+// say, so their sum is never more. (It may be less: what was used before the oldest window is known
+// in total only.)
 //
-// One part of a layer at a time, which is what a record of a window covers, so that memory is bounded whatever
-// the pool's size; and each in one turn of the check, since a commit changes windows and totals.
+// One part of a layer at a time, which is what a record of a window covers, so that memory is
+// bounded whatever the pool's size; and each in one turn of the check, since a commit changes
+// windows and totals.
 #include "check.h"
 
 #include "usage_windows.h"
@@ -71,7 +73,8 @@ static reef_status find_parts(reef_check *c, part_names *all, reef_error *err) {
     return status;
 }
 
-// Windows whose record is damaged were reported by the walk over all records: the sum is then of the rest.
+// Windows whose record is damaged were reported by the walk over all records: the sum is then of
+// the rest.
 static reef_status sum_windows(reef_check *c,
                                const part_name *name,
                                reef_usage_part *part,
@@ -147,7 +150,8 @@ static reef_status compare_totals(reef_check *c,
     return status;
 }
 
-// Windows of a layer without totals are all that is known of it: there is nothing to compare them with.
+// Windows of a layer without totals are all that is known of it: there is nothing to compare them
+// with.
 static reef_status has_totals(reef_check *c, const part_name *name, bool *out, reef_error *err) {
     reef_cursor cursor;
     reef_key key = {.db = REEF_DB_USAGE, .generation = name->generation, .layer = name->layer};

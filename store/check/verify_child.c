@@ -5,8 +5,8 @@
 //     reads frames until the end <--- DAMAGE text, ..., REPAIR plan, ..., RESULT status report message
 //     waitpid                         _exit
 //
-// A child that dies before its RESULT died of the pool: of a page that is not in the file (SIGBUS), or
-// of LMDB following a broken page (SIGSEGV, SIGABRT).
+// A child that dies before its RESULT died of the pool: of a page that is not in the file (SIGBUS),
+// or of LMDB following a broken page (SIGSEGV, SIGABRT).
 #include "verify_child.h"
 
 #include "check.h"
@@ -60,7 +60,7 @@ static bool read_all(int fd, void *data, size_t bytes) {
     return true;
 }
 
-// ---- the child -----------------------------------------------------------------------------------
+// ---- the child ----------------------------------------------------------------------------------
 
 static void child_send(int fd, const frame *f) {
     if (!write_all(fd, f, sizeof(*f))) _exit(1); // nobody listens any more
@@ -119,7 +119,7 @@ static void child_run(int fd,
     _exit(write_all(fd, &f, sizeof(f)) ? 0 : 1);
 }
 
-// ---- the parent ----------------------------------------------------------------------------------
+// ---- the parent ---------------------------------------------------------------------------------
 
 static const char *signal_text(int number) {
     switch (number) {

@@ -66,8 +66,9 @@ typedef enum reef_dtype {
  *   experts, flags             generation, layer, block
  *   moments                    generation, and either name (moments of a tensor) or layer and block
  *                              (moments of expert rows); name NULL means the latter
- *   usage                      level (0: totals since the beginning), window (0 of totals, else its time),
- *                              generation, layer, block (of totals as of experts, of windows the part)
+ *   usage                      level (0: totals since the beginning), window (0 of totals, else its
+ *                              time), generation, layer, block (of totals as of experts, of windows
+ *                              the part)
  *   generations                generation
  *   reservoir                  block (the slot)
  *   journal, timeline          sequence (journal: name is the source)
@@ -97,8 +98,9 @@ typedef struct reef_store_options {
     bool write;         // take the pool's writer lock; REEF_ERR_BUSY names the holder's pid
     bool damaged;       // for checks: open it although the record of its last commit is damaged
     uint64_t map_bytes; // address space to begin with; 0: 64 GiB, or what is allowed
-    // Commits do not wait for the disk. For simulations whose pool nobody needs after a power failure; a
-    // store that finds the pool open in this process already syncs as the first one does.
+    // Commits do not wait for the disk. For simulations whose pool nobody needs after a power
+    // failure; a store that finds the pool open in this process already syncs as the first one
+    // does.
     bool no_sync;
     uint64_t turn_us; // length of a turn of its reads in turns; 0: half of REEF_READ_MS_MAX
 } reef_store_options;
@@ -106,13 +108,14 @@ typedef struct reef_store_options {
 /**
  * Open the pool in directory `path`.
  *
- * Checks before mapping: the directory and data file exist, the file is at least as long as its last
- * page; then: the format version is ours, the record of the last commit is sound. Never raises a signal on a
- * damaged file.
+ * Checks before mapping: the directory and data file exist, the file is at least as long as its
+ * last page; then: the format version is ours, the record of the last commit is sound. Never raises
+ * a signal on a damaged file.
  *
  * Errors: NOT_FOUND no such pool; INVALID it is no pool, or exists with `create`; VERSION another
- * format (message has both numbers); CORRUPT truncated, or the last commit's record is damaged; BUSY a second writer; IO.
- * Threads: a store may be shared; one thread at a time may hold the write transaction.
+ * format (message has both numbers); CORRUPT truncated, or the last commit's record is damaged;
+ * BUSY a second writer; IO. Threads: a store may be shared; one thread at a time may hold the write
+ * transaction.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_open(reef_store **out,
                                                      const char *path,
@@ -121,9 +124,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_open(reef_store **out,
 REEF_API void reef_store_close(reef_store *store);
 REEF_API const char *reef_store_path(const reef_store *store);
 
-/** May a pool be made at `path`? INVALID unless nothing is there, an empty directory, or what a process left
- * that died while it made one there, and where the directory above is a pool; NOT_FOUND, IO where no directory can be
- * made. */
+/**
+ * May a pool be made at `path`? INVALID unless nothing is there, an empty directory, or what a
+ * process left that died while it made one there, and where the directory above is a pool;
+ * NOT_FOUND, IO where no directory can be made.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check_new(const char *path, reef_error *err);
 
 /** May a file that is no pool's be written at `path`? INVALID where its directory is a pool. */
@@ -135,8 +140,8 @@ typedef reef_status (*reef_store_change)(void *context, reef_store *store, reef_
 /**
  * Make an empty pool of which nothing is in place until `change`, called once, has succeeded on it.
  *
- * Errors: those of reef_store_open with `create`, and of `change`. After an error nothing is left, and the
- * directory is removed if it was made here.
+ * Errors: those of reef_store_open with `create`, and of `change`. After an error nothing is left,
+ * and the directory is removed if it was made here.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_create(const char *path,
                                                        reef_store_change change,
@@ -150,11 +155,12 @@ typedef enum reef_txn_mode {
 } reef_txn_mode;
 
 /**
- * Begin a transaction. Read transactions are meant to be short: they keep pages from reuse. Slots of readers
- * that were killed are freed whenever a pool is opened and before every write transaction.
+ * Begin a transaction. Read transactions are meant to be short: they keep pages from reuse. Slots
+ * of readers that were killed are freed whenever a pool is opened and before every write
+ * transaction.
  *
- * Errors: BUSY all REEF_READERS_MAX slots are taken (waits a second for one first), a write transaction of
- * this process is running; IO.
+ * Errors: BUSY all REEF_READERS_MAX slots are taken (waits a second for one first), a write
+ * transaction of this process is running; IO.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_txn_begin(reef_txn **out,
                                                     reef_store *store,
@@ -162,16 +168,21 @@ REEF_API REEF_MUST_CHECK reef_status reef_txn_begin(reef_txn **out,
                                                     reef_error *err);
 
 /**
- * End a read transaction in turns and begin it anew on the last commit, when the turn has lasted its time;
- * before that, and in another mode, nothing happens. Views end with a turn: this is for sealed generations.
+ * End a read transaction in turns and begin it anew on the last commit, when the turn has lasted
+ * its time; before that, and in another mode, nothing happens. Views end with a turn: this is for
+ * sealed generations.
  *
- * turned  written: whether it did; the reader then has to make sure that what it reads is still the same
+ * turned  written: whether it did; the reader then has to make sure that what it reads is still the
+ *         same
  *
  * Errors: those of reef_txn_begin; the transaction is then only good for reef_txn_abort.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_txn_turn(reef_txn *txn, bool *turned, reef_error *err);
 
-/** Read transactions of this process on a pool that have ended, those that took a turn counted each time. */
+/**
+ * Read transactions of this process on a pool that have ended, those that took a turn counted each
+ * time.
+ */
 typedef struct reef_read_stat {
     uint64_t count;
     double longest_ms;
@@ -211,8 +222,8 @@ typedef struct reef_commit {
  * End the write transaction: update `sums`, compute the root hash, write the commit record, sync.
  * Uses the handle up, even when it fails. On failure nothing of the transaction is in the pool.
  *
- * Errors: what a put of this transaction failed with, if one did; FULL the disk (with the bytes free
- * and needed), IO. After a failure the store goes on: the next transaction may succeed.
+ * Errors: what a put of this transaction failed with, if one did; FULL the disk (with the bytes
+ * free and needed), IO. After a failure the store goes on: the next transaction may succeed.
  * Threads: the one that began the transaction.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_txn_commit(reef_txn *txn,
@@ -225,25 +236,26 @@ REEF_API REEF_MUST_CHECK reef_status reef_commit_read(reef_txn *txn,
                                                       reef_commit *out,
                                                       reef_error *err);
 
-/** May a copy of the pool at `path` be made at `to`? As reef_store_check_new, and INVALID where `to` lies inside that pool
- * or is empty. */
+/**
+ * May a copy of the pool at `path` be made at `to`? As reef_store_check_new, and INVALID where `to`
+ * lies inside that pool or is empty.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check_copy(const char *path,
                                                            const char *to,
                                                            reef_error *err);
 
 /**
- * Copy the last commit into a new pool directory `to`: all of its records, free pages left out. Made in a
- * subdirectory and moved to its place when it is on the disk, so a `to` with a data file is a whole pool.
- * The copy is opened, its root hash taken anew and compared with the source's; reef_store_verify would walk
- * its records as well. Writers, this process's included, go on meanwhile; until the end pages of the source
- * are not used again.
+ * Copy the last commit into a new pool directory `to`: all of its records, free pages left out.
+ * Made in a subdirectory and moved to its place when it is on the disk, so a `to` with a data file
+ * is a whole pool. The copy is opened, its root hash taken anew and compared with the source's;
+ * reef_store_verify would walk its records as well. Writers, this process's included, go on
+ * meanwhile; until the end pages of the source are not used again.
  *
  * commit  written: the one that the copy holds, number 0 where the pool has none; may be NULL
  *
- * Errors: INVALID `to` is anything but an empty or missing directory, or lies inside the pool; NOT_FOUND its
- * parent; FULL; CORRUPT; IO; NO_MEMORY. After an error nothing is left in `to`, and it is removed if it was
- * made here.
- * Threads: as reef_txn_begin for a read.
+ * Errors: INVALID `to` is anything but an empty or missing directory, or lies inside the pool;
+ * NOT_FOUND its parent; FULL; CORRUPT; IO; NO_MEMORY. After an error nothing is left in `to`, and
+ * it is removed if it was made here. Threads: as reef_txn_begin for a read.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_copy(reef_store *store,
                                                      const char *to,
@@ -252,14 +264,14 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_copy(reef_store *store,
 
 /**
  * Write a record. A payload that equals the stored one (same content hash) is not written again.
- * Records of a sealed generation (except its USAGE) are refused with REEF_ERR_INVALID, as are those the
- * store keeps itself (generations, snapshots, and "format" and "commit" in meta).
+ * Records of a sealed generation (except its USAGE) are refused with REEF_ERR_INVALID, as are those
+ * the store keeps itself (generations, snapshots, and "format" and "commit" in meta).
  *
  * `payload` must not be a view of this transaction: the write may move it.
  *
- * Errors: FULL when the map is full: LMDB cannot enlarge it inside a transaction, so this one is lost,
- * and the next one begins with twice the map. (It is also doubled in time, when less than a quarter is
- * free at the beginning: a transaction of less than that never meets its end.)
+ * Errors: FULL when the map is full: LMDB cannot enlarge it inside a transaction, so this one is
+ * lost, and the next one begins with twice the map. (It is also doubled in time, when less than a
+ * quarter is free at the beginning: a transaction of less than that never meets its end.)
  */
 REEF_API REEF_MUST_CHECK reef_status reef_record_put(reef_txn *txn,
                                                      const reef_key *key,
@@ -268,16 +280,19 @@ REEF_API REEF_MUST_CHECK reef_status reef_record_put(reef_txn *txn,
                                                      size_t bytes,
                                                      reef_error *err);
 
-/** Lend the payload until the transaction ends. Verifies the record's checksum: CORRUPT names it. */
+/**
+ * Lend the payload until the transaction ends. Verifies the record's checksum: CORRUPT names it.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_record_view(reef_txn *txn,
                                                       const reef_key *key,
                                                       reef_view *out,
                                                       reef_error *err);
 
 /**
- * Where a payload of exactly `bytes` bytes lies in the map, until the transaction ends; another size is
- * CORRUPT. For data that is larger than memory: neither header nor payload is read, so nothing is
- * verified (reef_store_verify does that). At a multiple of 64 for payloads of a page and more.
+ * Where a payload of exactly `bytes` bytes lies in the map, until the transaction ends; another
+ * size is CORRUPT. For data that is larger than memory: neither header nor payload is read, so
+ * nothing is verified (reef_store_verify does that). At a multiple of 64 for payloads of a page and
+ * more.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_record_locate(
     reef_txn *txn, const reef_key *key, size_t bytes, const void **out, reef_error *err);
@@ -298,8 +313,9 @@ typedef reef_status (*reef_record_visit)(void *context,
                                          reef_error *err);
 
 /**
- * Visit every record of a database (of one generation when `generation` is not UINT32_MAX; INVALID in a
- * database whose keys have none). Each is verified as by reef_record_view. A visit must not write.
+ * Visit every record of a database (of one generation when `generation` is not UINT32_MAX; INVALID
+ * in a database whose keys have none). Each is verified as by reef_record_view. A visit must not
+ * write.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_record_scan(reef_txn *txn,
                                                       reef_db db,
@@ -324,8 +340,9 @@ typedef struct reef_generation_record {
 } reef_generation_record;
 
 /**
- * Write the record of the open generation, or open the next one. INVALID when that would change a sealed
- * generation, leave two open, or say `sealed` (reef_generation_seal does that, with the root).
+ * Write the record of the open generation, or open the next one. INVALID when that would change a
+ * sealed generation, leave two open, or say `sealed` (reef_generation_seal does that, with the
+ * root).
  */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_put(reef_txn *txn,
                                                          const reef_generation_record *generation,
@@ -339,20 +356,23 @@ REEF_API REEF_MUST_CHECK reef_status reef_generation_count(reef_txn *txn,
                                                            uint32_t *out,
                                                            reef_error *err);
 /**
- * Seal: drop the generation's moments, compute its root, mark it sealed. From then on reef_record_put
- * refuses its records. `step` and `at` as in reef_generation_record.
+ * Seal: drop the generation's moments, compute its root, mark it sealed. From then on
+ * reef_record_put refuses its records. `step` and `at` as in reef_generation_record.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_seal(
     reef_txn *txn, uint32_t generation, uint64_t step, uint64_t at, reef_error *err);
 
-/** Remove all records of the open generation but its own, so that it can be written anew. INVALID: not open. */
+/**
+ * Remove all records of the open generation but its own, so that it can be written anew. INVALID:
+ * not open.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_clear(reef_txn *txn,
                                                            uint32_t generation,
                                                            reef_error *err);
 
 /**
- * The root that a generation has, from its records one by one, wherever they come from: first those of
- * TENSORS, then of EXPERTS, then of FLAGS, each in the order of their keys.
+ * The root that a generation has, from its records one by one, wherever they come from: first those
+ * of TENSORS, then of EXPERTS, then of FLAGS, each in the order of their keys.
  */
 typedef struct reef_generation_hash reef_generation_hash;
 REEF_API REEF_MUST_CHECK reef_status reef_generation_hash_new(reef_generation_hash **out,
@@ -369,18 +389,22 @@ REEF_API REEF_MUST_CHECK reef_status reef_generation_hash_add(reef_generation_ha
 REEF_API void reef_generation_hash_root(const reef_generation_hash *hash,
                                         uint8_t out[REEF_HASH_BYTES]);
 
-/** Was it given up for a later one? It is a number and its place in the stream, and computes nothing. */
+/**
+ * Was it given up for a later one? It is a number and its place in the stream, and computes
+ * nothing.
+ */
 static inline bool reef_generation_is_empty(const reef_generation_record *generation) {
     return generation->side == 0;
 }
 
 /**
- * Give up the sealed generations first .. last for one new one, `last`. Their tensors, experts, flags and
- * usage are removed; those before `last` stay as numbers without content (side 0, sealed, the root of
- * nothing). Then write the new one as if it were open: this transaction can commit once it is sealed.
- * Generations after `last` are not touched.
+ * Give up the sealed generations first .. last for one new one, `last`. Their tensors, experts,
+ * flags and usage are removed; those before `last` stay as numbers without content (side 0, sealed,
+ * the root of nothing). Then write the new one as if it were open: this transaction can commit once
+ * it is sealed. Generations after `last` are not touched.
  *
- * Errors: INVALID the range is not of sealed generations from 1 on, or a snapshot shares one of them.
+ * Errors: INVALID the range is not of sealed generations from 1 on, or a snapshot shares one of
+ * them.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_generations_replace(reef_txn *txn,
                                                               uint32_t first,
@@ -416,10 +440,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_usage_view(reef_txn *txn,
                                                               reef_error *err);
 
 /**
- * Make a snapshot inside a write transaction: copies tensors, experts, flags, moments, usage and the
- * generation record of the open generation, and the reservoir, to a fresh pseudo-generation; sealed ones
- * are shared. INVALID when the name is taken or not [A-Za-z0-9][A-Za-z0-9._-]{0,63}, parses as an
- * unsigned number (numbers name generations) or is "now". The root hash does not change.
+ * Make a snapshot inside a write transaction: copies tensors, experts, flags, moments, usage and
+ * the generation record of the open generation, and the reservoir, to a fresh pseudo-generation;
+ * sealed ones are shared. INVALID when the name is taken or not [A-Za-z0-9][A-Za-z0-9._-]{0,63},
+ * parses as an unsigned number (numbers name generations) or is "now". The root hash does not
+ * change.
  *
  * Commit first: the snapshot is then of the last commit (NOT_FOUND when there is none). When this
  * transaction has already changed something that is hashed, the snapshot is of the commit that it
@@ -430,7 +455,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_create(reef_txn *txn,
                                                           const char *name,
                                                           reef_snapshot *out,
                                                           reef_error *err);
-/** May a snapshot be called that? INVALID as of reef_snapshot_create; whether it is taken is another question. */
+/**
+ * May a snapshot be called that? INVALID as of reef_snapshot_create; whether it is taken is another
+ * question.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_name_check(const char *name, reef_error *err);
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_read(reef_txn *txn,
                                                         const char *name,
@@ -445,8 +473,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_find(reef_txn *txn,
                                                         reef_snapshot *out,
                                                         reef_error *err);
 /**
- * Remove a snapshot and the copies it holds; NOT_FOUND. The root hash does not change. One whose record is damaged goes
- * too, with the copies that no other snapshot holds; while another one is damaged, they may be of that one, and stay.
+ * Remove a snapshot and the copies it holds; NOT_FOUND. The root hash does not change. One whose
+ * record is damaged goes too, with the copies that no other snapshot holds; while another one is
+ * damaged, they may be of that one, and stay.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_remove(reef_txn *txn,
                                                           const char *name,
@@ -460,7 +489,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_scan(reef_txn *txn,
                                                         void *context,
                                                         reef_error *err);
 
-// ---- usage over time -----------------------------------------------------------------------------
+// ---- usage over time ----------------------------------------------------------------------------
 
 #define REEF_USAGE_PART 65536u // experts of one layer that share a record of a window
 
@@ -498,8 +527,8 @@ typedef struct reef_usage_use {
 } reef_usage_use;
 
 /**
- * Write a delta alone, for who writes the totals with reef_record_put. A delta of the same time is added
- * to. INVALID unless `uses` (count) rise by expert.
+ * Write a delta alone, for who writes the totals with reef_record_put. A delta of the same time is
+ * added to. INVALID unless `uses` (count) rise by expert.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_usage_add(reef_txn *txn,
                                                     uint32_t generation,
@@ -518,9 +547,9 @@ typedef struct reef_usage_range {
 } reef_usage_range;
 
 /**
- * Add to `sums` (expert_count, 2) what the windows hold of one layer whose commits touch a range. A window
- * counts as a whole. Over all time (0 to UINT64_MAX) the totals less these sums are what was used before the
- * oldest window.
+ * Add to `sums` (expert_count, 2) what the windows hold of one layer whose commits touch a range. A
+ * window counts as a whole. Over all time (0 to UINT64_MAX) the totals less these sums are what was
+ * used before the oldest window.
  *
  * Errors: CORRUPT names the record.
  */
@@ -533,8 +562,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_usage_sum(reef_txn *txn,
                                                     reef_error *err);
 
 /**
- * When each expert of a layer was used last, as far as the windows tell: the time of the last commit of the latest
- * window that names it, so to the commit for an hour, then to the hour, then to the day.
+ * When each expert of a layer was used last, as far as the windows tell: the time of the last
+ * commit of the latest window that names it, so to the commit for an hour, then to the hour, then
+ * to the day.
  *
  * last_ms  (expert_count) written; unix ms, 0 for experts that no window names
  *
@@ -562,7 +592,9 @@ typedef struct reef_usage_stat {
 REEF_API REEF_MUST_CHECK reef_status reef_usage_survey(reef_txn *txn,
                                                        reef_usage_stat *out,
                                                        reef_error *err);
-/** Bytes that a level is kept within; the finest windows are merged early rather than exceed them. */
+/**
+ * Bytes that a level is kept within; the finest windows are merged early rather than exceed them.
+ */
 REEF_API uint64_t reef_usage_bytes_max(uint32_t level, uint64_t experts);
 
 typedef struct reef_usage_compaction {
@@ -571,8 +603,9 @@ typedef struct reef_usage_compaction {
 } reef_usage_compaction;
 
 /**
- * One bounded step of compaction as part of a write transaction: merge deltas into hours, hours into days,
- * or drop days. Nothing in `out` when there is nothing to do. Sums are conserved, the root hash stays.
+ * One bounded step of compaction as part of a write transaction: merge deltas into hours, hours
+ * into days, or drop days. Nothing in `out` when there is nothing to do. Sums are conserved, the
+ * root hash stays.
  *
  * unix_ms  the wall clock; when it went back, less is old enough
  */
@@ -586,7 +619,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_compact_due(reef_store *store,
                                                             bool *out,
                                                             reef_error *err);
 /**
- * The same step as a transaction of its own, with step and position of the last commit. Call it until
+ * The same step as a transaction of its own, with step and position of the last commit. Call it
+ * until
  * `out` is zero. commit  written when something was done; may be NULL
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_compact(reef_store *store,
@@ -611,18 +645,21 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore_plan(reef_txn *txn,
                                                                 reef_error *err);
 
 /**
- * Make the state of a snapshot the pool's, inside a write transaction that has changed nothing else: its
- * generations, and where it is exact also moments, usage and reservoir, so that the root hash is that of
- * the commit the snapshot is of (CORRUPT when it is not; commit with the snapshot's step and stream_bytes).
- * Where it is not, the open generation has neither moments nor usage, and the reservoir is left alone.
- * Live sources stand where they stood, and whose turn it was has it again. Meta, timeline, series and the rest of
- * the journal stay as they are (see reef_journal_move). The snapshot itself stays.
+ * Make the state of a snapshot the pool's, inside a write transaction that has changed nothing
+ * else: its generations, and where it is exact also moments, usage and reservoir, so that the root
+ * hash is that of the commit the snapshot is of (CORRUPT when it is not; commit with the snapshot's
+ * step and stream_bytes). Where it is not, the open generation has neither moments nor usage, and
+ * the reservoir is left alone. Live sources stand where they stood, and whose turn it was has it
+ * again. Meta, timeline, series and the rest of the journal stay as they are (see
+ * reef_journal_move). The snapshot itself stays.
  *
- * keep_as  keep the present state as a snapshot of that name, with copies of the sealed generations that go;
- *          NULL: not at all, and snapshots that need one of these, or whose record is damaged, are removed
+ * keep_as  keep the present state as a snapshot of that name, with copies of the sealed generations
+ *          that go; NULL: not at all, and snapshots that need one of these, or whose record is
+ *          damaged, are removed
  * plan     written: what was done
  *
- * Errors: NOT_FOUND; INVALID with keep_as: it cannot be a name, or a snapshot needs what would go; FULL.
+ * Errors: NOT_FOUND; INVALID with keep_as: it cannot be a name, or a snapshot needs what would go;
+ * FULL.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore(
     reef_txn *txn, const char *name, const char *keep_as, reef_restore_plan *plan, reef_error *err);
@@ -640,7 +677,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_timeline_append(reef_txn *txn,
                                                           const char *json,
                                                           reef_error *err);
 
-// ---- the journal: what clients pushed ------------------------------------------------------------
+// ---- the journal: what clients pushed -----------------------------------------------------------
 
 #define REEF_PUSH_PREFIX "push:"   // the name of a source that is pushed into begins so
 #define REEF_JOURNAL_IDS_MAX 1024u // last batches of a source whose ids are known, trained or not
@@ -661,18 +698,19 @@ typedef struct reef_journal_batch {
     reef_error error; // OK; INVALID sizes, or an id that other bytes had; BUSY bytes_max
     bool duplicate; // a batch of this id and these bytes was journalled before: nothing was written
     bool trained; // BUSY, and the cursor has passed all that waits: a commit of training makes room
-    // In the source, of the byte after the batch, or after the one before; of one that was trained before
-    // a snapshot was restored, some position that the cursor has passed.
+    // In the source, of the byte after the batch, or after the one before; of one that was trained
+    // before a snapshot was restored, some position that the cursor has passed.
     uint64_t position;
 } reef_journal_batch;
 
 /**
- * Journal the batches in their order, all in one transaction of its own, with step and position of the last
- * commit. What a batch is refused for is its own `error`, and the others go on.
+ * Journal the batches in their order, all in one transaction of its own, with step and position of
+ * the last commit. What a batch is refused for is its own `error`, and the others go on.
  *
  * commit  written when something was; may be NULL
  *
- * Errors (nothing is journalled): FULL, IO, CORRUPT, those of reef_txn_begin. The root hash does not change.
+ * Errors (nothing is journalled): FULL, IO, CORRUPT, those of reef_txn_begin. The root hash does
+ * not change.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_journal_append(reef_store *store,
                                                          reef_journal_batch *batches,
@@ -681,7 +719,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_journal_append(reef_store *store,
                                                          reef_error *err);
 
 /**
- * The bytes of a source from `position` on, as many as wait and fit, in a read transaction of its own.
+ * The bytes of a source from `position` on, as many as wait and fit, in a read transaction of its
+ * own.
  *
  * bytes  (room) written
  * count  written; 0: nothing waits
@@ -697,8 +736,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_journal_read(reef_store *store,
                                                        reef_error *err);
 
 /**
- * Remove the bytes of entries that lie wholly before `cursor`, as part of a write transaction: the one that
- * commits this cursor. Of the last REEF_JOURNAL_IDS_MAX entries all but the bytes stays.
+ * Remove the bytes of entries that lie wholly before `cursor`, as part of a write transaction: the
+ * one that commits this cursor. Of the last REEF_JOURNAL_IDS_MAX entries all but the bytes stays.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_journal_trim(reef_txn *txn,
                                                        const char *source,
@@ -706,13 +745,16 @@ REEF_API REEF_MUST_CHECK reef_status reef_journal_trim(reef_txn *txn,
                                                        reef_error *err);
 
 /**
- * The trainer's cursor of a source has gone from `from` to `to` without training: a snapshot was restored.
+ * The trainer's cursor of a source has gone from `from` to `to` without training: a snapshot was
+ * restored.
  *
- * Ids are known then of batches that the snapshot's state has as a whole, and of those that wait. What the journal still
- * has the bytes of, and the state does not have, waits and goes on at `to`: it is neither lost nor trained twice.
+ * Ids are known then of batches that the snapshot's state has as a whole, and of those that wait.
+ * What the journal still has the bytes of, and the state does not have, waits and goes on at `to`:
+ * it is neither lost nor trained twice.
  *
- * snapshot  that was restored; NULL, or made before snapshots kept ids: what is there now stands in, and where the pool
- *           was restored before, some ids are known that should not be, or the other way round
+ * snapshot  that was restored; NULL, or made before snapshots kept ids: what is there now stands
+ *           in, and where the pool was restored before, some ids are known that should not be, or
+ *           the other way round
  *
  * Errors: CORRUPT the journal was never read so far; the list of ids is damaged.
  */
@@ -736,7 +778,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_journal_survey(reef_txn *txn,
                                                          reef_journal_stat *out,
                                                          reef_error *err);
 
-// ---- checking ------------------------------------------------------------------------------------
+// ---- checking -----------------------------------------------------------------------------------
 
 typedef struct reef_check_report {
     uint64_t records, bytes; // looked at
@@ -753,7 +795,9 @@ typedef struct reef_check_report {
     double longest_read_ms; // the longest that this process held on the pool
 } reef_check_report;
 
-/** What one damaged record is, and where its content can be had. Made by a check with `on_repair`. */
+/**
+ * What one damaged record is, and where its content can be had. Made by a check with `on_repair`.
+ */
 typedef struct reef_repair {
     char what[256]; // as told to on_damage
     reef_key key;   // of the record; its name, where it has one, is in `name`
@@ -789,13 +833,13 @@ typedef struct reef_check_options {
 } reef_check_options;
 
 /**
- * Walk everything: LMDB's trees and free list page by page, every record's header and checksum, `sums` against
- * the records, the root hash of the last commit and of each sealed generation, references of snapshots, usage
- * over time against the totals. Goes on after damage. `on_damage` (may be NULL) receives one line naming the
- * record and what is wrong.
+ * Walk everything: LMDB's trees and free list page by page, every record's header and checksum,
+ * `sums` against the records, the root hash of the last commit and of each sealed generation,
+ * references of snapshots, usage over time against the totals. Goes on after damage. `on_damage`
+ * (may be NULL) receives one line naming the record and what is wrong.
  *
- * Pages are walked in one read transaction, all else in turns, each on the last commit then; `commits` and `root` of
- * the report are those of the one whose root hash was taken.
+ * Pages are walked in one read transaction, all else in turns, each on the last commit then;
+ * `commits` and `root` of the report are those of the one whose root hash was taken.
  *
  * Returns OK also when damage was found (see `damaged`); CORRUPT when the walk could not go on.
  * A truncated map raises SIGBUS: call reef_store_verify to be safe from that.
@@ -807,16 +851,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_check(reef_store *store,
                                                       reef_check_report *report,
                                                       reef_error *err);
 /**
- * The same with options. What is not sealed is always hashed; of a sealed record that is not, the header is
- * checked against `sums`. For the first 1,000 damaged records there is a plan, which takes one transaction for the
- * whole check: what it names lies in one state.
+ * The same with options. What is not sealed is always hashed; of a sealed record that is not, the
+ * header is checked against `sums`. For the first 1,000 damaged records there is a plan, which
+ * takes one transaction for the whole check: what it names lies in one state.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check_with(reef_store *store,
                                                            const reef_check_options *options,
                                                            reef_check_report *report,
                                                            reef_error *err);
 
-/** reef_store_check in a child process: a signal there becomes REEF_ERR_CORRUPT here. Opens `path`. */
+/**
+ * reef_store_check in a child process: a signal there becomes REEF_ERR_CORRUPT here. Opens `path`.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_store_verify(const char *path,
                                                        void (*on_damage)(void *context,
                                                                          const char *what),
@@ -829,7 +875,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_verify_with(const char *path,
                                                             reef_check_report *report,
                                                             reef_error *err);
 
-// ---- checking beside everything else -------------------------------------------------------------
+// ---- checking beside everything else ------------------------------------------------------------
 
 #define REEF_SCRUB_KEY_BYTES 96
 
@@ -845,17 +891,17 @@ typedef struct reef_scrub {
 } reef_scrub;
 
 /**
- * Read and check the next sealed records, of sealed generations and of copies in snapshots, until `bytes_max`
- * bytes of them have been read or all have: the next call then begins anew. The file is read, not the map, so
- * bad pages and a disk that fails are findings and raise no signal.
+ * Read and check the next sealed records, of sealed generations and of copies in snapshots, until
+ * `bytes_max` bytes of them have been read or all have: the next call then begins anew. The file is
+ * read, not the map, so bad pages and a disk that fails are findings and raise no signal.
  *
  * scrub    read and written; zeroed at first
  * unix_ms  the wall clock, for the times in `scrub`
  * bytes    written: of records, read by this call
  *
- * `on_damage` gets the record's key, or NULL for what is none. Errors (nothing was looked at): BUSY commits follow
- * each other too fast; CORRUPT the list of databases or of generations; NO_MEMORY; IO.
- * Threads: as reef_txn_begin for a read; one at a time for one `scrub`.
+ * `on_damage` gets the record's key, or NULL for what is none. Errors (nothing was looked at): BUSY
+ * commits follow each other too fast; CORRUPT the list of databases or of generations; NO_MEMORY;
+ * IO. Threads: as reef_txn_begin for a read; one at a time for one `scrub`.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_scrub(reef_store *store,
                                                       reef_scrub *scrub,
@@ -867,7 +913,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_scrub(reef_store *store,
                                                       void *context,
                                                       uint64_t *bytes,
                                                       reef_error *err);
-/** Keep it in the pool, and read it back (zeroed where there is none). Not part of the root hash. */
+/**
+ * Keep it in the pool, and read it back (zeroed where there is none). Not part of the root hash.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_scrub_put(reef_txn *txn,
                                                     const reef_scrub *scrub,
                                                     reef_error *err);
@@ -875,7 +923,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_scrub_read(reef_txn *txn,
                                                      reef_scrub *out,
                                                      reef_error *err);
 
-/** Did LMDB end this process (SIGABRT) because a page of a pool made no sense? For signal handlers. */
+/**
+ * Did LMDB end this process (SIGABRT) because a page of a pool made no sense? For signal handlers.
+ */
 REEF_API bool reef_store_lmdb_aborted(void);
 
 /** 32 hexadecimal digits and a final zero. */

@@ -13,12 +13,13 @@
 //             32  u32  bytes of the id
 //             36       id, then its bytes; a trimmed one has none
 //
-// Entries only come at the end and are only trimmed from the beginning, so what a position belongs to is found
-// by bisection, and nothing about the journal has to be remembered in memory. Trimmed entries stay until
-// REEF_JOURNAL_IDS_MAX others came after them: they hold the ids by which a batch that is sent again is known.
+// Entries only come at the end and are only trimmed from the beginning, so what a position belongs
+// to is found by bisection, and nothing about the journal has to be remembered in memory. Trimmed
+// entries stay until REEF_JOURNAL_IDS_MAX others came after them: they hold the ids by which a
+// batch that is sent again is known.
 //
-// A position of what has its bytes stays what it is. The trainer's cursor goes back when a snapshot is restored; from
-// then on the shift lies between the two (journal_ids.c).
+// A position of what has its bytes stays what it is. The trainer's cursor goes back when a snapshot
+// is restored; from then on the shift lies between the two (journal_dedup.c).
 #include "journal.h"
 
 #include "reef_byte_order.h"
@@ -29,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- one entry -----------------------------------------------------------------------------------
+// ---- one entry ----------------------------------------------------------------------------------
 
 bool reef_journal_entry_parse(reef_journal_entry *entry,
                               uint64_t sequence,
@@ -118,7 +119,7 @@ reef_status reef_journal_store(reef_txn *txn,
     return status;
 }
 
-// ---- all entries of a source ---------------------------------------------------------------------
+// ---- all entries of a source --------------------------------------------------------------------
 
 static reef_status read_shift(reef_txn *txn, const char *source, uint64_t *out, reef_error *err) {
     reef_view view;
@@ -181,7 +182,8 @@ static bool ends_after(const reef_journal_entry *entry, uint64_t limit) {
     return reef_journal_end(entry) > limit;
 }
 
-// The first entry of `low` .. `high` - 1 that meets a condition that all after it meet, too; else `high`.
+// The first entry of `low` .. `high` - 1 that meets a condition that all after it meet, too; else
+// `high`.
 static reef_status bisect(reef_txn *txn,
                           const char *source,
                           uint64_t low,
@@ -224,7 +226,7 @@ reef_status reef_journal_find(reef_txn *txn,
     return status;
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 reef_status reef_journal_entry_view(reef_txn *txn,
                                     const char *source,
@@ -324,7 +326,7 @@ reef_status reef_journal_survey(reef_txn *txn,
     return status;
 }
 
-// ---- trimming ------------------------------------------------------------------------------------
+// ---- trimming -----------------------------------------------------------------------------------
 
 // Write an entry without its bytes.
 static reef_status shorten(reef_txn *txn, const char *source, uint64_t sequence, reef_error *err) {

@@ -32,7 +32,8 @@ typedef struct reef_journal_span {
     uint64_t shift; // position in the journal less position in the source
 } reef_journal_span;
 
-// Of a place in the journal. Where the source was gone back it can lie before the source's first byte: 0 then.
+// Of a place in the journal. Where the source was gone back it can lie before the source's first
+// byte: 0 then.
 static inline uint64_t reef_journal_in_source(const reef_journal_span *all, uint64_t at) {
     return at > all->shift ? at - all->shift : 0;
 }
@@ -45,7 +46,10 @@ REEF_MUST_CHECK reef_status reef_journal_find(reef_txn *txn,
                                               const char *source,
                                               reef_journal_span *out,
                                               reef_error *err);
-/** One entry, without its checksum: to look for a place among entries, some of which hold a mebibyte. */
+/**
+ * One entry, without its checksum: to look for a place among entries, some of which hold a
+ * mebibyte.
+ */
 REEF_MUST_CHECK reef_status reef_journal_peek(reef_txn *txn,
                                               const char *source,
                                               uint64_t sequence,
@@ -72,7 +76,10 @@ bool reef_journal_entry_parse(reef_journal_entry *entry,
 void reef_journal_head_put(uint8_t out[REEF_JOURNAL_HEAD_BYTES], const reef_journal_entry *entry);
 uint64_t reef_journal_content(const uint8_t *bytes, size_t count);
 
-/** Keep the ids of a source for the snapshot with this copy of the open generation; nothing where it has no entry. */
+/**
+ * Keep the ids of a source for the snapshot with this copy of the open generation; nothing where it
+ * has no entry.
+ */
 REEF_MUST_CHECK reef_status reef_journal_ids_keep(reef_txn *txn,
                                                   const char *source,
                                                   uint32_t copy,

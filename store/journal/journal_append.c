@@ -98,7 +98,8 @@ static reef_status check_batch(const reef_journal_batch *batch, reef_error *err)
     return REEF_OK;
 }
 
-// Was it journalled before? Its id is known then; the same id for other bytes is a mistake that would lose them.
+// Was it journalled before? Its id is known then; the same id for other bytes is a mistake that
+// would lose them.
 static reef_status find_duplicate(
     reef_txn *txn, const tail *t, reef_journal_batch *batch, uint64_t content, reef_error *err) {
     size_t bytes = batch->id == NULL ? 0 : strlen(batch->id);

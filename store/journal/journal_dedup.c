@@ -1,20 +1,23 @@
 // Which batches a snapshot knows, and going back to it.
 //
-// What was pushed under an id is known by it, so that it is trained once when it is sent again: an id is known when the
-// state has the batch, or when the batch waits. Entries of the journal tell that of the last state only. So a
-// snapshot keeps the ids of its time, of each source push:NAME in a record of its own:
+// What was pushed under an id is known by it, so that it is trained once when it is sent again: an
+// id is known when the state has the batch, or when the batch waits. Entries of the journal tell
+// that of the last state only. So a snapshot keeps the ids of its time, of each source push:NAME in
+// a record of its own:
 //
 //   ids:NAME, sequence C   C: number of the snapshot's copy of the open generation
 //
 //      0  u64  the shift (journal.c)
-//      8       entries with an id among the last REEF_JOURNAL_IDS_MAX, oldest first, each as a trimmed one is drawn
-//              in journal.c; the state has those that end at its cursor or before
+//      8       entries with an id among the last REEF_JOURNAL_IDS_MAX, oldest first, each as a
+//              trimmed one is drawn in journal.c; the state has those that end at its cursor or
+//              before
 //
-// Going back, these take the place of the trimmed entries, and all that the journal still has the bytes of and the
-// state has not been trained on comes next. Of a batch that the state has in part and the journal has not any more, the
-// id is forgotten: it can be pushed again, as a whole.
+// Going back, these take the place of the trimmed entries, and all that the journal still has the
+// bytes of and the state has not been trained on comes next. Of a batch that the state has in part
+// and the journal has not any more, the id is forgotten: it can be pushed again, as a whole.
 //
-// The first snapshots kept no ids. The entries that are there stand in for them, as far as these tell.
+// The first snapshots kept no ids. The entries that are there stand in for them, as far as these
+// tell.
 #include "journal.h"
 
 #include "reef_byte_order.h"
@@ -63,10 +66,10 @@ bool reef_journal_ids_are_sound(const void *payload, size_t bytes) {
     return count <= REEF_JOURNAL_IDS_MAX;
 }
 
-// ---- keeping -------------------------------------------------------------------------------------
+// ---- keeping ------------------------------------------------------------------------------------
 
-// An entry that is damaged is passed over: it is reef verify that tells, and the source may be one that nobody
-// uses any more. Where its bytes still wait only its head is read here.
+// An entry that is damaged is passed over: it is reef verify that tells, and the source may be one
+// that nobody uses any more. Where its bytes still wait only its head is read here.
 static reef_status gather_dedup(
     reef_txn *txn, const char *source, const reef_journal_span *all, known *out, reef_error *err) {
     uint64_t first =
@@ -110,7 +113,7 @@ reef_status reef_journal_ids_keep(reef_txn *txn,
     return status;
 }
 
-// ---- going back ----------------------------------------------------------------------------------
+// ---- going back ---------------------------------------------------------------------------------
 
 static reef_status load_dedup(
     reef_txn *txn, const char *source, const reef_snapshot *snapshot, known *out, reef_error *err) {
@@ -150,7 +153,8 @@ static reef_status forget(reef_txn *txn, const char *source, uint64_t sequence, 
     return reef_journal_store(txn, source, &entry, err);
 }
 
-// All trimmed entries go but for the last, which has no id then: numbers and positions go on after it.
+// All trimmed entries go but for the last, which has no id then: numbers and positions go on after
+// it.
 static reef_status remove_trimmed(reef_txn *txn,
                                   const char *source,
                                   const reef_journal_span *all,
@@ -164,7 +168,8 @@ static reef_status remove_trimmed(reef_txn *txn,
     return status == REEF_OK ? forget(txn, source, all->whole - 1, err) : status;
 }
 
-// Those that end at `reached` or before become the trimmed entries, up to `begin`, where the whole ones begin.
+// Those that end at `reached` or before become the trimmed entries, up to `begin`, where the whole
+// ones begin.
 static reef_status replace_trimmed(reef_txn *txn,
                                    const char *source,
                                    const reef_journal_span *all,
@@ -230,8 +235,9 @@ static reef_status go_back(reef_txn *txn,
     if (status != REEF_OK) return status;
     uint64_t stood = from + all->shift; // the state that is given up
     uint64_t reached = ids->kept || to > 0 ? to + ids->shift : 0;
-    // A pool that was restored before has another shift now than an old snapshot had, which nothing tells. Training goes
-    // on where the other state stood then, and a batch in the middle of which that is can be pushed again.
+    // A pool that was restored before has another shift now than an old snapshot had, which nothing
+    // tells. Training goes on where the other state stood then, and a batch in the middle of which
+    // that is can be pushed again.
     bool sure = ids->kept || to == 0 || all->shift == 0;
     uint64_t at = !sure ? stood : reached > begin ? reached : begin;
     if ((sure && reached > end) || at < to) return unfit(source, to, err);

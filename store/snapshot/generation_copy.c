@@ -1,13 +1,16 @@
 // Copies of generations under pseudo-generations, and the way back.
 //
-// A copy holds all that training needs to go on from it. What the pool keeps by generation (tensors,
-// experts, flags, moments) is copied under the copy's number; usage and reservoir, whose keys belong to
-// the root hash whatever generation they name, lie among the copy's moments under names of their own:
+// A copy holds all that training needs to go on from it. What the pool keeps by generation
+// (tensors, experts, flags, moments) is copied under the copy's number; usage and reservoir, whose
+// keys belong to the root hash whatever generation they name, lie among the copy's moments under
+// names of their own:
 //
-//   usage, level 0, window 0, generation g, layer L, block b   <->   moments  snapshot.usage.L, block b
-//   reservoir, slot s                                          <->   moments  snapshot.reservoir, block s
+//   usage, level 0, window 0, generation g, layer L, block b   <->   moments  snapshot.usage.L,
+//   block b reservoir, slot s                                          <->   moments
+//   snapshot.reservoir, block s
 //
-// Copies of sealed generations, which only a restore in place makes, have no moments and no reservoir.
+// Copies of sealed generations, which only a restore in place makes, have no moments and no
+// reservoir.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"
@@ -48,8 +51,8 @@ typedef struct destination {
     char name[REEF_NAME_BYTES_MAX + 1]; // backs key->name
 } destination;
 
-// Copy the records whose keys begin with a prefix. Each step seeks anew, just behind the last key: the
-// copies go elsewhere in the same tree, and no cursor has to survive that.
+// Copy the records whose keys begin with a prefix. Each step seeks anew, just behind the last key:
+// the copies go elsewhere in the same tree, and no cursor has to survive that.
 static reef_status copy_records(reef_txn *txn,
                                 reef_db db,
                                 const uint8_t *prefix,
@@ -92,7 +95,7 @@ static reef_status copy_generation(
     return copy_records(txn, db, prefix, sizeof(prefix), to, err);
 }
 
-// ---- into a copy ---------------------------------------------------------------------------------
+// ---- into a copy --------------------------------------------------------------------------------
 
 static void move_generation(destination *to, reef_key *key) {
     key->generation = to->generation;
@@ -162,7 +165,7 @@ reef_status reef_snapshot_usage_view(reef_txn *txn,
     return reef_record_view(txn, &key, out, err);
 }
 
-// ---- and back ------------------------------------------------------------------------------------
+// ---- and back -----------------------------------------------------------------------------------
 
 static void move_back(destination *to, reef_key *key) {
     const char *name = key->name;

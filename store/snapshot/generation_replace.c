@@ -1,7 +1,7 @@
 // One transaction may replace a sealed generation, and empty those before it (consolidation).
 //
-// The numbers of the emptied ones stay, so that no other generation, and nothing that names one, has to
-// change. No snapshot may share the rows of a generation that is replaced.
+// The numbers of the emptied ones stay, so that no other generation, and nothing that names one,
+// has to change. No snapshot may share the rows of a generation that is replaced.
 #include "store_internal.h"
 
 #include <inttypes.h>

@@ -1,8 +1,9 @@
 // A standalone copy of a pool: what its last commit holds, in as few pages as that takes.
 //
-// Made like a new pool, as a whole or not at all (pool_make.c), and changed before it is in place where that is
-// asked for. LMDB reads the pool in a transaction of its own, so a writer goes on meanwhile. The
-// copy is believed when it opens, its root hash follows from what it holds, and it is that of the source.
+// Made like a new pool, as a whole or not at all (pool_create.c), and changed before it is in place
+// where that is asked for. LMDB reads the pool in a transaction of its own, so a writer goes on
+// meanwhile. The copy is believed when it opens, its root hash follows from what it holds, and it
+// is that of the source.
 #include "pool_create.h"
 #include "pool_file.h"
 #include "reef_fail_point.h"
@@ -18,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// ---- where to ------------------------------------------------------------------------------------
+// ---- where to -----------------------------------------------------------------------------------
 
 // The directory that `to` is, or would be made in; -1 where there is none.
 static int directory_of(const char *to) {
@@ -34,8 +35,8 @@ static bool is_same(const struct stat *one, const struct stat *other) {
     return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
 }
 
-// Is the directory `fd`, which is closed, the pool's or one below it? Upwards, as far as can be seen: a path may
-// be written in many ways.
+// Is the directory `fd`, which is closed, the pool's or one below it? Upwards, as far as can be
+// seen: a path may be written in many ways.
 static bool lies_inside(int fd, const struct stat *pool) {
     struct stat here = {0}, above = {0};
     bool inside = false, top = fd < 0 || fstat(fd, &here) != 0;
@@ -65,7 +66,7 @@ reef_status reef_store_check_copy(const char *path, const char *to, reef_error *
                      path, to);
 }
 
-// ---- copying -------------------------------------------------------------------------------------
+// ---- copying ------------------------------------------------------------------------------------
 
 // What the whole environment has, of which a compact copy takes at most as much.
 static uint64_t used_bytes(MDB_env *lmdb) {
@@ -111,7 +112,7 @@ static reef_status data_copy(reef_store *store,
     return status;
 }
 
-// ---- comparing -----------------------------------------------------------------------------------
+// ---- comparing ----------------------------------------------------------------------------------
 
 // Number 0 in a pool without any commit.
 static reef_status last_commit(reef_store *store, reef_commit *out, reef_error *err) {
@@ -137,7 +138,8 @@ static reef_status copied_commit(const char *staging,
     if (status == REEF_OK && out->number > 0) {
         status = reef_txn_begin(&txn, copy, REEF_TXN_READ, err);
         if (status == REEF_OK) status = reef_txn_generations_load(txn, err);
-        // The change may take a last generation away whose record is damaged, or it fails (reef_txn_begin).
+        // The change may take a last generation away whose record is damaged, or it fails
+        // (reef_txn_begin).
         if (status == REEF_ERR_CORRUPT && changes && txn->generation_count > 0) status = REEF_OK;
         if (status == REEF_OK)
             status = reef_root_hash(txn, out->step, out->stream_bytes, root, err);

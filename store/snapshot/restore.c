@@ -3,11 +3,11 @@
 // Everything happens in one write transaction. What the restored state does not share with the
 // pool goes first, then the copies come back under the numbers that they were made from:
 //
-//   generation   0 .. shared_count - 1   shared_count .. sealed_count - 1   sealed_count   and later
-//                stay                    from kept, kept + 1, ...           from copy      go
+//   generation   0 .. shared_count - 1   shared_count .. sealed_count - 1   sealed_count   and
+//                later stay                    from kept, kept + 1, ...           from copy      go
 //
-// Root hashes do not depend on commits, so an exact snapshot must give the very root of the commit that it
-// is of: the restore proves itself before it is committed.
+// Root hashes do not depend on commits, so an exact snapshot must give the very root of the commit
+// that it is of: the restore proves itself before it is committed.
 #include "reef_fail_point.h"
 #include "store_internal.h"
 
@@ -16,7 +16,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// ---- what goes -----------------------------------------------------------------------------------
+// ---- what goes ----------------------------------------------------------------------------------
 
 static reef_status on_other(void *context, const reef_snapshot *snapshot, reef_error *err) {
     reef_restore_plan *plan = context;
@@ -49,7 +49,8 @@ reef_status reef_snapshot_restore_plan(reef_txn *txn,
                      plan->snapshot.name, shared, txn->store->path, txn->sealed_count);
 }
 
-// Snapshots that share a generation which is about to go, or are damaged. Scanned anew each time: a removal moves cursors.
+// Snapshots that share a generation which is about to go, or are damaged. Scanned anew each time: a
+// removal moves cursors.
 static reef_status remove_needy(reef_txn *txn, const reef_restore_plan *plan, reef_error *err) {
     reef_restore_plan left = *plan;
     reef_status status = REEF_OK;
@@ -61,8 +62,8 @@ static reef_status remove_needy(reef_txn *txn, const reef_restore_plan *plan, re
     return status;
 }
 
-// Remove what a database holds of generations from `first` on, or all where its keys name none. Each step
-// seeks anew, just behind the last key.
+// Remove what a database holds of generations from `first` on, or all where its keys name none.
+// Each step seeks anew, just behind the last key.
 static reef_status remove_from(reef_txn *txn, reef_db db, uint32_t first, reef_error *err) {
     reef_key_bytes from = {0};
     reef_status status = REEF_OK;
@@ -99,7 +100,7 @@ static reef_status remove_generations(reef_txn *txn,
     return status;
 }
 
-// ---- what comes back -----------------------------------------------------------------------------
+// ---- what comes back ----------------------------------------------------------------------------
 
 static reef_status copy_back(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
     reef_status status = REEF_OK;

@@ -1,11 +1,13 @@
 // Snapshots: named points in the history of the pool.
 //
-// Sealed generations never change, so a snapshot only counts them; of the open generation it keeps a
-// copy under a pseudo-generation (snapshot_copy.c), which belongs to no root hash of the pool. The copy's
-// own root stands in its generation record, so that a check can tell whether it is complete.
+// Sealed generations never change, so a snapshot only counts them; of the open generation it keeps
+// a copy under a pseudo-generation (generation_copy.c), which belongs to no root hash of the pool.
+// The copy's own root stands in its generation record, so that a check can tell whether it is
+// complete.
 //
-// A restore in place (pool_restore.c) takes sealed generations away. The snapshot that it makes of the
-// state before holds copies of those too: it shares the first `shared_count` sealed generations only.
+// A restore in place (pool_restore.c) takes sealed generations away. The snapshot that it makes of
+// the state before holds copies of those too: it shares the first `shared_count` sealed generations
+// only.
 #include "store_internal.h"
 
 #include "reef_byte_order.h"
@@ -174,7 +176,7 @@ reef_status reef_snapshot_scan(reef_txn *txn,
     return status;
 }
 
-// ---- finding one by the beginning of its name, or of its root ------------------------------------
+// ---- finding one by the beginning of its name, or of its root -----------------------------------
 
 #define ROOT_DIGITS_MIN 4 // fewer are more likely a name that was mistyped
 
@@ -224,7 +226,7 @@ reef_status reef_snapshot_find(reef_txn *txn,
     return REEF_OK;
 }
 
-// ---- creating ------------------------------------------------------------------------------------
+// ---- creating -----------------------------------------------------------------------------------
 
 static reef_status next_copy(reef_txn *txn, uint32_t *out, reef_error *err) {
     uint32_t last = 0;
@@ -263,7 +265,8 @@ static reef_status name_is_free(reef_txn *txn, const char *name, reef_error *err
                      txn->store->path, name, other.commit);
 }
 
-// The copies that a snapshot holds: of the sealed generations that it does not share, then of the open one.
+// The copies that a snapshot holds: of the sealed generations that it does not share, then of the
+// open one.
 static reef_status make_copies(reef_txn *txn, reef_snapshot *snapshot, reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t g = snapshot->shared_count; status == REEF_OK && g < txn->generation_count; g++) {
@@ -321,7 +324,7 @@ reef_status reef_snapshot_create(reef_txn *txn,
     return reef_snapshot_make(txn, name, UINT32_MAX, out, err);
 }
 
-// ---- removing ------------------------------------------------------------------------------------
+// ---- removing -----------------------------------------------------------------------------------
 
 static reef_status remove_copy(reef_txn *txn, uint32_t copy, reef_error *err) {
     const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = copy};
@@ -374,7 +377,8 @@ static reef_status on_claimer(void *context, const reef_snapshot *snapshot, reef
     return REEF_OK;
 }
 
-// Which copies a record that cannot be read spoke of is not known: they are among those that no other speaks of.
+// Which copies a record that cannot be read spoke of is not known: they are among those that no
+// other speaks of.
 static reef_status remove_unclaimed(reef_txn *txn, reef_error *err) {
     uint32_t number = REEF_SNAPSHOT_GENERATION;
     bool found = true;

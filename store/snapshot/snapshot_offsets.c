@@ -1,15 +1,18 @@
-// Where live sources stood at a snapshot, whose turn it was, and what was known of pushed ones: records of the journal.
+// Where live sources stood at a snapshot, whose turn it was, and what was known of pushed ones:
+// records of the journal.
 //
 //   NAME,  sequence 0          where the next byte of a source lies, as of the last commit
-//   NAME,  sequence C          the same, as of the snapshot whose copy of the open generation has the number C
+//   NAME,  sequence C          the same, as of the snapshot whose copy of the open generation has
+//          the number C
 //   turns, sequence 0          whose turn it was at the last commit
 //   turns, sequence 1, 2, ...  decisions after it; no state has them
 //   turns, sequence 2^63 + C   whose turn it was at the snapshot
-//   ids:X, sequence C          ids of batches of push:X (journal_ids.c)
+//   ids:X, sequence C          ids of batches of push:X (journal_dedup.c)
 //
-// Without them a restored state would have the cursors of its time and the places and turns of a later one, and would
-// not make the stream that followed again. The records of sources that are pushed into are others (journal.c), and left
-// alone here: going back moves them (reef_journal_move).
+// Without them a restored state would have the cursors of its time and the places and turns of a
+// later one, and would not make the stream that followed again. The records of sources that are
+// pushed into are others (journal.c), and left alone here: going back moves them
+// (reef_journal_move).
 #include "journal.h"
 
 #include <stdlib.h>
@@ -47,8 +50,8 @@ bool reef_places_has(const reef_key *key) {
     return key->db == REEF_DB_JOURNAL && key->name != NULL && !is_pushed(key->name);
 }
 
-// The next name in the journal, from `from` on, which is moved behind all of its records. Every step seeks anew: a
-// write moves cursors.
+// The next name in the journal, from `from` on, which is moved behind all of its records. Every
+// step seeks anew: a write moves cursors.
 static reef_status next_name(reef_txn *txn,
                              reef_key_bytes *from,
                              char name[REEF_NAME_BYTES_MAX + 1],
@@ -144,7 +147,8 @@ static reef_status forget_decisions(reef_txn *txn, reef_error *err) {
     }
 }
 
-// What the snapshot does not know was not there then: a source that was never read, and turns before there were any.
+// What the snapshot does not know was not there then: a source that was never read, and turns
+// before there were any.
 static reef_status go_back(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
     if (is_pushed(name) || is_ids(name)) return REEF_OK;
     reef_status status = remove_place(txn, name, 0, err);

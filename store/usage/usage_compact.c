@@ -4,25 +4,26 @@
 //                                                                                           |
 //                                   what no window has, known in total only  <--- 400 days old, or over
 //
-// A step merges the oldest windows of one level, part by part: all of a part's deltas of one hour (or
-// hours of one day) are added up in memory and written once. Source and target change in one
-// transaction, so sums are conserved whenever the process dies. The clock only chooses windows: when it
-// jumps, windows become coarser earlier or later, and the sums stay.
+// A step merges the oldest windows of one level, part by part: all of a part's deltas of one hour
+// (or hours of one day) are added up in memory and written once. Source and target change in one
+// transaction, so sums are conserved whenever the process dies. The clock only chooses windows:
+// when it jumps, windows become coarser earlier or later, and the sums stay.
 //
-// The bytes of each level are counted by a walk over keys, not kept in a record of their own: there are at most
-// some ten thousand, and what is not stored cannot be wrong.
+// The bytes of each level are counted by a walk over keys, not kept in a record of their own: there
+// are at most some ten thousand, and what is not stored cannot be wrong.
 #include "reef_fail_point.h"
 #include "usage_windows.h"
 
 #include <inttypes.h>
 
-// What a record takes beside its payload: header, key, entry in sums with its key, two nodes of LMDB.
+// What a record takes beside its payload: header, key, entry in sums with its key, two nodes of
+// LMDB.
 #define RECORD_COST_BYTES (REEF_RECORD_HEADER_BYTES + 24 + (25 + 24) + 2 * 8)
 #define TOTAL_BYTES 16
 
 // At most so long in a level, and at most so many bytes of it. The bytes are what makes the whole
-// bounded: 32 MiB and 12 bytes an expert, beside the 16 of its totals. A day in which every expert was
-// used takes 7 to 12 bytes an expert, so that one day can be kept of a pool of any size.
+// bounded: 32 MiB and 12 bytes an expert, beside the 16 of its totals. A day in which every expert
+// was used takes 7 to 12 bytes an expert, so that one day can be kept of a pool of any size.
 #define DELTAS_KEPT_MS USAGE_HOUR_MS
 #define HOURS_KEPT_MS (2 * USAGE_DAY_MS)
 #define DAYS_KEPT_MS (400 * USAGE_DAY_MS)
@@ -37,7 +38,7 @@
 #define STEP_SOURCES_MAX 1024 // records merged into one
 #define STEP_DROPS_MAX 4096   // records
 
-// ---- how much there is ---------------------------------------------------------------------------
+// ---- how much there is --------------------------------------------------------------------------
 
 static void count_record(reef_usage_stat *stat, const reef_key *key, size_t value_bytes) {
     reef_usage_level_stat *level = &stat->levels[key->level];
@@ -77,8 +78,8 @@ uint64_t reef_usage_bytes_max(uint32_t level, uint64_t experts) {
     }
 }
 
-// Windows of a level that begin before this are old enough to be merged or dropped. Whole windows of the
-// next level at a time: an hour is compacted once.
+// Windows of a level that begin before this are old enough to be merged or dropped. Whole windows
+// of the next level at a time: an hour is compacted once.
 static uint64_t horizon_ms(uint32_t level, uint64_t now_ms) {
     uint64_t kept = level == REEF_USAGE_DELTAS  ? DELTAS_KEPT_MS
                     : level == REEF_USAGE_HOURS ? HOURS_KEPT_MS
@@ -101,7 +102,7 @@ static uint32_t due_level(const reef_usage_stat *stat, uint64_t now_ms) {
     return level;
 }
 
-// ---- one step ------------------------------------------------------------------------------------
+// ---- one step -----------------------------------------------------------------------------------
 
 typedef struct step {
     reef_txn *txn;
@@ -113,7 +114,8 @@ typedef struct step {
     reef_usage_compaction *done;
 } step;
 
-// The oldest record of the step's level and the bytes of its payload; *found is false when there is none.
+// The oldest record of the step's level and the bytes of its payload; *found is false when there is
+// none.
 static reef_status oldest(step *s, reef_key *key, size_t *payload, bool *found, reef_error *err) {
     reef_cursor cursor;
     *key = (reef_key){.db = REEF_DB_USAGE, .level = s->level};
@@ -257,7 +259,7 @@ reef_status reef_usage_compact(reef_txn *txn,
     return level == REEF_USAGE_DAYS ? drop_days(&s, err) : merge_level(&s, err);
 }
 
-// ---- a step as a commit --------------------------------------------------------------------------
+// ---- a step as a commit -------------------------------------------------------------------------
 
 reef_status reef_store_compact_due(reef_store *store,
                                    uint64_t unix_ms,

@@ -1,7 +1,8 @@
 // Usage over time: what was used when, beside the totals of usage.
 //
-// Level 0, window 0 holds the totals, which training determines and the root hash covers. Each commit
-// leaves what they grew by as a delta; compaction (usage_compact.c) makes hours and days of deltas:
+// Level 0, window 0 holds the totals, which training determines and the root hash covers. Each
+// commit leaves what they grew by as a delta; compaction (usage_compact.c) makes hours and days of
+// deltas:
 //
 //   level 1  deltas   window: the time of the commit
 //   level 2  hours    window: the hour's beginning
@@ -23,10 +24,10 @@
 //   count   how often it was chosen
 //   score   its scores, summed, in the unit of the totals
 //
-// each as a little-endian base-128 number: seven bits a byte, the lowest first, the top bit of a byte set
-// when more follow. Most experts of most commits are not used, and most numbers are small. The extent is
-// there because a day or an hour may be merged before it has ended, when finer windows take too much
-// space: then it says how far the coarse one reaches.
+// each as a little-endian base-128 number: seven bits a byte, the lowest first, the top bit of a
+// byte set when more follow. Most experts of most commits are not used, and most numbers are small.
+// The extent is there because a day or an hour may be merged before it has ended, when finer
+// windows take too much space: then it says how far the coarse one reaches.
 #include "usage_windows.h"
 
 #include <inttypes.h>
@@ -45,7 +46,7 @@ uint64_t reef_usage_span_ms(uint32_t level) {
     return level == REEF_USAGE_DAYS ? USAGE_DAY_MS : level == REEF_USAGE_HOURS ? USAGE_HOUR_MS : 1;
 }
 
-// ---- the list of uses ----------------------------------------------------------------------------
+// ---- the list of uses ---------------------------------------------------------------------------
 
 static uint8_t *put_number(uint8_t *at, uint64_t value) {
     for (; value >= 0x80; value >>= 7) *at++ = (uint8_t)(value | 0x80);
@@ -116,7 +117,7 @@ static reef_status add_uses(const reef_key *key,
     return REEF_OK;
 }
 
-// ---- a part in memory ----------------------------------------------------------------------------
+// ---- a part in memory ---------------------------------------------------------------------------
 
 reef_status reef_usage_part_new(reef_usage_part *part, reef_error *err) {
     *part = (reef_usage_part){.sums = calloc(REEF_USAGE_PART, TOTAL_BYTES),
@@ -167,10 +168,10 @@ size_t reef_usage_part_encode(reef_usage_part *part, uint64_t window) {
     return at > uses ? (size_t)(at - part->code) : 0;
 }
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
-// Two commits may share a millisecond, and the clock may go back to that of an earlier one: then the
-// delta that is there is added to.
+// Two commits may share a millisecond, and the clock may go back to that of an earlier one: then
+// the delta that is there is added to.
 static reef_status put_delta(
     reef_txn *txn, const reef_key *key, const uint8_t *code, size_t bytes, reef_error *err) {
     reef_view before;
@@ -247,8 +248,8 @@ static reef_status block_growth(reef_txn *txn,
                                 reef_error *err) {
     reef_view stored = {0};
     reef_status status = reef_record_view(txn, key, &stored, err);
-    // What a damaged record held is lost; the new one mends it. What was used since cannot be told and
-    // counts as used before the windows, because that is what they do not have.
+    // What a damaged record held is lost; the new one mends it. What was used since cannot be told
+    // and counts as used before the windows, because that is what they do not have.
     if (status == REEF_ERR_CORRUPT) return REEF_OK;
     if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
     size_t known = stored.bytes / TOTAL_BYTES;
@@ -326,7 +327,7 @@ reef_status reef_usage_put(reef_txn *txn,
     return status;
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 reef_status reef_usage_seek(reef_cursor *cursor,
                             reef_txn *txn,
@@ -450,7 +451,7 @@ reef_status reef_usage_last(reef_txn *txn,
     return status;
 }
 
-// ---- giving generations up -----------------------------------------------------------------------
+// ---- giving generations up ----------------------------------------------------------------------
 
 // Each pass asks anew: a cursor does not survive the deletion of its record.
 reef_status reef_usage_windows_drop(reef_txn *txn, uint32_t generation, reef_error *err) {

@@ -1,8 +1,8 @@
 // How windows of usage are written and read; what usage_windows.c and usage_compact.c share.
 //
-// A record of a window covers one part of a layer: the experts from block * REEF_USAGE_PART on. Parts do
-// not follow the blocks of expert rows: a commit uses few experts of many blocks, and a record for each
-// would be mostly header.
+// A record of a window covers one part of a layer: the experts from block * REEF_USAGE_PART on.
+// Parts do not follow the blocks of expert rows: a commit uses few experts of many blocks, and a
+// record for each would be mostly header.
 #ifndef REEF_USAGE_WINDOWS_H
 #define REEF_USAGE_WINDOWS_H
 
@@ -14,7 +14,9 @@
 /** Milliseconds that a window of a level spans; 1 for deltas, which are of an instant. */
 uint64_t reef_usage_span_ms(uint32_t level);
 
-/** The times of the first and the last delta in a window; first_ms above last_ms when there is none. */
+/**
+ * The times of the first and the last delta in a window; first_ms above last_ms when there is none.
+ */
 typedef struct reef_usage_extent {
     uint64_t first_ms, last_ms;
 } reef_usage_extent;
@@ -34,7 +36,9 @@ REEF_MUST_CHECK reef_status reef_usage_part_add(reef_usage_part *part,
                                                 const reef_key *key,
                                                 const reef_view *view,
                                                 reef_error *err);
-/** Encode the part into `code` for a window that begins at `window`; 0 bytes when nothing was used. */
+/**
+ * Encode the part into `code` for a window that begins at `window`; 0 bytes when nothing was used.
+ */
 size_t reef_usage_part_encode(reef_usage_part *part, uint64_t window);
 
 /** A cursor on the first record of usage that is not below `key`, or on the first of a level. */

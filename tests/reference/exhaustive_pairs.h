@@ -18,7 +18,9 @@ static inline int better_pair_first(const void *left, const void *right) {
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-/** All side * side pairs by score_a[i] + score_b[j], best first, the lower id first among equals. */
+/**
+ * All side * side pairs by score_a[i] + score_b[j], best first, the lower id first among equals.
+ */
 static inline void exhaustive_pairs(size_t side,
                                     const float *score_a,
                                     const float *score_b,

@@ -1,4 +1,5 @@
-// A test program computes with the kernels that REEF_ISA names, as our programs do: numerics/run tries them all.
+// A test program computes with the kernels that REEF_ISA names, as our programs do: numerics/run
+// tries them all.
 #include "reef_kernels.h"
 
 #include <stdio.h>

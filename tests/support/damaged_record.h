@@ -5,7 +5,10 @@
 #include "data_file.h"
 #include "record.h"
 
-/** Flip a bit of what a record holds, near its beginning. (Old copies of the same payload are flipped, too.) */
+/**
+ * Flip a bit of what a record holds, near its beginning. (Old copies of the same payload are
+ * flipped, too.)
+ */
 static inline void record_damage(const char *pool, const reef_key *key) {
     reef_error err;
     reef_store *store = NULL;

@@ -1,5 +1,5 @@
-// Numbers for tests: a small generator with its state in the caller's hands (SplitMix64, Steele et al.
-// 2014), so that a test's data depends on its seed alone.
+// Numbers for tests: a small generator with its state in the caller's hands (SplitMix64, Steele et
+// al. 2014), so that a test's data depends on its seed alone.
 #ifndef DRAW_H
 #define DRAW_H
 

@@ -43,7 +43,7 @@ int world_remove(void **state) {
     return 0;
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 void open_at(world *w, const char *path, bool folder, uint64_t cursor) {
     reef_error err = {0};
@@ -155,7 +155,7 @@ void assert_same_from_anywhere(world *w, bool folder, const char *path) {
     free(whole.bytes);
 }
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 void write_to(const char *path, const char *bytes, size_t count) {
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

@@ -1,5 +1,5 @@
-// A folder in which logs are written and rotated, and what reads them: all that was given, each mark on the way, and the
-// events that were told. A helper that cannot do its work fails the test.
+// A folder in which logs are written and rotated, and what reads them: all that was given, each
+// mark on the way, and the events that were told. A helper that cannot do its work fails the test.
 #ifndef REEF_TEST_FOLLOWED_WORLD_H
 #define REEF_TEST_FOLLOWED_WORLD_H
 

@@ -1,4 +1,5 @@
-// Central differences against an analytic gradient: the proof that a backward belongs to its forward.
+// Central differences against an analytic gradient: the proof that a backward belongs to its
+// forward.
 //
 // The error of an element is |a - n| / max(1, |a|, |n|), a analytic, n numeric, with n divided by the
 // step that rounding really took. On unit-scale inputs a step of 1e-2 and a limit of 1e-3 work: a

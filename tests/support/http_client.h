@@ -1,4 +1,5 @@
-// A plain HTTP client for tests: one request, one connection. It can also send what no client should.
+// A plain HTTP client for tests: one request, one connection. It can also send what no client
+// should.
 #ifndef REEF_TEST_HTTP_CLIENT_H
 #define REEF_TEST_HTTP_CLIENT_H
 
@@ -18,8 +19,8 @@ int http_connect(const char *address);
 /** Read until the server closes, at most `seconds`; returns whether it closed in time. */
 int http_read_all(int fd, unsigned seconds, http_answer *answer);
 /**
- * One request with Connection: close. headers: lines ended by \r\n, or "". body: NULL for none. Fails the test
- * when nothing comes within 30 seconds.
+ * One request with Connection: close. headers: lines ended by \r\n, or "". body: NULL for none.
+ * Fails the test when nothing comes within 30 seconds.
  */
 http_answer http_ask(const char *address,
                      const char *method,

@@ -29,7 +29,10 @@ static inline reef_pool *lib_layer_new(const char *path, const reef_layer_option
     return lib_pool_open(path, 1, NULL, 2);
 }
 
-/** Rows of batch number `batch` of a task, and what the layer should make of them: a fixed linear map. */
+/**
+ * Rows of batch number `batch` of a task, and what the layer should make of them: a fixed linear
+ * map.
+ */
 static inline void lib_batch(uint64_t task, uint64_t batch, size_t rows, float *x, float *target) {
     uint64_t state = 1000 * task + batch, map = 77 * task;
     float m[D * D];

@@ -1,4 +1,5 @@
-// A small pool that learns one kind of text after another: what the tests of the lifelong loop begin with.
+// A small pool that learns one kind of text after another: what the tests of the lifelong loop
+// begin with.
 #ifndef LIFELONG_H
 #define LIFELONG_H
 
@@ -26,7 +27,10 @@ typedef struct lifelong {
     char said[LIFELONG_SAID_BYTES]; // events of the trainer, a line each
 } lifelong;
 
-/** Batches of LIFELONG_BATCH bytes, two layers of 36 and later 16 experts, boundaries found within six. */
+/**
+ * Batches of LIFELONG_BATCH bytes, two layers of 36 and later 16 experts, boundaries found within
+ * six.
+ */
 static inline reef_config lifelong_config(void) {
     reef_config config;
     reef_config_default(&config);
@@ -54,7 +58,10 @@ static inline reef_config lifelong_config(void) {
     return config;
 }
 
-/** Endless text of a kind, 0 to 4: words of three letters in a random order, from the kind's own alphabet. */
+/**
+ * Endless text of a kind, 0 to 4: words of three letters in a random order, from the kind's own
+ * alphabet.
+ */
 static inline void lifelong_text(uint8_t *out, size_t count, int kind, uint32_t seed) {
     static const char *const alphabets[] = {"abcdefgh", "01234567", "QRSTUVWX", "ijklmnop",
                                             "!#$%&()*"};

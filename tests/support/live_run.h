@@ -1,5 +1,5 @@
-// One life after the other of a reefd on a source that never ends: started, killed, and at last ended when it has
-// accepted all that was written. Include cmocka.h before.
+// One life after the other of a reefd on a source that never ends: started, killed, and at last
+// ended when it has accepted all that was written. Include cmocka.h before.
 #ifndef REEF_TEST_LIVE_RUN_H
 #define REEF_TEST_LIVE_RUN_H
 
@@ -40,7 +40,10 @@ static inline uint64_t live_cursor(const live_run *r) {
     return bytes;
 }
 
-/** Until all that was written is accepted; then the daemon ends, and leaves the commit that is returned. */
+/**
+ * Until all that was written is accepted; then the daemon ends, and leaves the commit that is
+ * returned.
+ */
 static inline reef_commit live_finish(live_run *r) {
     reefd_await(&r->box, r->reefd);
     unsigned waited = 0;

@@ -11,8 +11,8 @@ typedef struct program {
 } program;
 
 /**
- * Run `argv` (argv[0] is a path, a NULL ends it) to its end, with `input` on standard input (NULL for
- * nothing). Fails the running test when the program cannot be started.
+ * Run `argv` (argv[0] is a path, a NULL ends it) to its end, with `input` on standard input (NULL
+ * for nothing). Fails the running test when the program cannot be started.
  */
 void program_run(program *p, const char *const *argv, const char *input);
 void program_release(program *p);

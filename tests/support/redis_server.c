@@ -107,7 +107,8 @@ static int connection_to(const redis_server *redis) {
     return fd;
 }
 
-// Both ways until one side ends, or the order to cut comes due: then the last bytes pass, and no more.
+// Both ways until one side ends, or the order to cut comes due: then the last bytes pass, and no
+// more.
 static void pass_on(struct relay_orders *orders, int client, int server) {
     struct pollfd ends[2] = {{.fd = client, .events = POLLIN}, {.fd = server, .events = POLLIN}};
     char bytes[4096];

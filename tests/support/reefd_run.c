@@ -24,7 +24,7 @@
 #define AWAIT_STEP_MS 5
 #define ROOT_BYTES_MAX 70 // of TMPDIR: below it a socket has to fit its path into 107 bytes
 
-// ---- files ---------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 void sandbox_make(sandbox *box) {
     const char *root = getenv("TMPDIR");
@@ -139,7 +139,7 @@ char *read_text(const char *path, size_t *bytes) {
     return text;
 }
 
-// ---- the process ---------------------------------------------------------------------------------
+// ---- the process --------------------------------------------------------------------------------
 
 // In the child: nothing but system calls.
 static void become_reefd(const char *messages, int input, char *const *arguments) {
@@ -185,7 +185,7 @@ int reefd_said(const sandbox *box, const char *text) {
     return found;
 }
 
-// ---- the pool ------------------------------------------------------------------------------------
+// ---- the pool -----------------------------------------------------------------------------------
 
 reef_commit pool_commit(const sandbox *box) {
     reef_error err = {0};
@@ -231,7 +231,7 @@ void pool_check(const sandbox *box) {
     assert_int_equal(report.damaged, 0);
 }
 
-// ---- questions -----------------------------------------------------------------------------------
+// ---- questions ----------------------------------------------------------------------------------
 
 void sleep_ms(unsigned ms) {
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};

@@ -1,5 +1,5 @@
-// Running the real reefd in tests: a directory with a tiny pool and generated text, the process, its
-// messages, and questions over its socket. A helper that cannot do its work fails the test.
+// Running the real reefd in tests: a directory with a tiny pool and generated text, the process,
+// its messages, and questions over its socket. A helper that cannot do its work fails the test.
 #ifndef REEF_TEST_REEFD_RUN_H
 #define REEF_TEST_REEFD_RUN_H
 

@@ -1,4 +1,5 @@
-// A file system of a few megabytes, to fill it. Mounting needs root: without, tests skip and say so.
+// A file system of a few megabytes, to fill it. Mounting needs root: without, tests skip and say
+// so.
 //
 // Include after <cmocka.h>.
 #ifndef REEF_TEST_SMALL_DISK_H

@@ -1,5 +1,5 @@
-// A small model of any kinds of layers, with a batch in its place, and all its gradients against finite
-// differences.
+// A small model of any kinds of layers, with a batch in its place, and all its gradients against
+// finite differences.
 #ifndef SMALL_MODEL_H
 #define SMALL_MODEL_H
 
@@ -191,8 +191,9 @@ static inline size_t gather_taken(const model_fixture *f,
     return count;
 }
 
-// What is a choice and not a slope, of every fired generation, all layers, one after the other: each
-// chosen expert, whether it has a weight (relu scores), and on which side of its kink a relu is.
+// What is a choice and not a slope, of every fired generation, all layers, one after the other:
+// each chosen expert, whether it has a weight (relu scores), and on which side of its kink a relu
+// is.
 static inline size_t gather_choices(const model_fixture *f, uint32_t *out) {
     size_t count = 0;
     for (uint32_t l = 0; l < f->config.layers; l++)
@@ -220,7 +221,8 @@ static inline bool choices_are_kept(const model_fixture *f) {
     return count == f->choice_count && memcmp(now, f->choices, count * sizeof *now) == 0;
 }
 
-// Every `stride`-th value of a parameter. Steps that change a choice are left out, and most must not.
+// Every `stride`-th value of a parameter. Steps that change a choice are left out, and most must
+// not.
 static inline double worst_error(model_fixture *f,
                                  size_t count,
                                  float *values,

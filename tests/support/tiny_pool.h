@@ -15,8 +15,8 @@
 #define TINY_SIDE_NEW 3
 
 /**
- * Train the pool in `path`, made with TINY_OPTIONS: English, sealed; then C, with a snapshot "kept" and
- * some more. Fails the running test when something goes wrong.
+ * Train the pool in `path`, made with TINY_OPTIONS: English, sealed; then C, with a snapshot "kept"
+ * and some more. Fails the running test when something goes wrong.
  */
 void tiny_pool_train(const char *path);
 

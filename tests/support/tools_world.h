@@ -1,4 +1,5 @@
-// A trained pool, texts, and `reef` run on them as a user runs it: what tests of the tool begin with.
+// A trained pool, texts, and `reef` run on them as a user runs it: what tests of the tool begin
+// with.
 #ifndef TOOLS_WORLD_H
 #define TOOLS_WORLD_H
 

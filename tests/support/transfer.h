@@ -1,4 +1,5 @@
-// Two pools that were one until generation 0 was sealed, and a generation that leaves one of them as a file.
+// Two pools that were one until generation 0 was sealed, and a generation that leaves one of them
+// as a file.
 #ifndef TRANSFER_H
 #define TRANSFER_H
 
@@ -59,7 +60,10 @@ static inline reef_import import_one(lifelong *f, const char *path) {
     return import;
 }
 
-/** Both know kind 0; a has learned kind 1 since, as generation 1, which is in the file. Both are open. */
+/**
+ * Both know kind 0; a has learned kind 1 since, as generation 1, which is in the file. Both are
+ * open.
+ */
 static inline void start(pair *p) {
     reef_error err;
     make_pool(p->a, 1);

@@ -26,7 +26,10 @@ static inline void blob_make(uint8_t pixels[BLOB_PIXELS], int class, uint64_t *s
             (uint8_t)((PATTERNS[class] >> i & 1 ? 170 : 60) + (int)(blob_draw(seed) % 80) - 40);
 }
 
-/** `count` images and labels as a pair of gzip IDX files; the class of image i is first + i % classes. */
+/**
+ * `count` images and labels as a pair of gzip IDX files; the class of image i is first + i %
+ * classes.
+ */
 static inline void blob_write_idx(
     const char *images, const char *labels, uint32_t count, int first, int classes, uint64_t seed) {
     uint8_t head[16] = {
@@ -48,7 +51,9 @@ static inline void blob_write_idx(
     assert_int_equal(gzclose(label_file), Z_OK);
 }
 
-/** The same as CSV with a header, pixels as fractions, the label in the column "class" at the front. */
+/**
+ * The same as CSV with a header, pixels as fractions, the label in the column "class" at the front.
+ */
 static inline void blob_write_csv(
     const char *path, uint32_t count, int first, int classes, uint64_t seed) {
     FILE *file = fopen(path, "w");

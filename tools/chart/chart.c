@@ -20,7 +20,8 @@ static int by_value(const void *a, const void *b) {
 double *reef_chart_smooth(const reef_point *points, size_t count) {
     double *smooth = reef_cli_alloc(count, sizeof(*smooth));
     for (size_t i = 0; i < count; i++) {
-        // The neighbourhood shrinks towards the ends, so that the curve begins where the data begin.
+        // The neighbourhood shrinks towards the ends, so that the curve begins where the data
+        // begin.
         size_t radius = i < count - 1 - i ? i : count - 1 - i;
         if (radius > SMOOTH_RADIUS) radius = SMOOTH_RADIUS;
         double near[2 * SMOOTH_RADIUS + 1];

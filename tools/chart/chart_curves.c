@@ -1,4 +1,4 @@
-// See reef_chart_curves.h.
+// See chart_curves.h.
 #include "chart_curves.h"
 
 #include "svg.h"

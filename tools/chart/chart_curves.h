@@ -1,4 +1,5 @@
-// Curves over a size or a count, such as perplexity over parameters: several lines, a logarithmic axis below.
+// Curves over a size or a count, such as perplexity over parameters: several lines, a logarithmic
+// axis below.
 #ifndef REEF_CHART_CURVES_H
 #define REEF_CHART_CURVES_H
 
@@ -22,7 +23,10 @@ typedef struct reef_chart_curves {
     size_t count;
 } reef_chart_curves;
 
-/** x is logarithmic, with ticks at 1, 2 and 5 times the powers of ten; y begins near the lowest value. */
+/**
+ * x is logarithmic, with ticks at 1, 2 and 5 times the powers of ten; y begins near the lowest
+ * value.
+ */
 void reef_chart_curves_svg(FILE *out, const reef_chart_curves *chart, reef_chart_box box);
 
 #endif

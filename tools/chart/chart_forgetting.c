@@ -44,7 +44,7 @@ static bool cut_off(const value_range *range, char out[NOTE_BYTES]) {
     return range->peak > range->high;
 }
 
-// ---- in the terminal -----------------------------------------------------------------------------
+// ---- in the terminal ----------------------------------------------------------------------------
 
 static void put_letter(char *cell, char letter) {
     *cell = *cell == ' ' || *cell == '.' ? letter : letter == '.' ? *cell : '*';
@@ -120,7 +120,7 @@ void reef_chart_forgetting_print(FILE *out, const reef_forgetting_chart *chart) 
     print_legend(out, chart);
 }
 
-// ---- as SVG --------------------------------------------------------------------------------------
+// ---- as SVG -------------------------------------------------------------------------------------
 
 #define WIDTH 1000.0
 #define HEIGHT 520.0
@@ -132,7 +132,8 @@ void reef_chart_forgetting_print(FILE *out, const reef_forgetting_chart *chart) 
 #define LABEL_GAP 19.0 // between two names at the right
 #define MARK 5.5
 
-// Okabe & Ito's colours, which are told apart with any colour vision; without yellow, too pale on white.
+// Okabe & Ito's colours, which are told apart with any colour vision; without yellow, too pale on
+// white.
 static const char *const COLOURS[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                       "#56b4e9", "#e69f00", "#000000"};
 static const char *const DASHES[] = {NULL, "8 4", "2 4", "10 3 2 3"};
@@ -176,8 +177,8 @@ static void draw_mark(FILE *out, size_t column, double x, double y) {
     }
 }
 
-// Names below the axis: neighbours on two lines where there are many, and where that is too close every n-th,
-// of which the last is one.
+// Names below the axis: neighbours on two lines where there are many, and where that is too close
+// every n-th, of which the last is one.
 static void draw_states(FILE *out, const reef_forgetting_chart *chart, double bottom) {
     const reef_metrics_matrix *m = &chart->matrix;
     size_t most = m->rows > 6 ? 12 : 18, widest = 0, lines = m->rows > 4 ? 2 : 1;

@@ -1,5 +1,5 @@
-// One line per domain over the states of a model: what each of them cost, from before it was learned to
-// now.
+// One line per domain over the states of a model: what each of them cost, from before it was
+// learned to now.
 #ifndef REEF_CHART_FORGETTING_H
 #define REEF_CHART_FORGETTING_H
 

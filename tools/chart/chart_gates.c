@@ -18,7 +18,7 @@ static double along(double rate) {
 
 static const char *const TICKS[DECADES + 1] = {"0.01", "0.1", "1", "10", "100"}; // percent
 
-// ---- in the terminal -----------------------------------------------------------------------------
+// ---- in the terminal ----------------------------------------------------------------------------
 
 #define ROWS 17
 #define COLUMNS 65
@@ -63,7 +63,7 @@ void reef_chart_gates_print(FILE *out, const reef_gate_curve *curves, size_t cou
     fprintf(out, "; a capital is the gate's own threshold\n");
 }
 
-// ---- as SVG --------------------------------------------------------------------------------------
+// ---- as SVG -------------------------------------------------------------------------------------
 
 #define WIDTH 760.0
 #define HEIGHT 560.0
@@ -73,7 +73,8 @@ void reef_chart_gates_print(FILE *out, const reef_gate_curve *curves, size_t cou
 #define BOTTOM 70.0
 #define SIZE 15.0
 
-// Okabe & Ito's colours, which are told apart with any colour vision; without yellow, too pale on white.
+// Okabe & Ito's colours, which are told apart with any colour vision; without yellow, too pale on
+// white.
 static const char *const COLOURS[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                       "#56b4e9", "#e69f00", "#000000"};
 #define COLOUR_COUNT (sizeof(COLOURS) / sizeof(COLOURS[0]))

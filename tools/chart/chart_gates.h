@@ -1,5 +1,5 @@
-// Detection error trade-off of the gates: what a gate misses of its own texts against what it leaks on
-// older ones, both on logarithmic axes, one line per gate, and a mark where its threshold lies.
+// Detection error trade-off of the gates: what a gate misses of its own texts against what it leaks
+// on older ones, both on logarithmic axes, one line per gate, and a mark where its threshold lies.
 #ifndef REEF_CHART_GATES_H
 #define REEF_CHART_GATES_H
 

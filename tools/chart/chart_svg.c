@@ -23,7 +23,7 @@
 #define FOUND_COLOUR "#c8402f"
 #define TRUTH_COLOUR "#222222"
 
-// ---- loss over the stream ------------------------------------------------------------------------
+// ---- loss over the stream -----------------------------------------------------------------------
 
 // From data to the page.
 typedef struct axes {
@@ -62,7 +62,8 @@ static axes fit_axes(const reef_loss_chart *chart, reef_chart_box box) {
     return a;
 }
 
-// What the axis of the stream is counted in, in thousands or millions where that gives short numbers.
+// What the axis of the stream is counted in, in thousands or millions where that gives short
+// numbers.
 static double name_unit(const reef_loss_chart *chart, double x_max, char out[CLI_WORD_BYTES]) {
     double count = x_max / (double)chart->unit_bytes;
     size_t thousands = count >= 1e6 ? 2 : count >= 1e3 ? 1 : 0;
@@ -191,13 +192,13 @@ void reef_chart_loss_svg(FILE *out, const reef_loss_chart *chart, reef_chart_box
     free(smooth);
 }
 
-// ---- the matrix ----------------------------------------------------------------------------------
+// ---- the matrix ---------------------------------------------------------------------------------
 
 #define ROW_NAME_WIDTH 110.0
 #define HEAD_HEIGHT 74.0
 
-// Where a number lies between the lowest and the highest of the table. Logarithmic: a text that an old
-// state has never seen may cost ten times the rest, and would leave no colours for them.
+// Where a number lies between the lowest and the highest of the table. Logarithmic: a text that an
+// old state has never seen may cost ten times the rest, and would leave no colours for them.
 static double cell_share(double bits, double low, double high) {
     return !isnan(bits) && low > 0 && high > low ? log(bits / low) / log(high / low) : 0;
 }

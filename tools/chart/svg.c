@@ -51,7 +51,8 @@ void reef_svg_rect(FILE *out,
     fputs("/>\n", out);
 }
 
-// Made printable, as XML bears neither control characters nor what is not UTF-8; what it reserves as entities.
+// Made printable, as XML bears neither control characters nor what is not UTF-8; what it reserves
+// as entities.
 static void escape(FILE *out, const char *text) {
     char *printable = reef_cli_printable((const uint8_t *)text, strlen(text), false);
     for (const char *at = printable; *at; at++) {

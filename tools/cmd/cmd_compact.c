@@ -1,4 +1,5 @@
-// reef compact: usage over time into coarser windows, now. A daemon does it by itself between commits.
+// reef compact: usage over time into coarser windows, now. A daemon does it by itself between
+// commits.
 #include "commands.h"
 
 #include <inttypes.h>

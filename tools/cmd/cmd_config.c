@@ -37,7 +37,7 @@ const reef_cli_manual reef_config_check_manual = {
     .example = "reef config check reef.ini",
 };
 
-// ---- show ----------------------------------------------------------------------------------------
+// ---- show ---------------------------------------------------------------------------------------
 
 static void print_settings(const json_t *settings) {
     static const char *const HEADING[] = {"setting", "value", "from"};
@@ -101,7 +101,7 @@ reef_status reef_cmd_config_show(reef_cli_call *cli, reef_error *err) {
     return status;
 }
 
-// ---- check ---------------------------------------------------------------------------------------
+// ---- check --------------------------------------------------------------------------------------
 
 typedef struct mistakes {
     json_t *list;

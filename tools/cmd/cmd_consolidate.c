@@ -1,7 +1,7 @@
 // reef consolidate: several sealed generations into one, so that the cost of a byte stays bounded.
 //
-// It gives up for good what the pool was as of those generations, so it wants --yes, or a typed yes on a
-// terminal after the plan was shown. It never goes through a daemon: distilling takes minutes.
+// It gives up for good what the pool was as of those generations, so it wants --yes, or a typed yes
+// on a terminal after the plan was shown. It never goes through a daemon: distilling takes minutes.
 #include "commands.h"
 
 #include <inttypes.h>
@@ -64,7 +64,7 @@ static reef_status parse_consolidate(const reef_cli_call *cli,
     return status;
 }
 
-// ---- the answer ----------------------------------------------------------------------------------
+// ---- the answer ---------------------------------------------------------------------------------
 
 static json_t *losses_json(const reef_consolidation *report) {
     json_t *array = json_array();
@@ -165,7 +165,7 @@ static void print_report(const reef_consolidation *report, bool done, FILE *out)
     print_losses(report, done, out);
 }
 
-// ---- doing it ------------------------------------------------------------------------------------
+// ---- doing it -----------------------------------------------------------------------------------
 
 static void on_progress(void *context, uint64_t step, uint64_t steps, double bits) {
     reef_cli_progress *progress = context;

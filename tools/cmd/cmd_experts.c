@@ -1,4 +1,5 @@
-// reef experts: single experts, as a table of the first of them or one in full, with what it answers to in a text.
+// reef experts: single experts, as a table of the first of them or one in full, with what it
+// answers to in a text.
 #include "commands.h"
 #include "experts_list.h"
 #include "experts_trace.h"
@@ -57,7 +58,7 @@ const reef_cli_manual reef_experts_manual = {
                "reef experts reef.pool --layer 0 --id 7 --text held.txt --as-of 0",
 };
 
-// ---- what was asked for --------------------------------------------------------------------------
+// ---- what was asked for -------------------------------------------------------------------------
 
 static reef_status choose_sort(const reef_cli_call *cli,
                                reef_experts_request *asked,
@@ -131,7 +132,7 @@ static reef_status choose_experts(const reef_cli_call *cli,
     return status == REEF_OK ? check_kind(cli, pool, asked, err) : status;
 }
 
-// ---- one row -------------------------------------------------------------------------------------
+// ---- one row ------------------------------------------------------------------------------------
 
 static json_t *count_or_null(bool known, uint64_t count) {
     return known ? json_integer((json_int_t)count) : json_null();
@@ -201,7 +202,7 @@ static void print_rows(const reef_cli_pool *pool, const reef_experts_list *list)
     reef_cli_table_free(table);
 }
 
-// ---- many ----------------------------------------------------------------------------------------
+// ---- many ---------------------------------------------------------------------------------------
 
 static json_t *list_json(const reef_cli_pool *pool,
                          const reef_experts_request *asked,
@@ -237,7 +238,7 @@ static reef_status show_list(reef_cli_call *cli,
     return status;
 }
 
-// ---- one -----------------------------------------------------------------------------------------
+// ---- one ----------------------------------------------------------------------------------------
 
 // A layer need not be named where there is only one with experts.
 static reef_status choose_layer(const reef_cli_pool *pool,
@@ -314,7 +315,8 @@ static void print_expert(const reef_cli_pool *pool,
         printf("class        %" PRId32 ", which it speaks for most\n", row->stats.label);
 }
 
-// The text and the model that reads it come first: of which state it is says which generation is the last one.
+// The text and the model that reads it come first: of which state it is says which generation is
+// the last one.
 static reef_status open_text(reef_cli_call *cli,
                              reef_cli_pool *pool,
                              reef_experts_request *asked,

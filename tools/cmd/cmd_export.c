@@ -45,7 +45,7 @@ const reef_cli_manual reef_export_generation_manual = {
     .example = "reef export generation reef.pool 1 french.safetensors",
 };
 
-// ---- a pool --------------------------------------------------------------------------------------
+// ---- a pool -------------------------------------------------------------------------------------
 
 typedef struct copy_report {
     reef_commit commit;
@@ -145,7 +145,7 @@ reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {
                            err);
 }
 
-// ---- a generation --------------------------------------------------------------------------------
+// ---- a generation -------------------------------------------------------------------------------
 
 static reef_status parse_generation(const char *text, uint32_t *out, reef_error *err) {
     errno = 0;

@@ -1,4 +1,5 @@
-// reef export model: a state of a pool as one file of tensors, for other programs and for reef init --from.
+// reef export model: a state of a pool as one file of tensors, for other programs and for reef init
+// --from.
 #include "commands.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 // reef ingest: push lines to a running daemon, batch by batch, each with an id.
 //
-// A batch is sent until it is acknowledged. When an answer is lost the same batch is sent again under the same
-// id, by this run or a later one, and the pool takes it once.
+// A batch is sent until it is acknowledged. When an answer is lost the same batch is sent again
+// under the same id, by this run or a later one, and the pool takes it once.
 #include "commands.h"
 #include "ingest_batches.h"
 
@@ -15,8 +15,8 @@
 
 #define LINES_DEFAULT 1000
 #define LINES_MAX 1000000
-// A request has at most REEF_REQUEST_BYTES_MAX: text is a third larger in it, numbers up to five times. A longer line goes
-// by itself, and its request says whether it is too long.
+// A request has at most REEF_REQUEST_BYTES_MAX: text is a third larger in it, numbers up to five
+// times. A longer line goes by itself, and its request says whether it is too long.
 #define TEXT_BYTES_MAX ((size_t)512 << 10)
 #define JSON_BYTES_MAX ((size_t)128 << 10)
 #define AWAY_SECONDS_MAX 30.0 // that a daemon which ended is waited for
@@ -61,7 +61,7 @@ typedef struct ingestion {
     double drawn;
 } ingestion;
 
-// ---- one batch as a request ----------------------------------------------------------------------
+// ---- one batch as a request ---------------------------------------------------------------------
 
 static char *encode_base64(const uint8_t *bytes, size_t count) {
     static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -129,7 +129,7 @@ static reef_status make_request(const ingestion *in, char **text, reef_error *er
         in->feed.path, in->feed.line, strlen(*text), REEF_REQUEST_BYTES_MAX);
 }
 
-// ---- sending it until it is there ----------------------------------------------------------------
+// ---- sending it until it is there ---------------------------------------------------------------
 
 static void sleep_ms(unsigned ms) {
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
@@ -227,7 +227,7 @@ static reef_status send_all(ingestion *in, reef_error *err) {
     }
 }
 
-// ---- the command ---------------------------------------------------------------------------------
+// ---- the command --------------------------------------------------------------------------------
 
 static bool is_plain(const char *text) {
     char *printable = reef_cli_printable((const uint8_t *)text, strlen(text), false);

@@ -1,5 +1,6 @@
-// reef init: make a new pool. Every field of the configuration is an option; sizes can be chosen by a word or by
-// memory, and are then tried out, so that what they cost is known before anything is trained.
+// reef init: make a new pool. Every field of the configuration is an option; sizes can be chosen by
+// a word or by memory, and are then tried out, so that what they cost is known before anything is
+// trained.
 #include "commands.h"
 #include "config_template.h"
 #include "init_size.h"

@@ -53,7 +53,7 @@ static void plot_release(plot *p) {
     free(p->states);
 }
 
-// ---- where the matrix comes from -----------------------------------------------------------------
+// ---- where the matrix comes from ----------------------------------------------------------------
 
 static reef_status measure_set(plot *p,
                                const reef_cli_call *cli,
@@ -148,7 +148,7 @@ static reef_status read_results(plot *p, const char *path, reef_error *err) {
     return status;
 }
 
-// ---- what comes out ------------------------------------------------------------------------------
+// ---- what comes out -----------------------------------------------------------------------------
 
 static reef_forgetting_chart chart_of(const plot *p) {
     return (reef_forgetting_chart){.matrix = {.rows = p->rows,

@@ -1,7 +1,8 @@
 // reef plot growth: how many experts a pool has had along its stream, in the terminal or as SVG.
 //
-// A step is a generation that opened with the experts that it has now, less those that it got later by growing in
-// place; these are steps of their own, from the timeline. What was consolidated counts where its heir stands.
+// A step is a generation that opened with the experts that it has now, less those that it got later
+// by growing in place; these are steps of their own, from the timeline. What was consolidated
+// counts where its heir stands.
 #include "chart.h"
 #include "commands.h"
 #include "reef_pool_json.h"
@@ -51,7 +52,7 @@ typedef struct growth {
     size_t record_bytes;
 } growth;
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static uint64_t plot_growth_member(const json_t *object, const char *name) {
     return (uint64_t)json_integer_value(json_object_get(object, name));
@@ -115,7 +116,7 @@ static reef_status read_growth(reef_cli_pool *pool, growth *g, reef_error *err) 
     return status;
 }
 
-// ---- showing -------------------------------------------------------------------------------------
+// ---- showing ------------------------------------------------------------------------------------
 
 static bool is_bytes(const growth *g) {
     return strcmp(g->unit, "byte") == 0;

@@ -1,7 +1,9 @@
-// reef plot usage: how much of the work the most used experts of each generation do, in the terminal or as SVG.
+// reef plot usage: how much of the work the most used experts of each generation do, in the
+// terminal or as SVG.
 //
-// Experts of all layers of a generation are put in the order of their use, most used first. The curve is the share of
-// all selections that the first x per cent of them had: a straight line where all are used alike.
+// Experts of all layers of a generation are put in the order of their use, most used first. The
+// curve is the share of all selections that the first x per cent of them had: a straight line where
+// all are used alike.
 #include "chart.h"
 #include "commands.h"
 #include "svg.h"
@@ -45,7 +47,7 @@ typedef struct usage_curve {
     double share[CURVE_POINTS];
 } usage_curve;
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static int most_first(const void *a, const void *b) {
     uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
@@ -100,7 +102,7 @@ static reef_status read_curves(reef_cli_pool *pool,
     return status;
 }
 
-// ---- showing -------------------------------------------------------------------------------------
+// ---- showing ------------------------------------------------------------------------------------
 
 static json_t *curves_json(const usage_curve *curves, size_t count) {
     json_t *list = json_array();

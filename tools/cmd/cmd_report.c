@@ -1,7 +1,8 @@
 // reef report: what a pool learned, kept and forgot, domain by domain.
 //
-// A domain is a held-out text and the place in the stream where its kind began. It was learned in the
-// generation opened at the found boundary nearest to that place; the first domain in generation 0.
+// A domain is a held-out text and the place in the stream where its kind began. It was learned in
+// the generation opened at the found boundary nearest to that place; the first domain in generation
+// 0.
 #include "chart.h"
 #include "commands.h"
 #include "matrix.h"
@@ -55,7 +56,8 @@ typedef struct domain {
     double fresh;      // bits per byte as given; NaN when not
 } domain;
 
-// One measurement made while the pool was young: what evaluation as of a generation gave at the time.
+// One measurement made while the pool was young: what evaluation as of a generation gave at the
+// time.
 typedef struct sealed_bits {
     size_t domain, generation;
     bool own; // the generation is the one in which the domain was learned
@@ -80,7 +82,7 @@ typedef struct report {
     double *learned_share; // of domains 1 .. count - 1
 } report;
 
-// ---- what was given ------------------------------------------------------------------------------
+// ---- what was given -----------------------------------------------------------------------------
 
 // NAME=VALUE: the name, printable, and where the value begins.
 static reef_status split(
@@ -247,7 +249,7 @@ static void release_report(report *r) {
     reef_matrix_release(&r->matrix);
 }
 
-// ---- what is computed ----------------------------------------------------------------------------
+// ---- what is computed ---------------------------------------------------------------------------
 
 static int64_t distance(uint64_t found, uint64_t truth) {
     return (int64_t)(found - truth);
@@ -386,7 +388,7 @@ static reef_status measure_report(report *r,
     return status;
 }
 
-// ---- what is written -----------------------------------------------------------------------------
+// ---- what is written ----------------------------------------------------------------------------
 
 static json_t *offsets_json(const uint64_t *offsets, size_t count) {
     json_t *array = json_array();

@@ -1,5 +1,5 @@
-// reef run: the daemon in the foreground. Finds reefd and becomes it; options are the daemon's, and it explains its own
-// mistakes, but those of the command line are told before it is started.
+// reef run: the daemon in the foreground. Finds reefd and becomes it; options are the daemon's, and
+// it explains its own mistakes, but those of the command line are told before it is started.
 #include "commands.h"
 #include "reef_settings.h"
 
@@ -39,7 +39,7 @@ const reef_cli_manual reef_run_manual = {
                "cat corpus.txt | reef run reef.pool --source -",
 };
 
-// ---- the program ---------------------------------------------------------------------------------
+// ---- the program --------------------------------------------------------------------------------
 
 static bool is_program(const char *path) {
     struct stat info;
@@ -71,7 +71,7 @@ static char *find_daemon(void) {
     return NULL;
 }
 
-// ---- its arguments -------------------------------------------------------------------------------
+// ---- its arguments ------------------------------------------------------------------------------
 
 static bool is_own(const char *name) {
     static const char *const OWN[] = {"pool", "verbose", "dry-run", "json"};
@@ -134,9 +134,10 @@ static void say_what_runs(const reef_cli_call *cli, const char *program, char **
     fputc('\n', stderr);
 }
 
-// ---- becoming it ---------------------------------------------------------------------------------
+// ---- becoming it --------------------------------------------------------------------------------
 
-// Returns only where that failed. What the daemon says goes to standard error, programs read standard output.
+// Returns only where that failed. What the daemon says goes to standard error, programs read
+// standard output.
 static reef_status become_run(const reef_cli_call *cli,
                               const char *program,
                               char **argv,

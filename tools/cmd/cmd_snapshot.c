@@ -52,7 +52,7 @@ static reef_status read_snapshot(reef_cli_pool *pool,
     return status;
 }
 
-// ---- create --------------------------------------------------------------------------------------
+// ---- create -------------------------------------------------------------------------------------
 
 static reef_status create(reef_trainer *trainer,
                           json_t *arguments,
@@ -65,7 +65,8 @@ static reef_status create(reef_trainer *trainer,
     return status;
 }
 
-// What the store would refuse, so that a dry run refuses it too: what is no name, and a name that is taken.
+// What the store would refuse, so that a dry run refuses it too: what is no name, and a name that
+// is taken.
 static reef_status check_free(reef_cli_pool *pool, const char *name, reef_error *err) {
     reef_snapshot snapshot;
     reef_error reason;
@@ -109,7 +110,7 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- list and show -------------------------------------------------------------------------------
+// ---- list and show ------------------------------------------------------------------------------
 
 typedef struct listing {
     const reef_config *config;

@@ -24,7 +24,7 @@ static const char *generation_state(const reef_state_change *change) {
     return change->sealed_after ? "open, then sealed" : "sealed, then open again";
 }
 
-// ---- JSON ----------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------
 
 static json_t *sealed_json(const reef_state_change *change) {
     json_t *array = json_array();
@@ -79,7 +79,7 @@ static json_t *change_json(const reef_state_change *change) {
         "tensors_compared", (json_int_t)change->tensors_compared, "tensors", tensors_json(change));
 }
 
-// ---- text ----------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 static void print_state(const char *label, const reef_snapshot *state, const reef_config *config) {
     char count[CLI_WORD_BYTES], made[CLI_WORD_BYTES];

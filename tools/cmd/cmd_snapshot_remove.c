@@ -1,7 +1,7 @@
 // reef snapshot remove and reef snapshot prune: let go of snapshots, by name or by age.
 //
-// Both make a list of names first; what is on it goes in one transaction, through the daemon where one
-// runs. A snapshot that is made meanwhile is on no list.
+// Both make a list of names first; what is on it goes in one transaction, through the daemon where
+// one runs. A snapshot that is made meanwhile is on no list.
 #include "commands.h"
 #include "reef_log.h"
 #include "reef_pool_json.h"
@@ -43,7 +43,7 @@ const reef_cli_manual reef_snapshot_prune_manual = {
     .example = "reef snapshot prune reef.pool --keep-last 3 --keep-daily 7 --dry-run",
 };
 
-// ---- the list of what goes -----------------------------------------------------------------------
+// ---- the list of what goes ----------------------------------------------------------------------
 
 typedef struct choice {
     reef_snapshot snapshot;
@@ -73,8 +73,8 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     return REEF_OK;
 }
 
-// Newest first, by what the pool counts: clocks are set back. Names decide between snapshots of one commit. Damaged ones
-// last, whose commit is not known.
+// Newest first, by what the pool counts: clocks are set back. Names decide between snapshots of one
+// commit. Damaged ones last, whose commit is not known.
 static int by_age(const void *left, const void *right) {
     const reef_snapshot *a = &((const choice *)left)->snapshot;
     const reef_snapshot *b = &((const choice *)right)->snapshot;
@@ -124,8 +124,8 @@ static bool mark_snapshot_remove(choices *list, const char *name) {
     return found;
 }
 
-// Nothing is known of it that could be shown before it goes, so a beginning of its name is not enough. Where the record
-// is lost altogether, no scan meets it.
+// Nothing is known of it that could be shown before it goes, so a beginning of its name is not
+// enough. Where the record is lost altogether, no scan meets it.
 static reef_status mark_damaged(reef_txn *txn, choices *list, const char *name, reef_error *err) {
     reef_snapshot found;
     const reef_error why = *err;
@@ -167,7 +167,7 @@ static size_t going(const choices *list) {
     return count;
 }
 
-// ---- removing ------------------------------------------------------------------------------------
+// ---- removing -----------------------------------------------------------------------------------
 
 static reef_status remove_names(reef_trainer *trainer,
                                 json_t *arguments,

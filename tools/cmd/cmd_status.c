@@ -11,8 +11,8 @@ const reef_cli_manual reef_status_manual = {
     .example = "reef status reef.pool",
 };
 
-// Of the last batch. Null where there was none, where a restore took its loss away, and where it cannot be said
-// because the timeline is damaged.
+// Of the last batch. Null where there was none, where a restore took its loss away, and where it
+// cannot be said because the timeline is damaged.
 static json_t *last_loss_json(const reef_cli_pool *pool, const reef_cli_points *points) {
     const reef_point *last = points->count ? &points->points[points->count - 1] : NULL;
     reef_txn *txn = NULL;
@@ -132,7 +132,8 @@ static void print_count(const json_t *object,
            unit[0] ? " " : "", unit);
 }
 
-// A part of the stream: bytes of text, examples, or rows of a layer by itself, which no daemon trains.
+// A part of the stream: bytes of text, examples, or rows of a layer by itself, which no daemon
+// trains.
 static void print_part(const json_t *status,
                        uint64_t bytes,
                        const char *label,

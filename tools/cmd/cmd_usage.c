@@ -1,4 +1,5 @@
-// reef usage: how evenly the experts of one generation are used, layer by layer, always or in a range of time.
+// reef usage: how evenly the experts of one generation are used, layer by layer, always or in a
+// range of time.
 #include "commands.h"
 #include "npy_file.h"
 #include "reef_usage_json.h"

@@ -1,5 +1,5 @@
-// reef verify: check a pool, whole or in part, in a child process, so that a damaged file cannot take the tool
-// down; and say what can be saved of a damaged one.
+// reef verify: check a pool, whole or in part, in a child process, so that a damaged file cannot
+// take the tool down; and say what can be saved of a damaged one.
 #include "commands.h"
 #include "reef_pool_json.h"
 #include "repair_advice.h"
@@ -67,7 +67,7 @@ static void on_whole(void *context, uint32_t generation) {
     reef_verify_plan_add_whole(&found->plan, generation);
 }
 
-// ---- options -------------------------------------------------------------------------------------
+// ---- options ------------------------------------------------------------------------------------
 
 static reef_status read_options(const reef_cli_call *cli,
                                 reef_check_options *options,
@@ -90,7 +90,7 @@ static reef_status read_options(const reef_cli_call *cli,
     return status;
 }
 
-// ---- answers -------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 static void print_hashed(const reef_cli_call *cli,
                          const reef_check_options *options,

@@ -1,4 +1,4 @@
-// See config_text.h. The settings and what is said of them are those of reefd --help.
+// See config_template.h. The settings and what is said of them are those of reefd --help.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
 #define _XOPEN_SOURCE 700 // realpath
 

@@ -1,5 +1,5 @@
-// See reef_experts_list.h. A layer of a generation is read by one short transaction; of what was read so far only the rows
-// that may be shown are kept, so memory does not grow with the pool.
+// See experts_list.h. A layer of a generation is read by one short transaction; of what was read so
+// far only the rows that may be shown are kept, so memory does not grow with the pool.
 #include "experts_list.h"
 
 #include "reef_usage_json.h"
@@ -25,7 +25,7 @@ const char *reef_expert_row_state(const reef_expert_row *row) {
     return row->sealed ? "sealed" : row->frozen ? "frozen" : "open";
 }
 
-// ---- order ---------------------------------------------------------------------------------------
+// ---- order --------------------------------------------------------------------------------------
 
 // What comes first has the largest key; NaN comes last.
 static double key_of(const reef_expert_row *row, reef_experts_sort sort) {
@@ -61,7 +61,7 @@ static int compare_backwards(const void *left, const void *right) {
     return compare_experts_list(right, left);
 }
 
-// ---- one layer of one generation -----------------------------------------------------------------
+// ---- one layer of one generation ----------------------------------------------------------------
 
 typedef struct layer_data {
     reef_generation_record generation;
@@ -165,7 +165,7 @@ static bool fits_experts_list(const reef_expert_row *row, reef_experts_state sta
     }
 }
 
-// ---- the list ------------------------------------------------------------------------------------
+// ---- the list -----------------------------------------------------------------------------------
 
 // All rows of the layer after those kept so far; then the best of both.
 static void add_layer(const reef_experts_request *asked,

@@ -60,7 +60,9 @@ typedef struct reef_experts_list {
     uint64_t total; // that fit the request
 } reef_experts_list;
 
-/** NOT_FOUND names a generation or layer that is not there. Release the list, also after an error. */
+/**
+ * NOT_FOUND names a generation or layer that is not there. Release the list, also after an error.
+ */
 REEF_MUST_CHECK reef_status reef_experts_list_read(reef_cli_pool *pool,
                                                    const reef_experts_request *asked,
                                                    reef_experts_list *out,

@@ -1,4 +1,4 @@
-// See reef_experts_text.h.
+// See experts_trace.h.
 #include "experts_trace.h"
 
 #include <inttypes.h>
@@ -9,13 +9,14 @@
 #define BEFORE_BYTES 30 // of the context that is shown
 #define AFTER_BYTES 15
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static double strength_of(const reef_experts_place *place) {
     return fabs(place->score * place->activation);
 }
 
-// Insertion into the list of the strongest; among equals the earlier comes first, because they come in order.
+// Insertion into the list of the strongest; among equals the earlier comes first, because they come
+// in order.
 static void on_use(void *context, size_t at, double score, double activation) {
     reef_experts_text *text = context;
     reef_experts_place place = {at, score, activation};
@@ -60,7 +61,7 @@ void reef_experts_text_release(reef_experts_text *text) {
     *text = (reef_experts_text){0};
 }
 
-// ---- showing -------------------------------------------------------------------------------------
+// ---- showing ------------------------------------------------------------------------------------
 
 // `count` bytes from `from` on, as far as there are any. On the heap.
 static char *shown(const reef_experts_text *text, size_t from, size_t count) {

@@ -1,4 +1,4 @@
-// See reef_ingest_feed.h.
+// See ingest_batches.h.
 #include "ingest_batches.h"
 
 #include "cli.h"
@@ -69,7 +69,10 @@ static size_t ingest_batches_most(const reef_ingest_feed *feed) {
     return feed->lines == 0 ? feed->line_max : feed->bytes_max;
 }
 
-/** Whole lines at the beginning of the buffer, as many as a batch takes; whether no more could go into it. */
+/**
+ * Whole lines at the beginning of the buffer, as many as a batch takes; whether no more could go
+ * into it.
+ */
 static bool count_lines(reef_ingest_feed *feed) {
     feed->bytes = feed->lines = 0;
     while (feed->lines < feed->lines_max) {

@@ -33,8 +33,8 @@ typedef struct reef_ingest_feed {
 /** NOT_FOUND it cannot be read; INVALID it has not as many bytes as are to be skipped. */
 REEF_MUST_CHECK reef_status reef_ingest_feed_open(reef_ingest_feed *feed, reef_error *err);
 /**
- * The next whole lines; of the last one the end may be missing. Where lines come slowly a batch is smaller,
- * unless it is to be steady. INVALID a line that is too long; IO.
+ * The next whole lines; of the last one the end may be missing. Where lines come slowly a batch is
+ * smaller, unless it is to be steady. INVALID a line that is too long; IO.
  */
 REEF_MUST_CHECK reef_status reef_ingest_feed_next(reef_ingest_feed *feed, reef_error *err);
 void reef_ingest_feed_close(reef_ingest_feed *feed);

@@ -1,4 +1,4 @@
-// See reef_init_size.h.
+// See init_size.h.
 #include "init_size.h"
 
 #include "cli.h"
@@ -11,7 +11,8 @@
 #define PROBE_STEPS_MIN 3
 #define PROBE_LABELS 10
 #define TEXT_BYTES 65536
-// Fitted to the resident memory of reefd on text, two threads: 62 MB, 336 MB and 1.97 GB for the three sizes.
+// Fitted to the resident memory of reefd on text, two threads: 62 MB, 336 MB and 1.97 GB for the
+// three sizes.
 #define BASE_BYTES ((uint64_t)56 << 20)
 #define COPIES 9         // of all weights: average, moments, gradients, rows as they are committed
 #define TOKEN_VECTORS 48 // of the model's width, of each token of a step in each layer
@@ -19,7 +20,7 @@
 #define VECTOR_BASE_BYTES ((uint64_t)26 << 20)
 #define PAIR_BYTES 14 // of two experts, which are solved for together
 
-// ---- sizes ---------------------------------------------------------------------------------------
+// ---- sizes --------------------------------------------------------------------------------------
 
 // Medium is what a pool has without being asked. `d_key` follows the width, as there.
 typedef struct rung {
@@ -79,7 +80,7 @@ static reef_status configure_init_size(const reef_cli_call *cli,
     return status == REEF_OK ? reef_config_check_new(config, err) : status;
 }
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 static uint64_t rows_bytes(const reef_config *config, uint32_t side) {
     uint64_t vectors = config->expert == REEF_EXPERT_GLU ? 3 : 2;
@@ -110,7 +111,7 @@ static void estimate(const reef_config *config, reef_init_size *size) {
     size->generation_bytes = rows_bytes(config, config->side_new) + tables;
 }
 
-// ---- the choice ----------------------------------------------------------------------------------
+// ---- the choice ---------------------------------------------------------------------------------
 
 static reef_status find_rung(const char *name, const rung **out, reef_error *err) {
     for (size_t i = 0; i < RUNG_COUNT; i++)
@@ -195,7 +196,7 @@ reef_status reef_init_configure(const reef_cli_call *cli,
     return REEF_OK;
 }
 
-// ---- the probe -----------------------------------------------------------------------------------
+// ---- the probe ----------------------------------------------------------------------------------
 
 // Records of vectors with labels, from a fixed generator.
 static uint8_t *vectors_text(const reef_config *config, size_t *count) {

@@ -13,8 +13,9 @@ typedef struct reef_init_size {
 } reef_init_size;
 
 /**
- * The configuration that the options ask for: sizes of --size, or the largest that fit --memory, and over them what
- * else is given. Errors: INVALID an unknown size, both at once, or too little memory for the smallest.
+ * The configuration that the options ask for: sizes of --size, or the largest that fit --memory,
+ * and over them what else is given. Errors: INVALID an unknown size, both at once, or too little
+ * memory for the smallest.
  */
 REEF_MUST_CHECK reef_status reef_init_configure(const reef_cli_call *cli,
                                                 reef_config *config,

@@ -1,6 +1,7 @@
-// What to do about damage, in words and commands. The facts are the store's (store/repair_plan.c); here they
-// become sentences, and a command only where it is known to work: a restore from a snapshot whose whole state
-// was found sound, the removal of a snapshot that nothing else needs, the export of a generation that is whole.
+// What to do about damage, in words and commands. The facts are the store's (store/repair_plan.c);
+// here they become sentences, and a command only where it is known to work: a restore from a
+// snapshot whose whole state was found sound, the removal of a snapshot that nothing else needs,
+// the export of a generation that is whole.
 #include "repair_advice.h"
 
 #include <inttypes.h>
@@ -34,7 +35,7 @@ void reef_verify_plan_release(reef_verify_plan *plan) {
     *plan = (reef_verify_plan){0};
 }
 
-// ---- words ---------------------------------------------------------------------------------------
+// ---- words --------------------------------------------------------------------------------------
 
 static char *part_text(const reef_repair *r) {
     char where[64];
@@ -204,7 +205,7 @@ static char *remedy_text(const reef_repair *r) {
     return reef_cli_format("no snapshot helps: go back to a copy of the pool (reef export pool)");
 }
 
-// ---- commands ------------------------------------------------------------------------------------
+// ---- commands -----------------------------------------------------------------------------------
 
 static const char PLAIN[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-";
 
@@ -215,8 +216,9 @@ static bool is_printable(const char *text) {
     return same;
 }
 
-// What neither JSON nor a terminal takes as it is, in a form that any shell reads back. Of what a command says shells
-// leave line ends at the end out; behind them stands a slash, as these are paths of directories.
+// What neither JSON nor a terminal takes as it is, in a form that any shell reads back. Of what a
+// command says shells leave line ends at the end out; behind them stands a slash, as these are
+// paths of directories.
 static char *printed(const char *text) {
     static const char BEGIN[] = "\"$(printf '", END[] = "')\"";
     char *out = reef_cli_alloc(4 * strlen(text) + sizeof(BEGIN) + sizeof(END) + 1, 1);
@@ -278,7 +280,7 @@ static char *whole_command(const char *pool, uint32_t generation) {
     return text;
 }
 
-// ---- out -----------------------------------------------------------------------------------------
+// ---- out ----------------------------------------------------------------------------------------
 
 // Takes the text over.
 static void print_line(const char *label, char *text) {

@@ -1,8 +1,9 @@
 // What every subcommand of `reef` shares: its options, its answers, and the words people read.
 //
-// A command is a row of the table in commands.c and one function. The function returns a status; what
-// went wrong is in `err`, and reef.c prints it in one line. Results go to standard output, either as
-// text or, with --json, as exactly one JSON document; everything else goes to standard error.
+// A command is a row of the table in commands.c and one function. The function returns a status;
+// what went wrong is in `err`, and reef.c prints it in one line. Results go to standard output,
+// either as text or, with --json, as exactly one JSON document; everything else goes to standard
+// error.
 #ifndef REEF_CLI_H
 #define REEF_CLI_H
 
@@ -76,19 +77,25 @@ struct reef_cli_call {
     bool answered;         // a JSON document has been written
 };
 
-// ---- commands.c: the table -----------------------------------------------------------------------
+// ---- commands.c: the table ----------------------------------------------------------------------
 
 const reef_cli_command *reef_cli_commands(size_t *count);
 /** The table that all of this is about from now on; not copied. */
 void reef_cli_commands_install(const reef_cli_command *table, size_t count);
 /** The command called `name`, or NULL. */
 const reef_cli_command *reef_cli_command_find(const char *name);
-/** The command, or the first word of several, that looks most like `name`; NULL when none does. On the heap. */
+/**
+ * The command, or the first word of several, that looks most like `name`; NULL when none does. On
+ * the heap.
+ */
 char *reef_cli_command_guess(const char *name);
 
-// ---- reef_cli_options.c: the options of a command -----------------------------------------------------
+// ---- cli_options.c: the options of a command ----------------------------------------------------
 
-/** The options of a command in the order of its help: its own, the configuration's or reefd's, the common ones. */
+/**
+ * The options of a command in the order of its help: its own, the configuration's or reefd's, the
+ * common ones.
+ */
 typedef struct reef_cli_options {
     reef_cli_option *options;
     size_t count;
@@ -100,7 +107,7 @@ void reef_cli_options_release(reef_cli_options *list);
 /** The field of the configuration that an option sets, or NULL: --d-model sets d_model. */
 const reef_config_field *reef_cli_config_field(const char *option);
 
-// ---- cli.c: options and answers ------------------------------------------------------------------
+// ---- cli_args.c: options and answers ------------------------------------------------------------
 
 /** Cells of memory, zeroed. A tool that runs out of memory says so and ends with 71. */
 void *reef_cli_alloc(size_t count, size_t bytes);
@@ -149,22 +156,27 @@ json_t *reef_cli_real(double value);
 /** A path as JSON text, in which bytes that are not UTF-8 are written as \xNN. */
 json_t *reef_cli_path(const char *path);
 
-// ---- reef_cli_help.c: what help says ------------------------------------------------------------------
+// ---- cli_help.c: what help says -----------------------------------------------------------------
 
 /** Print a command's help, as text or as JSON. */
 reef_status reef_cli_help(reef_cli_call *cli, const reef_cli_command *command, reef_error *err);
 /** Whether there are commands of two words of which this is the first. */
 bool reef_cli_group_has(const char *first);
-/** Say that there is no such command, and which may be meant. second: the word after it, or NULL. */
+/**
+ * Say that there is no such command, and which may be meant. second: the word after it, or NULL.
+ */
 REEF_MUST_CHECK reef_status reef_cli_command_unknown(const char *first,
                                                      const char *second,
                                                      reef_error *err);
 /** Print the list of the commands whose name begins with the word `first`; NULL: of all. */
 reef_status reef_cli_help_list(reef_cli_call *cli, const char *first, reef_error *err);
 
-// ---- cli_terminal.c: people at a terminal --------------------------------------------------------
+// ---- cli_terminal.c: people at a terminal -------------------------------------------------------
 
-/** Whether text on standard output may have colours: on a terminal that has them, and not with NO_COLOR. */
+/**
+ * Whether text on standard output may have colours: on a terminal that has them, and not with
+ * NO_COLOR.
+ */
 bool reef_cli_colours(void);
 /**
  * Ask people at a terminal to type yes; without one, with --json or with --yes nothing is asked.
@@ -176,7 +188,7 @@ REEF_MUST_CHECK reef_status reef_cli_confirm(const reef_cli_call *cli,
                                              const char *what,
                                              reef_error *err);
 
-// ---- cli_words.c: numbers and text for people ----------------------------------------------------
+// ---- cli_format.c: numbers and text for people --------------------------------------------------
 
 #define CLI_WORD_BYTES 40
 
@@ -194,8 +206,8 @@ const char *reef_cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]);
 double reef_cli_clock(void);
 
 /**
- * Bytes as text that any terminal shows: UTF-8 stays, what is not UTF-8 and control characters become
- * \xNN. Line ends stay with `lines`, and become \n without. On the heap.
+ * Bytes as text that any terminal shows: UTF-8 stays, what is not UTF-8 and control characters
+ * become \xNN. Line ends stay with `lines`, and become \n without. On the heap.
  */
 char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines);
 /** UTF-8 text in at most so many columns, with an ellipsis where something was cut. On the heap. */
@@ -203,22 +215,25 @@ char *reef_cli_cut(const char *text, size_t columns);
 /** Columns of UTF-8 text in a terminal: two of a wide character, none of an accent by itself. */
 size_t reef_cli_width(const char *text);
 
-// ---- reef_cli_time.c: times as people type them -------------------------------------------------------
+// ---- cli_time.c: times as people type them ------------------------------------------------------
 
 /** The wall clock, ms since 1970. */
 uint64_t reef_cli_now_ms(void);
-/** A moment as people write it, such as 2024-05-01T12:00 or 3h, in ms since 1970; false where it is none. */
+/**
+ * A moment as people write it, such as 2024-05-01T12:00 or 3h, in ms since 1970; false where it is
+ * none.
+ */
 bool reef_cli_time_parse(const char *text, uint64_t now_ms, uint64_t *out);
 /**
- * Read an option as a time: 2024-05-01, 2024-05-01T12:00 or 2024-05-01T12:00:30 (local time), or how long
- * ago: 90s, 30m, 3h, 2d, 4w, with or without " ago". *out (unix ms) keeps its value when the option is not
- * given. INVALID for anything else.
+ * Read an option as a time: 2024-05-01, 2024-05-01T12:00 or 2024-05-01T12:00:30 (local time), or
+ * how long ago: 90s, 30m, 3h, 2d, 4w, with or without " ago". *out (unix ms) keeps its value when
+ * the option is not given. INVALID for anything else.
  */
 REEF_MUST_CHECK reef_status reef_cli_time_read(
     const reef_cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err);
 /**
- * Read --since and --until: *since_ms keeps its value when it is not given, *until_ms is then UINT64_MAX; *ranged
- * says whether one of them is. INVALID where there is no time between them.
+ * Read --since and --until: *since_ms keeps its value when it is not given, *until_ms is then
+ * UINT64_MAX; *ranged says whether one of them is. INVALID where there is no time between them.
  */
 REEF_MUST_CHECK reef_status reef_cli_time_range(const reef_cli_call *cli,
                                                 bool *ranged,
@@ -226,11 +241,13 @@ REEF_MUST_CHECK reef_status reef_cli_time_range(const reef_cli_call *cli,
                                                 uint64_t *until_ms,
                                                 reef_error *err);
 
-// ---- reef_cli_table.c: tables that line up ------------------------------------------------------------
+// ---- cli_table.c: tables that line up -----------------------------------------------------------
 
 typedef struct reef_cli_table reef_cli_table;
 
-/** `columns` has one letter per column: '<' for text, '>' for numbers; `headings` one word for each. */
+/**
+ * `columns` has one letter per column: '<' for text, '>' for numbers; `headings` one word for each.
+ */
 reef_cli_table *reef_cli_table_new(const char *columns, const char *const *headings);
 void reef_cli_table_free(reef_cli_table *table);
 /** Add the next cell, printable as reef_cli_printable makes it; rows fill from left to right. */
@@ -238,7 +255,7 @@ void reef_cli_table_cell(reef_cli_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void reef_cli_table_print(const reef_cli_table *table, FILE *out);
 
-// ---- reef_cli_progress.c: how far a long job is -------------------------------------------------------
+// ---- cli_progress.c: how far a long job is ------------------------------------------------------
 
 /** A bar on standard error, only on a terminal and only for what takes more than two seconds. */
 typedef struct reef_cli_progress {
@@ -258,7 +275,7 @@ void reef_cli_progress_show(reef_cli_progress *progress, uint64_t done);
 /** Wipe the bar. */
 void reef_cli_progress_end(reef_cli_progress *progress);
 
-// ---- reef_cli_pool.c: pools and files -----------------------------------------------------------------
+// ---- cli_pool.c: pools and files ----------------------------------------------------------------
 
 /** What reading commands need to know of a pool, copied out by one short transaction. */
 typedef struct reef_cli_pool {
@@ -312,7 +329,9 @@ typedef struct reef_cli_file {
     size_t count;
 } reef_cli_file;
 
-/** Read a file as a whole; "-" is standard input. NOT_FOUND when it is not there or not readable. */
+/**
+ * Read a file as a whole; "-" is standard input. NOT_FOUND when it is not there or not readable.
+ */
 REEF_MUST_CHECK reef_status reef_cli_file_read(reef_cli_file *file,
                                                const char *path,
                                                reef_error *err);
@@ -321,28 +340,40 @@ REEF_MUST_CHECK reef_status reef_cli_text_read(reef_cli_file *file,
                                                const char *path,
                                                reef_error *err);
 void reef_cli_file_release(reef_cli_file *file); // accepts the zeroed file
-/** Say that a file could not be written, and why; `code` is an errno: FULL where the disk is full, otherwise IO. */
+/**
+ * Say that a file could not be written, and why; `code` is an errno: FULL where the disk is full,
+ * otherwise IO.
+ */
 REEF_MUST_CHECK reef_status reef_cli_write_failed(const char *path, int code, reef_error *err);
-/** Make a directory for `file` and others, or accept one that is there. INVALID where it is a pool; IO. */
+/**
+ * Make a directory for `file` and others, or accept one that is there. INVALID where it is a pool;
+ * IO.
+ */
 REEF_MUST_CHECK reef_status reef_cli_output_directory(const char *path,
                                                       const char *file,
                                                       reef_error *err);
 
-// ---- cli_tokens.c: bytes of text, or ids ---------------------------------------------------------
+// ---- cli_tokens.c: bytes of text, or ids --------------------------------------------------------
 
 /** Are the pool's tokens ids of a vocabulary, and no bytes of text? */
 bool reef_cli_has_ids(const reef_config *config);
-/** What a loss is counted by: "byte" or "token"; names of figures for programs, and words for people. */
+/**
+ * What a loss is counted by: "byte" or "token"; names of figures for programs, and words for
+ * people.
+ */
 const char *reef_cli_token_word(const reef_config *config);
 const char *reef_cli_bits_name(const reef_config *config);       // "bits_per_byte"
 const char *reef_cli_bits_words(const reef_config *config);      // "bits per byte"
 const char *reef_cli_perplexity_name(const reef_config *config); // "perplexity_per_byte"
-/** INVALID unless the file holds two or more whole tokens of the vocabulary; the file is released then. */
+/**
+ * INVALID unless the file holds two or more whole tokens of the vocabulary; the file is released
+ * then.
+ */
 REEF_MUST_CHECK reef_status reef_cli_tokens_check(reef_cli_file *file,
                                                   const reef_config *config,
                                                   reef_error *err);
 
-// ---- cli_vectors.c: labelled vectors, and what a model makes of them -----------------------------
+// ---- cli_vectors.c: labelled vectors, and what a model makes of them ----------------------------
 
 /**
  * Read vectors as the records of their stream. The file's path is the spec.
@@ -353,17 +384,24 @@ REEF_MUST_CHECK reef_status reef_cli_vectors_read(reef_cli_file *file,
                                                   const char *spec,
                                                   const reef_config *config,
                                                   reef_error *err);
-/** Read what a pool's model can be measured on: a text, or vectors. INVALID when it is the other. */
+/**
+ * Read what a pool's model can be measured on: a text, or vectors. INVALID when it is the other.
+ */
 REEF_MUST_CHECK reef_status reef_cli_examples_read(reef_cli_file *file,
                                                    const char *path,
                                                    const reef_config *config,
                                                    reef_error *err);
-/** INVALID unless the pool has a vector model, or with false any other; the message ends with `instead`. */
+/**
+ * INVALID unless the pool has a vector model, or with false any other; the message ends with
+ * `instead`.
+ */
 REEF_MUST_CHECK reef_status reef_cli_pool_wants(const reef_cli_pool *pool,
                                                 bool vectors,
                                                 const char *instead,
                                                 reef_error *err);
-/** The same for a language model, and INVALID as well where its tokens are no bytes (cli_tokens.c). */
+/**
+ * The same for a language model, and INVALID as well where its tokens are no bytes (cli_tokens.c).
+ */
 REEF_MUST_CHECK reef_status reef_cli_pool_wants_bytes(const reef_cli_pool *pool,
                                                       const char *instead,
                                                       reef_error *err);
@@ -390,7 +428,10 @@ typedef struct reef_cli_accuracy {
         *answered_share; // (generation count) on the heap: examples in which each had the most say
 } reef_cli_accuracy;
 
-/** How many labelled records of a file are told right. Free out->answered_share, also after an error. */
+/**
+ * How many labelled records of a file are told right. Free out->answered_share, also after an
+ * error.
+ */
 REEF_MUST_CHECK reef_status reef_cli_accuracy_measure(reef_model *model,
                                                       const reef_cli_file *file,
                                                       reef_cli_progress *progress,
@@ -422,7 +463,7 @@ REEF_MUST_CHECK reef_status reef_cli_usage_summary(reef_cli_pool *pool,
                                                    reef_usage_summary *out,
                                                    reef_error *err);
 
-// ---- reef_cli_change.c: through the daemon, or straight into the pool ---------------------------------
+// ---- cli_transport.c: through the daemon, or straight into the pool -----------------------------
 
 /**
  * Carry out a change: ask the daemon when one runs on the pool, otherwise open the pool for writing
@@ -439,8 +480,8 @@ REEF_MUST_CHECK reef_status reef_cli_change(const reef_cli_call *cli,
                                             json_t **result,
                                             reef_error *err);
 /**
- * What a dry run asks: may `request` be done to the pool as its last commit left it? Opens it for reading only. What
- * `check` leaves in *result is the caller's (decref).
+ * What a dry run asks: may `request` be done to the pool as its last commit left it? Opens it for
+ * reading only. What `check` leaves in *result is the caller's (decref).
  */
 REEF_MUST_CHECK reef_status reef_cli_check(const reef_cli_call *cli,
                                            json_t *request,
@@ -450,7 +491,10 @@ REEF_MUST_CHECK reef_status reef_cli_check(const reef_cli_call *cli,
                                                                 reef_error *err),
                                            json_t **result,
                                            reef_error *err);
-/** Say, with --verbose, whether the command goes through the socket of a daemon or to the pool itself. */
+/**
+ * Say, with --verbose, whether the command goes through the socket of a daemon or to the pool
+ * itself.
+ */
 void reef_cli_way_say(const reef_cli_call *cli);
 /** The daemon's answer to {"command": "status"}; NOT_FOUND when none runs on the pool. */
 REEF_MUST_CHECK reef_status reef_cli_daemon_ask(const reef_cli_call *cli,

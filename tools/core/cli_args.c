@@ -1,7 +1,7 @@
 // Options in, answers out: the part of every subcommand that is the same.
 //
-// Options come from tables, so help, parsing and what is suggested for a mistyped option cannot drift
-// apart. What the options mean is the business of the commands.
+// Options come from tables, so help, parsing and what is suggested for a mistyped option cannot
+// drift apart. What the options mean is the business of the commands.
 #include "cli.h"
 
 #include "reef_edit_distance.h"
@@ -21,9 +21,9 @@
 
 #define THREADS_MAX 1024
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
-// ---- parsing -------------------------------------------------------------------------------------
+// ---- parsing ------------------------------------------------------------------------------------
 
 static reef_status unknown_option(const reef_cli_options *list,
                                   const char *argument,
@@ -46,8 +46,8 @@ static reef_status unknown_option(const reef_cli_options *list,
     return status;
 }
 
-// Which element of argv getopt complains about: a long option is the last one it looked at, a letter
-// may stand anywhere in a cluster such as -xy.
+// Which element of argv getopt complains about: a long option is the last one it looked at, a
+// letter may stand anywhere in a cluster such as -xy.
 static reef_status bad_option(const reef_cli_options *list, char **argv, reef_error *err) {
     if (optopt && optopt < 256) {
         char letter[3] = {'-', (char)optopt, '\0'};
@@ -102,7 +102,8 @@ static bool is_directory(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// --pool, or the first argument, or REEF_POOL. With REEF_POOL set, the first argument is the pool only
+// --pool, or the first argument, or REEF_POOL. With REEF_POOL set, the first argument is the pool
+// only
 // where it cannot be anything else: there is one argument too many, or it is a directory and the
 // command leaves open how many arguments it takes.
 static reef_status find_pool(reef_cli_call *cli, reef_error *err) {
@@ -185,7 +186,7 @@ void reef_cli_release(reef_cli_call *cli) {
     *cli = (reef_cli_call){0};
 }
 
-// ---- values --------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
 const char *reef_cli_text(const reef_cli_call *cli, const char *name) {
     for (size_t i = cli->given_count; i > 0; i--)
@@ -258,7 +259,7 @@ reef_status reef_cli_config(const reef_cli_call *cli, reef_config *config, reef_
     return reef_config_check(config, err);
 }
 
-// ---- answers -------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 reef_status reef_cli_answer(reef_cli_call *cli, json_t *document, reef_error *err) {
     assert(!cli->answered);

@@ -1,4 +1,5 @@
-// What help says about commands, as text and as JSON; manual.c writes the same as pages of the manual.
+// What help says about commands, as text and as JSON; manual.c writes the same as pages of the
+// manual.
 #include "cli.h"
 
 #include <stdlib.h>
@@ -128,7 +129,8 @@ static char *second_words(const char *first) {
     return words;
 }
 
-// With the second word where the first one is that of several commands: "snapsot lst" is near to "snapshot list".
+// With the second word where the first one is that of several commands: "snapsot lst" is near to
+// "snapshot list".
 static char *guess_words(const char *first, const char *second) {
     char *guess =
         reef_cli_group_has(first) ? reef_cli_format("%s", first) : reef_cli_command_guess(first);

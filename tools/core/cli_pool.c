@@ -1,7 +1,7 @@
 // Pools and texts as the commands read them.
 //
-// Every transaction here is short: what is read is copied, so that a long evaluation never keeps the
-// daemon from reusing pages.
+// Every transaction here is short: what is read is copied, so that a long evaluation never keeps
+// the daemon from reusing pages.
 #include "cli.h"
 #include "reef_pool_json.h"
 
@@ -14,7 +14,7 @@
 
 #define READ_BYTES 65536
 
-// ---- pools ---------------------------------------------------------------------------------------
+// ---- pools --------------------------------------------------------------------------------------
 
 // Bytes of the stream as people count it: of a text they are bytes, of vectors examples.
 reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err) {
@@ -124,7 +124,7 @@ json_t *reef_cli_commit_json(const reef_commit *commit) {
                      "unix_ms", (json_int_t)commit->unix_ms, "root", root);
 }
 
-// ---- texts ---------------------------------------------------------------------------------------
+// ---- texts --------------------------------------------------------------------------------------
 
 static reef_status open_failed(const char *path, const char *action, int code, reef_error *err) {
     bool missing = code == ENOENT || code == ENOTDIR || code == EACCES || code == EISDIR;
@@ -194,7 +194,7 @@ void reef_cli_file_release(reef_cli_file *file) {
     *file = (reef_cli_file){0};
 }
 
-// ---- history and usage ---------------------------------------------------------------------------
+// ---- history and usage --------------------------------------------------------------------------
 
 static reef_status on_point(void *context, const reef_point *point, reef_error *err) {
     (void)err;

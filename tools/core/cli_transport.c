@@ -91,8 +91,8 @@ reef_status reef_cli_change(const reef_cli_call *cli,
                             json_t **result,
                             reef_error *err) {
     *result = NULL;
-    // The daemon is asked for its status first: NOT_FOUND from the change itself could also mean that
-    // what is to be changed does not exist.
+    // The daemon is asked for its status first: NOT_FOUND from the change itself could also mean
+    // that what is to be changed does not exist.
     json_t *running = NULL;
     reef_status status = reef_cli_daemon_status(cli, &running, NULL);
     json_decref(running);

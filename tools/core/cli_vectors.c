@@ -1,4 +1,5 @@
-// Labelled vectors as the commands hold them: in memory, as the records that a trainer would be fed.
+// Labelled vectors as the commands hold them: in memory, as the records that a trainer would be
+// fed.
 #include "cli.h"
 
 #include "reef_vectors.h"
@@ -59,7 +60,7 @@ reef_status reef_cli_examples_read(reef_cli_file *file,
         path);
 }
 
-// ---- records -------------------------------------------------------------------------------------
+// ---- records ------------------------------------------------------------------------------------
 
 static uint32_t read_u32(const uint8_t *at) {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
@@ -142,7 +143,7 @@ reef_status reef_cli_predict(reef_model *model,
     return status;
 }
 
-// ---- accuracy ------------------------------------------------------------------------------------
+// ---- accuracy -----------------------------------------------------------------------------------
 
 typedef struct tally {
     reef_cli_accuracy *out;

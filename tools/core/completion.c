@@ -33,7 +33,7 @@ static value_kind kind_of(const char *value) {
     return is_any(value, FILES) ? VALUE_FILE : VALUE_OTHER;
 }
 
-// ---- pieces --------------------------------------------------------------------------------------
+// ---- pieces -------------------------------------------------------------------------------------
 
 static void put_choices(FILE *out, const char *value, char between) {
     for (; value && *value; value++) fputc(*value == '|' ? between : *value, out);
@@ -109,7 +109,7 @@ static void each_daemon_option(FILE *out, put_one_option put, const void *contex
         put(out, options[i].name, options[i].value, options[i].help, context);
 }
 
-// ---- bash ----------------------------------------------------------------------------------------
+// ---- bash ---------------------------------------------------------------------------------------
 
 static const char BASH_HEAD[] =
     "# Completion of reef(1) and reefd(8) for bash. Made by: reef completion bash\n"
@@ -246,7 +246,7 @@ static void write_bash(FILE *out) {
     fputs("    _reef_complete\n}\n\ncomplete -F _reef reef\ncomplete -F _reefd reefd\n", out);
 }
 
-// ---- zsh -----------------------------------------------------------------------------------------
+// ---- zsh ----------------------------------------------------------------------------------------
 
 static void zsh_option(
     FILE *out, const char *name, const char *value, const char *help, const void *context) {
@@ -354,7 +354,7 @@ static void write_zsh(FILE *out) {
           out);
 }
 
-// ---- fish ----------------------------------------------------------------------------------------
+// ---- fish ---------------------------------------------------------------------------------------
 
 static void fish_option(
     FILE *out, const char *name, const char *value, const char *help, const void *context) {

@@ -15,7 +15,7 @@
 #define EXIT_CODE_LAST 78 // of sysexits(3)
 #define LINE_COLUMNS 50
 
-// ---- text ----------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 // One character; `start`: of a line, where a dot or a quote would be a request.
 static void put_manual(FILE *out, char c, bool start) {
@@ -36,7 +36,8 @@ static void put_text(FILE *out, const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) put_manual(out, text[i], i == 0);
 }
 
-// Paragraphs: what stands in backticks is bold, an empty line begins the next one, an indented line stands alone.
+// Paragraphs: what stands in backticks is bold, an empty line begins the next one, an indented line
+// stands alone.
 static void put_paragraphs(FILE *out, const char *text) {
     bool start = true, bold = false;
     size_t column = 0;
@@ -63,7 +64,8 @@ static void put_paragraphs(FILE *out, const char *text) {
     if (!start) fputc('\n', out);
 }
 
-// Lines as they stand. An indented one goes on with the one above it: blanks are in the place of what is put before.
+// Lines as they stand. An indented one goes on with the one above it: blanks are in the place of
+// what is put before.
 static void put_lines(FILE *out, const char *text, const char *before) {
     fputs(".nf\n", out);
     while (*text) {
@@ -101,7 +103,7 @@ static void put_term(FILE *out, const char *term, const char *text) {
     put_paragraphs(out, text);
 }
 
-// ---- what every page has -------------------------------------------------------------------------
+// ---- what every page has ------------------------------------------------------------------------
 
 static void today(char out[DATE_BYTES]) {
     const char *fixed = getenv("SOURCE_DATE_EPOCH");
@@ -178,7 +180,7 @@ static void put_reference(FILE *out, const char *command, int section, bool last
     fprintf(out, " (%d)%s\n", section, last ? "" : ",");
 }
 
-// ---- a command -----------------------------------------------------------------------------------
+// ---- a command ----------------------------------------------------------------------------------
 
 static void put_synopsis(FILE *out, const reef_cli_command *command) {
     put_section(out, "SYNOPSIS");
@@ -235,7 +237,7 @@ static void put_command(FILE *out, const void *context) {
     put_relatives(out, command);
 }
 
-// ---- reef ----------------------------------------------------------------------------------------
+// ---- reef ---------------------------------------------------------------------------------------
 
 static void put_environment(FILE *out) {
     put_section(out, "ENVIRONMENT");
@@ -286,7 +288,7 @@ static void put_tool(FILE *out, const void *context) {
     fputs(".BR reefd (8)\n", out);
 }
 
-// ---- reefd ---------------------------------------------------------------------------------------
+// ---- reefd --------------------------------------------------------------------------------------
 
 static void put_daemon(FILE *out, const void *context) {
     size_t count;
@@ -316,7 +318,7 @@ static void put_daemon(FILE *out, const void *context) {
     put_reference(out, "ingest", 1, true);
 }
 
-// ---- files ---------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 static reef_status write_page(const char *directory,
                               const char *name,

@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 /**
- * Write reef.1, reefd.8 and a page for each command (reef-snapshot-create.1) into `directory`, which exists. Pages of
- * the same time have the same bytes: SOURCE_DATE_EPOCH is heeded.
+ * Write reef.1, reefd.8 and a page for each command (reef-snapshot-create.1) into `directory`,
+ * which exists. Pages of the same time have the same bytes: SOURCE_DATE_EPOCH is heeded.
  *
  * count  written: pages
  */

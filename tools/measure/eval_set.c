@@ -1,4 +1,4 @@
-// See reef_eval_set.h.
+// See eval_set.h.
 #include "eval_set.h"
 
 #include "forgetting.h"
@@ -71,7 +71,7 @@ void reef_eval_set_release(reef_eval_set *set) {
     *set = (reef_eval_set){0};
 }
 
-// ---- measuring -----------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 static reef_status measure_text(reef_model *model,
                                 const reef_cli_file *file,
@@ -127,7 +127,7 @@ reef_cli_file reef_eval_file_beginning(const reef_config *config,
     return part;
 }
 
-// ---- when a file was learned ----------------------------------------------------------------------
+// ---- when a file was learned --------------------------------------------------------------------
 
 reef_status reef_eval_learned_read(
     const reef_cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err) {

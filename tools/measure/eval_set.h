@@ -28,7 +28,8 @@ typedef struct reef_eval_score {
 /**
  * Read every NAME=FILE that was given as `option`. Release also after an error.
  *
- * Errors: INVALID no NAME=FILE, a name given twice, a set with nothing to measure; NOT_FOUND no such file.
+ * Errors: INVALID no NAME=FILE, a name given twice, a set with nothing to measure; NOT_FOUND no
+ * such file.
  */
 REEF_MUST_CHECK reef_status reef_eval_set_read(reef_eval_set *set,
                                                const reef_cli_call *cli,
@@ -49,13 +50,16 @@ reef_cli_file reef_eval_file_beginning(const reef_config *config,
                                        size_t bytes_max);
 /** Whether values are accuracies, of which more is better. */
 bool reef_eval_is_accuracy(const reef_config *config);
-/** What values are, in words for people and as a name for programs: "bits per byte", "bits_per_byte". */
+/**
+ * What values are, in words for people and as a name for programs: "bits per byte",
+ * "bits_per_byte".
+ */
 const char *reef_eval_measure_words(const reef_config *config);
 const char *reef_eval_measure_name(const reef_config *config);
 
 /**
- * The generation in which each of `files` files was learned: the option --learned, or file j in generation
- * j where there are as many, or METRICS_UNKNOWN. INVALID when --learned is no such list.
+ * The generation in which each of `files` files was learned: the option --learned, or file j in
+ * generation j where there are as many, or METRICS_UNKNOWN. INVALID when --learned is no such list.
  */
 REEF_MUST_CHECK reef_status reef_eval_learned_read(
     const reef_cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err);

@@ -1,4 +1,4 @@
-// See metrics.h.
+// See forgetting.h.
 #include "forgetting.h"
 
 #include <math.h>

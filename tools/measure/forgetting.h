@@ -1,9 +1,9 @@
 // The figures of continual learning, in one place: pure functions on a matrix of measurements.
 //
-// Row i of the matrix R is a state of the model, column j a domain; what stands there is a loss (bits per
-// byte) or, with `rising`, an accuracy. Every figure is written so that "forgetting" is bad when positive
-// and "transfer" and "gain" are good when positive, for losses and accuracies alike. NaN stands for what
-// was not measured and makes only the figures unknown that need it.
+// Row i of the matrix R is a state of the model, column j a domain; what stands there is a loss
+// (bits per byte) or, with `rising`, an accuracy. Every figure is written so that "forgetting" is
+// bad when positive and "transfer" and "gain" are good when positive, for losses and accuracies
+// alike. NaN stands for what was not measured and makes only the figures unknown that need it.
 #ifndef REEF_METRICS_H
 #define REEF_METRICS_H
 
@@ -44,13 +44,17 @@ bool reef_metrics_is_old(const reef_metrics_matrix *matrix, size_t column);
 double reef_metrics_forgetting_max(const reef_metrics_matrix *matrix, size_t column);
 /** The value right after learning, less the last one; a term of Lopez-Paz & Ranzato 2017, eq. 3. */
 double reef_metrics_forgetting_learned(const reef_metrics_matrix *matrix, size_t column);
-/** The value just before learning against row 0, an untrained model; Lopez-Paz & Ranzato 2017, eq. 4. */
+/**
+ * The value just before learning against row 0, an untrained model; Lopez-Paz & Ranzato 2017, eq.
+ * 4.
+ */
 double reef_metrics_forward_transfer(const reef_metrics_matrix *matrix, size_t column);
 reef_metrics_summary reef_metrics_summarise(const reef_metrics_matrix *matrix);
 
 /**
- * What an old domain lost at worst for a while after a change: the value before it less the worst of the
- * `count` values after it; De Lange et al. 2023. Negative when it was never worse; NaN without values.
+ * What an old domain lost at worst for a while after a change: the value before it less the worst
+ * of the `count` values after it; De Lange et al. 2023. Negative when it was never worse; NaN
+ * without values.
  */
 double reef_metrics_stability_gap(bool rising, double before, size_t count, const double *after);
 /** How much of what a rival gained on a domain was gained: (own - before) / (rival - before). */

@@ -1,4 +1,4 @@
-// See gate_curves.h. Margins are sorted once a text and gate; every other threshold is then a search.
+// See gate_det.h. Margins are sorted once a text and gate; every other threshold is then a search.
 #include "gate_det.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ void reef_gate_curve_release(reef_gate_curve *curve) {
     *curve = (reef_gate_curve){0};
 }
 
-// ---- sorted margins ------------------------------------------------------------------------------
+// ---- sorted margins -----------------------------------------------------------------------------
 
 typedef struct sorted {
     size_t count;
@@ -79,7 +79,7 @@ static sorted pool(const reef_gate_texts *texts,
     return all;
 }
 
-// ---- one gate ------------------------------------------------------------------------------------
+// ---- one gate -----------------------------------------------------------------------------------
 
 static void measure_levels(reef_gate_curve *curve,
                            const reef_gate_texts *texts,

@@ -1,5 +1,5 @@
-// How well the gates of a model tell texts apart: where they fire, where they begin to, and what another
-// threshold would do.
+// How well the gates of a model tell texts apart: where they fire, where they begin to, and what
+// another threshold would do.
 #ifndef REEF_GATE_CURVES_H
 #define REEF_GATE_CURVES_H
 
@@ -42,12 +42,16 @@ typedef struct reef_gate_curve {
     bool
         known; // older texts and own ones are there, and the threshold is a number: what follows is too
     reef_gate_level levels[GATE_TARGETS];
-    // detection error trade-off (Martin et al. 1997): shares of older texts and of own ones that go wrong
+    // detection error trade-off (Martin et al. 1997): shares of older texts and of own ones that go
+    // wrong
     double leak[GATE_DET_POINTS], missed[GATE_DET_POINTS];
     double own_leak, own_missed; // of the gate's own threshold
 } reef_gate_curve;
 
-/** Measure every gate of the model on every text, each read from a cold start. Writes texts->at_once, too_many. */
+/**
+ * Measure every gate of the model on every text, each read from a cold start. Writes
+ * texts->at_once, too_many.
+ */
 REEF_MUST_CHECK reef_status
 reef_gate_curves_measure(reef_gate_curve *curves, // (generations - 1) zeroed
                          size_t *curve_count,     // of those that have a gate

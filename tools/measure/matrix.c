@@ -1,5 +1,5 @@
-// Every text in every state of the pool. The rows are evaluated one after the other, so only one model
-// is in memory at a time.
+// Every text in every state of the pool. The rows are evaluated one after the other, so only one
+// model is in memory at a time.
 #include "matrix.h"
 
 #include "eval_set.h"

@@ -1,5 +1,5 @@
-// Bits per byte of several texts as of every generation, and now: the table from which forgetting is
-// read.
+// Bits per byte of several texts as of every generation, and now: the table from which forgetting
+// is read.
 #ifndef REEF_MATRIX_H
 #define REEF_MATRIX_H
 
@@ -26,7 +26,7 @@ REEF_MUST_CHECK reef_status reef_matrix_measure(reef_cli_matrix *matrix,
 void reef_matrix_release(reef_cli_matrix *matrix); // accepts the zeroed matrix
 
 double reef_matrix_at(const reef_cli_matrix *matrix, size_t row, size_t column);
-/** For the figures of metrics.h; lends the matrix. */
+/** For the figures of forgetting.h; lends the matrix. */
 reef_metrics_matrix reef_matrix_metrics(const reef_cli_matrix *matrix);
 /** "as of 0" ... or "now" */
 const char *reef_matrix_row_name(const reef_cli_matrix *matrix,

@@ -1,9 +1,10 @@
-// See reef_npy_file.h.
+// See npy_file.h.
 //
 //   0    6 bytes  \x93NUMPY
 //   6    2 bytes  1, 0: the version
 //   8    2 bytes  little-endian: bytes of the header, padding and newline included
-//   10            {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, padded so that data begins at a multiple of 64
+//   10            {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, padded so that data
+//                 begins at a multiple of 64
 #include "npy_file.h"
 
 #include <errno.h>

@@ -10,8 +10,8 @@ typedef struct reef_npy_file {
 } reef_npy_file;
 
 /**
- * Begin a file of `rank` dimensions (at most 4). `kind` is NumPy's word for its numbers, such as "<f4" or "<i8".
- * Errors: INVALID it exists, and `force` is not set; IO.
+ * Begin a file of `rank` dimensions (at most 4). `kind` is NumPy's word for its numbers, such as
+ * "<f4" or "<i8". Errors: INVALID it exists, and `force` is not set; IO.
  */
 REEF_MUST_CHECK reef_status reef_npy_create(reef_npy_file *file,
                                             const char *path,

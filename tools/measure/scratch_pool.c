@@ -1,4 +1,4 @@
-// See bench.h.
+// See scratch_pool.h.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
 #define _XOPEN_SOURCE 700 // nftw
 
@@ -70,9 +70,9 @@ static void remove_all(const char *path) {
     nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-// Makes the directory, so that there is none without a guardian, tells its name, and waits for the other end to be
-// closed, which the system does for a process that was killed. In a group of its own, as what a terminal sends is for
-// all of a group.
+// Makes the directory, so that there is none without a guardian, tells its name, and waits for the
+// other end to be closed, which the system does for a process that was killed. In a group of its
+// own, as what a terminal sends is for all of a group.
 static void guard_scratch_pool(int other, char *path) {
     (void)setpgid(0, 0);
     (void)signal(SIGTERM, SIG_IGN); // of pkill, which takes both for the same

@@ -1,4 +1,5 @@
-// What the benchmarks share: text to train on, and a directory for a pool that lives as long as they.
+// What the benchmarks share: text to train on, and a directory for a pool that lives as long as
+// they.
 #ifndef REEF_BENCH_H
 #define REEF_BENCH_H
 
@@ -18,7 +19,10 @@ REEF_MUST_CHECK reef_status reef_bench_wants_text(const reef_config *config, ree
 /** What the line `FIELD: N kB` of a file of the system says, in bytes; 0 where there is none. */
 double reef_bench_proc_bytes(const char *path, const char *field);
 
-/** A directory below TMPDIR that is gone once this process is, however it ends: a second process sees to that. */
+/**
+ * A directory below TMPDIR that is gone once this process is, however it ends: a second process
+ * sees to that.
+ */
 typedef struct reef_bench_directory {
     char *path; // on the heap; NULL: there is none
     int alive;  // a socket: the guardian waits for its end, when this process has gone

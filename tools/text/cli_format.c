@@ -76,7 +76,7 @@ double reef_cli_clock(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-// ---- text ----------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 // Control characters, also the C1 ones (U+0080 to U+009F), could act on a terminal.
 static bool is_control(const uint8_t *character, size_t length) {
@@ -105,8 +105,9 @@ char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines) {
     return text;
 }
 
-// How many bytes of a text have at most so many columns, and how many columns those are. The locale is that of the
-// text, whatever the environment says; where the system has none of UTF-8 a character has one column.
+// How many bytes of a text have at most so many columns, and how many columns those are. The locale
+// is that of the text, whatever the environment says; where the system has none of UTF-8 a
+// character has one column.
 static size_t bytes_within(const char *text, size_t columns, size_t *width) {
     static locale_t utf8;
     if (!utf8) utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);

@@ -1,6 +1,7 @@
 // A progress bar with rate and remaining time, on standard error.
 //
-// It never shows when standard error is no terminal, nor for what is over before anyone could read it.
+// It never shows when standard error is no terminal, nor for what is over before anyone could read
+// it.
 #include "cli.h"
 
 #include <unistd.h>

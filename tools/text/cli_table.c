@@ -1,4 +1,5 @@
-// Tables that line up: every column is as wide as its widest cell, counted in columns of a terminal.
+// Tables that line up: every column is as wide as its widest cell, counted in columns of a
+// terminal.
 #include "cli.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-// The state of the trainer as one transaction: a commit, what goes before it, a snapshot along with it.
+// The state of the trainer as one transaction: a commit, what goes before it, a snapshot along with
+// it.
 #include "reef_fail_point.h"
 #include "trainer_internal.h"
 #include "vector.h"
@@ -107,7 +108,8 @@ reef_status reef_trainer_commit_with(reef_trainer *trainer,
                                      reef_error *err) {
     reef_residency_unpin(&trainer->residency);
     reef_status status = write_commit(trainer, NULL, NULL, snapshot_name, snapshot, out, err);
-    // What was committed is, whatever becomes of the rows: who needs them next looks for them again, and says so.
+    // What was committed is, whatever becomes of the rows: who needs them next looks for them
+    // again, and says so.
     if (status == REEF_OK) (void)!reef_trainer_repin(trainer, NULL);
     return status;
 }
@@ -133,8 +135,8 @@ reef_status reef_trainer_snapshot(reef_trainer *trainer,
                                   reef_snapshot *out,
                                   reef_error *err) {
     reef_snapshot unused;
-    // The snapshot is of the commit before it plus what is dirty: first bring both together, so that
-    // the commit it names is the state it holds.
+    // The snapshot is of the commit before it plus what is dirty: first bring both together, so
+    // that the commit it names is the state it holds.
     reef_status status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK)
         status = reef_trainer_commit_with(trainer, name, out == NULL ? &unused : out, NULL, err);

@@ -1,7 +1,8 @@
 // Records of others beside training: with every commit, or in a transaction between two.
 //
-// What is written has to be outside of the root hash, which stays that of the last commit. No transaction of ours
-// may hold the map while the writer needs to enlarge it, so rows that are read in place are let go first.
+// What is written has to be outside of the root hash, which stays that of the last commit. No
+// transaction of ours may hold the map while the writer needs to enlarge it, so rows that are read
+// in place are let go first.
 #include "trainer_internal.h"
 
 #include <stdio.h>
@@ -46,8 +47,9 @@ reef_status reef_trainer_write(reef_trainer *trainer,
 //
 // Compaction of usage over time, between two commits of the trainer.
 //
-// The mechanism is the store's (store/usage_compact.c). What is added here: no transaction of ours may hold
-// the map while the writer needs to enlarge it, so rows that are read in place are let go first.
+// The mechanism is the store's (store/usage_compact.c). What is added here: no transaction of ours
+// may hold the map while the writer needs to enlarge it, so rows that are read in place are let go
+// first.
 
 reef_status reef_trainer_compact(reef_trainer *trainer,
                                  reef_usage_compaction *out,
@@ -67,8 +69,8 @@ reef_status reef_trainer_compact(reef_trainer *trainer,
 //
 // What a check beside training found, kept with the trainer's own commits: a pool has one writer.
 //
-// It says when somebody looked, so it is of the wall clock, and no part of the root hash; training never reads
-// it.
+// It says when somebody looked, so it is of the wall clock, and no part of the root hash; training
+// never reads it.
 
 void reef_trainer_set_scrub(reef_trainer *trainer, const reef_scrub *scrub) {
     trainer->scrub = *scrub;

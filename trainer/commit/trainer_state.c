@@ -1,18 +1,23 @@
 // What a commit holds besides generations: where the stream stands, and the history for people.
 //
-// "state" is a JSON record of the open generation and "carry" the bytes accepted but not trained; both
-// are part of the root hash. Events ("timeline") are not, nor are points of the loss (series.c).
+// "state" is a JSON record of the open generation and "carry" the bytes accepted but not trained;
+// both are part of the root hash. Events ("timeline") are not, nor are points of the loss
+// (loss_history.c).
 //
 // {"step", "generation_step", "stream_bytes", "skipped_bytes", "reservoir_seen", "young_seen",
-//  "boundary_at", "boundary_step"   of a generation that boundaries enlarged; "full": true once it may not grow
+//  "boundary_at", "boundary_step"   of a generation that boundaries enlarged; "full": true once it
+//                                   may not grow
 //  "branched": true                 of an open generation that began as a copy, see branch.h
 //  "recycled_experts"               with recycle_after, where not 0
-//  "unexplained"                    of batches taken for an older domain, where not 0: reef_drift_unexplained
-//  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only, see mark.h
-//  "task", "task_at", "task_from", "grid_side", "background_windows"      rivals of generations only
-//  "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
-//  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of the carry's start;
-//                                             "surprise" of the next byte as well where the gate reads losses
+//  "unexplained"                    of batches taken for an older domain, where not 0:
+//                                   reef_drift_unexplained
+//  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only,
+//  see boundary_mark.h "task", "task_at", "task_from", "grid_side", "background_windows"
+//  rivals of generations only "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
+//  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of
+//  the carry's start;
+//                                             "surprise" of the next byte as well where the gate
+//                                             reads losses
 #include "reef_json_build.h"
 #include "stream_position.h"
 #include "trainer_internal.h"
@@ -26,7 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 static json_t *sources_json(const reef_trainer *trainer) {
     json_t *list = json_array();
@@ -117,7 +122,7 @@ reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
     return reef_record_put(txn, &key, REEF_BYTES, trainer->pending, trainer->pending_bytes, err);
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_error *err) {
     size_t i;
@@ -279,7 +284,7 @@ reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- history -------------------------------------------------------------------------------------
+// ---- history ------------------------------------------------------------------------------------
 
 reef_status reef_state_put_history(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     for (size_t i = 0; i < trainer->event_count; i++) {
@@ -297,8 +302,8 @@ void reef_state_forget_history(reef_trainer *trainer) {
 
 // ---- kernels used -------------------------------------------------------------------------------
 //
-// Which arithmetic a pool was trained with last, of our kernels and of the matrix products: bits depend on it. Not
-// part of the root hash.
+// Which arithmetic a pool was trained with last, of our kernels and of the matrix products: bits
+// depend on it. Not part of the root hash.
 
 #define KERNELS_BYTES 64
 

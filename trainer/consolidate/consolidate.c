@@ -1,7 +1,8 @@
-// Consolidation: several sealed generations give way to one, so that the cost of a token stays bounded.
+// Consolidation: several sealed generations give way to one, so that the cost of a token stays
+// bounded.
 //
-//   plan      which generations, which snapshots and states go, which text of the reservoir there is and whether
-//             it is enough
+//   plan      which generations, which snapshots and states go, which text of the reservoir there
+//             is and whether it is enough
 //   measure   loss of the whole pool on the part of that text that nothing is taught from
 //   distil    the new generation, in memory (distil.c)
 //   swap      it takes the place of the last of them; the others become numbers without content
@@ -38,7 +39,7 @@ void reef_consolidation_release(reef_consolidation *report) {
     *report = (reef_consolidation){0};
 }
 
-// ---- plan ----------------------------------------------------------------------------------------
+// ---- plan ---------------------------------------------------------------------------------------
 
 static uint64_t generation_experts(const reef_generation *gen) {
     uint64_t count = 0;
@@ -100,7 +101,8 @@ static uint64_t square(uint64_t side) {
     return side * side;
 }
 
-// The new generation has the ids of those it replaces, so it cannot have more experts than they had.
+// The new generation has the ids of those it replaces, so it cannot have more experts than they
+// had.
 static reef_status choose_side(consolidation *c, reef_error *err) {
     const reef_network *network = &c->trainer->network;
     uint32_t first = c->options->first, last = c->options->last, side = 0;
@@ -256,10 +258,10 @@ static reef_status plan_consolidate(consolidation *c, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- measure -------------------------------------------------------------------------------------
+// ---- measure ------------------------------------------------------------------------------------
 
-// Sum of the losses (nats) of what follows the first of `size` tokens of one window, which fits the trainer's pass:
-// every gate decides for itself, from the window's beginning.
+// Sum of the losses (nats) of what follows the first of `size` tokens of one window, which fits the
+// trainer's pass: every gate decides for itself, from the window's beginning.
 static reef_status measure_window(
     consolidation *c, const uint8_t *bytes, size_t size, double *nats, reef_error *err) {
     reef_trainer *trainer = c->trainer;
@@ -304,8 +306,8 @@ static reef_status measure_generation(
     return REEF_OK;
 }
 
-// Loss of all generations from `first` on, into `before` or `after`. Those that were consolidated keep
-// their numbers in the list: it is their text.
+// Loss of all generations from `first` on, into `before` or `after`. Those that were consolidated
+// keep their numbers in the list: it is their text.
 static reef_status measure_consolidate(consolidation *c, bool after, reef_error *err) {
     reef_consolidation *report = c->report;
     reef_generation *open = reef_open_generation(c->trainer);
@@ -322,7 +324,8 @@ static reef_status measure_consolidate(consolidation *c, bool after, reef_error 
     return status;
 }
 
-// Generations after the first that fire per byte. With `merged`, all that were consolidated count once.
+// Generations after the first that fire per byte. With `merged`, all that were consolidated count
+// once.
 static double fired_per_byte(const consolidation *c, bool merged) {
     uint64_t fired = merged ? c->fired_any : 0;
     for (size_t g = 1; g < c->trainer->network.generation_count; g++)
@@ -348,9 +351,10 @@ static reef_status measure_before(consolidation *c, reef_error *err) {
     return status;
 }
 
-// ---- swap and commit -----------------------------------------------------------------------------
+// ---- swap and commit ----------------------------------------------------------------------------
 
-// What takes the places first .. last of the net, or what has left them. Swapping twice changes nothing.
+// What takes the places first .. last of the net, or what has left them. Swapping twice changes
+// nothing.
 typedef struct places {
     reef_generation **generations; // (last - first + 1)
     reef_gate_state *states;       // the same

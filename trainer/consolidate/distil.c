@@ -1,10 +1,10 @@
-// The lessons: windows of the reservoir, the teacher's distribution of the next byte on them, and the
-// pupil's steps, which are ordinary training steps with another gradient of the logits.
+// The lessons: windows of the reservoir, the teacher's distribution of the next byte on them, and
+// the pupil's steps, which are ordinary training steps with another gradient of the logits.
 //
-// The pupil is taught where one of the old generations fires, and held to silence where its gate leaks
-// onto other text. Its target is the mean of the true byte and the teacher's distribution. Where an old
-// generation fires on text of a later one, that text teaches too, with the later one on top: it was trained
-// on top of just that.
+// The pupil is taught where one of the old generations fires, and held to silence where its gate
+// leaks onto other text. Its target is the mean of the true byte and the teacher's distribution.
+// Where an old generation fires on text of a later one, that text teaches too, with the later one
+// on top: it was trained on top of just that.
 #include "distil.h"
 
 #include "reef_random.h"
@@ -52,7 +52,7 @@ static const uint8_t *sample_bytes(const distiller *s, const reef_sample *sample
     return reservoir->bytes + sample->slot * reservoir->window_bytes;
 }
 
-// ---- the gate ------------------------------------------------------------------------------------
+// ---- the gate -----------------------------------------------------------------------------------
 
 static void list_windows(const distiller *s,
                          reef_gate_windows *out,
@@ -84,7 +84,8 @@ static reef_status fit_gate(const distiller *s, reef_generation *gen, reef_error
     list_windows(s, &fit_on, bytes, sizes, s->silent, s->silent_count, 0, 2);
     list_windows(s, &calibrate, bytes + most, sizes + most, s->silent, s->silent_count, 1, 2);
     list_windows(s, &young, bytes + 2 * most, sizes + 2 * most, s->taught, s->taught_count, 0, 1);
-    // Generations first to last leave their places: what is older than the new one is older than them.
+    // Generations first to last leave their places: what is older than the new one is older than
+    // them.
     status = reef_generation_fit_gate(gen, s->distil->trainer, s->distil->first, &fit_on,
                                       &calibrate, &young, err);
 
@@ -94,11 +95,11 @@ cleanup:
     return status;
 }
 
-// ---- one batch -----------------------------------------------------------------------------------
+// ---- one batch ----------------------------------------------------------------------------------
 
-// Where the teacher's generations take part in the T tokens at `at` of a window, which is read from its
-// start. With `own`, it is the model as the text's own generation was trained: forced open, and those
-// after it silent.
+// Where the teacher's generations take part in the T tokens at `at` of a window, which is read from
+// its start. With `own`, it is the model as the text's own generation was trained: forced open, and
+// those after it silent.
 static reef_status teacher_fires(
     distiller *s, size_t w, uint32_t own, const uint8_t *bytes, size_t at, reef_error *err) {
     size_t T = s->teacher->config.context;
@@ -163,8 +164,8 @@ static reef_status add_samples(distiller *s, size_t w, uint64_t counter, reef_er
     return status;
 }
 
-// Other text on which the pupil's gate leaks becomes a window of the retain term, as in training: the loss
-// counts as that of old data.
+// Other text on which the pupil's gate leaks becomes a window of the retain term, as in training:
+// the loss counts as that of old data.
 static reef_status add_silence(
     distiller *s, size_t w, uint64_t step, size_t *count, reef_error *err) {
     const reef_distil *d = s->distil;
@@ -208,8 +209,8 @@ static reef_status teach(distiller *s, size_t windows, reef_error *err) {
                                 REEF_PASS_EVALUATE, err);
 }
 
-// The forward left w (p - onehot), the gradient of w times the cross-entropy with the true token. With
-// q = share of the teacher's distribution in the target: w (p - (1 - q) onehot - q teacher).
+// The forward left w (p - onehot), the gradient of w times the cross-entropy with the true token.
+// With q = share of the teacher's distribution in the target: w (p - (1 - q) onehot - q teacher).
 static void blend_window(void *context, size_t w) {
     distiller *s = context;
     const reef_config *config = &s->distil->trainer->network.config;
@@ -268,7 +269,7 @@ static reef_status step(distiller *s, uint64_t number, double *bits, reef_error 
     return REEF_OK;
 }
 
-// ---- the school ----------------------------------------------------------------------------------
+// ---- the school ---------------------------------------------------------------------------------
 
 static void release_distil(distiller *s) {
     reef_activations_release(&s->student.acts);
@@ -331,8 +332,8 @@ static reef_status enrol(distiller *s, reef_error *err) {
     return reef_distil_start(d, s->fresh, err);
 }
 
-// The pool's open generation as it was committed, sealed, so that a pass treats it as any other. Without
-// what training needs beside it: what is stored as its weights is what is evaluated.
+// The pool's open generation as it was committed, sealed, so that a pass treats it as any other.
+// Without what training needs beside it: what is stored as its weights is what is evaluated.
 static reef_status copy_open(distiller *s, reef_error *err) {
     const reef_network *network = &s->distil->trainer->network;
     uint32_t number = (uint32_t)network->generation_count - 1;

@@ -1,8 +1,9 @@
 // Several sealed generations into one: a new generation learns to compute what they computed.
 //
-// The teacher is the model as it is, the pupil the same with a new generation in place of those; the text
-// is what the reservoir has kept (Hinton et al. 2015). The pool's generations are only read, and the open
-// one as it was last committed, which is as it is evaluated; the result belongs to no pool yet.
+// The teacher is the model as it is, the pupil the same with a new generation in place of those;
+// the text is what the reservoir has kept (Hinton et al. 2015). The pool's generations are only
+// read, and the open one as it was last committed, which is as it is evaluated; the result belongs
+// to no pool yet.
 #ifndef REEF_DISTIL_H
 #define REEF_DISTIL_H
 
@@ -37,7 +38,8 @@ typedef struct reef_distil {
 uint32_t reef_distil_owner(const reef_network *network, uint32_t generation);
 
 /**
- * Teach and seal a generation `last` of `side`. It has the gate that fires where one of the old ones did.
+ * Teach and seal a generation `last` of `side`. It has the gate that fires where one of the old
+ * ones did.
  * out  the caller's
  * Errors: INVALID the router's queries are not finite; NO_MEMORY.
  */
@@ -45,11 +47,11 @@ REEF_MUST_CHECK reef_status reef_distil_run(const reef_distil *distil,
                                             reef_generation **out,
                                             reef_error *err);
 
-// distil_start.c
+// distil_init.c
 
 /**
- * First values of the pupil: rows, sub-keys, deltas and adapters of those it replaces. Its query networks
- * are already those of the generation it was initialised from.
+ * First values of the pupil: rows, sub-keys, deltas and adapters of those it replaces. Its query
+ * networks are already those of the generation it was initialised from.
  */
 REEF_MUST_CHECK reef_status reef_distil_start(const reef_distil *distil,
                                               reef_generation *student,

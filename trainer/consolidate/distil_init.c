@@ -1,7 +1,7 @@
-// What a consolidated generation starts from. Query networks descend from each other, so a sub-key means
-// about the same in all of them: each old generation gives the sub-keys that were used most, side by side
-// in one grid, with the experts that lie where its own meet. Experts where sub-keys of two generations
-// meet are new and silent.
+// What a consolidated generation starts from. Query networks descend from each other, so a sub-key
+// means about the same in all of them: each old generation gives the sub-keys that were used most,
+// side by side in one grid, with the experts that lie where its own meet. Experts where sub-keys of
+// two generations meet are new and silent.
 #include "distil.h"
 
 #include "generation.h"
@@ -114,8 +114,8 @@ static bool ends_with(const char *name, const char *end) {
     return length > last && strcmp(name + length - last, end) == 0;
 }
 
-// Adapters have no common coordinates that a mean could be taken in: those of the last one, and with them
-// what it makes of older experts.
+// Adapters have no common coordinates that a mean could be taken in: those of the last one, and
+// with them what it makes of older experts.
 static void give_adapters(reef_generation *student, const reef_generation *from) {
     for (size_t i = 0; i < student->tensor_count; i++) {
         const reef_tensor *to = &student->tensors[i];

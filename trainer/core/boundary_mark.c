@@ -1,4 +1,4 @@
-// See mark.h.
+// See boundary_mark.h.
 #include "boundary_mark.h"
 
 #include <assert.h>

@@ -1,7 +1,8 @@
 // Marks in a stream: lines that consist of exactly the configured text.
 //
-// Read byte by byte, so how the stream is cut into calls does not matter. A line that may still become a
-// mark stays untrained at the end of the carry until that is clear: at most a mark's bytes.
+// Read byte by byte, so how the stream is cut into calls does not matter. A line that may still
+// become a mark stays untrained at the end of the carry until that is clear: at most a mark's
+// bytes.
 #ifndef REEF_MARK_H
 #define REEF_MARK_H
 
@@ -17,8 +18,8 @@ typedef struct reef_marker_line {
 } reef_marker_line;
 
 /**
- * The next byte of the stream, which has no other mark to be dealt with. A line ends with a line feed,
- * which belongs to it.
+ * The next byte of the stream, which has no other mark to be dealt with. A line ends with a line
+ * feed, which belongs to it.
  */
 void reef_marker_line_read(reef_marker_line *mark, const char *text, uint8_t byte);
 

@@ -1,4 +1,5 @@
-// See drift.h. The history is a ring; sorting a copy of it costs microseconds beside a training step.
+// See drift_test.h. The history is a ring; sorting a copy of it costs microseconds beside a
+// training step.
 #include "drift_test.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 // The drift test: is this batch's prequential loss one that the recent past explains?
 //
-// A robust z-score over a window of batches: median and 1.4826 * median absolute deviation, so that one
-// odd batch neither raises an alarm later nor hides one.
+// A robust z-score over a window of batches: median and 1.4826 * median absolute deviation, so that
+// one odd batch neither raises an alarm later nor hides one.
 #ifndef REEF_DRIFT_H
 #define REEF_DRIFT_H
 
@@ -30,10 +30,11 @@ double reef_median(double *values, uint32_t count);
 /** The loss above which a batch is suspicious. */
 double reef_drift_limit(double median, double spread, const reef_config *config);
 /**
- * Is a run of batches at the level it is taken for? One batch may well lie near the limit, but not one after
- * the other: the cumulative sum (Page 1954) of what each has above the median and an allowance of one spread,
- * at least drift_bits. It is too much when it is above the distance from the median to the limit; it
- * stays below twice that, so that a domain that does come back is soon taken for what it is.
+ * Is a run of batches at the level it is taken for? One batch may well lie near the limit, but not
+ * one after the other: the cumulative sum (Page 1954) of what each has above the median and an
+ * allowance of one spread, at least drift_bits. It is too much when it is above the distance from
+ * the median to the limit; it stays below twice that, so that a domain that does come back is soon
+ * taken for what it is.
  */
 double reef_drift_cusum(
     double sum, double bits, double median, double spread, const reef_config *config);

@@ -1,4 +1,5 @@
-// Whether the trainer may go on: whole after every step, and the rows of sealed generations in reach.
+// Whether the trainer may go on: whole after every step, and the rows of sealed generations in
+// reach.
 #include "layer_internal.h"
 #include "trainer_internal.h"
 #include "vector.h"

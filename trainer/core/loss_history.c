@@ -2,11 +2,13 @@
 //
 // A record holds the points of one commit, or later a run of means, oldest first:
 //
-//   offset  0  step u64          8  stream position u64      16  bits per byte f32      20  generation u32
+//   offset  0  step u64          8  stream position u64      16  bits per byte f32      20
+//           generation u32
 //
-// It takes bounded space. When a level has more than REEF_SERIES_POINTS_MAX points, its older half goes: each
-// REEF_SERIES_FOLD of them become one point of the next level, their mean, in the place of the last. So the
-// levels follow each other in time without a gap, the coarsest first, and the last one alone forgets.
+// It takes bounded space. When a level has more than REEF_SERIES_POINTS_MAX points, its older half
+// goes: each REEF_SERIES_FOLD of them become one point of the next level, their mean, in the place
+// of the last. So the levels follow each other in time without a gap, the coarsest first, and the
+// last one alone forgets.
 #include "trainer_internal.h"
 
 #include <stdlib.h>
@@ -16,7 +18,7 @@
 #define POINT_BYTES 24
 #define RECORD_POINTS_MAX 256 // of means
 
-// ---- points in memory ----------------------------------------------------------------------------
+// ---- points in memory ---------------------------------------------------------------------------
 
 typedef struct points {
     reef_point *all; // on the heap
@@ -68,7 +70,7 @@ reef_status reef_series_add(reef_trainer *trainer, double bits, reef_error *err)
     return status;
 }
 
-// ---- records -------------------------------------------------------------------------------------
+// ---- records ------------------------------------------------------------------------------------
 
 // What a scan finds: all points, of one level or of all, and the records that they stand in.
 typedef struct found {
@@ -136,7 +138,7 @@ static reef_status put_record(
     return status;
 }
 
-// ---- making it coarser ---------------------------------------------------------------------------
+// ---- making it coarser --------------------------------------------------------------------------
 
 static reef_point mean_of(const reef_point *all, uint32_t level) {
     reef_point mean = all[REEF_SERIES_FOLD - 1];
@@ -161,7 +163,8 @@ static reef_status put_means(
     return status;
 }
 
-// Remove the first `count` points of the level that was found; the record that it ends within is cut.
+// Remove the first `count` points of the level that was found; the record that it ends within is
+// cut.
 static reef_status remove_first(reef_txn *txn, const found *f, size_t count, reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t r = 0, at = 0; status == REEF_OK && at < count; r++) {
@@ -217,7 +220,7 @@ void reef_series_settle(reef_trainer *trainer) {
     trainer->series_points = trainer->series_points_put;
 }
 
-// ---- going back ----------------------------------------------------------------------------------
+// ---- going back ---------------------------------------------------------------------------------
 
 reef_status reef_series_forget_after(reef_txn *txn, uint64_t stream_bytes, reef_error *err) {
     found f;
@@ -237,7 +240,7 @@ reef_status reef_series_forget_after(reef_txn *txn, uint64_t stream_bytes, reef_
     return status;
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 // Records are found level by level, the finest first; time runs the other way round.
 reef_status reef_series_scan(reef_txn *txn,

@@ -1,4 +1,5 @@
-// The optimiser of dense parameters: learning rate, gradient norm and Adam, piece by piece on all threads.
+// The optimiser of dense parameters: learning rate, gradient norm and Adam, piece by piece on all
+// threads.
 #include "trainer_internal.h"
 
 #include <math.h>
@@ -12,8 +13,8 @@ typedef struct dense_update {
     uint64_t count;
 } dense_update;
 
-// After warm-up the rate falls with the square root of the generation's age: a stream has no end that a
-// cosine could aim at.
+// After warm-up the rate falls with the square root of the generation's age: a stream has no end
+// that a cosine could aim at.
 float reef_learning_rate(const reef_config *config, uint64_t task_step) {
     double age = (double)task_step + 1.0, warmup = (double)config->warmup;
     if (age < warmup) return config->learning_rate * (float)(age / warmup);
@@ -52,7 +53,8 @@ static void square_tensor(void *context, size_t piece) {
     }
 }
 
-// Sums of squares in double, chunk after chunk of a tensor, then tensor after tensor: a fixed order.
+// Sums of squares in double, chunk after chunk of a tensor, then tensor after tensor: a fixed
+// order.
 double reef_step_gradient_norm(reef_thread_pool *workers, reef_generation *gen) {
     double sum = 0.0;
     reef_thread_pool_run(workers, gen->tensor_count, square_tensor, gen);

@@ -1,4 +1,5 @@
-// The loss before training, by source: how well each of several sources is known, as its bytes come.
+// The loss before training, by source: how well each of several sources is known, as its bytes
+// come.
 //
 // Kept in memory since the trainer was opened, for people to watch; nothing depends on it.
 #ifndef REEF_PREQUENTIAL_H
@@ -8,7 +9,9 @@
 
 struct reef_trainer;
 
-/** From byte `begin` of the stream on the bytes are of source number `source`, up to the next span. */
+/**
+ * From byte `begin` of the stream on the bytes are of source number `source`, up to the next span.
+ */
 typedef struct reef_span {
     uint64_t begin;
     size_t source;

@@ -2,27 +2,27 @@
 //
 //   trainer.c         the public handle: open, close
 //   pool_init.c       a new pool
-//   kernels_used.c    which arithmetic it was trained with last
+//   trainer_state.c    which arithmetic it was trained with last
 //   feed.c            bytes of a source are accepted
 //   commit.c          all of it as one transaction
-//   snapshots.c       a snapshot along with that
-//   by_command.c      the open generation is sealed, or grows
+//   commit.c       a snapshot along with that
+//   boundary_commands.c      the open generation is sealed, or grows
 //   freeze.c          experts that stay as they are
 //   trainer_status.c  what it says of itself
 //   stream.c          from accepted bytes to batches: hold back, recognise, train
 //   step.c            one batch: forward, backward, optimiser
 //   prequential.c     the loss before training, by source
-//   mark.c            lines of the stream that mark a boundary
-//   policy.c          when and by how much the pool grows
-//   start.c           how a generation begins where more than random values are asked for
+//   boundary_mark.c            lines of the stream that mark a boundary
+//   growth_policy.c          when and by how much the pool grows
+//   warm_start.c           how a generation begins where more than random values are asked for
 //   branch.c          the open generation begins as a copy of a sealed one
-//   trial.c           whether that learns the new data better
-//   recycle.c         experts that nothing chooses begin anew
-//   growth.c          seal a generation, open the next, grow
+//   branch_trial.c           whether that learns the new data better
+//   expert_recycling.c         experts that nothing chooses begin anew
+//   boundary.c          seal a generation, open the next, grow
 //   gate_fit.c        fit the open generation's gate
-//   aside.c           records beside training, with a commit or between two
+//   side_commit.c           records beside training, with a commit or between two
 //   consolidate.c     several sealed generations give way to one (distil.h)
-//   state.c           everything of a commit that is not a generation
+//   trainer_state.c           everything of a commit that is not a generation
 //   strategy*.c       what the rivals of generations do instead (strategy.h)
 #ifndef REEF_LEARNER_H
 #define REEF_LEARNER_H
@@ -41,8 +41,8 @@
 #include <jansson.h>
 
 enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random numbers
-// A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's own
-// past, then up to one of old data where its gate leaks.
+// A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's
+// own past, then up to one of old data where its gate leaks.
 #define REEF_RETAIN_WINDOWS 1     // windows of old data beside a batch, where a gate leaks
 #define REEF_RETAIN_CANDIDATES 32 // reservoir windows looked at per step to find one that leaks
 
@@ -84,8 +84,8 @@ struct reef_trainer {
     reef_marker_line mark; // of the line that the carry ends in
     reef_prequential prequential;
     uint64_t step, generation_step, stream_bytes, skipped_bytes;
-    // Of the last boundary, which opened the generation or enlarged it: rivals of generations have their
-    // own in `strategy`.
+    // Of the last boundary, which opened the generation or enlarged it: rivals of generations have
+    // their own in `strategy`.
     uint64_t boundary_at, boundary_step; // stream position; generation_step
     bool full;                           // experts_max left no room for a boundary
     reef_error broken;                   // see reef_trainer_break; status REEF_OK: whole
@@ -130,7 +130,10 @@ static inline reef_generation *reef_open_generation(const reef_trainer *trainer)
     return trainer->network.generations[trainer->network.generation_count - 1];
 }
 
-/** Steps since the last boundary: of the open generation, or with a rival of generations of the task. */
+/**
+ * Steps since the last boundary: of the open generation, or with a rival of generations of the
+ * task.
+ */
 static inline uint64_t reef_task_step(const reef_trainer *trainer) {
     return trainer->generation_step - (reef_strategy_is_baseline(&trainer->strategy)
                                            ? trainer->strategy.task_from
@@ -149,8 +152,8 @@ REEF_MUST_CHECK reef_status reef_trainer_allocate(reef_trainer *trainer, reef_er
 /** Once generations are there: their gates at the beginning of the stream. */
 REEF_MUST_CHECK reef_status reef_trainer_start_gating(reef_trainer *trainer, reef_error *err);
 /**
- * A step or a boundary ended half way: what is in memory must not be learned on, or kept. `status` is why, such as no
- * memory.
+ * A step or a boundary ended half way: what is in memory must not be learned on, or kept. `status`
+ * is why, such as no memory.
  */
 void reef_trainer_break(reef_trainer *trainer, reef_status status);
 /** Fails as the step or the boundary did that ended half way, if one did. */
@@ -164,25 +167,33 @@ REEF_MUST_CHECK reef_status reef_trainer_repin(reef_trainer *trainer, reef_error
 
 /** Generations of a new pool, and where it stands in its stream, into a trainer that has none. */
 typedef reef_status (*reef_pool_fill)(void *context, reef_trainer *trainer, reef_error *err);
-/** A new pool of what `fill` makes. `path` NULL: only that, and no pool. Errors: those of reef_pool_init and of `fill`. */
+/**
+ * A new pool of what `fill` makes. `path` NULL: only that, and no pool. Errors: those of
+ * reef_pool_init and of `fill`.
+ */
 REEF_MUST_CHECK reef_status reef_pool_init_with(const char *path,
                                                 const reef_config *config,
                                                 reef_pool_fill fill,
                                                 void *context,
                                                 reef_error *err);
 
-// kernels_used.c
+// trainer_state.c
 
 /** Remember the kernels of this process. */
 REEF_MUST_CHECK reef_status reef_kernels_put(reef_txn *txn, reef_error *err);
-/** An event where the pool was trained with others last: what follows is right, but not the same bits. */
+/**
+ * An event where the pool was trained with others last: what follows is right, but not the same
+ * bits.
+ */
 REEF_MUST_CHECK reef_status reef_kernels_compare(reef_trainer *trainer,
                                                  reef_txn *txn,
                                                  reef_error *err);
 
 // commit.c
 
-/** Generations into a transaction: those that were sealed since the last commit, and the open one. */
+/**
+ * Generations into a transaction: those that were sealed since the last commit, and the open one.
+ */
 REEF_MUST_CHECK reef_status reef_commit_put_generations(reef_trainer *trainer,
                                                         reef_txn *txn,
                                                         uint64_t unix_ms,
@@ -201,14 +212,17 @@ REEF_MUST_CHECK reef_status reef_trainer_commit_after(reef_trainer *trainer,
                                                       void *context,
                                                       reef_error *err);
 
-// state.c
+// trainer_state.c
 
 /** The list of sources of the last commit, [{"name", "cursor"}]; the caller's. */
 REEF_MUST_CHECK reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err);
 
-// pushed.c
+// pool_restore.c
 
-/** After cursors went back to a snapshot's: what waits goes on at the new ones. Lists of reef_state_sources. */
+/**
+ * After cursors went back to a snapshot's: what waits goes on at the new ones. Lists of
+ * reef_state_sources.
+ */
 REEF_MUST_CHECK reef_status reef_pushed_move(reef_txn *txn,
                                              const reef_snapshot *snapshot,
                                              const json_t *before,
@@ -221,11 +235,14 @@ REEF_MUST_CHECK reef_status reef_pushed_move(reef_txn *txn,
 void reef_step_place(reef_trainer *trainer, size_t window, const uint8_t *bytes);
 /** The most windows that a training batch can have. */
 size_t reef_step_windows(const reef_config *config);
-/** Count the losses of the batch that was just run forward, which begins at that place of the stream, by source. */
+/**
+ * Count the losses of the batch that was just run forward, which begins at that place of the
+ * stream, by source.
+ */
 void reef_step_count_losses(reef_trainer *trainer, uint64_t begin);
 /**
- * Forward of the batch at `bytes` (one more token than a batch) as the open generation trains it. Errors: INVALID
- * queries or the loss are not finite: training diverged; NO_MEMORY.
+ * Forward of the batch at `bytes` (one more token than a batch) as the open generation trains it.
+ * Errors: INVALID queries or the loss are not finite: training diverged; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_step_forward(reef_trainer *trainer,
                                               const uint8_t *bytes,
@@ -246,16 +263,20 @@ REEF_MUST_CHECK reef_status reef_step_task_free(reef_trainer *trainer,
                                                 const reef_gating *gating,
                                                 double *bits,
                                                 reef_error *err);
-/** Place the batch at `bytes` and let every gate decide about it: `fire` and `margins`. `firing` moves on. */
+/**
+ * Place the batch at `bytes` and let every gate decide about it: `fire` and `margins`. `firing`
+ * moves on.
+ */
 REEF_MUST_CHECK reef_status reef_step_decide(reef_trainer *trainer,
                                              const uint8_t *bytes,
                                              reef_gating *gating,
                                              bool *answered,
                                              reef_error *err);
 /**
- * Let the gates of `net` decide about a text of `size` tokens (at most a batch), read from its start, beside the
- * batch that is being put together: into `reading` and `margins`. `out` is that text, for a forward pass that adds
- * its losses where it is not `answered` (see reef_firing_decide); the last token has none, as nothing follows it.
+ * Let the gates of `net` decide about a text of `size` tokens (at most a batch), read from its
+ * start, beside the batch that is being put together: into `reading` and `margins`. `out` is that
+ * text, for a forward pass that adds its losses where it is not `answered` (see
+ * reef_firing_decide); the last token has none, as nothing follows it.
  */
 REEF_MUST_CHECK reef_status reef_step_read(reef_trainer *trainer,
                                            const reef_network *network,
@@ -282,7 +303,7 @@ REEF_MUST_CHECK reef_status reef_stream_push(reef_trainer *trainer,
                                              size_t *steps,
                                              reef_error *err);
 
-// growth.c
+// boundary.c
 
 /** Why and how large a generation is opened; made by reef_policy_size. */
 typedef struct reef_opening {
@@ -297,15 +318,18 @@ typedef struct reef_opening {
 } reef_opening;
 
 /**
- * Seal the open generation with rows of `dtype` and open the next, in memory. `out` is written, and told
- * as an event.
+ * Seal the open generation with rows of `dtype` and open the next, in memory. `out` is written, and
+ * told as an event.
  */
 REEF_MUST_CHECK reef_status reef_growth_boundary(reef_trainer *trainer,
                                                  const reef_opening *opening,
                                                  reef_dtype dtype,
                                                  reef_sealing *out,
                                                  reef_error *err);
-/** A new open generation after `last`, in memory; its queries begin as those of `open`, which are not folded. */
+/**
+ * A new open generation after `last`, in memory; its queries begin as those of `open`, which are
+ * not folded.
+ */
 REEF_MUST_CHECK reef_status reef_growth_next(reef_generation **out,
                                              const reef_trainer *trainer,
                                              const reef_generation_record *last,
@@ -330,8 +354,8 @@ REEF_MUST_CHECK reef_status reef_growth_fit_gate(reef_trainer *trainer,
                                                  size_t fresh_bytes,
                                                  reef_error *err);
 /**
- * Fit a generation's gate as the configuration says; with too few windows it stays as it is. The model whose
- * loss it may read is that of the trainer's first `older_count` generations.
+ * Fit a generation's gate as the configuration says; with too few windows it stays as it is. The
+ * model whose loss it may read is that of the trainer's first `older_count` generations.
  */
 REEF_MUST_CHECK reef_status reef_generation_fit_gate(reef_generation *gen,
                                                      reef_trainer *trainer,
@@ -345,13 +369,18 @@ bool reef_growth_gate_due(const reef_trainer *trainer);
 
 // strategy.c
 
-/** What generations' rivals do at a boundary, in memory: the next task begins. INVALID with `joint`. */
+/**
+ * What generations' rivals do at a boundary, in memory: the next task begins. INVALID with `joint`.
+ */
 REEF_MUST_CHECK reef_status reef_strategy_boundary(reef_trainer *trainer,
                                                    const reef_opening *opening,
                                                    reef_error *err);
 /** Freeze in the open generation what the strategy does not train (any more). */
 void reef_strategy_freeze(reef_trainer *trainer);
-/** Place up to `count_max` windows of everything seen so far, one at a time, as window 0 and visit each. */
+/**
+ * Place up to `count_max` windows of everything seen so far, one at a time, as window 0 and visit
+ * each.
+ */
 REEF_MUST_CHECK reef_status reef_strategy_sample(reef_trainer *trainer,
                                                  size_t count_max,
                                                  reef_status (*visit)(reef_trainer *trainer,
@@ -365,7 +394,7 @@ void reef_strategy_gradients(reef_trainer *trainer);
 /** Does a teacher's opinion join the loss? Then forward leaves logits for reef_lwf_gradient. */
 bool reef_strategy_distills(const reef_trainer *trainer);
 
-// strategy_store.c
+// strategy_checkpoint.c
 
 /** What the last boundary made, into the transaction; nothing when an earlier commit has it. */
 REEF_MUST_CHECK reef_status reef_strategy_put(reef_trainer *trainer,
@@ -376,12 +405,12 @@ REEF_MUST_CHECK reef_status reef_strategy_load(reef_trainer *trainer,
                                                reef_txn *txn,
                                                reef_error *err);
 
-// strategy_replay.c
+// replay.c
 
 /** Place windows of earlier tasks behind the stream's; returns how many. 0 but with `replay`. */
 size_t reef_replay_add(reef_trainer *trainer);
 
-// strategy_ewc.c, strategy_lwf.c, strategy_sparse.c, strategy_grid.c: the parts of the functions above
+// ewc.c, lwf.c, sparse_memory.c, grid.c: the parts of the functions above
 
 REEF_MUST_CHECK reef_status reef_ewc_boundary(reef_trainer *trainer, reef_error *err);
 void reef_ewc_pull_rows(reef_trainer *trainer, reef_network_update *update);
@@ -402,7 +431,7 @@ REEF_MUST_CHECK reef_status reef_grid_boundary(reef_trainer *trainer,
                                                uint32_t side_new,
                                                reef_error *err);
 
-// state.c
+// trainer_state.c
 
 /** Position, sources, drift history, gates and carry of the trainer, under the open generation. */
 REEF_MUST_CHECK reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err);
@@ -418,11 +447,14 @@ REEF_MUST_CHECK reef_status
 reef_state_event(reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...)
     __attribute__((format(printf, 4, 5)));
 
-// series.c
+// loss_history.c
 
 /** A point of the loss, of the batch that ends where the stream stands. */
 REEF_MUST_CHECK reef_status reef_series_add(reef_trainer *trainer, double bits, reef_error *err);
-/** Points of the last commit interval, into the transaction; what has become too much is made coarser. */
+/**
+ * Points of the last commit interval, into the transaction; what has become too much is made
+ * coarser.
+ */
 REEF_MUST_CHECK reef_status reef_series_put(reef_trainer *trainer, reef_txn *txn, reef_error *err);
 /** The points that were put are the pool's. */
 void reef_series_settle(reef_trainer *trainer);
@@ -433,7 +465,10 @@ REEF_MUST_CHECK reef_status reef_series_forget_after(reef_txn *txn,
 
 #define REEF_DISTANCE_BYTES 128 // of reef_distance_text
 
-/** Members of an event that tell how far the new data is from what was learned; "" where it was not measured. */
+/**
+ * Members of an event that tell how far the new data is from what was learned; "" where it was not
+ * measured.
+ */
 const char *reef_distance_text(const reef_opening *opening, char text[REEF_DISTANCE_BYTES]);
 
 /** Of the next step: warm-up from 0 after the last boundary. */

@@ -1,11 +1,11 @@
-// See import_gate.h.
+// See gate_check.h.
 #include "gate_check.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-// Margins over the windows of the reservoir that one generation was trained on, in the order of their slots:
-// chained, since evidence takes longer to add up than a window is long.
+// Margins over the windows of the reservoir that one generation was trained on, in the order of
+// their slots: chained, since evidence takes longer to add up than a window is long.
 static size_t score_generation(const reef_reservoir *reservoir,
                                const reef_gate *gate,
                                uint32_t generation,

@@ -6,9 +6,9 @@
 #include "reservoir.h"
 
 /**
- * On what share of the reservoir's bytes does the gate fire, read as one text a generation? Fitted in another
- * pool, it has never met what was learned here since the pools parted. With a `leak_max` above 0 its threshold
- * is raised until it fires on no more than that.
+ * On what share of the reservoir's bytes does the gate fire, read as one text a generation? Fitted
+ * in another pool, it has never met what was learned here since the pools parted. With a `leak_max`
+ * above 0 its threshold is raised until it fires on no more than that.
  *
  * gen     its gate's threshold and gate_leak are changed where it is raised
  * before  written; NaN while the reservoir is empty

@@ -3,14 +3,14 @@
 //   before   0 .. n-1 sealed   n open, has trained nothing
 //   after    0 .. n-1 sealed   n the imported one, sealed   n+1 open, as new as n was
 //
-// Numbers are 0 to count - 1 and only the last may be open, so the imported one takes the open one's place.
-// Moving a generation that has trained would mean rewriting its records, windows and history under another
-// number; one that has not is simply made anew. It is written like one that was sealed here: in memory first,
-// and by the commit that follows.
+// Numbers are 0 to count - 1 and only the last may be open, so the imported one takes the open
+// one's place. Moving a generation that has trained would mean rewriting its records, windows and
+// history under another number; one that has not is simply made anew. It is written like one that
+// was sealed here: in memory first, and by the commit that follows.
 //
-// Nothing in the file is believed before it was checked: that it is of this configuration and on top of this
-// backbone, that it has the tensors of such a generation and no others, and that its data has the root that
-// it had in its pool.
+// Nothing in the file is believed before it was checked: that it is of this configuration and on
+// top of this backbone, that it has the tensors of such a generation and no others, and that its
+// data has the root that it had in its pool.
 #include "checkpoint.h"
 #include "gate_check.h"
 #include "generation_file.h"
@@ -37,7 +37,7 @@ typedef struct importing {
     double reference[2];
 } importing;
 
-// ---- may it be here? -----------------------------------------------------------------------------
+// ---- may it be here? ----------------------------------------------------------------------------
 
 static reef_status check_trainer(const reef_trainer *trainer, double leak_max, reef_error *err) {
     const reef_generation *open = reef_open_generation(trainer);
@@ -186,7 +186,7 @@ static reef_status check_origin(const importing *i, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- what is in it -------------------------------------------------------------------------------
+// ---- what is in it ------------------------------------------------------------------------------
 
 static bool same_shape(const reef_safetensor *one, const reef_safetensor *other) {
     return one->dtype == other->dtype && one->rank == other->rank &&
@@ -298,7 +298,7 @@ static reef_status read_parts(importing *i, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- joining -------------------------------------------------------------------------------------
+// ---- joining ------------------------------------------------------------------------------------
 
 // In the transaction of the commit: what an earlier one holds of the open generation.
 static reef_status clear_open(void *context, reef_txn *txn, reef_error *err) {

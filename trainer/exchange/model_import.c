@@ -1,13 +1,13 @@
 // A new pool from the file of a whole model.
 //
-// The generations are made in memory and written by the pool's first commit. Sealed ones stay sealed, with their
-// gates; the open one goes on where it stood in the stream, with an optimiser that begins anew. A file of sealed
-// generations alone gets an open one after them. What no file of tensors has is not there: the sample of the past,
-// what came of single bytes, and the history.
+// The generations are made in memory and written by the pool's first commit. Sealed ones stay
+// sealed, with their gates; the open one goes on where it stood in the stream, with an optimiser
+// that begins anew. A file of sealed generations alone gets an open one after them. What no file of
+// tensors has is not there: the sample of the past, what came of single bytes, and the history.
 //
-// Nothing in the file is believed before it was checked: that it has the tensors of such a model and no others, that
-// no weight is infinite or no number, and that the data of a sealed generation has the root that it had in its pool,
-// where the file says which.
+// Nothing in the file is believed before it was checked: that it has the tensors of such a model
+// and no others, that no weight is infinite or no number, and that the data of a sealed generation
+// has the root that it had in its pool, where the file says which.
 #include "architecture.h"
 #include "branch.h"
 #include "checkpoint.h"
@@ -32,7 +32,7 @@ typedef struct importing {
     uint64_t experts;
 } importing;
 
-// ---- which tensors -------------------------------------------------------------------------------
+// ---- which tensors ------------------------------------------------------------------------------
 
 static bool same_shape(const reef_safetensor *one, const reef_safetensor *other) {
     return one->dtype == other->dtype && one->rank == other->rank &&
@@ -114,7 +114,7 @@ static reef_status check_room(const importing *i,
                      i->file.path, experts, info->generation);
 }
 
-// ---- what is in them -----------------------------------------------------------------------------
+// ---- what is in them ----------------------------------------------------------------------------
 
 // Exponents that are all ones are those of infinities and of what is no number.
 static bool is_finite(reef_dtype dtype, const void *data, size_t bytes) {
@@ -212,7 +212,7 @@ static reef_status read_parts(importing *i, size_t first, reef_error *err) {
     return status;
 }
 
-// ---- a sealed generation's root ------------------------------------------------------------------
+// ---- a sealed generation's root -----------------------------------------------------------------
 
 static const char *record_memory(importing *i,
                                  const reef_tail_file *part,
@@ -268,7 +268,7 @@ static reef_status check_root(importing *i, const reef_file_generation *of, reef
     return status;
 }
 
-// ---- generations ---------------------------------------------------------------------------------
+// ---- generations --------------------------------------------------------------------------------
 
 static reef_status set_gate(importing *i, const reef_file_generation *of, reef_error *err) {
     float values[REEF_GATE_VALUES];
@@ -313,7 +313,8 @@ static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
     return status;
 }
 
-// After sealed generations alone: the next one. Its query networks begin as the last one's, which are folded.
+// After sealed generations alone: the next one. Its query networks begin as the last one's, which
+// are folded.
 static reef_status open_next(importing *i, reef_error *err) {
     reef_trainer *trainer = i->trainer;
     const reef_generation *last =

@@ -9,11 +9,11 @@
 
 #define SAMPLE_TOKENS_MAX 16384 // of a generation's own sample that sealing measures its loss on
 
-// ---- loss of a sealing ---------------------------------------------------------------------------
+// ---- loss of a sealing --------------------------------------------------------------------------
 
-// Sum of the losses (nats) of what follows the first byte of one window of the reservoir, which fits the
-// pass: it is at most a batch. The last of the `generation_count` generations fires everywhere, as in training; the
-// older ones decide for themselves, from the window's beginning.
+// Sum of the losses (nats) of what follows the first byte of one window of the reservoir, which
+// fits the pass: it is at most a batch. The last of the `generation_count` generations fires
+// everywhere, as in training; the older ones decide for themselves, from the window's beginning.
 static reef_status sample_window(reef_trainer *trainer,
                                  size_t generation_count,
                                  const uint8_t *bytes,
@@ -36,8 +36,9 @@ static reef_status sample_window(reef_trainer *trainer,
     return status;
 }
 
-// Loss of the first `generation_count` generations, as they are evaluated, on the newest one's own sample: the
-// first windows of it, up to SAMPLE_TOKENS_MAX. `loss` is NaN and `scored` 0 when there is none.
+// Loss of the first `generation_count` generations, as they are evaluated, on the newest one's own
+// sample: the first windows of it, up to SAMPLE_TOKENS_MAX. `loss` is NaN and `scored` 0 when there
+// is none.
 static reef_status measure_sample(reef_trainer *trainer,
                                   size_t generation_count,
                                   double *loss,
@@ -62,7 +63,7 @@ static reef_status measure_sample(reef_trainer *trainer,
     return REEF_OK;
 }
 
-// ---- a boundary ----------------------------------------------------------------------------------
+// ---- a boundary ---------------------------------------------------------------------------------
 
 reef_status reef_growth_next(reef_generation **out,
                              const reef_trainer *trainer,
@@ -136,7 +137,8 @@ static reef_status report_boundary(reef_trainer *trainer,
         reef_distance_text(opening, distance));
 }
 
-// The sealed twin of the open generation, whose weights are its averages by now, and the generation after it.
+// The sealed twin of the open generation, whose weights are its averages by now, and the generation
+// after it.
 static reef_status seal_open(reef_trainer *trainer,
                              const reef_opening *opening,
                              reef_sealing *out,
@@ -161,9 +163,10 @@ static reef_status seal_open(reef_trainer *trainer,
     return reef_generation_make_sealed(sealed, open, &network->config, out->dtype, err);
 }
 
-// Memory only: the next commit writes the sealed generation and the new one in one transaction, so a
-// full disk or a crash here costs nothing. An error after the generations were swapped (no memory) leaves
-// a trainer that is only good for reef_trainer_close: `broken` keeps it from learning on and from every commit.
+// Memory only: the next commit writes the sealed generation and the new one in one transaction, so
+// a full disk or a crash here costs nothing. An error after the generations were swapped (no
+// memory) leaves a trainer that is only good for reef_trainer_close: `broken` keeps it from
+// learning on and from every commit.
 reef_status reef_growth_boundary(reef_trainer *trainer,
                                  const reef_opening *opening,
                                  reef_dtype dtype,
@@ -221,4 +224,4 @@ cleanup:
     return status;
 }
 
-// ---- growing in place ----------------------------------------------------------------------------
+// ---- growing in place ---------------------------------------------------------------------------

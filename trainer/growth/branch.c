@@ -1,12 +1,15 @@
 // See branch.h.
 //
-// A sealed query network has its batch norm folded away, an open one normalises by the statistics of the batch.
-// The branch gets a batch norm that is the identity on its origin's own text: with m and v the mean and variance
-// of the raw queries of a batch from the reservoir, and b the folded bias,
+// A sealed query network has its batch norm folded away, an open one normalises by the statistics
+// of the batch. The branch gets a batch norm that is the identity on its origin's own text: with m
+// and v the mean and variance of the raw queries of a batch from the reservoir, and b the folded
+// bias,
 //
-//   scale = sqrt(v + epsilon), shift = b + m:   (x W - m) / sqrt(v + epsilon) * scale + shift = x W + b
+//   scale = sqrt(v + epsilon), shift = b + m:   (x W - m) / sqrt(v + epsilon) * scale + shift = x W
+//   + b
 //
-// Layers are measured one after another, each with those before it settled: one forward pass for each.
+// Layers are measured one after another, each with those before it settled: one forward pass for
+// each.
 #include "branch.h"
 
 #include "generation.h"
@@ -21,7 +24,7 @@ bool reef_branch_is_whole(const reef_config *config, uint32_t from) {
     return from > 0 && reef_fire_max(config) == 1;
 }
 
-// ---- may it be? ----------------------------------------------------------------------------------
+// ---- may it be? ---------------------------------------------------------------------------------
 
 static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef_error *err) {
     const reef_generation *open = reef_open_generation(trainer);
@@ -68,9 +71,10 @@ reef_status reef_branch_check(const reef_trainer *trainer, uint32_t from, reef_e
     return reef_policy_check_side(trainer, trainer->network.generations[from]->info.side, err);
 }
 
-// ---- the copy ------------------------------------------------------------------------------------
+// ---- the copy -----------------------------------------------------------------------------------
 
-// Tensors that add to the output, or to what older generations read or add, without anything before them.
+// Tensors that add to the output, or to what older generations read or add, without anything before
+// them.
 static bool speaks_alone(const char *name) {
     size_t length = strlen(name);
     return strstr(name, "delta_") != NULL || (length > 3 && strcmp(name + length - 3, "_up") == 0);
@@ -138,9 +142,10 @@ reef_status reef_branch_make(reef_generation **out,
     return REEF_OK;
 }
 
-// ---- queries -------------------------------------------------------------------------------------
+// ---- queries ------------------------------------------------------------------------------------
 
-// Place windows of the reservoir into the batch: those of generation `from`, or with `any` all. Returns how many.
+// Place windows of the reservoir into the batch: those of generation `from`, or with `any` all.
+// Returns how many.
 static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
     const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
@@ -170,8 +175,8 @@ static void settle_layer(const reef_trainer *trainer, const reef_generation *fro
     }
 }
 
-// The branch is in the net by now. It reads what its origin read: alone beside generation 0 where it is whole,
-// beside its origin where it is silent.
+// The branch is in the net by now. It reads what its origin read: alone beside generation 0 where
+// it is whole, beside its origin where it is silent.
 static reef_status settle_queries(reef_trainer *trainer,
                                   const reef_generation *from,
                                   bool whole,
@@ -213,4 +218,4 @@ reef_status reef_branch_settle(reef_trainer *trainer,
     return REEF_OK;
 }
 
-// ---- in the open one's place ---------------------------------------------------------------------
+// ---- in the open one's place --------------------------------------------------------------------

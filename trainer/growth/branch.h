@@ -1,21 +1,26 @@
-// A branch: the open generation, which has trained nothing yet, begins as a copy of a sealed one, with its
-// side, query networks, sub-keys, experts and corrections. The sealed one is only read.
+// A branch: the open generation, which has trained nothing yet, begins as a copy of a sealed one,
+// with its side, query networks, sub-keys, experts and corrections. The sealed one is only read.
 //
-// The pool's function stays what it is, to the bit, because the copy answers nothing before it has trained: its
-// gate has not been fitted and never fires. What it copies depends on what happens where its gate is open:
+// The pool's function stays what it is, to the bit, because the copy answers nothing before it has
+// trained: its gate has not been fitted and never fires. What it copies depends on what happens
+// where its gate is open:
 //
-//   whole   where at most one generation after the first answers a byte (fire_max 1, with gates), the branch
-//           takes its origin's place wherever its gate is open, as it is in training. So it copies all of it,
-//           w_up and corrections too: forced open it computes what its origin does, and goes on from there.
-//   silent  otherwise (fire_max above 1, no gates, or a branch of generation 0, which always answers) both
-//           would answer the same byte, and what both know would count twice. So w_up and whatever else adds
-//           to the output on its own begins at zero, and only w_down, w_gate, sub-keys and queries are copied.
+//   whole   where at most one generation after the first answers a byte (fire_max 1, with gates),
+//           the branch takes its origin's place wherever its gate is open, as it is in training. So
+//           it copies all of it, w_up and corrections too: forced open it computes what its origin
+//           does, and goes on from there.
+//   silent  otherwise (fire_max above 1, no gates, or a branch of generation 0, which always
+//           answers) both would answer the same byte, and what both know would count twice. So w_up
+//           and whatever else adds to the output on its own begins at zero, and only w_down,
+//           w_gate, sub-keys and queries are copied.
 #ifndef REEF_BRANCH_H
 #define REEF_BRANCH_H
 
 #include "trainer_internal.h"
 
-/** A generation for the open one's place that is a copy of `from`, whole or silent; the caller's. */
+/**
+ * A generation for the open one's place that is a copy of `from`, whole or silent; the caller's.
+ */
 REEF_MUST_CHECK reef_status reef_branch_make(reef_generation **out,
                                              const reef_trainer *trainer,
                                              const reef_generation *from,
@@ -29,12 +34,18 @@ REEF_MUST_CHECK reef_status reef_branch_settle(reef_trainer *trainer,
 /** Is a branch of generation `from` a whole copy? */
 bool reef_branch_is_whole(const reef_config *config, uint32_t from);
 
-/** Query networks of an open generation from folded ones, as if raw queries had mean 0 and variance 1. */
+/**
+ * Query networks of an open generation from folded ones, as if raw queries had mean 0 and variance
+ * 1.
+ */
 void reef_branch_unfold(reef_generation *gen,
                         const reef_generation *from,
                         const reef_config *config);
 
-/** May the open generation become a copy of sealed generation `from` now? Errors: INVALID says why not. */
+/**
+ * May the open generation become a copy of sealed generation `from` now? Errors: INVALID says why
+ * not.
+ */
 REEF_MUST_CHECK reef_status reef_branch_check(const reef_trainer *trainer,
                                               uint32_t from,
                                               reef_error *err);

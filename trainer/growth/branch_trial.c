@@ -1,11 +1,12 @@
-// See trial.h.
+// See branch_trial.h.
 #include "branch_trial.h"
 
 #include "branch.h"
 
 #include <string.h>
 
-// A copy has to be that much better on the first batches: an advantage of the first moment may pass.
+// A copy has to be that much better on the first batches: an advantage of the first moment may
+// pass.
 #define BETTER 0.98
 
 typedef struct trial {
@@ -56,7 +57,8 @@ static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
     return status;
 }
 
-// Sum of the losses before each step. The trainer's counts are as before; what is in the open place has learned.
+// Sum of the losses before each step. The trainer's counts are as before; what is in the open place
+// has learned.
 static reef_status train_branch_trial(const trial *t, double *bits, reef_error *err) {
     reef_trainer *trainer = t->trainer;
     uint64_t step = trainer->step;

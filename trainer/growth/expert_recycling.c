@@ -1,4 +1,4 @@
-// See recycle.h. Draws are functions of seed, generation, step and layer.
+// See expert_recycling.h. Draws are functions of seed, generation, step and layer.
 #include "expert_recycling.h"
 
 #include "reef_random.h"
@@ -44,7 +44,7 @@ static void mark_needed(const looking *at) {
     }
 }
 
-// ---- rows ----------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 
 // Untrained, and silent: there is nothing to forget.
 static bool is_new(const reef_expert_table *table, size_t n, const reef_expert_shape *shape) {
@@ -83,7 +83,7 @@ static void renew_rows(looking *at) {
     }
 }
 
-// ---- sub-keys ------------------------------------------------------------------------------------
+// ---- sub-keys -----------------------------------------------------------------------------------
 
 // Tables of its own for each head, or one for all: rows of a table have a sub-key of each.
 static size_t tables_of(const looking *at) {
@@ -92,8 +92,8 @@ static size_t tables_of(const looking *at) {
     return reef_router_tables(&shape);
 }
 
-// Mean length of the sub-keys that are needed: a score is an inner product, so a shorter one would lose
-// against them. Without any, that of random ones.
+// Mean length of the sub-keys that are needed: a score is an inner product, so a shorter one would
+// lose against them. Without any, that of random ones.
 static float key_length(const looking *at, size_t table, const float *keys) {
     const reef_config *config = &at->trainer->network.config;
     size_t half = config->d_key / 2, tables = tables_of(at), count = 0;
@@ -107,7 +107,8 @@ static float key_length(const looking *at, size_t table, const float *keys) {
                      : sqrtf((float)half / (3.0f * (float)config->d_key));
 }
 
-// A half of a query of the last batch that met the table, scaled to `length`; `i` counts all its sub-keys.
+// A half of a query of the last batch that met the table, scaled to `length`; `i` counts all its
+// sub-keys.
 static void draw_key(const looking *at, size_t table, size_t i, float length, float *key) {
     const reef_trainer *trainer = at->trainer;
     const reef_config *config = &trainer->network.config;
@@ -141,7 +142,7 @@ static void move_sub_keys(looking *at, size_t table) {
     }
 }
 
-// ---- all of it -----------------------------------------------------------------------------------
+// ---- all of it ----------------------------------------------------------------------------------
 
 static reef_status look_at_layer(looking *at, reef_error *err) {
     size_t side = at->gen->info.side;

@@ -1,8 +1,9 @@
-// When the gate of the open generation is fitted, and on which windows: see router/reef_router.h for how.
+// When the gate of the open generation is fitted, and on which windows: see router/reef_router.h
+// for how.
 //
-// Half of the old windows of the reservoir fit, the other half calibrate; new are the generation's own sample
-// and, at a boundary, the batches that were held back. What is stored as the gate's leak was measured on
-// windows that its weights have never seen.
+// Half of the old windows of the reservoir fit, the other half calibrate; new are the generation's
+// own sample and, at a boundary, the batches that were held back. What is stored as the gate's leak
+// was measured on windows that its weights have never seen.
 #include "trainer_internal.h"
 
 #include <math.h>
@@ -22,8 +23,8 @@ static bool is_off(const reef_config *config) {
     return config->gate == REEF_GATE_OFF;
 }
 
-// A generation without a gate: what it stores is a gate that fires on every byte, so nothing that reads
-// gates needs to know of it.
+// A generation without a gate: what it stores is a gate that fires on every byte, so nothing that
+// reads gates needs to know of it.
 static void open_for_good(reef_generation *gen) {
     reef_gate *gate = &gen->gate;
     memset(gate->weights, 0, REEF_GATE_WEIGHTS * sizeof *gate->weights);
@@ -35,8 +36,8 @@ static void open_for_good(reef_generation *gen) {
     gen->gate_detect = 1.0f;
 }
 
-// The loss of the model of the first `generation_count` generations on each token of the windows, every one read from
-// its start. `out` is written; the caller's to free.
+// The loss of the model of the first `generation_count` generations on each token of the windows,
+// every one read from its start. `out` is written; the caller's to free.
 static reef_status read_surprises(reef_trainer *trainer,
                                   size_t generation_count,
                                   const reef_gate_windows *windows,
@@ -66,8 +67,9 @@ static reef_status read_surprises(reef_trainer *trainer,
     return REEF_OK;
 }
 
-// What the reservoir holds, the older model was trained on, and it foresees other text of the same kind a little
-// worse. By how much, shows in its loss before training on the last batches of each generation: so much is added.
+// What the reservoir holds, the older model was trained on, and it foresees other text of the same
+// kind a little worse. By how much, shows in its loss before training on the last batches of each
+// generation: so much is added.
 static void add_unseen(const reef_network *network,
                        size_t generation_count,
                        const reef_gate_windows *windows,
@@ -131,7 +133,8 @@ cleanup:
     return REEF_OK;
 }
 
-// The windows of the new domain: the generation's own sample, and what is known to be its data already.
+// The windows of the new domain: the generation's own sample, and what is known to be its data
+// already.
 static void add_fresh(const reef_reservoir *reservoir,
                       reef_gate_windows *young,
                       const uint8_t **bytes,

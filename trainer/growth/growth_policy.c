@@ -1,4 +1,5 @@
-// See policy.h. Everything here is decided by positions in the stream and by what is part of a commit.
+// See growth_policy.h. Everything here is decided by positions in the stream and by what is part of
+// a commit.
 #include "growth_policy.h"
 #include "strategy.h"
 
@@ -6,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- when ----------------------------------------------------------------------------------------
+// ---- when ---------------------------------------------------------------------------------------
 
 static bool is_saturated(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
@@ -36,7 +37,7 @@ const char *reef_policy_due(const reef_trainer *trainer) {
     return reef_policy_is_full(trainer) ? NULL : due(trainer);
 }
 
-// ---- how much ------------------------------------------------------------------------------------
+// ---- how much -----------------------------------------------------------------------------------
 
 // Half of side_new for data that is known, twice for data of which the model knows nothing.
 static uint32_t side_for(const reef_config *config, double distance) {
@@ -55,9 +56,9 @@ static void add_bits(void *context, size_t number, double bits) {
     *sum += bits;
 }
 
-// Distance 0: the model as it is foresees the new data as well as its own. 1: it would be as good off
-// without a model, and no gate claims any of it. Where gates of older generations fire, these know
-// something of the new data that the loss does not show yet: it counts half there.
+// Distance 0: the model as it is foresees the new data as well as its own. 1: it would be as good
+// off without a model, and no gate claims any of it. Where gates of older generations fire, these
+// know something of the new data that the loss does not show yet: it counts half there.
 static reef_status measure_distance(reef_trainer *trainer,
                                     const uint8_t *fresh,
                                     size_t fresh_bytes,
@@ -105,7 +106,7 @@ reef_status reef_policy_size(reef_trainer *trainer,
     return status;
 }
 
-// ---- how -----------------------------------------------------------------------------------------
+// ---- how ----------------------------------------------------------------------------------------
 
 // From here on no boundary is looked for, unless something makes room again.
 static reef_status refuse_growth_policy(reef_trainer *trainer,

@@ -1,14 +1,16 @@
 // When and by how much a pool grows, as the configuration asks for it.
 //
-//   boundaries  drift: stream.c asks drift.c. given: marks (mark.c) and commands only.
-//               budget: every boundary_bytes of the stream, counted from the last boundary.
-//               capacity: once capacity_share of the open generation's experts, of all layers together,
-//               were used capacity_uses times each; looked at every REEF_POLICY_STEPS steps.
-//   growth      a boundary seals the open generation and opens the next, or enlarges it in place by as
-//               many experts as the next would have.
-//   size_new    the side of the next: side_new, or between half and twice of it by the distance of the
-//               new data from what is known.
-//   experts_max what all of it together may not exceed: then the smallest side is tried, and if that is
+//   boundaries  drift: stream.c asks drift_test.c. given: marks (boundary_mark.c) and commands
+//               only. budget: every boundary_bytes of the stream, counted from the last boundary.
+//               capacity: once capacity_share of the open generation's experts, of all layers
+//               together, were used capacity_uses times each; looked at every REEF_POLICY_STEPS
+//               steps.
+//   growth      a boundary seals the open generation and opens the next, or enlarges it in place by
+//               as many experts as the next would have.
+//   size_new    the side of the next: side_new, or between half and twice of it by the distance of
+//               the new data from what is known.
+//   experts_max what all of it together may not exceed: then the smallest side is tried, and if
+//   that is
 //               too much as well, the open generation goes on training.
 #ifndef REEF_POLICY_H
 #define REEF_POLICY_H
@@ -22,9 +24,9 @@
 const char *reef_policy_due(const reef_trainer *trainer);
 
 /**
- * Decide how large the next generation is. `fresh` are whole batches of its data, in the stream from the
- * carry's first byte on and followed by one byte more, or none: then nothing is known of its distance.
- * out->side is 0 where experts_max leaves no room.
+ * Decide how large the next generation is. `fresh` are whole batches of its data, in the stream
+ * from the carry's first byte on and followed by one byte more, or none: then nothing is known of
+ * its distance. out->side is 0 where experts_max leaves no room.
  */
 REEF_MUST_CHECK reef_status reef_policy_size(reef_trainer *trainer,
                                              const char *reason,

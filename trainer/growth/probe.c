@@ -1,4 +1,5 @@
-// A look at fresh batches before a generation is opened for them: their loss, and how much of them no gate claims.
+// A look at fresh batches before a generation is opened for them: their loss, and how much of them
+// no gate claims.
 #include "growth_policy.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-// See start.h. Draws are functions of seed, generation and layer.
+// See warm_start.h. Draws are functions of seed, generation and layer.
 #include "warm_start.h"
 
 #include "branch_trial.h"
@@ -36,7 +36,7 @@ bool reef_start_is_due(const reef_trainer *trainer) {
             config->branch_new == REEF_BRANCH_NEW_TRIAL);
 }
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 static void release_warm_start(start *s) {
     const reef_network *network = &s->trainer->network;
@@ -74,7 +74,7 @@ static reef_status allocate_warm_start(start *s, reef_error *err) {
     return ok ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to start a generation");
 }
 
-// ---- sub-keys ------------------------------------------------------------------------------------
+// ---- sub-keys -----------------------------------------------------------------------------------
 
 // Which of a layer's tables: of half 0 or 1 of the queries, and of the heads that meet it.
 typedef struct table_of {
@@ -87,7 +87,8 @@ static uint64_t stream_of(const table_of *table, uint64_t stream) {
     return stream + (uint64_t)(table->l * STREAMS_A_LAYER + table->half) * 1024 + 2 * table->number;
 }
 
-// Halves of queries as they meet the sub-keys in training, each scaled to length 1: only directions count.
+// Halves of queries as they meet the sub-keys in training, each scaled to length 1: only directions
+// count.
 static void gather_table(start *s, const table_of *table, size_t number) {
     const reef_config *config = &s->trainer->network.config;
     size_t half = config->d_key / 2, each = s->candidates / s->looks;
@@ -122,8 +123,8 @@ static size_t pick(const float *weights, size_t count, double at) {
     return count - 1;
 }
 
-// k-means++ seeding (Arthur & Vassilvitskii 2007): each further key is a candidate drawn by its squared
-// distance to the nearest key so far. All get the length that random sub-keys have.
+// k-means++ seeding (Arthur & Vassilvitskii 2007): each further key is a candidate drawn by its
+// squared distance to the nearest key so far. All get the length that random sub-keys have.
 static reef_status spread_keys(start *s, const table_of *table, float *keys, reef_error *err) {
     const reef_config *config = &s->trainer->network.config;
     size_t S = reef_open_generation(s->trainer)->info.side, half = config->d_key / 2;
@@ -166,7 +167,7 @@ static reef_status place_sub_keys(start *s, reef_error *err) {
     return status;
 }
 
-// ---- copies --------------------------------------------------------------------------------------
+// ---- copies -------------------------------------------------------------------------------------
 
 static void count_uses(start *s, uint32_t l) {
     const reef_network *network = &s->trainer->network;
@@ -213,7 +214,8 @@ static used *rank(const start *s, uint32_t l, size_t first, size_t end, size_t *
     return list;
 }
 
-// The most used expert before goes where the new router looks most, the second where it looks second most.
+// The most used expert before goes where the new router looks most, the second where it looks
+// second most.
 static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *err) {
     const reef_network *network = &s->trainer->network;
     size_t last = network->generation_count - 1, old_count, new_count, D = network->config.d_model;
@@ -241,7 +243,7 @@ cleanup:
     return status;
 }
 
-// ---- older experts -------------------------------------------------------------------------------
+// ---- older experts ------------------------------------------------------------------------------
 
 static void weigh_older(const start *s, float factor) {
     const reef_config *config = &s->trainer->network.config;
@@ -257,8 +259,8 @@ static void add_bits(void *context, size_t number, double bits) {
     *sum += bits;
 }
 
-// Experts of prose are noise on a genome: what they add can be unlearned, but that takes long. Whichever of all
-// and nothing gives the smaller loss is where the weights of their sum begin.
+// Experts of prose are noise on a genome: what they add can be unlearned, but that takes long.
+// Whichever of all and nothing gives the smaller loss is where the weights of their sum begin.
 static reef_status choose_older(
     const start *s, const uint8_t *fresh, size_t batches, bool *without, reef_error *err) {
     double all = 0.0, none = 0.0;
@@ -271,7 +273,7 @@ static reef_status choose_older(
     return status;
 }
 
-// ---- the start -----------------------------------------------------------------------------------
+// ---- the start ----------------------------------------------------------------------------------
 
 static void look_at_queries(void *context, size_t number, double bits) {
     start *s = context;

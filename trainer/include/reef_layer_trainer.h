@@ -1,4 +1,5 @@
-// How a layer by itself learns: forward for training, backward, the step, boundaries, parameters by name.
+// How a layer by itself learns: forward for training, backward, the step, boundaries, parameters by
+// name.
 #ifndef REEF_LAYER_TRAINER_H
 #define REEF_LAYER_TRAINER_H
 
@@ -22,13 +23,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_backward(reef_trainer *t
                                                                  float *d_x,
                                                                  reef_error *err);
 /**
- * Adam on what was collected: dense Adam for the router, lazy Adam for the rows of the experts that were
- * chosen. Nothing happens where nothing was collected.
+ * Adam on what was collected: dense Adam for the router, lazy Adam for the rows of the experts that
+ * were chosen. Nothing happens where nothing was collected.
  *
  * learning_rate  of the router, times expert_rate of the experts; 0: the configuration's
  *
- * Errors: INVALID a learning rate beyond REEF_LEARNING_RATE_MAX; a gradient that is not finite, or whose square is not:
- * nothing has changed, and it waits until it is discarded. NO_MEMORY.
+ * Errors: INVALID a learning rate beyond REEF_LEARNING_RATE_MAX; a gradient that is not finite, or
+ * whose square is not: nothing has changed, and it waits until it is discarded. NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_step(reef_trainer *trainer,
                                                              float learning_rate,
@@ -39,7 +40,8 @@ REEF_API void reef_trainer_layer_discard(reef_trainer *trainer);
 REEF_API size_t reef_trainer_layer_collected(const reef_trainer *trainer);
 
 /**
- * Seal the open generation, trained or not, and open the next, which adds nothing at first. Commits.
+ * Seal the open generation, trained or not, and open the next, which adds nothing at first.
+ * Commits.
  *
  * side        of the next; 0: the configuration's side_new
  * seal_dtype  as in reef_trainer_seal
@@ -58,11 +60,15 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_read(reef_trainer *train
                                                              float *out,
                                                              size_t count,
                                                              reef_error *err);
-/** Give a parameter of the open generation these values; its moments begin anew. INVALID: values that are not finite,
- * a variance below 0. */
+/**
+ * Give a parameter of the open generation these values; its moments begin anew. INVALID: values
+ * that are not finite, a variance below 0.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_write(
     reef_trainer *trainer, const char *name, const float *values, size_t count, reef_error *err);
-/** The gradient that was collected of a parameter of the open generation; zeros where nothing was. */
+/**
+ * The gradient that was collected of a parameter of the open generation; zeros where nothing was.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_gradient(
     reef_trainer *trainer, const char *name, float *out, size_t count, reef_error *err);
 

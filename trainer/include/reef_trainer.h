@@ -1,8 +1,9 @@
-// How experts change: one training step, the lifelong policy, commits. Everything is a pure function of
-// (configuration with seed, stream): thread count, commits and crashes leave no trace in the bits.
+// How experts change: one training step, the lifelong policy, commits. Everything is a pure
+// function of (configuration with seed, stream): thread count, commits and crashes leave no trace
+// in the bits.
 //
-// A reef_trainer is the one writer of a pool. What is configured stands in reef_config.h, what reads a pool in
-// reef_model.h; both come with this header.
+// A reef_trainer is the one writer of a pool. What is configured stands in reef_config.h, what
+// reads a pool in reef_model.h; both come with this header.
 #ifndef REEF_TRAINER_H
 #define REEF_TRAINER_H
 
@@ -27,8 +28,8 @@ typedef struct reef_trainer_options {
 
 /**
  * Load the pool's last commit for training. The store must be open for writing and outlive the
- * trainer. Bytes that were accepted but not yet trained are part of the commit and are taken up again.
- * Threads: one thread at a time.
+ * trainer. Bytes that were accepted but not yet trained are part of the commit and are taken up
+ * again. Threads: one thread at a time.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
                                                        reef_store *store,
@@ -37,24 +38,33 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_open(reef_trainer **out,
 /** Forget everything since the last commit. Accepts NULL. */
 REEF_API void reef_trainer_close(reef_trainer *trainer);
 
-/** Bytes of the named source that have been accepted so far (in commits or since): read on from here. */
+/**
+ * Bytes of the named source that have been accepted so far (in commits or since): read on from
+ * here.
+ */
 REEF_API uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source);
-/** Its place among the sources, which stand in the order in which they were first read; SIZE_MAX when it never was. */
+/**
+ * Its place among the sources, which stand in the order in which they were first read; SIZE_MAX
+ * when it never was.
+ */
 REEF_API size_t reef_trainer_source_place(const reef_trainer *trainer, const char *source);
 
 #define REEF_SOURCE_COUNT_MAX 1024 // that one pool may ever read from; each has a cursor
 /**
  * Whether the pool can read from all of these sources, beside those that it has read from.
  *
- * Errors: INVALID they would be more than REEF_SOURCE_COUNT_MAX; reef_trainer_feed would end with FULL at one of them.
+ * Errors: INVALID they would be more than REEF_SOURCE_COUNT_MAX; reef_trainer_feed would end with
+ * FULL at one of them.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_sources_fit(const reef_trainer *trainer,
                                                               const char *const *sources,
                                                               size_t count,
                                                               reef_error *err);
 
-/** The loss on what a source gave, each token or labelled example before it was trained on, since the trainer was
- *  opened. */
+/**
+ * The loss on what a source gave, each token or labelled example before it was trained on, since
+ * the trainer was opened.
+ */
 typedef struct reef_source_loss {
     uint64_t scored; // tokens; labelled examples in a vector model
     double sum;      // bits; wrong answers
@@ -67,17 +77,18 @@ REEF_API bool reef_trainer_source_loss(const reef_trainer *trainer,
                                        reef_source_loss *out);
 
 /**
- * Accept the next `count` bytes of a source and train as far as whole batches reach. Deterministic in
- * the concatenated stream: how it is cut into calls does not matter.
+ * Accept the next `count` bytes of a source and train as far as whole batches reach. Deterministic
+ * in the concatenated stream: how it is cut into calls does not matter.
  *
- * When `steps` is not NULL the call returns after the first batch that is trained, or after a run of held
- * batches: *taken says how many bytes were accepted (possibly fewer than `count`), *steps how many steps
- * ran; call again with the rest.
+ * When `steps` is not NULL the call returns after the first batch that is trained, or after a run
+ * of held batches: *taken says how many bytes were accepted (possibly fewer than `count`), *steps
+ * how many steps ran; call again with the rest.
  *
- * Errors: INVALID an id outside the vocabulary, a source that begins while another one's last token is not whole, or a
- * new one whose name is no UTF-8; what was accepted before stays. INVALID training diverged: the loss or a query is not
- * finite; NO_MEMORY: where a step ended half way by them, nothing since the last commit is kept, and feed, commit and
- * seal fail alike until the pool is opened again.
+ * Errors: INVALID an id outside the vocabulary, a source that begins while another one's last token
+ * is not whole, or a new one whose name is no UTF-8; what was accepted before stays. INVALID
+ * training diverged: the loss or a query is not finite; NO_MEMORY: where a step ended half way by
+ * them, nothing since the last commit is kept, and feed, commit and seal fail alike until the pool
+ * is opened again.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        const char *source,
@@ -88,16 +99,16 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
                                                        reef_error *err);
 
 /**
- * Learn what waits in a vector model for a whole batch as a shorter one, without testing it for drift: for a boundary
- * that the caller knows. Nothing is done in other models, before the first batch of a generation, and while examples are
- * held back.
+ * Learn what waits in a vector model for a whole batch as a shorter one, without testing it for
+ * drift: for a boundary that the caller knows. Nothing is done in other models, before the first
+ * batch of a generation, and while examples are held back.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_learn_rest(reef_trainer *trainer,
                                                              reef_error *err);
 
 /**
- * Whether a vector model has room for the classes of examples that come next, beside those it knows and those that wait
- * for a whole batch. Of others than vector models nothing may be asked.
+ * Whether a vector model has room for the classes of examples that come next, beside those it knows
+ * and those that wait for a whole batch. Of others than vector models nothing may be asked.
  *
  * labels  (count) negative: has none
  *
@@ -113,20 +124,24 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_commit(reef_trainer *trainer,
                                                          reef_commit *out,
                                                          reef_error *err);
 
-/** Writes records inside a transaction that is not its own: journal records, which the root hash leaves out. */
+/**
+ * Writes records inside a transaction that is not its own: journal records, which the root hash
+ * leaves out.
+ */
 typedef reef_status (*reef_trainer_writer)(void *context, reef_txn *txn, reef_error *err);
 
 /**
- * Call `writer` inside every commit from now on, after all that training wrote: what it writes and the cursors
- * of that commit are in the pool together, or not at all. Its failure is the commit's. NULL: none any more.
+ * Call `writer` inside every commit from now on, after all that training wrote: what it writes and
+ * the cursors of that commit are in the pool together, or not at all. Its failure is the commit's.
+ * NULL: none any more.
  */
 REEF_API void reef_trainer_on_commit(reef_trainer *trainer,
                                      reef_trainer_writer writer,
                                      void *context);
 
 /**
- * A transaction of its own for records beside training, such as journal records. Nothing that was trained since
- * the last commit is in it, and the root hash stays as it is.
+ * A transaction of its own for records beside training, such as journal records. Nothing that was
+ * trained since the last commit is in it, and the root hash stays as it is.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_write(reef_trainer *trainer,
                                                         reef_trainer_writer writer,
@@ -134,23 +149,26 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_write(reef_trainer *trainer,
                                                         reef_error *err);
 
 /**
- * One bounded step of compacting usage over time, a transaction of its own that leaves the root hash as it
- * is. Call it after a commit until `out` is zero; between two calls training may go on.
+ * One bounded step of compacting usage over time, a transaction of its own that leaves the root
+ * hash as it is. Call it after a commit until `out` is zero; between two calls training may go on.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_compact(reef_trainer *trainer,
                                                           reef_usage_compaction *out,
                                                           reef_error *err);
 
 /**
- * reef_journal_append beside training: a transaction of its own, between two steps. Batches need no `cursor`.
- * Nothing of what was accepted since the last commit is written.
+ * reef_journal_append beside training: a transaction of its own, between two steps. Batches need no
+ * `cursor`. Nothing of what was accepted since the last commit is written.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_journal(reef_trainer *trainer,
                                                           reef_journal_batch *batches,
                                                           size_t batch_count,
                                                           reef_error *err);
 
-/** Keep how far the check of sealed records has come with the next commit. Not part of the root hash. */
+/**
+ * Keep how far the check of sealed records has come with the next commit. Not part of the root
+ * hash.
+ */
 REEF_API void reef_trainer_set_scrub(reef_trainer *trainer, const reef_scrub *scrub);
 /** Damage that such a check found: an event for the timeline, and told as all events are. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_note_damage(reef_trainer *trainer,
@@ -170,7 +188,8 @@ typedef struct reef_sealing {
 /**
  * Seal the open generation and open the next one. Commits.
  *
- * seal_dtype  what the rows of its experts become, "f32" or "bf16"; NULL for the configuration's choice
+ * seal_dtype  what the rows of its experts become, "f32" or "bf16"; NULL for the configuration's
+ *             choice
  * out         written; may be NULL
  *
  * Errors: INVALID when the generation has trained nothing yet, or there is no such type.
@@ -179,8 +198,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal(reef_trainer *trainer,
                                                        const char *seal_dtype,
                                                        reef_sealing *out,
                                                        reef_error *err);
-/** What reef_trainer_seal would refuse, without sealing, and the `side` of the generation that it would open; the pool
- *  may be open for reading only. */
+/**
+ * What reef_trainer_seal would refuse, without sealing, and the `side` of the generation that it
+ * would open; the pool may be open for reading only.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal_check(reef_trainer *trainer,
                                                              const char *seal_dtype,
                                                              uint32_t *side,
@@ -199,23 +220,25 @@ typedef struct reef_branch {
     uint32_t from;       // the sealed generation
     uint32_t generation; // the open one, which begins as its copy
     uint32_t side;
-    // Its w_up and corrections were copied as well. Otherwise it begins silent, because it may answer the same
-    // bytes as the sealed one: fire_max above 1, no gates, or a branch of generation 0.
+    // Its w_up and corrections were copied as well. Otherwise it begins silent, because it may
+    // answer the same bytes as the sealed one: fire_max above 1, no gates, or a branch of
+    // generation 0.
     bool whole;
     uint64_t experts; // copied, in all layers
 } reef_branch;
 
 /**
- * Let the open generation, which has trained nothing yet, begin as a copy of a sealed one: its side, queries,
- * sub-keys, experts and corrections. Commits. The sealed one is not changed. Nor is the pool's function, by
- * one bit: the copy's gate never fires before it has been fitted on what the copy has trained on. (Without gates
- * the copy is silent.) Usage, moments and flags begin anew. A second branch replaces the first.
+ * Let the open generation, which has trained nothing yet, begin as a copy of a sealed one: its
+ * side, queries, sub-keys, experts and corrections. Commits. The sealed one is not changed. Nor is
+ * the pool's function, by one bit: the copy's gate never fires before it has been fitted on what
+ * the copy has trained on. (Without gates the copy is silent.) Usage, moments and flags begin anew.
+ * A second branch replaces the first.
  *
  * out  written; may be NULL
  *
- * Errors: NOT_FOUND no such generation, or it was consolidated; INVALID it is open, the open one has trained,
- * a vector model or a strategy that keeps one generation; FULL experts_max, the disk; IO; NO_MEMORY. After an
- * error pool and trainer are as before.
+ * Errors: NOT_FOUND no such generation, or it was consolidated; INVALID it is open, the open one
+ * has trained, a vector model or a strategy that keeps one generation; FULL experts_max, the disk;
+ * IO; NO_MEMORY. After an error pool and trainer are as before.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_branch(
     reef_trainer *trainer, uint32_t from, bool dry_run, reef_branch *out, reef_error *err);
@@ -244,7 +267,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_snapshot(reef_trainer *trainer
 /**
  * Commit, and remove snapshots, all of them in one transaction. `names` are exact, and only read.
  *
- * Errors: NOT_FOUND one does not exist; none is removed then. After an error everything is as before.
+ * Errors: NOT_FOUND one does not exist; none is removed then. After an error everything is as
+ * before.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_snapshots_remove(
     reef_trainer *trainer, char (*names)[REEF_NAME_BYTES_MAX + 1], size_t count, reef_error *err);
@@ -257,22 +281,23 @@ typedef struct reef_restoration {
 } reef_restoration;
 
 /**
- * Make a new pool in directory `to` whose state is a snapshot's: what was sealed later is gone, and training
- * goes on from the snapshot's place in the stream; where it is exact, to the same bits as it did then.
- * Snapshots that need what is gone are not in the new pool. The directory is no pool before all is done.
+ * Make a new pool in directory `to` whose state is a snapshot's: what was sealed later is gone, and
+ * training goes on from the snapshot's place in the stream; where it is exact, to the same bits as
+ * it did then. Snapshots that need what is gone are not in the new pool. The directory is no pool
+ * before all is done.
  *
  * name  a snapshot, or the only one that begins so
  * to    NULL: only plan
  *
- * Errors: those of reef_snapshot_find; INVALID the directory is not empty, or the snapshot does not hold
- * what learning needs; FULL; IO.
+ * Errors: those of reef_snapshot_find; INVALID the directory is not empty, or the snapshot does not
+ * hold what learning needs; FULL; IO.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_restore(
     reef_store *store, const char *name, const char *to, reef_restoration *out, reef_error *err);
 
 /**
- * The same within the pool, which `store` has open for writing, in one transaction. The state before it is
- * kept as a snapshot. No trainer may be open on the store.
+ * The same within the pool, which `store` has open for writing, in one transaction. The state
+ * before it is kept as a snapshot. No trainer may be open on the store.
  *
  * Errors: as well INVALID a snapshot needs what would go.
  */
@@ -317,16 +342,16 @@ typedef struct reef_consolidation {
 REEF_API void reef_consolidation_release(reef_consolidation *report); // accepts the zeroed one
 
 /**
- * Distil the sealed generations first .. last into one new one, number `last`, and commit it in their
- * place, all in one transaction. Gives up what the pool was as of each of them: states before `first`
- * stay as they are to the bit; as of `last` and later is what the distilled pool computes; in between
- * there are none any more. The open generation and its optimiser are not touched. Deterministic in the
- * pool and the options, for any number of threads.
+ * Distil the sealed generations first .. last into one new one, number `last`, and commit it in
+ * their place, all in one transaction. Gives up what the pool was as of each of them: states before
+ * `first` stay as they are to the bit; as of `last` and later is what the distilled pool computes;
+ * in between there are none any more. The open generation and its optimiser are not touched.
+ * Deterministic in the pool and the options, for any number of threads.
  *
  * report  written, also in a dry run; reef_consolidation_release it, on failure too
  *
- * Errors: INVALID the range, the side, or too little text in the reservoir; a snapshot in the way (unless
- * drop_snapshots); FULL; IO; NO_MEMORY. After an error pool and trainer are as before.
+ * Errors: INVALID the range, the side, or too little text in the reservoir; a snapshot in the way
+ * (unless drop_snapshots); FULL; IO; NO_MEMORY. After an error pool and trainer are as before.
  */
 REEF_API REEF_MUST_CHECK reef_status
 reef_trainer_consolidate(reef_trainer *trainer,
@@ -337,8 +362,9 @@ reef_trainer_consolidate(reef_trainer *trainer,
 /** How to import. All-zero fields mean the default. */
 typedef struct reef_import_options {
     bool dry_run; // check everything, the data of the file included, and change nothing
-    // In (0, 1): raise the threshold of its gate until it fires on at most that share of the reservoir's bytes. It
-    // is then another generation, with another root; 0: it stays what it was, to the bit.
+    // In (0, 1): raise the threshold of its gate until it fires on at most that share of the
+    // reservoir's bytes. It is then another generation, with another root; 0: it stays what it was,
+    // to the bit.
     double leak_max;
 } reef_import_options;
 
@@ -353,16 +379,17 @@ typedef struct reef_import {
 } reef_import;
 
 /**
- * Take in a generation of another pool that has the same generation 0, and commit: one transaction. It gets the
- * number of the open generation, which must have trained nothing yet and is opened anew with the next number.
- * On text where no other generation of this pool fires it computes what it computed there, to the bit.
+ * Take in a generation of another pool that has the same generation 0, and commit: one transaction.
+ * It gets the number of the open generation, which must have trained nothing yet and is opened anew
+ * with the next number. On text where no other generation of this pool fires it computes what it
+ * computed there, to the bit.
  *
  * options  NULL for the defaults
  * out      written; may be NULL
  *
- * Errors: INVALID another configuration or backbone, the open generation has trained, a vector model or a
- * strategy that keeps one generation; NOT_FOUND, CORRUPT, VERSION of the file; FULL experts_max, the disk; IO;
- * NO_MEMORY. After an error pool and trainer are as before.
+ * Errors: INVALID another configuration or backbone, the open generation has trained, a vector
+ * model or a strategy that keeps one generation; NOT_FOUND, CORRUPT, VERSION of the file; FULL
+ * experts_max, the disk; IO; NO_MEMORY. After an error pool and trainer are as before.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
                                                          const char *path,
@@ -371,17 +398,17 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
                                                          reef_error *err);
 
 /**
- * Make a new pool of such a file. Its losses are those of the state that was written, to the bit, also as of each
- * sealed generation; its optimiser, its sample of the past and its history begin anew. A file whose last generation
- * is sealed gets an open one after it.
+ * Make a new pool of such a file. Its losses are those of the state that was written, to the bit,
+ * also as of each sealed generation; its optimiser, its sample of the past and its history begin
+ * anew. A file whose last generation is sealed gets an open one after it.
  *
- * config  NULL: the file's. Another one must give every tensor the shape that it has in the file; its side is the
- *         file's, or that of generation 0, which may have grown.
+ * config  NULL: the file's. Another one must give every tensor the shape that it has in the file;
+ *         its side is the file's, or that of generation 0, which may have grown.
  * out     written; may be NULL
  *
- * Errors: NOT_FOUND no such file; INVALID it is of something else, or the pool exists; VERSION; CORRUPT a tensor is
- * missing, unknown, of another shape or not finite, or the data is not what its root says; FULL; IO; NO_MEMORY. After
- * an error, and in a dry run, there is no pool.
+ * Errors: NOT_FOUND no such file; INVALID it is of something else, or the pool exists; VERSION;
+ * CORRUPT a tensor is missing, unknown, of another shape or not finite, or the data is not what its
+ * root says; FULL; IO; NO_MEMORY. After an error, and in a dry run, there is no pool.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
                                                           const char *path,
@@ -401,13 +428,14 @@ typedef struct reef_trainer_status {
     uint32_t task;      // boundaries so far of a strategy that keeps one generation; else 0
     uint64_t opened_at; // stream position where it was opened
     uint32_t anomalous; // of the batches held back now: not explained by the drift test
-    // Prequential loss: median over the drift window, and of the last batch since the start. With vectors both are
-    // shares of labelled examples that were classed wrongly before they were learned; the first of known labels
-    // only. NaN while there was none.
+    // Prequential loss: median over the drift window, and of the last batch since the start. With
+    // vectors both are shares of labelled examples that were classed wrongly before they were
+    // learned; the first of known labels only. NaN while there was none.
     double bits_per_byte;
     double last_bits_per_byte;
-    // How far the last batch's loss lies above the median, in robust standard deviations, and the loss above which
-    // a batch is suspicious; NaN while the drift test has no history, and with vectors.
+    // How far the last batch's loss lies above the median, in robust standard deviations, and the
+    // loss above which a batch is suspicious; NaN while the drift test has no history, and with
+    // vectors.
     double drift, drift_limit;
     double learning_rate;
     uint64_t experts, experts_open; // in all layers

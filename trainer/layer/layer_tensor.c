@@ -1,5 +1,5 @@
-// Parameters of a layer by itself, by name: read from any generation, written to the open one, and the gradients
-// that were collected of it.
+// Parameters of a layer by itself, by name: read from any generation, written to the open one, and
+// the gradients that were collected of it.
 #include "generation.h"
 #include "layer_trainer_internal.h"
 #include "trainer_internal.h"
@@ -28,7 +28,7 @@ reef_status reef_trainer_layer_read(reef_trainer *trainer,
     return reef_layer_tensor_read(&trainer->network, generation, name, out, count, err);
 }
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 static reef_status check_values(const char *name,
                                 const float *values,
@@ -89,7 +89,7 @@ reef_status reef_trainer_layer_write(
     return REEF_OK;
 }
 
-// ---- gradients -----------------------------------------------------------------------------------
+// ---- gradients ----------------------------------------------------------------------------------
 
 // What the update would sum up row by row, for all experts at once.
 static void sum_vector(const reef_trainer *trainer, size_t vectors, size_t v, float *out) {
@@ -126,7 +126,7 @@ reef_status reef_trainer_layer_gradient(
     return REEF_OK;
 }
 
-// ---- what there is -------------------------------------------------------------------------------
+// ---- what there is ------------------------------------------------------------------------------
 
 size_t reef_trainer_generation_count(const reef_trainer *trainer) {
     return trainer->network.generation_count;

@@ -1,6 +1,7 @@
-// How a layer by itself learns: backward collects what the update of experts needs, a step applies it, a boundary
-// seals. Gradients of the router lie in the open generation as in every model; those of experts are never formed,
-// but what they are sums of is kept until the step, so that many batches give the step of one.
+// How a layer by itself learns: backward collects what the update of experts needs, a step applies
+// it, a boundary seals. Gradients of the router lie in the open generation as in every model; those
+// of experts are never formed, but what they are sums of is kept until the step, so that many
+// batches give the step of one.
 #include "growth_policy.h"
 #include "layer_trainer_internal.h"
 #include "trainer_internal.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- the step ------------------------------------------------------------------------------------
+// ---- the step -----------------------------------------------------------------------------------
 
 static reef_status refuse_train(const reef_trainer *trainer, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "%.120s is no pool of a layer: its model is %s",
@@ -31,7 +32,8 @@ static reef_status reserve_pairs(reef_layer *layer,
                                   err);
 }
 
-// Beyond it squares of gradients, which the moments are made of, would be no floats. NaN is no bound either.
+// Beyond it squares of gradients, which the moments are made of, would be no floats. NaN is no
+// bound either.
 static const double GRADIENT_MAX = 1e19;
 
 static double norm_of(size_t count, const float *values) {
@@ -144,7 +146,7 @@ size_t reef_trainer_layer_collected(const reef_trainer *trainer) {
     return trainer->layer == NULL ? 0 : trainer->layer->collected.rows;
 }
 
-// ---- the boundary --------------------------------------------------------------------------------
+// ---- the boundary -------------------------------------------------------------------------------
 
 reef_status reef_layer_check_room(const reef_trainer *trainer, uint64_t side, reef_error *err) {
     const reef_config *config = &trainer->network.config;
@@ -223,7 +225,7 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
     return status;
 }
 
-// ---- the public passes ---------------------------------------------------------------------------
+// ---- the public passes --------------------------------------------------------------------------
 
 static reef_layer_view view_of(reef_trainer *trainer) {
     return (reef_layer_view){&trainer->network, trainer->workers, trainer->residency.prefetch,

@@ -1,6 +1,6 @@
 // The inside of a reef_model, shared by the files that ask it something:
 //
-//   model_open.c    the copy: how it is read from a pool, and taken over by a later one
+//   open.c    the copy: how it is read from a pool, and taken over by a later one
 //   evaluate.c      one pass over a piece of a text; loss and logits
 //   expert_uses.c   which experts a text uses, and where it uses one
 //   gate_margins.c  the gate of one generation along a text
@@ -45,8 +45,8 @@ REEF_MUST_CHECK reef_status reef_model_check_text(const reef_model *model,
                                                   size_t count,
                                                   reef_error *err);
 /**
- * The gates' decisions, those of `net`, about `count` tokens from `bytes` on (at most a pass). `next` is the token
- * after the last; NULL where there is none, and `firing` is no good any more.
+ * The gates' decisions, those of `net`, about `count` tokens from `bytes` on (at most a pass).
+ * `next` is the token after the last; NULL where there is none, and `firing` is no good any more.
  *
  * out, answered  written: see reef_firing_decide
  */
@@ -66,7 +66,9 @@ REEF_MUST_CHECK reef_status reef_model_run(reef_model *model,
                                            size_t count,
                                            const uint8_t *next,
                                            reef_error *err);
-/** The piece of a text of `all` tokens that begins with token `at`; *tokens says how many it has. */
+/**
+ * The piece of a text of `all` tokens that begins with token `at`; *tokens says how many it has.
+ */
 REEF_MUST_CHECK reef_status reef_model_run_piece(reef_model *model,
                                                  reef_gating *gating,
                                                  const uint8_t *bytes,

@@ -1,4 +1,5 @@
-// One batch of the stream: forward with the open generation's gate forced open, backward, optimiser.
+// One batch of the stream: forward with the open generation's gate forced open, backward,
+// optimiser.
 #include "reef_random.h"
 #include "trainer_internal.h"
 
@@ -10,8 +11,8 @@
 
 enum { STREAM_RETAIN = 201, STREAM_REHEARSE = 202 }; // of random numbers
 
-// Let the gates of the first `generation_count` generations decide about the T-window from token `at` of a longer stretch,
-// read from its start, which is window `slot` of the batch.
+// Let the gates of the first `generation_count` generations decide about the T-window from token
+// `at` of a longer stretch, read from its start, which is window `slot` of the batch.
 static reef_status fire_in_window(reef_trainer *trainer,
                                   size_t generation_count,
                                   size_t slot,
@@ -31,8 +32,9 @@ static reef_status fire_in_window(reef_trainer *trainer,
 }
 
 // Does the open generation's gate leak on this window of old data? Then its first T-window with a
-// leaking token (and one after it) becomes window `slot` of the batch, every gate deciding. The loss is
-// not asked here, and counts as that of old data: passes over all candidates would cost more than the step.
+// leaking token (and one after it) becomes window `slot` of the batch, every gate deciding. The
+// loss is not asked here, and counts as that of old data: passes over all candidates would cost
+// more than the step.
 static reef_status take_leaking_window(reef_trainer *trainer,
                                        size_t slot,
                                        const uint8_t *bytes,
@@ -88,8 +90,8 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
     return REEF_OK;
 }
 
-// The slots that rehearsal draws from: the open generation's own; with joint training, which has no parts,
-// those of the whole past. Returns how many.
+// The slots that rehearsal draws from: the open generation's own; with joint training, which has no
+// parts, those of the whole past. Returns how many.
 static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
     const reef_reservoir *reservoir = &trainer->reservoir;
     bool whole = trainer->strategy.kind == REEF_STRATEGY_JOINT;
@@ -103,9 +105,9 @@ static size_t rehearsal_slots(const reef_trainer *trainer, size_t *first) {
     return count;
 }
 
-// Windows of the open generation's own past, with its gate forced open like that of the new ones: the
-// stream passes only once, and neighbouring windows alone make a one-sided batch. rehearse_windows of them
-// are taken already.
+// Windows of the open generation's own past, with its gate forced open like that of the new ones:
+// the stream passes only once, and neighbouring windows alone make a one-sided batch.
+// rehearse_windows of them are taken already.
 static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
@@ -170,8 +172,8 @@ static void force_open(reef_trainer *trainer, size_t first, size_t windows) {
                       reef_fire_max(config));
 }
 
-// Weights beyond what a float holds show in the router's queries, and without a router in the loss. What diverged is not
-// learned on, and no commit may hold it.
+// Weights beyond what a float holds show in the router's queries, and without a router in the loss.
+// What diverged is not learned on, and no commit may hold it.
 static reef_status diverged(reef_trainer *trainer, const reef_error *how, reef_error *err) {
     (void)reef_fail(&trainer->broken, REEF_ERR_INVALID,
                     "training diverged at step %" PRIu64
@@ -227,7 +229,8 @@ reef_status reef_step_task_free(reef_trainer *trainer,
     status = reef_step_decide(trainer, bytes, &moving, &answered, err);
     reef_gating_release(&moving);
     if (status != REEF_OK) return status;
-    // With the weights that training moves, as the losses that it is compared with; not their averages.
+    // With the weights that training moves, as the losses that it is compared with; not their
+    // averages.
     reef_generation_fold(reef_open_generation(trainer), &trainer->network.config);
     reef_batch batch = reef_batch_make(trainer, trainer->network.config.batch, 0, false);
     if (!answered)
@@ -237,9 +240,10 @@ reef_status reef_step_task_free(reef_trainer *trainer,
     return status;
 }
 
-// ---- optimiser -----------------------------------------------------------------------------------
+// ---- optimiser ----------------------------------------------------------------------------------
 
-// What a layer is evaluated by, measured on the batch: statistics of queries, thresholds of mixtures.
+// What a layer is evaluated by, measured on the batch: statistics of queries, thresholds of
+// mixtures.
 static void update_statistics(reef_trainer *trainer, reef_generation *gen) {
     const reef_config *config = &trainer->network.config;
     const reef_activations *acts = &trainer->acts;

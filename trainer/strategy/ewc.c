@@ -1,10 +1,11 @@
-// Elastic weight consolidation (Kirkpatrick et al. 2017), in its online form with one anchor (Schwarz et
-// al. 2018): the loss gets ewc_weight / 2 * the sum of F (theta - anchor)^2.
+// Elastic weight consolidation (Kirkpatrick et al. 2017), in its online form with one anchor
+// (Schwarz et al. 2018): the loss gets ewc_weight / 2 * the sum of F (theta - anchor)^2.
 //
-// At a boundary the anchor becomes the parameters as they are, and F the mean over windows of everything
-// seen so far of the squared gradient of a window's mean loss (nats): the empirical Fisher, diagonal. The
-// reservoir samples all tasks alike, so F is estimated anew at each boundary; Schwarz et al., who have the
-// last task's data only, add to an F that decays. Rows of experts are pulled when a step meets them.
+// At a boundary the anchor becomes the parameters as they are, and F the mean over windows of
+// everything seen so far of the squared gradient of a window's mean loss (nats): the empirical
+// Fisher, diagonal. The reservoir samples all tasks alike, so F is estimated anew at each boundary;
+// Schwarz et al., who have the last task's data only, add to an F that decays. Rows of experts are
+// pulled when a step meets them.
 #include "strategy.h"
 #include "trainer_internal.h"
 
@@ -35,7 +36,7 @@ void reef_shadow_release(reef_shadow *shadow) {
     *shadow = (reef_shadow){0};
 }
 
-// ---- at a boundary -------------------------------------------------------------------------------
+// ---- at a boundary ------------------------------------------------------------------------------
 
 static void copy_parameters(reef_shadow *to, const reef_generation *gen) {
     memcpy(to->values, gen->values, gen->value_count * sizeof(float));
@@ -119,7 +120,7 @@ reef_status reef_ewc_boundary(reef_trainer *trainer, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- in a step -----------------------------------------------------------------------------------
+// ---- in a step ----------------------------------------------------------------------------------
 
 static void pull_tensor(void *context, size_t piece) {
     const dense_job *job = context;

@@ -1,7 +1,7 @@
 // The obvious alternative to generations: the one grid grows in place by as many experts as a new
-// generation would have, and only these and their sub-keys train. Old rows, backbone, embedding, head and
-// query network stand still, but every new sub-key competes with the old ones for the K places of a token:
-// that, not the weights, is where it forgets.
+// generation would have, and only these and their sub-keys train. Old rows, backbone, embedding,
+// head and query network stand still, but every new sub-key competes with the old ones for the K
+// places of a token: that, not the weights, is where it forgets.
 #include "strategy.h"
 #include "trainer_internal.h"
 

@@ -1,9 +1,10 @@
-// Learning without forgetting (Li & Hoiem 2016): on the new data, the model stays close to what the model
+// Learning without forgetting (Li & Hoiem 2016): on the new data, the model stays close to what the
+// model
 // of the last boundary says about it. The loss of a step gets lwf_weight * KL(teacher || student), both
 // softmaxes at lwf_temperature, averaged over the same tokens as the cross-entropy.
 //
-// The teacher is a sealed copy: batch norm folded, no moments, nothing that could change. It costs one
-// more forward pass a step.
+// The teacher is a sealed copy: batch norm folded, no moments, nothing that could change. It costs
+// one more forward pass a step.
 #include "strategy.h"
 #include "trainer_internal.h"
 #include "transformer.h"
@@ -36,7 +37,7 @@ double reef_distill(size_t V,
     return loss;
 }
 
-// ---- the teacher ---------------------------------------------------------------------------------
+// ---- the teacher --------------------------------------------------------------------------------
 
 reef_status reef_lwf_prepare(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
@@ -84,14 +85,15 @@ reef_status reef_lwf_boundary(reef_trainer *trainer, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- in a step -----------------------------------------------------------------------------------
+// ---- in a step ----------------------------------------------------------------------------------
 
 typedef struct sample {
     const reef_trainer *trainer;
     const reef_batch *batch;
 } sample;
 
-// A window's logits become the gradient of its loss; its share of every token is the batch's weight.
+// A window's logits become the gradient of its loss; its share of every token is the batch's
+// weight.
 static void gradient_window(void *context, size_t w) {
     const sample *of = context;
     const reef_config *config = &of->trainer->network.config;

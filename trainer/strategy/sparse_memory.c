@@ -1,6 +1,7 @@
-// Sparse memory finetuning (Lin et al. 2025): the first task trains everything. After the first boundary
-// only rows of experts train, and of these in each step the `sparse_slots` of a layer that the step uses
-// much and old data uses little: TF-IDF with a step as the document and windows of old data as the corpus.
+// Sparse memory finetuning (Lin et al. 2025): the first task trains everything. After the first
+// boundary only rows of experts train, and of these in each step the `sparse_slots` of a layer that
+// the step uses much and old data uses little: TF-IDF with a step as the document and windows of
+// old data as the corpus.
 #include "strategy.h"
 #include "trainer_internal.h"
 
@@ -10,7 +11,7 @@
 
 #define BACKGROUND_WINDOWS_MAX 512 // Lin et al. take 1,000 batches
 
-// ---- at a boundary -------------------------------------------------------------------------------
+// ---- at a boundary ------------------------------------------------------------------------------
 
 reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
@@ -73,7 +74,7 @@ reef_status reef_sparse_boundary(reef_trainer *trainer, reef_error *err) {
     return status;
 }
 
-// ---- in a step -----------------------------------------------------------------------------------
+// ---- in a step ----------------------------------------------------------------------------------
 
 static int best_first(const void *a, const void *b) {
     const reef_slot *x = a, *y = b;

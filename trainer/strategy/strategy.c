@@ -1,5 +1,6 @@
-// The rivals of generations: one generation that stays open, and a counter of tasks. What a boundary is
-// for each of them, what trains afterwards, and how a step of training differs from that of generations.
+// The rivals of generations: one generation that stays open, and a counter of tasks. What a
+// boundary is for each of them, what trains afterwards, and how a step of training differs from
+// that of generations.
 #include "strategy.h"
 #include "reef_random.h"
 #include "trainer_internal.h"
@@ -21,7 +22,7 @@ void reef_strategy_release(reef_strategy *strategy) {
     *strategy = (reef_strategy){0};
 }
 
-// ---- what trains ---------------------------------------------------------------------------------
+// ---- what trains --------------------------------------------------------------------------------
 
 // After the first boundary the dense part stands still, but for sub-keys that the grid has gained.
 static size_t trained_at(const reef_strategy *strategy,
@@ -47,7 +48,7 @@ void reef_strategy_freeze(reef_trainer *trainer) {
     reef_generation_fold(gen, config);
 }
 
-// ---- a boundary ----------------------------------------------------------------------------------
+// ---- a boundary ---------------------------------------------------------------------------------
 
 static reef_status remember_strategy(reef_trainer *trainer,
                                      const reef_opening *opening,
@@ -97,7 +98,7 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
                             opening->reason, strategy->task, median);
 }
 
-// ---- a step --------------------------------------------------------------------------------------
+// ---- a step -------------------------------------------------------------------------------------
 
 void reef_strategy_update(reef_trainer *trainer, reef_network_update *update) {
     reef_strategy *strategy = &trainer->strategy;

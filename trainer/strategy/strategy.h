@@ -1,14 +1,15 @@
-// Strategies: what a boundary does to the model. `generations` seals one generation and opens the next
-// (growth.c). Its rivals keep one generation open for ever and count tasks instead; they share stream,
-// drift test, optimiser and sampling with it, so that a comparison compares the strategy alone.
+// Strategies: what a boundary does to the model. `generations` seals one generation and opens the
+// next (boundary.c). Its rivals keep one generation open for ever and count tasks instead; they
+// share stream, drift test, optimiser and sampling with it, so that a comparison compares the
+// strategy alone.
 //
 //   strategy.c         the counter of tasks, what freezes, which rival does what when
-//   strategy_replay.c  replay: windows of earlier tasks in every step
-//   strategy_ewc.c     ewc: a penalty on change, stiff where the old data's gradients were large
-//   strategy_lwf.c     lwf: distillation from the model of the last boundary
-//   strategy_sparse.c  sparse-memory: the few rows that matter to the new data and not to the old
-//   strategy_grid.c    grid: new rows in the same grid, everything else frozen
-//   strategy_store.c   what rivals keep beside the model, as records
+//   replay.c  replay: windows of earlier tasks in every step
+//   ewc.c     ewc: a penalty on change, stiff where the old data's gradients were large
+//   lwf.c     lwf: distillation from the model of the last boundary
+//   sparse_memory.c  sparse-memory: the few rows that matter to the new data and not to the old
+//   grid.c    grid: new rows in the same grid, everything else frozen
+//   strategy_checkpoint.c   what rivals keep beside the model, as records
 #ifndef REEF_STRATEGY_H
 #define REEF_STRATEGY_H
 
@@ -16,7 +17,7 @@
 
 void reef_strategy_release(reef_strategy *strategy);
 
-// ---- elastic weight consolidation ----------------------------------------------------------------
+// ---- elastic weight consolidation ---------------------------------------------------------------
 
 /** Zero memory for one float per parameter. */
 REEF_MUST_CHECK reef_status reef_shadow_init(reef_shadow *shadow,
@@ -24,12 +25,12 @@ REEF_MUST_CHECK reef_status reef_shadow_init(reef_shadow *shadow,
                                              reef_error *err);
 void reef_shadow_release(reef_shadow *shadow); // accepts the zeroed one
 
-// ---- learning without forgetting -----------------------------------------------------------------
+// ---- learning without forgetting ----------------------------------------------------------------
 
 /**
  * Distillation of one token (Hinton et al. 2015): KL(p || q) in nats, with p and q the softmax of the
- * teacher's and the student's logits (V) divided by `temperature`. Adds weight times its gradient with
- * respect to the student's logits to d_logits (V), when that is not NULL.
+ * teacher's and the student's logits (V) divided by `temperature`. Adds weight times its gradient
+ * with respect to the student's logits to d_logits (V), when that is not NULL.
  */
 double reef_distill(size_t V,
                     float *d_logits,
@@ -38,7 +39,7 @@ double reef_distill(size_t V,
                     float temperature,
                     float weight);
 
-// ---- sparse memory finetuning --------------------------------------------------------------------
+// ---- sparse memory finetuning -------------------------------------------------------------------
 
 /** One expert that a step chose, and what TF-IDF thinks of it. */
 typedef struct reef_slot {
@@ -47,8 +48,9 @@ typedef struct reef_slot {
 } reef_slot;
 
 /**
- * The `slots` best of the experts that `pairs` have, of those that `flags` (N, or NULL) do not freeze:
- * score = uses * log((windows + 1) / (background + 1)), the lower id first among equals (Lin et al. 2025).
+ * The `slots` best of the experts that `pairs` have, of those that `flags` (N, or NULL) do not
+ * freeze: score = uses * log((windows + 1) / (background + 1)), the lower id first among equals
+ * (Lin et al. 2025).
  *
  * kept     (N) written: 0 for the chosen, 1 for all others
  * scratch  (N)
@@ -63,9 +65,11 @@ size_t reef_sparse_choose(const reef_expert_pairs *pairs,
                           uint8_t *kept,
                           reef_slot *scratch);
 
-// ---- grid ----------------------------------------------------------------------------------------
+// ---- grid ---------------------------------------------------------------------------------------
 
-/** The smallest side with at least as many new experts as a new generation of `side_new` would have. */
+/**
+ * The smallest side with at least as many new experts as a new generation of `side_new` would have.
+ */
 uint32_t reef_grid_side(uint32_t side, uint32_t side_new);
 
 #endif

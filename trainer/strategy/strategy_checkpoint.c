@@ -1,12 +1,14 @@
-// What a rival keeps beside the model, as records: arrays of 32-bit values under the open generation in
-// `moments`, because that is what they are like. They count for the root hash; resuming needs them and
-// evaluation does not.
+// What a rival keeps beside the model, as records: arrays of 32-bit values under the open
+// generation in `moments`, because that is what they are like. They count for the root hash;
+// resuming needs them and evaluation does not.
 //
-//   ewc.anchor, ewc.fisher                  one float per value of the dense tensors, in their order
+//   ewc.anchor, ewc.fisher                  one float per value of the dense tensors, in their
+//                                           order
 //   ewc.anchor.blockN, ewc.fisher.blockN    rows of the experts of layer N
 //   lwf.NAME                                tensors of the teacher, as of a sealed generation
 //   lwf.blockN.experts                      its rows
-//   sparse.blockN                           windows of the background that used each expert (uint32)
+//   sparse.blockN                           windows of the background that used each expert
+//                                           (uint32)
 //
 // Arrays are cut into blocks of 32,768 values. They change at boundaries only.
 #include "strategy.h"

@@ -1,24 +1,27 @@
 // From accepted bytes to trained batches.
 //
-// A batch is scored before it is trained on. While the drift test explains its loss, it is trained at
-// once. A batch that it does not explain is held back, and so are the ones after it, until either enough
-// of them are suspicious (a boundary: the generation is sealed as it was before the first of them, and
-// they become the first batches of the next one) or the stream is itself again (they are trained in
-// order, as if nothing had happened). So nothing ever has to be rolled back, and nothing is lost.
+// A batch is scored before it is trained on. While the drift test explains its loss, it is trained
+// at once. A batch that it does not explain is held back, and so are the ones after it, until
+// either enough of them are suspicious (a boundary: the generation is sealed as it was before the
+// first of them, and they become the first batches of the next one) or the stream is itself again
+// (they are trained in order, as if nothing had happened). So nothing ever has to be rolled back,
+// and nothing is lost.
 //
 //   carry:   | held batch | held batch | next batch | part of a batch ...
 //            ^ stream_bytes, firing     ^ ahead
 //
-// A batch that the open generation does not explain but the older ones do, under their own gates and about as
-// well as they did their own data, is a domain that came back: it is skipped, not trained on. The last condition
-// matters where a gate claims what it has never seen: English, to a gate that knows it from comments in source
-// code only. The same is asked of a batch that the open generation does explain, where its own gate would leave
-// most of it to the older ones: to a generation whose batches vary much hardly anything is unlikely.
+// A batch that the open generation does not explain but the older ones do, under their own gates
+// and about as well as they did their own data, is a domain that came back: it is skipped, not
+// trained on. The last condition matters where a gate claims what it has never seen: English, to a
+// gate that knows it from comments in source code only. The same is asked of a batch that the open
+// generation does explain, where its own gate would leave most of it to the older ones: to a
+// generation whose batches vary much hardly anything is unlikely.
 //
-// A mark (mark.h) is a boundary at exactly its place. What is held is trained before it. The rest, fewer
-// bytes than a batch and its next byte, is skipped with the mark's line: the generations on both sides see
-// nothing of each other's data, and all gates begin anew behind it, since another stream begins there. A
-// mark before anything was trained since the last boundary is only taken out of the stream.
+// A mark (boundary_mark.h) is a boundary at exactly its place. What is held is trained before it.
+// The rest, fewer bytes than a batch and its next byte, is skipped with the mark's line: the
+// generations on both sides see nothing of each other's data, and all gates begin anew behind it,
+// since another stream begins there. A mark before anything was trained since the last boundary is
+// only taken out of the stream.
 #include "expert_recycling.h"
 #include "growth_policy.h"
 #include "trainer_internal.h"
@@ -122,8 +125,9 @@ static reef_status hold_stream(reef_trainer *trainer,
     return REEF_OK;
 }
 
-// How many of the held batches still belong to what came before: an odd passage may lead up to the change.
-// The change is where the loss first stays nearer to that of the later held batches than to what was normal.
+// How many of the held batches still belong to what came before: an odd passage may lead up to the
+// change. The change is where the loss first stays nearer to that of the later held batches than to
+// what was normal.
 static reef_status before_change(const reef_trainer *trainer, size_t *out, reef_error *err) {
     size_t count = trainer->deferred_batches, half = count / 2;
     double normal, spread, *later = malloc((count - half) * sizeof *later);
@@ -152,8 +156,8 @@ static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *er
     return status == REEF_OK ? release_held(trainer, steps, err) : status;
 }
 
-// What the generations that answer a batch were like when they were sealed: the mean over its tokens. False
-// where the open one answers them all.
+// What the generations that answer a batch were like when they were sealed: the mean over its
+// tokens. False where the open one answers them all.
 static bool reference_of(const reef_trainer *trainer, double *median, double *spread) {
     const reef_network *network = &trainer->network;
     size_t count = reef_batch_tokens(&network->config), open = network->generation_count - 1,
@@ -173,10 +177,10 @@ static bool reference_of(const reef_trainer *trainer, double *median, double *sp
     return true;
 }
 
-// Read a batch with every gate deciding, from `firing` on: do older generations explain it, better than the
-// open one with its gate forced open (`forced_bits`), and at the level that they had on their own data? What
-// is left unexplained is written to `sum` as it stands after this batch. The losses of this reading are left in the
-// pass, and their mean in `bits`.
+// Read a batch with every gate deciding, from `firing` on: do older generations explain it, better
+// than the open one with its gate forced open (`forced_bits`), and at the level that they had on
+// their own data? What is left unexplained is written to `sum` as it stands after this batch. The
+// losses of this reading are left in the pass, and their mean in `bits`.
 static reef_status explain(reef_trainer *trainer,
                            const uint8_t *bytes,
                            const reef_gating *gating,
@@ -196,10 +200,11 @@ static reef_status explain(reef_trainer *trainer,
     return REEF_OK;
 }
 
-// Is this batch of a domain that came back? One that the open generation does not explain is asked about twice:
-// with the gates as the stream left them, and with all gates at the beginning of a stream, since the open one's
-// mean stays high for some hundred bytes after its domain has ended. The training batch has to be read again. `bits` is
-// its loss, and becomes that of the reading by which it was recognised.
+// Is this batch of a domain that came back? One that the open generation does not explain is asked
+// about twice: with the gates as the stream left them, and with all gates at the beginning of a
+// stream, since the open one's mean stays high for some hundred bytes after its domain has ended.
+// The training batch has to be read again. `bits` is its loss, and becomes that of the reading by
+// which it was recognised.
 static reef_status is_recognised(reef_trainer *trainer,
                                  const uint8_t *bytes,
                                  bool anomalous,
@@ -223,7 +228,8 @@ static reef_status is_recognised(reef_trainer *trainer,
     return status;
 }
 
-// The same, and the losses are counted of the reading that answers it: what is recognised is not the open generation's.
+// The same, and the losses are counted of the reading that answers it: what is recognised is not
+// the open generation's.
 static reef_status recognise(reef_trainer *trainer,
                              const uint8_t *bytes,
                              bool anomalous,
@@ -284,7 +290,8 @@ static reef_status train_on(reef_trainer *trainer, double bits, reef_error *err)
     return reason == NULL ? REEF_OK : reef_policy_boundary(trainer, reason, NULL, 0, err);
 }
 
-// Forward of the batch that is looked at once more, after another pass has overwritten what it left.
+// Forward of the batch that is looked at once more, after another pass has overwritten what it
+// left.
 static reef_status read_again(reef_trainer *trainer,
                               const uint8_t *bytes,
                               double *bits,
@@ -294,8 +301,8 @@ static reef_status read_again(reef_trainer *trainer,
                              : status;
 }
 
-// How many suspicious batches make a boundary. A foreign page in a long book is no new book: the change has
-// to last for a share of what the generation has seen.
+// How many suspicious batches make a boundary. A foreign page in a long book is no new book: the
+// change has to last for a share of what the generation has seen.
 static uint32_t confirm_batches(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     double share = (double)config->drift_share * (double)reef_task_step(trainer);
@@ -376,7 +383,8 @@ static reef_status mark_boundary(reef_trainer *trainer, size_t *steps, reef_erro
     return status == REEF_OK ? reef_policy_boundary(trainer, "mark", NULL, 0, err) : status;
 }
 
-// Are the ids within the vocabulary that these bytes, the next of the stream, end? Nothing of them is taken otherwise.
+// Are the ids within the vocabulary that these bytes, the next of the stream, end? Nothing of them
+// is taken otherwise.
 static reef_status check_ids(const reef_trainer *trainer,
                              const reef_source *source,
                              uint64_t offset,
@@ -428,8 +436,9 @@ static reef_status accept_stream(reef_trainer *trainer,
     return REEF_OK;
 }
 
-// A refused boundary has not begun. After any other failure a batch may be half counted, with gates ahead of it, or
-// what follows a step has not been done: read on from here it would be another model.
+// A refused boundary has not begun. After any other failure a batch may be half counted, with gates
+// ahead of it, or what follows a step has not been done: read on from here it would be another
+// model.
 static reef_status settled(reef_trainer *trainer, reef_status status) {
     if (status != REEF_OK && status != REEF_ERR_INVALID && status != REEF_ERR_FULL)
         reef_trainer_break(trainer, status);

@@ -7,7 +7,7 @@
 
 #define SOLVE_ATTEMPTS 8 // each with ten times the penalty of the one before
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 static reef_status zeros(float **out, size_t count, const char *what, reef_error *err) {
     *out = calloc(count > 0 ? count : 1, sizeof **out);
@@ -53,7 +53,7 @@ reef_status reef_vector_sums_widen(reef_vector *vector, size_t class_count, reef
     return REEF_OK;
 }
 
-// ---- adding --------------------------------------------------------------------------------------
+// ---- adding -------------------------------------------------------------------------------------
 
 void reef_vector_sums_add(reef_vector *vector, reef_thread_pool *workers, size_t rows) {
     const reef_vector_generation *open = reef_vector_open(vector);
@@ -100,7 +100,7 @@ void reef_vector_sums_seal(reef_vector *vector) {
     vector->examples = vector->solved_examples = vector->served_examples = 0;
 }
 
-// ---- solving -------------------------------------------------------------------------------------
+// ---- solving ------------------------------------------------------------------------------------
 
 static reef_status reserve_solution(reef_vector *vector, size_t columns, reef_error *err) {
     const reef_ridge_shape *shape = &reef_vector_open(vector)->shape;

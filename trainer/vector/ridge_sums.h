@@ -19,8 +19,10 @@ REEF_MUST_CHECK reef_status reef_vector_sums_widen(reef_vector *vector,
 void reef_vector_sums_add(reef_vector *vector, reef_thread_pool *workers, size_t rows);
 /** The open generation is solved for the last time: its sums join the gate's, and begin again. */
 void reef_vector_sums_seal(reef_vector *vector);
-/** Head and gate of the open generation from its sums; at least one example has been added. Writes over
- *  vectors, z and gate_hidden of the batch. */
+/**
+ * Head and gate of the open generation from its sums; at least one example has been added. Writes
+ * over vectors, z and gate_hidden of the batch.
+ */
 REEF_MUST_CHECK reef_status reef_vector_solve(reef_vector *vector,
                                               reef_thread_pool *workers,
                                               reef_vector_head *out,

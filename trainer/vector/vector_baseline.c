@@ -1,4 +1,5 @@
-// The rivals of generations: Adam on the same layer of experts, all of them trained, with a softmax head.
+// The rivals of generations: Adam on the same layer of experts, all of them trained, with a softmax
+// head.
 //
 //   finetune  each batch of the stream once
 //   replay    beside it as many examples drawn from the memory
@@ -30,7 +31,8 @@ reef_status reef_vector_baseline_widen(reef_vector *vector, size_t class_count, 
     if (vector->adam.experts_m == NULL) {
         vector->adam.experts_m = calloc(values, sizeof(float));
         vector->adam.experts_v = calloc(values, sizeof(float));
-        // The gradients of a tile of experts are computed where the others keep their decomposition.
+        // The gradients of a tile of experts are computed where the others keep their
+        // decomposition.
         vector->factor = calloc(values, sizeof(float));
     }
     if (!vector->adam.experts_m || !vector->adam.experts_v || !vector->factor)
@@ -39,7 +41,7 @@ reef_status reef_vector_baseline_widen(reef_vector *vector, size_t class_count, 
     return reef_vector_head_size(&gen->head, class_count, width, 0, 1, err);
 }
 
-// ---- replay --------------------------------------------------------------------------------------
+// ---- replay -------------------------------------------------------------------------------------
 
 // Rows `rows` .. 2 * rows - 1 of the batch from the memory; returns how many there are in all.
 static size_t replay(reef_trainer *trainer, size_t rows) {
@@ -63,7 +65,7 @@ static size_t replay(reef_trainer *trainer, size_t rows) {
     return 2 * rows;
 }
 
-// ---- one step ------------------------------------------------------------------------------------
+// ---- one step -----------------------------------------------------------------------------------
 
 typedef struct step {
     reef_vector *vector;

@@ -1,5 +1,5 @@
-// Records of a vector model, all little-endian as this machine holds them; N padded, and G' the padded
-// width of the gate, as in vector.h:
+// Records of a vector model, all little-endian as this machine holds them; N padded, and G' the
+// padded width of the gate, as in vector.h:
 //
 //   tensors    mean, scale       (D) floats
 //              w_up              (C, padded N) floats
@@ -8,10 +8,12 @@
 //              head              drawn (0 or 1), sharpness of the gate, reference (3 doubles)
 //              vector            JSON: where learning stands; open generation only
 //   experts    layer 0, block    rows [w_down, bias]
-//   moments    layer 0, block    a tile of the gram matrix; layer 1 of the gate's, of sealed generations;
+//   moments    layer 0, block    a tile of the gram matrix; layer 1 of the gate's, of sealed
+//              generations;
 //                                layer 2 of the gate's, of the open one
 //              moment, means     (C', padded N) and (generations, G') floats
-//              w_up, gate_weights   of the last solution on schedule (tensors hold that of all examples)
+//              w_up, gate_weights   of the last solution on schedule (tensors hold that of all
+//                                   examples)
 //   moments    layer 0, block    of rivals: adam_m then adam_v of a block of experts
 //              w_up              adam_m then adam_v
 //   reservoir  slot              generation, size (uint32), 0 (uint64), the record
@@ -39,7 +41,7 @@ static reef_status put_checkpoint(reef_txn *txn,
     return reef_record_put(txn, &key, REEF_F32, bytes > 0 ? data : "", bytes, err);
 }
 
-// ---- experts -------------------------------------------------------------------------------------
+// ---- experts ------------------------------------------------------------------------------------
 
 static reef_status put_experts(reef_txn *txn,
                                uint32_t generation,
@@ -54,7 +56,7 @@ static reef_status put_experts(reef_txn *txn,
     return REEF_OK;
 }
 
-// ---- a generation --------------------------------------------------------------------------------
+// ---- a generation -------------------------------------------------------------------------------
 
 static reef_status put_generation(reef_txn *txn,
                                   const reef_vector *vector,
@@ -83,7 +85,7 @@ static reef_status put_generation(reef_txn *txn,
     return status;
 }
 
-// ---- sums ----------------------------------------------------------------------------------------
+// ---- sums ---------------------------------------------------------------------------------------
 
 static reef_status put_tiles(reef_txn *txn,
                              uint32_t generation,
@@ -188,7 +190,7 @@ static reef_status move_sums(
     return status;
 }
 
-// ---- moments of rivals ---------------------------------------------------------------------------
+// ---- moments of rivals --------------------------------------------------------------------------
 
 static reef_status put_pair(reef_txn *txn,
                             const reef_key *key,
@@ -251,7 +253,7 @@ static reef_status get_adam(reef_txn *txn, reef_vector *vector, reef_error *err)
                     gen->head.class_count * gen->shape.padded, err);
 }
 
-// ---- a commit ------------------------------------------------------------------------------------
+// ---- a commit -----------------------------------------------------------------------------------
 
 static reef_status put_sealed(reef_trainer *trainer, reef_txn *txn, size_t g, reef_error *err) {
     reef_generation_record info = trainer->network.generations[g]->info;
@@ -302,7 +304,7 @@ void reef_vector_settle(reef_trainer *trainer) {
         memset(vector->memory.dirty, 0, vector->memory.slots * sizeof *vector->memory.dirty);
 }
 
-// ---- opening -------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------
 
 static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t count;
@@ -326,7 +328,8 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
                      reef_store_path(trainer->store));
 }
 
-// The open generation's tensors hold what was solved for the commit; here comes the solution on schedule.
+// The open generation's tensors hold what was solved for the commit; here comes the solution on
+// schedule.
 static reef_status load_sums(reef_vector *vector,
                              reef_txn *txn,
                              const reef_vector_head *sizes,

@@ -1,9 +1,10 @@
 // The drift test of a vector model.
 //
-// Errors count only on labels that the head knows well ("mature"), so new classes open no generation, they widen the
-// head. What is borne with is half of the open generation's skill, which lies between the errors it usually makes and
-// those of guessing; errors beyond that add up, example by example, and the sum is never below zero (Page 1954).
-// Where it last was zero is where a change began, if there is one.
+// Errors count only on labels that the head knows well ("mature"), so new classes open no
+// generation, they widen the head. What is borne with is half of the open generation's skill, which
+// lies between the errors it usually makes and those of guessing; errors beyond that add up,
+// example by example, and the sum is never below zero (Page 1954). Where it last was zero is where
+// a change began, if there is one.
 #include "vector_stream.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
-// Where the learning of a vector model stands, in a commit: a JSON record of the open generation, and the
-// memory. Every number of the JSON is exact.
+// Where the learning of a vector model stands, in a commit: a JSON record of the open generation,
+// and the memory. Every number of the JSON is exact.
 //
 // {"examples", "class_examples": [...], "solved_examples", "solved_class_examples": [...],
 //  "classes", "gates", "sharpness",      of the last solution on schedule
-//  "moment_classes", "shares", "errors", "tested": [oldest first], "excess", "held", "held_batches",
-//  "untested", "seen", "labels": [...]}
+// "moment_classes", "shares", "errors", "tested": [oldest first], "excess", "held", "held_batches",
+// "untested", "seen", "labels": [...]}
 #include "vector_state.h"
 
 #include "reef_json_build.h"
@@ -17,7 +17,7 @@
 
 #define SLOT_HEADER_BYTES 16
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 reef_key reef_vector_state_key(uint32_t generation) {
     return (reef_key){.db = REEF_DB_TENSORS, .generation = generation, .name = "vector"};
@@ -76,7 +76,7 @@ reef_status reef_vector_state_put(reef_txn *txn, const reef_vector *vector, reef
     return status;
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static size_t read_u64(const json_t *list, uint64_t *values) {
     size_t count = json_array_size(list);
@@ -152,7 +152,7 @@ reef_status reef_vector_state_get(reef_txn *txn,
                      g);
 }
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 reef_status reef_vector_memory_put(reef_txn *txn, const reef_vector *vector, reef_error *err) {
     const reef_vector_memory *memory = &vector->memory;

@@ -1,4 +1,5 @@
-// Where the learning of a vector model stands, in a commit; beside the matrices of vector_persist.c.
+// Where the learning of a vector model stands, in a commit; beside the matrices of
+// vector_checkpoint.c.
 #ifndef REEF_VECTOR_STATE_H
 #define REEF_VECTOR_STATE_H
 

@@ -1,14 +1,15 @@
 // The stream of a vector model: what is learned, held back and skipped; boundaries.
 //
-// A batch is scored before it is learned, and its errors are tested for drift (vector_drift.c). What comes before the
-// place where a change may have begun is learned, what comes after is held back. At BOUNDARY_EXCESS the generation is
-// sealed, and the held examples are the first of the next one. A hundred examples of the next domain, learned by
-// mistake, would teach the old head enough of it to hide the change (seen with permuted digits): so the place matters.
+// A batch is scored before it is learned, and its errors are tested for drift (vector_drift.c).
+// What comes before the place where a change may have begun is learned, what comes after is held
+// back. At BOUNDARY_EXCESS the generation is sealed, and the held examples are the first of the
+// next one. A hundred examples of the next domain, learned by mistake, would teach the old head
+// enough of it to hide the change (seen with permuted digits): so the place matters.
 //
 //   carry:  [ released | held back ....... | next batch | not a batch yet ]
 //
-// A batch that the open generation does not explain but all generations together do is of a domain that
-// came back: sealed generations do not learn, so it is skipped.
+// A batch that the open generation does not explain but all generations together do is of a domain
+// that came back: sealed generations do not learn, so it is skipped.
 #include "vector_stream.h"
 #include "reef_random.h"
 
@@ -28,7 +29,7 @@
 #define SOLVE_GROWTH 1.25     // or all have grown so much
 #define MEMORY_STREAM 410     // of random numbers
 
-// ---- learning ------------------------------------------------------------------------------------
+// ---- learning -----------------------------------------------------------------------------------
 
 // A uniform sample of everything learned (Vitter 1985, algorithm R).
 static void offer_memory(reef_trainer *trainer, const uint8_t *bytes, size_t rows) {
@@ -84,7 +85,8 @@ static reef_status learn_steps(reef_trainer *trainer,
     reef_status status = reef_vector_baseline_step(trainer, rows, err);
     if (status != REEF_OK) return status;
     for (size_t i = 0; i < rows; i++) vector->examples += vector->classes[i] >= 0;
-    // Afterwards: what is replayed is of the past. The step leaves the classes of the batch in place.
+    // Afterwards: what is replayed is of the past. The step leaves the classes of the batch in
+    // place.
     offer_memory(trainer, bytes, rows);
     return REEF_OK;
 }
@@ -115,7 +117,7 @@ static reef_status learn(reef_trainer *trainer,
     return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
 }
 
-// ---- boundaries ----------------------------------------------------------------------------------
+// ---- boundaries ---------------------------------------------------------------------------------
 
 static void release_deferred(reef_vector *vector) {
     vector->held = 0;
@@ -185,9 +187,10 @@ reef_status reef_vector_refresh(reef_trainer *trainer, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- the stream ----------------------------------------------------------------------------------
+// ---- the stream ---------------------------------------------------------------------------------
 
-// Small at first, so that a short stream is learned too; from then on as large as keeps products fast.
+// Small at first, so that a short stream is learned too; from then on as large as keeps products
+// fast.
 static size_t batch_rows(const reef_vector *vector) {
     if (vector->baseline) return RIVAL_BATCH;
     uint64_t rows = vector->examples;
@@ -289,8 +292,8 @@ static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_err
     return REEF_OK;
 }
 
-// Accept up to `need` bytes; records are checked when their last byte has come, and a bad one is given
-// back as far as it came in this call.
+// Accept up to `need` bytes; records are checked when their last byte has come, and a bad one is
+// given back as far as it came in this call.
 static reef_status accept_stream(reef_trainer *trainer,
                                  const uint8_t *bytes,
                                  size_t count,

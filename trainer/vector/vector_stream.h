@@ -7,14 +7,17 @@
 
 // vector_batch.c
 
-/** Is a record, number `number` of the stream, one of D values? INVALID says what is wrong with it. */
+/**
+ * Is a record, number `number` of the stream, one of D values? INVALID says what is wrong with it.
+ */
 REEF_MUST_CHECK reef_status reef_vector_record_check(const uint8_t *record,
                                                      size_t D,
                                                      uint64_t number,
                                                      reef_error *err);
 /**
- * Has the pool room for the label of record `at`, beside those of the `at` records before it, which wait? FULL
- * where it would be a class too many: such a record is never accepted, for nothing could be done with it later.
+ * Has the pool room for the label of record `at`, beside those of the `at` records before it, which
+ * wait? FULL where it would be a class too many: such a record is never accepted, for nothing could
+ * be done with it later.
  */
 REEF_MUST_CHECK reef_status reef_vector_label_check(const reef_vector_network *network,
                                                     const uint8_t *records,
@@ -25,7 +28,9 @@ REEF_MUST_CHECK reef_status reef_vector_batch_read(reef_vector *vector,
                                                    const uint8_t *bytes,
                                                    size_t rows,
                                                    reef_error *err);
-/** Hidden units and scores of the batch by the open generation alone; draws its experts at first. */
+/**
+ * Hidden units and scores of the batch by the open generation alone; draws its experts at first.
+ */
 void reef_vector_batch_score(reef_trainer *trainer, size_t rows);
 /** Hidden units that the gate looks at. */
 void reef_vector_batch_gate(reef_trainer *trainer, size_t rows);
@@ -47,11 +52,16 @@ reef_vector_tally reef_vector_tally_count(const reef_vector *vector,
 void reef_vector_tally_remember(reef_vector *vector, const reef_vector_tally *tally);
 /** Share of errors that is borne with; above 1 while drift is not looked for. */
 double reef_vector_errors_tolerated(const reef_vector *vector);
-/** The sum of errors beyond `limit` over a batch, from `excess` on; *zero is after which example it was zero last, 0
- *  when never. */
+/**
+ * The sum of errors beyond `limit` over a batch, from `excess` on; *zero is after which example it
+ * was zero last, 0 when never.
+ */
 double reef_vector_excess(
     const reef_vector *vector, size_t rows, double limit, double excess, size_t *zero);
-/** Are the batch's errors no more than is to be expected when its domain is known to some generation? */
+/**
+ * Are the batch's errors no more than is to be expected when its domain is known to some
+ * generation?
+ */
 REEF_MUST_CHECK reef_status reef_vector_is_in_range(reef_vector *vector,
                                                     size_t rows,
                                                     bool *out,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 static reef_status memory_init(reef_vector *vector, reef_error *err) {
     const reef_config *config = &vector->network.config;
@@ -74,7 +74,7 @@ void reef_vector_free(reef_vector *vector) {
     free(vector);
 }
 
-// ---- generations ---------------------------------------------------------------------------------
+// ---- generations --------------------------------------------------------------------------------
 
 // The store's idea of a generation: numbers and sizes, no tensors of a language model.
 static reef_status append_info(reef_trainer *trainer, reef_error *err) {
@@ -96,7 +96,8 @@ static reef_status append_info(reef_trainer *trainer, reef_error *err) {
     return reef_network_append(&trainer->network, gen, err);
 }
 
-// Until the new generation's gate is known, that of the one before decides: the new one has no say yet.
+// Until the new generation's gate is known, that of the one before decides: the new one has no say
+// yet.
 static reef_status inherit_gate(reef_vector_generation *gen,
                                 const reef_vector *vector,
                                 reef_error *err) {

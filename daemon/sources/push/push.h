@@ -1,12 +1,13 @@
 // Sources that clients push into: "push:NAME".
 //
-//   client --- batch ---> submit --- libuv's thread: ingest.h ---> waiting
+//   client --- batch ---> submit --- libuv's thread: push_parse.h ---> waiting
 //                                                                     |  trainer's thread, between two steps
 //   client <-- answer --- loop <--- one transaction for all <---------'  (reef_trainer_journal)
 //
-// A batch is acknowledged after the commit of the journal that has it. Training reads it from there, on the
-// loop's side as any source (push.c), and the commit that takes the cursor past it trims it. What waits for
-// the journal is bounded, and so is each journal; beyond that a batch is refused as busy.
+// A batch is acknowledged after the commit of the journal that has it. Training reads it from
+// there, on the loop's side as any source (push_source.c), and the commit that takes the cursor
+// past it trims it. What waits for the journal is bounded, and so is each journal; beyond that a
+// batch is refused as busy.
 #ifndef REEF_PUSH_H
 #define REEF_PUSH_H
 
@@ -77,16 +78,17 @@ void reef_pusher_init(reef_pusher *pusher);
 void reef_pusher_release(reef_pusher *pusher);
 
 /**
- * Hand a batch over; `on_answer` is called later, and the batch is freed after it. On the loop's thread.
+ * Hand a batch over; `on_answer` is called later, and the batch is freed after it. On the loop's
+ * thread.
  *
- * Errors (the batch is still the caller's): INVALID no such source; BUSY too much waits, or the daemon ends;
- * `retry_ms` is a hint then.
+ * Errors (the batch is still the caller's): INVALID no such source; BUSY too much waits, or the
+ * daemon ends; `retry_ms` is a hint then.
  */
 REEF_MUST_CHECK reef_status reef_push_submit(reef_pusher *pusher,
                                              reef_push_batch *batch,
                                              reef_error *err);
 
-// ---- push.c: the kind of source ------------------------------------------------------------------
+// ---- push_source.c: the kind of source ----------------------------------------------------------
 
 extern const reef_input_kind reef_input_push;
 
@@ -106,7 +108,7 @@ void reef_push_count(reef_input *input, const reef_push_batch *batch);
 /** False when it is no source that is pushed into. */
 bool reef_push_counts_read(const reef_input *input, reef_push_counts *out);
 
-// ---- push_json.c: batches on the wire ------------------------------------------------------------
+// ---- ingest_command.c: batches on the wire ------------------------------------------------------
 
 /**
  * A batch from the command {"command": "ingest", "source": NAME, "id": ID, and one of "text": TEXT,

@@ -1,4 +1,4 @@
-// See ingest.h.
+// See push_parse.h.
 #include "push_parse.h"
 
 #include "reef_store.h"
@@ -51,7 +51,7 @@ static reef_status bad_record(const maker *m, const char *why, reef_error *err) 
     return reef_fail(err, REEF_ERR_INVALID, "%s %" PRIu64 ": %.160s", m->unit, m->number, why);
 }
 
-// ---- text ----------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 static reef_status add_text(maker *m, const char *text, size_t bytes, reef_error *err) {
     uint8_t *at = NULL;
@@ -76,7 +76,7 @@ static reef_status parse_text(maker *m, const uint8_t *body, size_t bytes, reef_
     return status;
 }
 
-// ---- vectors -------------------------------------------------------------------------------------
+// ---- vectors ------------------------------------------------------------------------------------
 
 static reef_status wrong_width(const maker *m, size_t width, reef_error *err) {
     char why[120];
@@ -137,7 +137,7 @@ static reef_status parse_npy(
     return status == REEF_ERR_CORRUPT ? (err->status = REEF_ERR_INVALID) : status;
 }
 
-// ---- JSON ----------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------
 
 static reef_status add_object(maker *m, const json_t *object, reef_error *err) {
     const json_t *text = json_object_get(object, "text");
@@ -182,7 +182,7 @@ static reef_status parse_lines(maker *m, const char *body, size_t bytes, reef_er
     return status;
 }
 
-// ---- the whole -----------------------------------------------------------------------------------
+// ---- the whole ----------------------------------------------------------------------------------
 
 static reef_status finish_parse(maker *m, reef_status status, reef_error *err) {
     if (status == REEF_OK && m->out->count == 0)

@@ -1,4 +1,5 @@
-// From what a client pushed to bytes of the stream that training reads: pure functions, on any thread.
+// From what a client pushed to bytes of the stream that training reads: pure functions, on any
+// thread.
 //
 // A language model gets lines of text, every one with its end; a vector model gets records as in
 // docs/PROTOCOL.md, "Vectors". A batch is taken as a whole or refused as a whole.
@@ -27,7 +28,8 @@ typedef struct reef_ingested {
  * inputs  values of the pool's vectors; 0: a language model
  * label   npy: where the label stands, "first", "last" or "none"; NULL: none
  *
- * Errors: INVALID names the line, record or example at fault, or the bound that was crossed; NO_MEMORY.
+ * Errors: INVALID names the line, record or example at fault, or the bound that was crossed;
+ * NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_ingest_parse(reef_ingested *out,
                                               reef_ingest_format format,
@@ -36,7 +38,10 @@ REEF_MUST_CHECK reef_status reef_ingest_parse(reef_ingested *out,
                                               const uint8_t *body,
                                               size_t bytes,
                                               reef_error *err);
-/** The same from a list of objects such as lines of JSON Lines are, or for a language model also texts. */
+/**
+ * The same from a list of objects such as lines of JSON Lines are, or for a language model also
+ * texts.
+ */
 REEF_MUST_CHECK reef_status reef_ingest_records(reef_ingested *out,
                                                 uint32_t inputs,
                                                 const json_t *records,

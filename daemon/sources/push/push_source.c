@@ -1,5 +1,5 @@
-// The kind of source "push:NAME": its bytes are read from the journal, and a read waits until there are some.
-// What it read is trimmed in the commit that takes the trainer's cursor past it.
+// The kind of source "push:NAME": its bytes are read from the journal, and a read waits until there
+// are some. What it read is trimmed in the commit that takes the trainer's cursor past it.
 #include "push.h"
 
 #include <inttypes.h>
@@ -67,7 +67,7 @@ static reef_status push_seek(reef_input *input, const reef_input_place *place, r
     return REEF_OK;
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 // On a thread of libuv's. The pool may have to be mapped anew, for which readers wait.
 static void read_journal(uv_work_t *work) {
@@ -141,7 +141,7 @@ static void push_close(reef_input *input) {
     free(input->state);
 }
 
-// ---- status --------------------------------------------------------------------------------------
+// ---- status -------------------------------------------------------------------------------------
 
 void reef_push_count(reef_input *input, const reef_push_batch *batch) {
     reef_push_counts *counts = &((push_source *)input->state)->counts;

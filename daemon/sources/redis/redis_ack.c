@@ -1,13 +1,14 @@
-// Acknowledging to a consumer group; see redis_private.h.
+// Acknowledging to a consumer group; see redis_internal.h.
 //
 //   got        --> XCLAIM ... FORCE JUSTID LASTID    they are pending: read, and in no commit yet
 //   committed  --> XPENDING ... up to the last one --> XACK --.
 //                      ^                                      |  while there are more
 //                      '--------------------------------------'
 //
-// Reading goes by the pool's place alone (XREAD), and nothing here is ever asked where that is. So a group that was
-// removed, moved or acknowledged by others changes nothing that is trained. What is to be acknowledged is asked of
-// the server, not remembered: an XACK that was lost is made up for after the next commit, or in the next run.
+// Reading goes by the pool's place alone (XREAD), and nothing here is ever asked where that is. So
+// a group that was removed, moved or acknowledged by others changes nothing that is trained. What
+// is to be acknowledged is asked of the server, not remembered: an XACK that was lost is made up
+// for after the next commit, or in the next run.
 #include "redis_internal.h"
 
 #include <stdio.h>
@@ -32,7 +33,7 @@ static void on_refusal(reef_redis *redis, const char *why) {
     redis->group.told = true;
 }
 
-// ---- acknowledging -------------------------------------------------------------------------------
+// ---- acknowledging ------------------------------------------------------------------------------
 
 static void sweep(reef_redis *redis);
 
@@ -91,7 +92,7 @@ void reef_redis_group_settled(reef_redis *redis, const reef_redis_place *place) 
     sweep(redis);
 }
 
-// ---- pending -------------------------------------------------------------------------------------
+// ---- pending ------------------------------------------------------------------------------------
 
 static void on_claimed(void *context, const redisReply *reply) {
     if (reply->type == REDIS_REPLY_ERROR) on_refusal(context, reply->str);
@@ -112,7 +113,7 @@ void reef_redis_group_claim(reef_redis *redis) {
     reef_redis_link_send(redis->link, on_claimed, count, words);
 }
 
-// ---- the group -----------------------------------------------------------------------------------
+// ---- the group ----------------------------------------------------------------------------------
 
 static void on_made(void *context, const redisReply *reply) {
     reef_redis *redis = context;

@@ -1,4 +1,4 @@
-// Where reading of a Redis Stream stands; see redis.h for the marks.
+// Where reading of a Redis Stream stands; see redis_source.h for the marks.
 #include "redis_internal.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
-// A connection to Redis; see redis_link.h.
+// A connection to Redis; see redis_connection.h.
 //
-// hiredis has an adapter for libuv of its own, which drops what libuv says of a connection that was refused: it
-// would be waited for in vain. Hence the few lines here.
+// hiredis has an adapter for libuv of its own, which drops what libuv says of a connection that was
+// refused: it would be waited for in vain. Hence the few lines here.
 #include "redis_connection.h"
 
 #include <stdio.h>
@@ -39,7 +39,7 @@ typedef struct reef_redis_call {
     reef_redis_on_reply on_reply;
 } reef_redis_call;
 
-// ---- the socket on the loop ----------------------------------------------------------------------
+// ---- the socket on the loop ---------------------------------------------------------------------
 
 static void on_poll(uv_poll_t *handle, int code, int events) {
     reef_redis_poll *poll = handle->data;
@@ -103,7 +103,7 @@ static bool attach(redisAsyncContext *redis, uv_loop_t *loop) {
     return true;
 }
 
-// ---- going and coming back -----------------------------------------------------------------------
+// ---- going and coming back ----------------------------------------------------------------------
 
 static void on_pause_over(uv_timer_t *timer);
 
@@ -157,7 +157,7 @@ void reef_redis_link_works(reef_redis_link *link) {
     link->options.on_word(link->options.context, "source_back", text);
 }
 
-// ---- commands ------------------------------------------------------------------------------------
+// ---- commands -----------------------------------------------------------------------------------
 
 bool reef_redis_link_ready(const reef_redis_link *link) {
     return link->ready;
@@ -229,7 +229,7 @@ static void begin_connection(reef_redis_link *link) {
     link->options.on_ready(link->options.context);
 }
 
-// ---- connecting ----------------------------------------------------------------------------------
+// ---- connecting ---------------------------------------------------------------------------------
 
 static void connect_to(reef_redis_link *link);
 

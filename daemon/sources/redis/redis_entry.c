@@ -1,5 +1,6 @@
-// From an entry of a Redis Stream to bytes of ours: a text and a newline, or the record of a vector. What they are
-// depends on the entry, the URL and the pool's model alone, so they are the same whenever they are read.
+// From an entry of a Redis Stream to bytes of ours: a text and a newline, or the record of a
+// vector. What they are depends on the entry, the URL and the pool's model alone, so they are the
+// same whenever they are read.
 #include "redis_internal.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
 // The inside of a Redis source, shared by the files that make it up:
 //
-//   redis.c        the kind of source: reading on, giving, the connection
-//   reef_redis_place.c  where reading stands: ids, and the marks that the pool keeps
+//   redis_source.c        the kind of source: reading on, giving, the connection
+//   redis_checkpoint.c  where reading stands: ids, and the marks that the pool keeps
 //   redis_entry.c  from an entry to bytes of the stream
-//   redis_info.c   how far ahead the stream is, and what was lost of it
-//   reef_redis_group.c  telling a consumer group what is committed
+//   redis_lag.c   how far ahead the stream is, and what was lost of it
+//   redis_ack.c  telling a consumer group what is committed
 #ifndef REEF_REDIS_PRIVATE_H
 #define REEF_REDIS_PRIVATE_H
 
@@ -75,7 +75,7 @@ typedef struct reef_redis {
     reef_redis_group group;
 } reef_redis;
 
-// ---- reef_redis_place.c -------------------------------------------------------------------------------
+// ---- redis_checkpoint.c -------------------------------------------------------------------------
 
 /** False for what is no id of an entry. */
 bool reef_redis_id_copy(char to[REDIS_ID_BYTES], const char *id);
@@ -83,10 +83,12 @@ bool reef_redis_id_copy(char to[REDIS_ID_BYTES], const char *id);
 int reef_redis_id_compare(const char *a, const char *b);
 /** False when the mark is not one of ours or does not reach so far. */
 bool reef_redis_place_find(reef_redis_place *out, const reef_input_place *place);
-/** The mark of the next `count` bytes to be given: JSON on the heap, or NULL when memory runs out. */
+/**
+ * The mark of the next `count` bytes to be given: JSON on the heap, or NULL when memory runs out.
+ */
 char *reef_redis_mark_make(const reef_redis *redis, size_t count);
 
-// ---- redis_entry.c -------------------------------------------------------------------------------
+// ---- redis_entry.c ------------------------------------------------------------------------------
 
 /** [id, [field, value, ...]] */
 bool reef_redis_entry_is(const redisReply *item);
@@ -95,11 +97,11 @@ size_t reef_redis_entry_room(const reef_redis *redis, const redisReply *item);
 /** Write its bytes and return how many: none when it has none of the stream, which is told once. */
 size_t reef_redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t *at);
 
-// ---- redis_info.c --------------------------------------------------------------------------------
+// ---- redis_lag.c --------------------------------------------------------------------------------
 
 void reef_redis_info_ask(reef_redis *redis);
 
-// ---- reef_redis_group.c: each does nothing without a group --------------------------------------------
+// ---- redis_ack.c: each does nothing without a group --------------------------------------------
 
 /** The connection is new. */
 void reef_redis_group_begin(reef_redis *redis);

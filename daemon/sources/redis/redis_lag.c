@@ -1,4 +1,5 @@
-// How far ahead a Redis Stream is, once a second by XINFO, and whether entries were removed before they were read.
+// How far ahead a Redis Stream is, once a second by XINFO, and whether entries were removed before
+// they were read.
 #include "redis_internal.h"
 
 #include <inttypes.h>
@@ -37,8 +38,8 @@ static void look_behind(reef_redis *redis, int64_t added) {
     if (behind) redis->ordinal = added;
 }
 
-// Whether it works is what reading says: XINFO may be allowed where XREAD is not. While nothing is asked for, as when
-// the queue is full, this is all that is known.
+// Whether it works is what reading says: XINFO may be allowed where XREAD is not. While nothing is
+// asked for, as when the queue is full, this is all that is known.
 static void note_answer(reef_redis *redis) {
     if (!redis->reading) reef_redis_link_works(redis->link);
 }

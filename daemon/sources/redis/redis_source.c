@@ -1,12 +1,12 @@
-// Redis Streams as a source; see redis.h.
+// Redis Streams as a source; see redis_source.h.
 //
 //   read --> something left of the last reply? took
 //      '---> XREAD ... after the last id --> entries --> took
 //                ^                     '--> none in a second --.
 //                '---------------------------------------------'
 //
-// Nothing is asked for while the queue is full. While the group is asked something, none is an answer at once: what is
-// sent on the connection behind an XREAD that waits, waits as long.
+// Nothing is asked for while the queue is full. While the group is asked something, none is an
+// answer at once: what is sent on the connection behind an XREAD that waits, waits as long.
 #include "redis_internal.h"
 
 #include "source_name.h"
@@ -19,7 +19,7 @@
 #define REPLY_BYTES_WANTED ((size_t)256 << 10)
 #define BLOCK_MS "1000"
 
-// ---- opening -------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------
 
 static reef_status on_check_spec(const reef_input *input, const char *rest, reef_error *err) {
     (void)input;
@@ -79,7 +79,7 @@ static reef_status on_seek(reef_input *input, const reef_input_place *place, ree
     return REEF_OK;
 }
 
-// ---- giving --------------------------------------------------------------------------------------
+// ---- giving -------------------------------------------------------------------------------------
 
 static void advance(reef_redis *redis, size_t count) {
     redis->byte += count;
@@ -113,7 +113,7 @@ static void reply_redis_source(reef_redis *redis) {
     reef_input_took(redis->input, count, mark);
 }
 
-// ---- entries -------------------------------------------------------------------------------------
+// ---- entries ------------------------------------------------------------------------------------
 
 static void add_entry(reef_redis *redis, const redisReply *item) {
     reef_redis_entry *entry = &redis->entries[redis->entry_count];
@@ -125,7 +125,8 @@ static void add_entry(reef_redis *redis, const redisReply *item) {
     if (redis->ordinal != REDIS_UNKNOWN) redis->ordinal++;
 }
 
-// Nothing comes after the entry before it. A server that never had it, such as one that lags, may get it yet.
+// Nothing comes after the entry before it. A server that never had it, such as one that lags, may
+// get it yet.
 static bool server_removed_half(reef_redis *redis) {
     if (!redis->vector_inputs) return false; // a cut line keeps nobody waiting
     if (reef_redis_id_compare(redis->newest, redis->half) >= 0) return true;
@@ -146,8 +147,9 @@ static bool half_is_gone(reef_redis *redis, const redisReply *items) {
     return !reef_redis_entry_is(first) || strcmp(redis->half, first->element[0]->str) != 0;
 }
 
-// It was removed. A vector that ended within its record would shift all that come after it, so zeros take the place
-// of what is lost, under its id: the same bytes whenever they are asked for. A cut line needs none of that.
+// It was removed. A vector that ended within its record would shift all that come after it, so
+// zeros take the place of what is lost, under its id: the same bytes whenever they are asked for. A
+// cut line needs none of that.
 static void add_lost_half(reef_redis *redis) {
     reef_input_warn(redis->input, "source_loss",
                     "entry %s of '%.150s' was removed when %zu of its bytes had been read",
@@ -199,7 +201,7 @@ static bool take_entries(reef_redis *redis, const redisReply *items) {
     return true;
 }
 
-// ---- asking --------------------------------------------------------------------------------------
+// ---- asking -------------------------------------------------------------------------------------
 
 static void read_on_redis_source(reef_redis *redis);
 
@@ -247,7 +249,7 @@ static void read_on_redis_source(reef_redis *redis) {
     reef_redis_link_send(redis->link, on_entries, used, words);
 }
 
-// ---- the link ------------------------------------------------------------------------------------
+// ---- the link -----------------------------------------------------------------------------------
 
 static void on_ready(void *context) {
     reef_redis *redis = context;

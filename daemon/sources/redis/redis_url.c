@@ -191,7 +191,8 @@ static reef_status complete_group(reef_redis_url *url, reef_error *err) {
     return url->consumer ? REEF_OK : no_memory(err);
 }
 
-// Behind the user and the password, or `at`. A password may hold an "@"; what ends it is the last one.
+// Behind the user and the password, or `at`. A password may hold an "@"; what ends it is the last
+// one.
 static const char *behind_user(const char *at) {
     const char *sign = at + strcspn(at, "/?");
     while (sign > at && sign[-1] != '@') sign--;
@@ -242,9 +243,9 @@ void reef_redis_url_release(reef_redis_url *url) {
     *url = (reef_redis_url){.db = 0};
 }
 
-// ---- without the password ------------------------------------------------------------------------
+// ---- without the password -----------------------------------------------------------------------
 
-// As reefd takes it, with a weight (input.c).
+// As reefd takes it, with a weight (registry.c).
 static bool is_good(const char *rest) {
     reef_redis_url url = {.db = 0};
     size_t place = strcspn(rest, "?");

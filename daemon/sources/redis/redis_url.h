@@ -1,14 +1,18 @@
-// Where a Redis Stream is: redis://[[USER]:PASSWORD@]HOST[:PORT]/STREAM[?OPTIONS], or redis:///PATH/OF/SOCKET/STREAM.
+// Where a Redis Stream is: redis://[[USER]:PASSWORD@]HOST[:PORT]/STREAM[?OPTIONS], or
+// redis:///PATH/OF/SOCKET/STREAM.
 //
-//   field=NAME     the field of an entry that holds its text or vector; without it "text", of a vector model "vector"
+//   field=NAME     the field of an entry that holds its text or vector; without it "text", of a
+//                  vector model "vector"
 //   label=NAME     the field that holds a vector's label; without it "label"
-//   format=FORMAT  of a vector: json, a list of numbers, or f32, little-endian floats; without it json
+//   format=FORMAT  of a vector: json, a list of numbers, or f32, little-endian floats; without it
+//                  json
 //   db=N           the database; without it 0
 //   group=NAME     a consumer group that is told what is committed; without it none
 //   consumer=NAME  who that is in the group; without it "reefd"
 //
-// In user, password, and all of these names a "%" and two hex digits stand for a byte. Without a password in it
-// REEF_REDIS_PASSWORD is used, where that is set: other people can read a command line.
+// In user, password, and all of these names a "%" and two hex digits stand for a byte. Without a
+// password in it REEF_REDIS_PASSWORD is used, where that is set: other people can read a command
+// line.
 #ifndef REEF_REDIS_URL_H
 #define REEF_REDIS_URL_H
 
@@ -37,8 +41,8 @@ REEF_MUST_CHECK reef_status reef_redis_url_parse(reef_redis_url *url,
                                                  reef_error *err);
 void reef_redis_url_release(reef_redis_url *url);
 /**
- * A source with "***" for the password, if it has one, and for all of a Redis URL that is none: it cannot be said where
- * the password is in it. The caller's; NULL without memory.
+ * A source with "***" for the password, if it has one, and for all of a Redis URL that is none: it
+ * cannot be said where the password is in it. The caller's; NULL without memory.
  */
 char *reef_redis_url_mask(const char *spec);
 

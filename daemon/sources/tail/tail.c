@@ -1,4 +1,4 @@
-// Followed files as a stream: the table, and what is given of it; see followed.h.
+// Followed files as a stream: the table, and what is given of it; see tail.h.
 #include "tail.h"
 
 #include "tail_internal.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- the table -----------------------------------------------------------------------------------
+// ---- the table ----------------------------------------------------------------------------------
 
 bool reef_tail_word_take(reef_tail *set, reef_tail_word *word) {
     if (!set->word_count) return false;
@@ -23,7 +23,7 @@ bool reef_tail_word_take(reef_tail *set, reef_tail_word *word) {
     return true;
 }
 
-// ---- opening -------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------
 
 // "a/b/*.log" is the folder a/b and a pattern, "a/b" a folder when it is one.
 static reef_status split_path(reef_tail *set, const char *path, reef_error *err) {
@@ -86,7 +86,8 @@ void reef_tail_close(reef_tail *set) {
     free(set);
 }
 
-// Move on by what the pool has accepted since the mark: through the ranges of its round, and then on in the last.
+// Move on by what the pool has accepted since the mark: through the ranges of its round, and then
+// on in the last.
 static void skip_tail(reef_tail *set, uint64_t bytes) {
     reef_tail_file *last = NULL;
     for (size_t i = 0; i < set->count; i++) {
@@ -118,7 +119,7 @@ reef_status reef_tail_seek(reef_tail *set, const reef_input_place *place, reef_e
     return status;
 }
 
-// ---- giving --------------------------------------------------------------------------------------
+// ---- giving -------------------------------------------------------------------------------------
 
 // Nothing is said of where bytes lie when they follow, in the same file, those given before.
 static bool follows(const reef_tail *set, const reef_tail_file *file_entry) {

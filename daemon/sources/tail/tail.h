@@ -3,9 +3,10 @@
 //   follow: PATH and what it was renamed to: PATH.1, PATH.2.gz, PATH-20260131, PATH.old
 //   folder: all files of a folder, or those that a pattern fits
 //
-// All known files stand in a table, in the order in which they are read. A look at the folder finds new ones,
-// and what became of those known; then comes a *round*: of each file the whole lines that it had at that look,
-// one file after the other. So a mark, which is the table as a round began, describes all bytes of the round.
+// All known files stand in a table, in the order in which they are read. A look at the folder finds
+// new ones, and what became of those known; then comes a *round*: of each file the whole lines that
+// it had at that look, one file after the other. So a mark, which is the table as a round began,
+// describes all bytes of the round.
 //
 //   look --> table --> round: part 1, part 2, ... --> look --> ...
 //
@@ -36,7 +37,9 @@ typedef struct reef_tail_word {
     char text[384];
 } reef_tail_word;
 
-/** `path` may be absent by now. INVALID when it can never be followed, such as a folder for a file. */
+/**
+ * `path` may be absent by now. INVALID when it can never be followed, such as a folder for a file.
+ */
 REEF_MUST_CHECK reef_status reef_tail_open(reef_tail **out,
                                            const char *path,
                                            bool folder,
@@ -47,8 +50,8 @@ REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *set,
                                            const reef_input_place *place,
                                            reef_error *err);
 /**
- * The next bytes, or none when there are no more whole lines now. Takes a glance, see below, where the last look is
- * REEF_LOOK_MS old: a round may take a slow reader hours.
+ * The next bytes, or none when there are no more whole lines now. Takes a glance, see below, where
+ * the last look is REEF_LOOK_MS old: a round may take a slow reader hours.
  *
  * at    (room) written
  * mark  on the heap, where the first of them lies; NULL when that follows from the mark before
@@ -57,7 +60,10 @@ REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *set,
  */
 REEF_MUST_CHECK reef_status reef_tail_read(
     reef_tail *set, uint8_t *at, size_t room, size_t *count, char **checkpoint, reef_error *err);
-/** Look at the folder while nothing is read: what is new is opened, so that it outlives its deletion. */
+/**
+ * Look at the folder while nothing is read: what is new is opened, so that it outlives its
+ * deletion.
+ */
 REEF_MUST_CHECK reef_status reef_tail_glance(reef_tail *set, reef_error *err);
 /** Bytes that are there and were not given, as of the last look. */
 uint64_t reef_tail_unread(const reef_tail *set);

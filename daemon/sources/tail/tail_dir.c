@@ -60,7 +60,8 @@ static bool is_itself_or_above(const char *name) {
     return !strcmp(name, ".") || !strcmp(name, "..");
 }
 
-// Of a path that is followed only names that begin like it are looked at: its folder may hold much else.
+// Of a path that is followed only names that begin like it are looked at: its folder may hold much
+// else.
 static bool is_of_interest(const reef_tail *set, const char *name) {
     return set->folder_kind || !strncmp(name, set->name, strlen(set->name));
 }
@@ -85,7 +86,8 @@ static size_t find_dir(const reef_listing *list, const reef_file_id *file_id) {
     return SIZE_MAX;
 }
 
-// Two names of one inode are one file; the path that is followed, or else a name that is read, is its name.
+// Two names of one inode are one file; the path that is followed, or else a name that is read, is
+// its name.
 static bool add_dir(reef_listing *list, const reef_tail *set, const reef_file_id *file_id) {
     bool live = !set->folder_kind && !strcmp(file_id->name, set->name);
     bool ours = is_ours(set, file_id->name);
@@ -114,8 +116,9 @@ static bool is_known(const reef_tail *set, const char *name) {
     return false;
 }
 
-// A name of which nothing can be learned. 0 where the others are looked at nevertheless, or an errno. A link
-// that leads where nobody may look says nothing about them; but the file that it was known to be is not gone.
+// A name of which nothing can be learned. 0 where the others are looked at nevertheless, or an
+// errno. A link that leads where nobody may look says nothing about them; but the file that it was
+// known to be is not gone.
 static int pass_over(reef_tail *set, const char *name, int code) {
     if (code == ENOENT || code == ELOOP || code == ENOTDIR) return 0; // gone, or a link to nothing
     if (is_known(set, name) || !is_link(dirfd(set->open), name)) return code;

@@ -1,4 +1,4 @@
-// A file that is followed; see followed_part.h.
+// A file that is followed; see tail_file.h.
 #include "tail_file.h"
 
 #include <errno.h>
@@ -115,7 +115,8 @@ int reef_tail_file_measure(reef_tail_file *file_entry) {
     } while (size < REEF_UNPACK_BYTES_MAX);
     int code = Z_OK, failed = count < 0 ? zip_error(file_entry) : 0;
     (void)gzerror(file_entry->zip, &code);
-    // A file that was cut reads as one that ends, with this code; one that is not packed is read as it is.
+    // A file that was cut reads as one that ends, with this code; one that is not packed is read as
+    // it is.
     bool whole = count == 0 && (code == Z_OK || code == Z_STREAM_END) && !gzdirect(file_entry->zip);
     gzclearerr(file_entry->zip);
     if (failed && failed != ENODATA) return failed; // its size is not known
@@ -133,7 +134,8 @@ int reef_tail_file_hash(reef_tail_file *file_entry, uint32_t count, uint64_t *ha
     return 0;
 }
 
-// Both hashes are of one read: between two the file could be cut, and the longer one be that of a new file.
+// Both hashes are of one read: between two the file could be cut, and the longer one be that of a
+// new file.
 bool reef_tail_file_head_grow(reef_tail_file *file_entry, uint32_t count) {
     uint8_t head[REEF_HEAD_BYTES_MAX];
     if (reef_tail_file_read(file_entry, head, count, 0) != (ssize_t)count) return false;

@@ -1,7 +1,8 @@
 // One file among those that a source follows: which one it is, how far it was given, and its bytes.
 //
-// A file is known by its device and inode, and by a fingerprint of its first bytes: an inode's number is given
-// to a new file once the old one is deleted, and a copy or a packed file has another number and the same bytes.
+// A file is known by its device and inode, and by a fingerprint of its first bytes: an inode's
+// number is given to a new file once the old one is deleted, and a copy or a packed file has
+// another number and the same bytes.
 #ifndef REEF_FOLLOWED_PART_H
 #define REEF_FOLLOWED_PART_H
 
@@ -56,17 +57,25 @@ void reef_tail_file_shut(reef_tail_file *file_entry);
 /** Up to `room` bytes from `from` on; 0 at the end, -1 when it cannot be read. */
 ssize_t reef_tail_file_read(reef_tail_file *file_entry, uint8_t *at, size_t room, uint64_t from);
 /**
- * A packed file's size and last byte, by unpacking all of it. 0, ENODATA when it is cut, broken or too large, or the
- * errno of a read.
+ * A packed file's size and last byte, by unpacking all of it. 0, ENODATA when it is cut, broken or
+ * too large, or the errno of a read.
  */
 int reef_tail_file_measure(reef_tail_file *file_entry);
 /** XXH3 of the first `count` bytes. 0, ENODATA when it has fewer, or the errno of a read. */
 int reef_tail_file_hash(reef_tail_file *file_entry, uint32_t count, uint64_t *hash);
-/** Make the fingerprint `count` bytes long. False when the file does not begin with what it covered so far. */
+/**
+ * Make the fingerprint `count` bytes long. False when the file does not begin with what it covered
+ * so far.
+ */
 bool reef_tail_file_head_grow(reef_tail_file *file_entry, uint32_t count);
-/** 0 when its first bytes are still those of the fingerprint, ENODATA when not, or the errno of a read. */
+/**
+ * 0 when its first bytes are still those of the fingerprint, ENODATA when not, or the errno of a
+ * read.
+ */
 int reef_tail_file_check_head(reef_tail_file *file_entry);
-/** One past the last newline in [from, to), or `from` when there is none; -1 when it cannot be read. */
+/**
+ * One past the last newline in [from, to), or `from` when there is none; -1 when it cannot be read.
+ */
 int64_t reef_tail_file_line_end(reef_tail_file *file_entry, uint64_t from, uint64_t to);
 
 #endif

@@ -1,4 +1,4 @@
-// What the files of followed.h share: the table and how it is kept.
+// What the files of tail.h share: the table and how it is kept.
 #ifndef REEF_FOLLOWED_SET_H
 #define REEF_FOLLOWED_SET_H
 
@@ -10,7 +10,9 @@
 #define REEF_FOLLOWED_WORDS_MAX 16
 #define REEF_FOLLOWED_OPEN_MAX 256 // descriptors kept between looks
 
-/** An unknown file that has the first bytes of a known one: a copy that is being made, or new data. */
+/**
+ * An unknown file that has the first bytes of a known one: a copy that is being made, or new data.
+ */
 typedef struct reef_suspect {
     reef_file_id file_id;
     uint64_t still_ms; // since when its size is what it is
@@ -52,7 +54,7 @@ struct reef_tail {
     size_t word_first, word_count;
 };
 
-// ---- followed.c ----------------------------------------------------------------------------------
+// ---- tail.c ----------------------------------------------------------------------------------
 
 void reef_tail_report(reef_tail *set, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -65,7 +67,7 @@ void reef_tail_grow_head(reef_tail *set, reef_tail_file *file_entry, uint64_t si
 /** Close a file that can be opened again when enough are open. `open`: how many were met so far. */
 void reef_tail_spare(reef_tail_file *file_entry, size_t *open);
 
-// ---- followed_list.c -----------------------------------------------------------------------------
+// ---- tail_dir.c -----------------------------------------------------------------------------
 
 /** 0, or the errno for which the folder cannot be read. */
 int reef_listing_make(reef_listing *list, reef_tail *set);
@@ -76,7 +78,7 @@ bool reef_name_is_kin(const char *name, const char *of);
 /** Orders unknown files: oldest first. For qsort. */
 int reef_tail_file_compare_age(const void *a, const void *b);
 
-// ---- followed_look.c -----------------------------------------------------------------------------
+// ---- tail_scan.c -----------------------------------------------------------------------------
 
 typedef enum reef_tail_scan_state {
     REEF_LOOK_DONE,
@@ -91,9 +93,12 @@ void reef_tail_denied(reef_tail *set, const char *name, int code);
 /** An errno for which a file that is open could not be read; 0 when it only was shorter. */
 void reef_tail_failed(reef_tail *set, const reef_tail_file *file_entry, int code);
 
-// ---- followed_new.c ------------------------------------------------------------------------------
+// ---- tail_scan.c ------------------------------------------------------------------------------
 
-/** Open the unknown file as a part of its own. 0, or the errno for which it or its first bytes cannot be read. */
+/**
+ * Open the unknown file as a part of its own. 0, or the errno for which it or its first bytes
+ * cannot be read.
+ */
 int reef_tail_open_unknown(reef_tail *set, reef_tail_file *file_entry, const reef_file_id *file_id);
 /** Whether the file begins with the bytes that the part is known by. */
 bool reef_tail_file_has_head_of(reef_tail_file *file, const reef_tail_file *file_entry);
@@ -102,7 +107,7 @@ reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list);
 /** After a look: those that it did not see. */
 void reef_tail_forget_suspects(reef_tail *set);
 
-// ---- followed_round.c ----------------------------------------------------------------------------
+// ---- tail_read.c ----------------------------------------------------------------------------
 
 /** Look, and plan what is given of each file until the next round. */
 REEF_MUST_CHECK reef_status reef_tail_begin_read_pass(reef_tail *set, reef_error *err);
@@ -114,7 +119,7 @@ void reef_tail_drop_read_pass(reef_tail *set);
 reef_tail_file *reef_tail_next_file(reef_tail *set);
 bool reef_tail_file_has_range(const reef_tail_file *file_entry);
 
-// ---- followed_mark.c -----------------------------------------------------------------------------
+// ---- tail_checkpoint.c --------------------------------------------------------------------------
 
 /** The table as it is, as JSON on the heap; NULL when memory runs out. */
 char *reef_tail_checkpoint(const reef_tail *set);

@@ -1,5 +1,5 @@
-// A round of followed files: a look at the folder, and then how much of each file is given until the next one; see
-// followed.h.
+// A round of followed files: a look at the folder, and then how much of each file is given until
+// the next one; see tail.h.
 #include "tail_internal.h"
 
 #include <errno.h>
@@ -55,8 +55,8 @@ static bool lacks_newline(reef_tail_file *file_entry) {
     return reef_tail_file_read(file_entry, &last, 1, file_entry->upto - 1) == 1 && last != '\n';
 }
 
-// How much of a part this round gives. A last line without its end waits, unless the line is too long or
-// nobody writes the file any more.
+// How much of a part this round gives. A last line without its end waits, unless the line is too
+// long or nobody writes the file any more.
 static void plan_part(reef_tail *set, size_t at) {
     reef_tail_file *file_entry = &set->files[at];
     bool over =
@@ -104,7 +104,8 @@ static void close_idle(reef_tail *set) {
     }
 }
 
-// Newest first: what was written to an older file before something in a newer one was seen is seen as well.
+// Newest first: what was written to an older file before something in a newer one was seen is seen
+// as well.
 static int measure_all(reef_tail *set) {
     int code = 0;
     size_t open = 0;

@@ -1,4 +1,5 @@
-// A look at the folder of followed files: which files are still there, which were replaced, which are new.
+// A look at the folder of followed files: which files are still there, which were replaced, which
+// are new.
 //
 //   list --> known by inode: still itself?  --no--> its bytes are lost for now: a part without a file
 //        --> lost parts: has an unknown file their first bytes? It is a copy, or packed: read on there
@@ -16,7 +17,7 @@ static bool is_lost(const reef_tail_file *file_entry) {
     return !file_entry->file_id.device && !file_entry->file_id.inode;
 }
 
-// ---- known files ---------------------------------------------------------------------------------
+// ---- known files --------------------------------------------------------------------------------
 
 static size_t find_scan(const reef_listing *list, const reef_file_id *file_id) {
     for (size_t i = 0; i < list->count; i++)
@@ -24,8 +25,8 @@ static size_t find_scan(const reef_listing *list, const reef_file_id *file_id) {
     return SIZE_MAX;
 }
 
-// Its file was cut, or its inode belongs to a new file, which is as unknown as any other: what it was stays in
-// the table without a file.
+// Its file was cut, or its inode belongs to a new file, which is as unknown as any other: what it
+// was stays in the table without a file.
 static void lose_scan(reef_tail *set, reef_tail_file *file_entry) {
     reef_tail_file_shut(file_entry);
     file_entry->file_id.device = file_entry->file_id.inode = 0;
@@ -98,7 +99,7 @@ static reef_tail_scan_state look_at_known(reef_tail *set, reef_listing *list) {
     return result;
 }
 
-// ---- lost ones -----------------------------------------------------------------------------------
+// ---- lost ones ----------------------------------------------------------------------------------
 
 // The part's bytes are in this file too: read on in it.
 static void move_into(reef_tail *set, reef_tail_file *file_entry, reef_tail_file *file) {
@@ -115,8 +116,8 @@ static void move_into(reef_tail *set, reef_tail_file *file_entry, reef_tail_file
     set->marked = false;
 }
 
-// Whether an unknown file may have the bytes of a lost part, by names. In a folder small files are often alike:
-// there only what packing or cutting leaves behind counts.
+// Whether an unknown file may have the bytes of a lost part, by names. In a folder small files are
+// often alike: there only what packing or cutting leaves behind counts.
 static bool may_have(const reef_tail *set,
                      const reef_tail_file *file_entry,
                      const reef_listing *list,
@@ -183,8 +184,9 @@ static void say_loss(reef_tail *set, const reef_tail_file *file_entry) {
                      cut ? "cut or replaced" : "removed", file_entry->offset, known);
 }
 
-// A folder that is listed while names in it are moved may not show a file that is there all the time, and a file
-// that is being packed is between two names. So it takes a while until one counts as gone.
+// A folder that is listed while names in it are moved may not show a file that is there all the
+// time, and a file that is being packed is between two names. So it takes a while until one counts
+// as gone.
 static void look_for_lost(reef_tail *set, reef_listing *list) {
     for (size_t i = set->count; i-- > 0;) {
         reef_tail_file *file_entry = &set->files[i];
@@ -201,7 +203,7 @@ static void look_for_lost(reef_tail *set, reef_listing *list) {
     }
 }
 
-// ---- all of it -----------------------------------------------------------------------------------
+// ---- all of it ----------------------------------------------------------------------------------
 
 static void put_live_last(reef_tail *set, const reef_listing *list) {
     set->live = false;
@@ -284,7 +286,8 @@ reef_tail_scan_state reef_tail_scan(reef_tail *set) {
 
 // ---- followed new -------------------------------------------------------------------------------
 //
-// Unknown files of a folder that is followed: new ones, and copies that are being made; see followed_look.c.
+// Unknown files of a folder that is followed: new ones, and copies that are being made; see
+// tail_scan.c.
 
 int reef_tail_open_unknown(reef_tail *set,
                            reef_tail_file *file_entry,
@@ -361,7 +364,8 @@ static verdict compare_scan(reef_tail *set, reef_tail_file *file, reef_tail_file
     return same ? COPY : NEW;
 }
 
-// Rotation by copying, or packing whose original stays: nothing in it is new. In a folder a copy is a file.
+// Rotation by copying, or packing whose original stays: nothing in it is new. In a folder a copy is
+// a file.
 static verdict compare_all(reef_tail *set, reef_tail_file *file) {
     verdict found = NEW;
     for (size_t i = 0; found == NEW && !set->folder_kind && i < set->count; i++)
@@ -434,13 +438,14 @@ static size_t find_unknown(const reef_listing *list, reef_tail_file *out) {
     return count;
 }
 
-// Renamed since it was listed. In a folder it is found by its new name; what is rotated has an order, and is older than
-// what was added.
+// Renamed since it was listed. In a folder it is found by its new name; what is rotated has an
+// order, and is older than what was added.
 static bool is_moved(const reef_tail *set, int code) {
     return !set->folder_kind && (code == ENOENT || code == ESTALE);
 }
 
-// Judge all before one is added: they are not each other's twins. Where there is no room for all, it is for the oldest.
+// Judge all before one is added: they are not each other's twins. Where there is no room for all,
+// it is for the oldest.
 reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
     reef_tail_file *found = calloc(list->count ? list->count : 1, sizeof(*found));
     size_t count = 0, open = 0;

@@ -1,13 +1,13 @@
-// Followed files on the loop; see follow.h.
+// Followed files on the loop; see tail_source.h.
 //
 //   read --> worker thread: reef_tail_read --> bytes: took --> nothing is read for a second: glance, again
 //     ^                                       '--> none: wait for the folder to stir, or for a second
 //     |                                                                  |
 //     '------------------------------------------------------------------'
 //
-// While no read is asked for, because the queue is full, a worker looks at the folder all the same, and so does one that
-// reads a long round: files that are rotated away and deleted meanwhile stay open, and the lag is what it is. One worker is
-// out at a time, and the timer runs when none is.
+// While no read is asked for, because the queue is full, a worker looks at the folder all the same,
+// and so does one that reads a long round: files that are rotated away and deleted meanwhile stay
+// open, and the lag is what it is. One worker is out at a time, and the timer runs when none is.
 #include "tail_source.h"
 
 #include "tail.h"
@@ -70,7 +70,7 @@ static reef_status on_seek(reef_input *input, const reef_input_place *place, ree
     return reef_tail_seek(follow->set, place, err);
 }
 
-// ---- on a worker thread --------------------------------------------------------------------------
+// ---- on a worker thread -------------------------------------------------------------------------
 
 static void work(uv_work_t *request) {
     reef_follow *follow = request->data;
@@ -81,7 +81,7 @@ static void work(uv_work_t *request) {
         follow->error.status = reef_tail_glance(follow->set, &follow->error);
 }
 
-// ---- on the loop ---------------------------------------------------------------------------------
+// ---- on the loop --------------------------------------------------------------------------------
 
 static void begin_work(reef_follow *follow);
 

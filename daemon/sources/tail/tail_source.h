@@ -1,4 +1,4 @@
-// Live sources that are files: follow:PATH and dir:PATH[/PATTERN]; followed.h says what they read.
+// Live sources that are files: follow:PATH and dir:PATH[/PATTERN]; tail.h says what they read.
 #ifndef REEF_FOLLOW_H
 #define REEF_FOLLOW_H
 

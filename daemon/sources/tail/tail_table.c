@@ -63,7 +63,8 @@ void reef_tail_report(reef_tail *set, const char *event, const char *format, ...
     va_end(arguments);
 }
 
-// The change of an inode counts renames too. A clock that was set back makes it lie ahead, for ever: hence ours.
+// The change of an inode counts renames too. A clock that was set back makes it lie ahead, for
+// ever: hence ours.
 bool reef_tail_settled(const reef_tail *set, uint64_t still_ms, const reef_file_id *file_id) {
     return set->clock_ns - file_id->changed_ns >= (int64_t)REEF_SETTLE_MS * 1000000 ||
            set->now_ms - still_ms >= REEF_SETTLE_MS;

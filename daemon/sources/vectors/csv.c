@@ -1,8 +1,8 @@
 // Vectors from a table as text: a line per example, a value per column, one of them the label.
 //
-// Fields may stand in quotation marks, doubled inside them, but do not go over a line's end. The label
-// may be empty (none), a number, or one of the words that `names` lists; a word that is not listed is
-// refused, because numbering words as they come would give another file other numbers.
+// Fields may stand in quotation marks, doubled inside them, but do not go over a line's end. The
+// label may be empty (none), a number, or one of the words that `names` lists; a word that is not
+// listed is refused, because numbering words as they come would give another file other numbers.
 #include "reef_vectors.h"
 #include "vector_table.h"
 
@@ -14,7 +14,7 @@ static const char *path_of(const reef_vector_table *table) {
     return table->lines.file.path;
 }
 
-// ---- fields --------------------------------------------------------------------------------------
+// ---- fields -------------------------------------------------------------------------------------
 
 // Tabs and semicolons are rarer in other files than commas are in theirs.
 static char find_separator(const char *line) {
@@ -77,7 +77,7 @@ static bool is_number(const char *text) {
     return end != text && *end == '\0';
 }
 
-// ---- rows ----------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 
 static reef_status take_label(const reef_vector_table *table,
                               const char *field,
@@ -144,7 +144,7 @@ static reef_status parse_row(reef_vector_table *table,
     return REEF_OK;
 }
 
-// ---- columns -------------------------------------------------------------------------------------
+// ---- columns ------------------------------------------------------------------------------------
 
 // A header when no value beside the label is a number.
 static bool looks_like_header(const reef_vector_table *table) {
@@ -191,7 +191,8 @@ static reef_status read_columns(reef_vector_table *table, bool *header, reef_err
     if (!cut_csv(line, table->separator, most, table->fields, &table->field_count))
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s': a quotation mark is not closed on line 1", path_of(table));
-    // Whether a name of a column is meant depends on the header, which depends on the label's column.
+    // Whether a name of a column is meant depends on the header, which depends on the label's
+    // column.
     bool found = find_label_column(table, true);
     reef_vector_header wanted = table->spec->header;
     *header = wanted == REEF_HEADER_YES || (wanted == REEF_HEADER_FIND && looks_like_header(table));

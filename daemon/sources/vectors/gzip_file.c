@@ -1,5 +1,6 @@
-// See vector_file.h. A packed file cannot be read from the middle, and its checksum stands at its end:
-// it is unpacked into memory as a whole, once, which also finds damage before anything is trained on.
+// See gzip_file.h. A packed file cannot be read from the middle, and its checksum stands at its
+// end: it is unpacked into memory as a whole, once, which also finds damage before anything is
+// trained on.
 #include "gzip_file.h"
 
 #include <assert.h>
@@ -50,7 +51,7 @@ static reef_status read_plain(
     return REEF_OK;
 }
 
-// ---- gzip ----------------------------------------------------------------------------------------
+// ---- gzip ---------------------------------------------------------------------------------------
 
 static reef_status damaged_gzip_file(const reef_vector_file *file,
                                      size_t at,
@@ -128,7 +129,7 @@ static reef_status unpack_again(reef_vector_file *file, reef_error *err) {
                      file->path, bytes, file->bytes);
 }
 
-// ---- life ----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
 reef_status reef_vector_file_open(reef_vector_file *file, const char *path, reef_error *err) {
     *file = (reef_vector_file){.fd = -1, .path = strdup(path)};

@@ -17,7 +17,9 @@ typedef struct reef_vector_file {
     bool lent;        // it is no file: the content is someone else's
 } reef_vector_file;
 
-/** NOT_FOUND it cannot be read; CORRUPT what does not unpack; INVALID when it unpacks to too much. */
+/**
+ * NOT_FOUND it cannot be read; CORRUPT what does not unpack; INVALID when it unpacks to too much.
+ */
 REEF_MUST_CHECK reef_status reef_vector_file_open(reef_vector_file *file,
                                                   const char *path,
                                                   reef_error *err);
@@ -28,7 +30,10 @@ void reef_vector_file_close(reef_vector_file *file); // accepts the zeroed file
 /** Forget what was unpacked until it is read again. */
 void reef_vector_file_rest(reef_vector_file *file);
 
-/** `count` bytes at `offset`, which lie within the content. CORRUPT when they are not there any more. */
+/**
+ * `count` bytes at `offset`, which lie within the content. CORRUPT when they are not there any
+ * more.
+ */
 REEF_MUST_CHECK reef_status reef_vector_file_read(
     reef_vector_file *file, uint64_t offset, void *bytes, size_t count, reef_error *err);
 

@@ -57,7 +57,7 @@ static reef_status check_size(const reef_vector_array *array, reef_error *err) {
                      array->file.bytes < wanted ? "was cut" : "has something after them");
 }
 
-// ---- IDX -----------------------------------------------------------------------------------------
+// ---- IDX ----------------------------------------------------------------------------------------
 
 static bool idx_element(uint8_t type, reef_vector_element *element) {
     switch (type) {
@@ -119,7 +119,7 @@ static reef_status read_idx_header(reef_vector_array *array, reef_error *err) {
     return take_shape(array, dimensions, sizes) ? REEF_OK : too_large(file->path, err);
 }
 
-// ---- NPY -----------------------------------------------------------------------------------------
+// ---- NPY ----------------------------------------------------------------------------------------
 
 static reef_status npy_unfit(const char *path, const char *why, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "'%.120s' cannot be read as a .npy file: %s", path,
@@ -232,7 +232,7 @@ reef_status reef_vector_array_open(reef_vector_array *array,
     return status;
 }
 
-// ---- numbers -------------------------------------------------------------------------------------
+// ---- numbers ------------------------------------------------------------------------------------
 
 static double idx_npy_number(const reef_vector_array *array, const uint8_t *at) {
     size_t bytes = element_bytes(array->element);
@@ -284,7 +284,7 @@ static reef_status read_row(reef_vector_table *table,
     return REEF_OK;
 }
 
-// ---- labels --------------------------------------------------------------------------------------
+// ---- labels -------------------------------------------------------------------------------------
 
 static reef_status take_label(reef_vector_table *table,
                               const reef_vector_array *array,

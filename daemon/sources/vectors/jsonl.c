@@ -1,5 +1,5 @@
-// Vectors from JSON Lines: {"vector": [0.5, 1], "label": 3}. The label may be missing or null; other
-// members are left alone.
+// Vectors from JSON Lines: {"vector": [0.5, 1], "label": 3}. The label may be missing or null;
+// other members are left alone.
 #include "reef_vectors.h"
 #include "vector_table.h"
 
@@ -68,7 +68,8 @@ static reef_status parse_line(reef_vector_table *table,
     json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, &fault);
     if (!object) {
         char why[128];
-        // A message may end in a log, which has nothing of what is trained on: "... near 'its words'".
+        // A message may end in a log, which has nothing of what is trained on: "... near 'its
+        // words'".
         char *near = strstr(fault.text, " near ");
         if (near) *near = '\0';
         snprintf(why, sizeof(why), "no JSON: %.60s, at byte %d", fault.text, fault.position);

@@ -1,5 +1,5 @@
-// Text files with a row per line. Every line is parsed when the file is opened, so that a bad one is
-// found before anything is trained on; what is kept is where each begins, 8 bytes a row.
+// Text files with a row per line. Every line is parsed when the file is opened, so that a bad one
+// is found before anything is trained on; what is kept is where each begins, 8 bytes a row.
 #include "vector_table.h"
 
 #include <inttypes.h>
@@ -111,7 +111,7 @@ reef_status reef_vector_lines_first(reef_vector_table *table, uint64_t *number, 
     return status;
 }
 
-// ---- rows ----------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 
 static reef_status grow_text_table(reef_vector_table *table, reef_error *err) {
     reef_vector_lines *lines = &table->lines;
@@ -142,7 +142,8 @@ static reef_status add_row(reef_vector_table *table, const line_reader *reader, 
     return status;
 }
 
-// The line of a row again. Its number is not known any more, but it was good when the file was opened.
+// The line of a row again. Its number is not known any more, but it was good when the file was
+// opened.
 static reef_status read_row(reef_vector_table *table,
                             uint64_t row,
                             float *vector,

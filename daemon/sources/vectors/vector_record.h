@@ -1,5 +1,5 @@
-// One example as it stands in the stream of a vector model: an int32 label and `inputs` 32-bit floats, all
-// little-endian, as docs/PROTOCOL.md has it under "Vectors". Pure functions.
+// One example as it stands in the stream of a vector model: an int32 label and `inputs` 32-bit
+// floats, all little-endian, as docs/PROTOCOL.md has it under "Vectors". Pure functions.
 #ifndef REEF_VECTOR_RECORD_H
 #define REEF_VECTOR_RECORD_H
 
@@ -16,8 +16,9 @@ size_t reef_vector_record_size(size_t inputs);
 void reef_vector_record_write(uint8_t *at, int32_t label, size_t inputs, const float *values);
 
 /**
- * The same from JSON: `vector` a list of numbers, `label` a whole number, -1 or null for none, or NULL. False when it
- * is no example of such a model, and `why` says why not; what is at `at` is then of no use.
+ * The same from JSON: `vector` a list of numbers, `label` a whole number, -1 or null for none, or
+ * NULL. False when it is no example of such a model, and `why` says why not; what is at `at` is
+ * then of no use.
  */
 bool reef_vector_record_json(uint8_t *at,
                              size_t inputs,

@@ -30,7 +30,7 @@ bool reef_vector_label(double value, int32_t *label) {
     return true;
 }
 
-// ---- values of options ---------------------------------------------------------------------------
+// ---- values of options --------------------------------------------------------------------------
 
 static reef_status wrong(const reef_vector_spec *spec,
                          const char *name,
@@ -106,7 +106,7 @@ static reef_status take_header(reef_vector_spec *spec,
     return REEF_OK;
 }
 
-// ---- options -------------------------------------------------------------------------------------
+// ---- options ------------------------------------------------------------------------------------
 
 // name, kinds that take it
 #define OPTION_LIST(X)                                                                             \
@@ -203,7 +203,7 @@ static reef_status take_options(reef_vector_spec *spec, char *options, reef_erro
     return REEF_OK;
 }
 
-// ---- paths ---------------------------------------------------------------------------------------
+// ---- paths --------------------------------------------------------------------------------------
 
 static reef_status take_paths(reef_vector_spec *spec, char *paths, reef_error *err) {
     spec->path = paths;

@@ -1,5 +1,5 @@
-// All examples of one file or pair of files, in the order in which they stand there; what a spec chooses
-// of them, and in which order they are served, is for vectors.c.
+// All examples of one file or pair of files, in the order in which they stand there; what a spec
+// chooses of them, and in which order they are served, is for vectors.c.
 //
 // A table knows all labels. Vectors are read one at a time, from wherever they are.
 #ifndef REEF_VECTOR_TABLE_H
@@ -84,7 +84,10 @@ struct reef_vector_table {
     reef_vector_parse parse;
 };
 
-/** Open and check the file or files of `spec`, which must live longer. Close it also when this fails. */
+/**
+ * Open and check the file or files of `spec`, which must live longer. Close it also when this
+ * fails.
+ */
 REEF_MUST_CHECK reef_status reef_vector_table_open(reef_vector_table *table,
                                                    const reef_vector_spec *spec,
                                                    reef_error *err);
@@ -92,7 +95,7 @@ void reef_vector_table_close(reef_vector_table *table); // accepts the zeroed ta
 /** Forget what was unpacked until it is read again. */
 void reef_vector_table_rest(reef_vector_table *table);
 
-// ---- vector_array.c ------------------------------------------------------------------------------
+// ---- idx_npy.c ------------------------------------------------------------------------------
 
 REEF_MUST_CHECK reef_status reef_vector_array_open(reef_vector_array *array,
                                                    const char *path,
@@ -103,21 +106,21 @@ REEF_MUST_CHECK reef_status reef_vector_arrays_open(reef_vector_table *table, re
 /** The same where table->array.file is open already. */
 REEF_MUST_CHECK reef_status reef_vector_arrays_begin(reef_vector_table *table, reef_error *err);
 
-// ---- vector_lines.c ------------------------------------------------------------------------------
+// ---- text_table.c ------------------------------------------------------------------------------
 
 /** The first line that is not blank, in lines->line, and its number. INVALID when there is none. */
 REEF_MUST_CHECK reef_status reef_vector_lines_first(reef_vector_table *table,
                                                     uint64_t *number,
                                                     reef_error *err);
 /**
- * Parse every line after number `skipped` once with table->parse, and remember labels and places. Blank
- * lines are no rows. From then on table->read parses the line of a row again.
+ * Parse every line after number `skipped` once with table->parse, and remember labels and places.
+ * Blank lines are no rows. From then on table->read parses the line of a row again.
  */
 REEF_MUST_CHECK reef_status reef_vector_lines_scan(reef_vector_table *table,
                                                    uint64_t skipped,
                                                    reef_error *err);
 
-// ---- vector_csv.c, vector_jsonl.c ----------------------------------------------------------------
+// ---- csv.c, jsonl.c ----------------------------------------------------------------
 
 REEF_MUST_CHECK reef_status reef_vector_csv_open(reef_vector_table *table, reef_error *err);
 REEF_MUST_CHECK reef_status reef_vector_jsonl_open(reef_vector_table *table, reef_error *err);

@@ -42,7 +42,7 @@ static size_t permutations(const reef_vectors *vectors) {
     return vectors->spec.permutes.count;
 }
 
-// ---- choosing ------------------------------------------------------------------------------------
+// ---- choosing -----------------------------------------------------------------------------------
 
 static bool is_chosen(const reef_vector_spec *spec, int32_t label) {
     bool chosen = spec->classes.count == 0;
@@ -169,7 +169,7 @@ void reef_vectors_rest(reef_vectors *vectors) {
     reef_vector_table_rest(&vectors->table);
 }
 
-// ---- what it is ----------------------------------------------------------------------------------
+// ---- what it is ---------------------------------------------------------------------------------
 
 const char *reef_vectors_spec(const reef_vectors *vectors) {
     return vectors->spec.text;
@@ -195,7 +195,7 @@ uint64_t reef_vectors_stream_bytes(const reef_vectors *vectors) {
     return vectors->count * reef_vectors_record_bytes(vectors);
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static uint64_t row_of(const reef_vectors *vectors, uint64_t index) {
     uint64_t at = vectors->first_row + index;

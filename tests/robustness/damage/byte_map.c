@@ -31,7 +31,7 @@ static const uint8_t *page_at(const byte_map *map, const uint8_t *image, uint64_
     return image + page * map->page_bytes;
 }
 
-// ---- records -------------------------------------------------------------------------------------
+// ---- records ------------------------------------------------------------------------------------
 
 static uint32_t record_find(const byte_map *map, uint8_t tree, const uint8_t *key, size_t bytes) {
     for (size_t i = 0; i < map->record_count; i++) {
@@ -68,7 +68,7 @@ static uint32_t owner_of(byte_map *map, uint8_t tree, size_t at, const uint8_t *
     return about;
 }
 
-// ---- trees ---------------------------------------------------------------------------------------
+// ---- trees --------------------------------------------------------------------------------------
 
 static void walk(byte_map *map, uint8_t tree, uint64_t page);
 
@@ -160,7 +160,8 @@ static void walk(byte_map *map, uint8_t tree, uint64_t page) {
     }
 }
 
-// The databases that the main tree lists, in the order of their numbers: sums last, after its records.
+// The databases that the main tree lists, in the order of their numbers: sums last, after its
+// records.
 static void read_roots(byte_map *map, uint64_t page) {
     const uint8_t *bytes = page_at(map, map->image, page);
     for (size_t i = 0; i < (get16(bytes + 12) - PAGE_HEADER) / 2u; i++) {
@@ -226,7 +227,7 @@ const char *byte_map_tree_name(uint8_t tree) {
     return tree < REEF_DB_COUNT ? reef_db_name((reef_db)tree) : names[tree - REEF_DB_COUNT];
 }
 
-// ---- searching -----------------------------------------------------------------------------------
+// ---- searching ----------------------------------------------------------------------------------
 
 static int compare(const uint8_t *node, const uint8_t *key, size_t bytes) {
     size_t node_bytes = get16(node + 6);

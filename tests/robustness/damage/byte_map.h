@@ -1,5 +1,6 @@
-// What each byte of a pool's data file is for, found out without the store and without LMDB: an oracle for
-// what a check must find. It walks the trees of the newest meta page, as docs/FORMAT.md and LMDB's layout say.
+// What each byte of a pool's data file is for, found out without the store and without LMDB: an
+// oracle for what a check must find. It walks the trees of the newest meta page, as docs/FORMAT.md
+// and LMDB's layout say.
 #ifndef BYTE_MAP_H
 #define BYTE_MAP_H
 

@@ -1,12 +1,14 @@
-// Damages a pool's data file in hundreds of ways, one at a time, and holds the check to what an oracle
-// (byte_map.h) says of each: what touches a live record is found and named, what touches free bytes is not
-// reported, and no process that a user started ends by a signal.
+// Damages a pool's data file in hundreds of ways, one at a time, and holds the check to what an
+// oracle (byte_map.h) says of each: what touches a live record is found and named, what touches
+// free bytes is not reported, and no process that a user started ends by a signal.
 //
-//   flips        one bit anywhere; then one bit of what holds records together, which is rarer in a file
+//   flips        one bit anywhere; then one bit of what holds records together, which is rarer in a
+//                file
 //   truncations  the file ends anywhere
 //   pages        two pages change places; a page is as it was in an earlier copy of the file
 //
-// usage: damage_campaign REEF REEFD DIRECTORY [--flips N] [--tree-flips N] [--truncations N] [--pages N]
+// usage: damage_campaign REEF REEFD DIRECTORY [--flips N] [--tree-flips N] [--truncations N]
+// [--pages N]
 //                        [--programs N] [--seed N]
 // DIRECTORY has the pool `pool`, earlier copies `old.*` of its data file, and a text `text`.
 #include "no_fork.h"
@@ -110,7 +112,7 @@ static size_t draw_below(campaign *c, size_t end) {
     return (size_t)(draw_bits(&c->random) % end);
 }
 
-// ---- one case ------------------------------------------------------------------------------------
+// ---- one case -----------------------------------------------------------------------------------
 
 static void add_line(void *context, const char *what) {
     finding *f = context;
@@ -162,7 +164,8 @@ static bool says_record(const campaign *c, const char *text, size_t at) {
     return !reef_db_summed((reef_db)r->tree) && strstr(text, database) != NULL;
 }
 
-// What page or tree is named: the meta pages and the list of databases lead to all trees, where damage shows.
+// What page or tree is named: the meta pages and the list of databases lead to all trees, where
+// damage shows.
 static bool says_tree(const campaign *c, const char *text, size_t page) {
     uint8_t tree = c->map.tree[page];
     if (says_page(text, page) || strstr(text, byte_map_tree_name(tree)) != NULL) return true;
@@ -217,7 +220,8 @@ static void compare_program(campaign *c, tally *t, const char *how, const findin
     program_release(&p);
 }
 
-// Score and evaluation of a damaged pool: the sound pool's answer, or an error; never another answer.
+// Score and evaluation of a damaged pool: the sound pool's answer, or an error; never another
+// answer.
 static void run_command(
     campaign *c, const char *how, const finding *f, const char *const *argv, const char *sound) {
     program p;
@@ -267,7 +271,8 @@ static void one_case(
     if (wanted == DAMAGE && f.code == 65) {
         t->found++;
         int named = names(c, f.text, at, bytes);
-        // Of a pool that cannot be opened no record is read: the one of two pages that prevents it is named.
+        // Of a pool that cannot be opened no record is read: the one of two pages that prevents it
+        // is named.
         if (named == 0 && f.commits == 0 && c->swapped_with > 0)
             named = names(c, f.text, c->swapped_with, c->map.page_bytes);
         // A file that is too short is named by its length.
@@ -283,7 +288,7 @@ static void one_case(
     progress(c);
 }
 
-// ---- kinds of damage -----------------------------------------------------------------------------
+// ---- kinds of damage ----------------------------------------------------------------------------
 
 static void restore(campaign *c, size_t at, size_t bytes) {
     memcpy(c->image + at, c->sound.data + at, bytes);
@@ -296,8 +301,8 @@ static void flip(campaign *c, tally *t, size_t at, unsigned bit) {
              at / c->map.page_bytes, at % c->map.page_bytes);
     c->image[at] ^= (uint8_t)(1u << bit);
     expected wanted = judge(c, at, 1);
-    // One bit of a transaction's number makes the meta pages another pair that can be, that of the commit
-    // before: nothing tells it from a commit whose meta page was not written.
+    // One bit of a transaction's number makes the meta pages another pair that can be, that of the
+    // commit before: nothing tells it from a commit whose meta page was not written.
     if (c->map.tree[at / c->map.page_bytes] == TREE_META && at % c->map.page_bytes == 144 &&
         bit == 1)
         wanted = EITHER;
@@ -389,7 +394,7 @@ static void pages(campaign *c, tally *swapped, tally *stale, unsigned long count
     }
 }
 
-// ---- the whole -----------------------------------------------------------------------------------
+// ---- the whole ----------------------------------------------------------------------------------
 
 static char *answer(const char *const *argv) {
     program p;

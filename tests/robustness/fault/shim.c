@@ -1,10 +1,12 @@
-// A library to be preloaded that makes the n-th thing go wrong, or puts the clock back. What it does stands in
-// the environment:
+// A library to be preloaded that makes the n-th thing go wrong, or puts the clock back. What it
+// does stands in the environment:
 //
-//   REEF_FAULT_COUNTS=FILE       16 bytes: how many writes and allocations were counted so far, as two u64
-//   REEF_FAULT_IO=ACTION:n[+]    ACTION is eio, enospc or kill: what happens to the n-th write or sync of a
-//                                file called data.mdb; with + to all from the n-th on
-//   REEF_FAULT_MEMORY=n[+]       the n-th allocation since main began fails; with + all from there on
+//   REEF_FAULT_COUNTS=FILE       16 bytes: how many writes and allocations were counted so far, as
+//                                two u64
+//   REEF_FAULT_IO=ACTION:n[+]    ACTION is eio, enospc or kill: what happens to the n-th write or
+//                                sync of a file called data.mdb; with + to all from the n-th on
+//   REEF_FAULT_MEMORY=n[+]       the n-th allocation since main began fails; with + all from there
+//                                on
 //   REEF_FAULT_CLOCK=SECONDS     added to the time of day
 //
 // Counts live in a shared map, so they outlast whatever ends the process, and children count on.
@@ -84,7 +86,7 @@ __attribute__((constructor)) static void shim_begin(void) {
     if (strncmp(io, "enospc", 6) == 0) io_error = ENOSPC;
 }
 
-// ---- writing and syncing -------------------------------------------------------------------------
+// ---- writing and syncing ------------------------------------------------------------------------
 
 static bool is_data_file(int fd) {
     char link[64], path[4096];
@@ -128,7 +130,7 @@ WRAP_IO(ssize_t,
 WRAP_IO(int, fsync, (int fd), (fd))
 WRAP_IO(int, fdatasync, (int fd), (fd))
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 static bool memory_strikes(void) {
     if (!atomic_load(&in_main) || !strikes(&memory_fault, &counted->memory)) return false;
@@ -199,7 +201,7 @@ int __libc_start_main(main_function *main,
     return next___libc_start_main(counted_main, argc, argv, init, fini, loader_fini, stack_end);
 }
 
-// ---- the time of day -----------------------------------------------------------------------------
+// ---- the time of day ----------------------------------------------------------------------------
 
 int clock_gettime(clockid_t clock, struct timespec *out) {
     static int (*next_clock_gettime)(clockid_t, struct timespec *);

@@ -56,7 +56,7 @@ static struct {
     bool sent, done;
 } world;
 
-// ---- the daemon ----------------------------------------------------------------------------------
+// ---- the daemon ---------------------------------------------------------------------------------
 
 static void on_wake(uv_async_t *handle) {
     (void)handle;
@@ -167,7 +167,7 @@ void daemon_world_start(void) {
     world.routes.training = world.control.training = world.monitor.training = world.training;
 }
 
-// ---- the client ----------------------------------------------------------------------------------
+// ---- the client ---------------------------------------------------------------------------------
 
 static void on_deadline(uv_timer_t *timer) {
     (void)timer;
@@ -204,7 +204,8 @@ static void on_client_closed(uv_handle_t *handle) {
     *(bool *)handle->data = true;
 }
 
-// libFuzzer's alarm clock rings every few seconds, and a signal ends a connect that waits; Linux takes it up again.
+// libFuzzer's alarm clock rings every few seconds, and a signal ends a connect that waits; Linux
+// takes it up again.
 static int connect_whole(const struct sockaddr *address, socklen_t bytes) {
     int code;
     do code = connect(world.fd, address, bytes);
@@ -218,7 +219,8 @@ static void connect_to(int http) {
     socklen_t bytes = http ? sizeof(world.http_address) : sizeof(world.address);
     world.fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert(world.fd >= 0);
-    // Closed without a farewell, or the ports of a machine would wait for one, all of them, after some ten thousand.
+    // Closed without a farewell, or the ports of a machine would wait for one, all of them, after
+    // some ten thousand.
     const struct linger linger = {.l_onoff = 1};
     int code = setsockopt(world.fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
     if (!http) code = 0; // a Unix socket has none
@@ -245,8 +247,8 @@ const char *daemon_world_ask(int http, const uint8_t *bytes, size_t count, size_
     (void)uv_poll_start(&world.poll, UV_READABLE | UV_WRITABLE, on_client);
     (void)uv_timer_start(&world.deadline, on_deadline, DEADLINE_MS, 0);
     while (!world.sent && !world.done) (void)uv_run(&world.loop, UV_RUN_ONCE);
-    // The end must not come along with the last bytes: libmicrohttpd would take no notice of it before its time
-    // for a header is up.
+    // The end must not come along with the last bytes: libmicrohttpd would take no notice of it
+    // before its time for a header is up.
     for (int i = 0; i < SETTLE_TURNS && !world.done; i++) (void)uv_run(&world.loop, UV_RUN_NOWAIT);
     (void)shutdown(world.fd, SHUT_WR);
     while (!world.done) (void)uv_run(&world.loop, UV_RUN_ONCE);

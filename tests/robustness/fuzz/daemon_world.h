@@ -1,6 +1,6 @@
-// The loop's side of reefd without its process: control socket, HTTP, routes and the serving thread on a golden
-// pool, driven by one client at a time. Its trainer's thread has ended: commands that want it are refused as busy,
-// so that no input changes what the next one meets.
+// The loop's side of reefd without its process: control socket, HTTP, routes and the serving thread
+// on a golden pool, driven by one client at a time. Its trainer's thread has ended: commands that
+// want it are refused as busy, so that no input changes what the next one meets.
 #ifndef REEF_DAEMON_WORLD_H
 #define REEF_DAEMON_WORLD_H
 
@@ -11,8 +11,9 @@
 void daemon_world_start(void);
 
 /**
- * Send `bytes` to HTTP or to the control socket, close that direction, and read until the daemon closes the other.
- * Lends the answer, which ends with a zero. Aborts when the daemon does not close in time.
+ * Send `bytes` to HTTP or to the control socket, close that direction, and read until the daemon
+ * closes the other. Lends the answer, which ends with a zero. Aborts when the daemon does not close
+ * in time.
  */
 const char *daemon_world_ask(int http, const uint8_t *bytes, size_t count, size_t *answered);
 

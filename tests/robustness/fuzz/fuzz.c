@@ -8,8 +8,8 @@
 
 #define PATHS_MAX 16
 
-// What asks for more than a gigabyte does not get it, as on a machine that has no more, and has to say so.
-// NOLINTNEXTLINE(bugprone-reserved-identifier): the sanitizer's name
+// What asks for more than a gigabyte does not get it, as on a machine that has no more, and has to
+// say so. NOLINTNEXTLINE(bugprone-reserved-identifier): the sanitizer's name
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 // NOLINTNEXTLINE(bugprone-reserved-identifier)
 const char *__asan_default_options(void) {

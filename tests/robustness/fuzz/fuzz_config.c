@@ -1,5 +1,5 @@
-// The configuration of a pool: as JSON, the way it lies in a pool (input begins with '{'), or as lines NAME=VALUE,
-// the way it is given as options.
+// The configuration of a pool: as JSON, the way it lies in a pool (input begins with '{'), or as
+// lines NAME=VALUE, the way it is given as options.
 #include "fuzz.h"
 #include "reef_trainer.h"
 

@@ -1,4 +1,5 @@
-// Bytes of an HTTP connection to the real routes, handlers and jobs of reefd, over the loopback. Input: the bytes.
+// Bytes of an HTTP connection to the real routes, handlers and jobs of reefd, over the loopback.
+// Input: the bytes.
 #include "daemon_world.h"
 
 #include <assert.h>

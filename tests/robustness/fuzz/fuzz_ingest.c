@@ -1,5 +1,5 @@
-// What clients push: text, JSON Lines or .npy. Input: the format, the width of the pool's vectors (0: a language
-// model) and where a label stands, a byte each; then the batch.
+// What clients push: text, JSON Lines or .npy. Input: the format, the width of the pool's vectors
+// (0: a language model) and where a label stands, a byte each; then the batch.
 #include "fuzz.h"
 #include "push_parse.h"
 #include "reef_store.h"

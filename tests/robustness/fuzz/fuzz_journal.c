@@ -1,6 +1,7 @@
-// Records of the journal with right checksums and any payloads. Input: records, each its sequence (a byte; 255: the
-// last one there can be; 254: the ids that a snapshot keeps), the length of its payload (two bytes) and the payload. Then
-// the journal is surveyed, read, moved, appended to, trimmed and checked.
+// Records of the journal with right checksums and any payloads. Input: records, each its sequence
+// (a byte; 255: the last one there can be; 254: the ids that a snapshot keeps), the length of its
+// payload (two bytes) and the payload. Then the journal is surveyed, read, moved, appended to,
+// trimmed and checked.
 #include "fuzz.h"
 #include "reef_store.h"
 #include "temp_dir.h"

@@ -1,5 +1,5 @@
-// Keys and records as they lie in the file. Input: database, key length, key, where to change a record and by
-// what, payload.
+// Keys and records as they lie in the file. Input: database, key length, key, where to change a
+// record and by what, payload.
 #include "fuzz.h"
 #include "record.h"
 

@@ -1,7 +1,8 @@
-// Records whose checksums are right and whose payloads are not: what another program, or a later version, might have
-// written. Input: which golden pool, then changes of records, each which record (by its place in the pool), what to
-// do (replace, patch or cut) and bytes. The changed pool is committed, then checked, scored or asked to predict, its
-// history read and compacted, and learning goes on.
+// Records whose checksums are right and whose payloads are not: what another program, or a later
+// version, might have written. Input: which golden pool, then changes of records, each which record
+// (by its place in the pool), what to do (replace, patch or cut) and bytes. The changed pool is
+// committed, then checked, scored or asked to predict, its history read and compacted, and learning
+// goes on.
 #include "fuzz.h"
 #include "reef_pool_json.h"
 #include "page_reader.h"
@@ -89,7 +90,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-// ---- changing records ----------------------------------------------------------------------------
+// ---- changing records ---------------------------------------------------------------------------
 
 static void change_one(reef_txn *txn, const reef_key *key, fuzz_input *input) {
     static uint8_t payload[1 << 20];
@@ -135,7 +136,7 @@ static bool change(golden *g, fuzz_input *input) {
     return status == REEF_OK;
 }
 
-// ---- reading the pool ----------------------------------------------------------------------------
+// ---- reading the pool ---------------------------------------------------------------------------
 
 static void read_usage(reef_txn *txn) {
     static uint64_t sums[2 * EXPERTS];

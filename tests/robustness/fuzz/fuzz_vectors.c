@@ -1,6 +1,6 @@
-// Files of vectors: IDX, .npy, CSV and JSON Lines. Input: the kind, and options, as in a source ("csv?label=first",
-// without the path) on the first line; then the file. A second file with labels, for idx and npy, follows after the
-// bytes "\n--\n".
+// Files of vectors: IDX, .npy, CSV and JSON Lines. Input: the kind, and options, as in a source
+// ("csv?label=first", without the path) on the first line; then the file. A second file with
+// labels, for idx and npy, follows after the bytes "\n--\n".
 #include "fuzz.h"
 #include "reef_vectors.h"
 

@@ -1,5 +1,5 @@
-// Runs a harness over files, and all files of directories, in the order of their names: the corpora as tests, in
-// builds without libFuzzer. Also repeats a single input.
+// Runs a harness over files, and all files of directories, in the order of their names: the corpora
+// as tests, in builds without libFuzzer. Also repeats a single input.
 #include "fuzz.h"
 
 #include <assert.h>

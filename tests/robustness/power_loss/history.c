@@ -17,7 +17,7 @@ static void *must(void *memory) {
     exit(71);
 }
 
-// ---- events --------------------------------------------------------------------------------------
+// ---- events -------------------------------------------------------------------------------------
 
 static bool parse(history *h, size_t bytes) {
     size_t room = 0;
@@ -68,7 +68,7 @@ void history_release(history *h) {
     *h = (history){0};
 }
 
-// ---- bytes ---------------------------------------------------------------------------------------
+// ---- bytes --------------------------------------------------------------------------------------
 
 static void resize(content *c, size_t bytes) {
     if (bytes > c->room) {
@@ -102,7 +102,7 @@ static void apply(content *c, const event *e) {
         put(c, e->offset, e->payload, e->bytes);
 }
 
-// ---- the disk ------------------------------------------------------------------------------------
+// ---- the disk -----------------------------------------------------------------------------------
 
 static void add_pending(disk_file *disk, const event *e) {
     if (disk->pending_count == disk->pending_room) {

@@ -1,5 +1,5 @@
-// What happened to one data file, read from the events of watched programs, and what of it the disk could
-// hold after a power loss.
+// What happened to one data file, read from the events of watched programs, and what of it the disk
+// could hold after a power loss.
 #ifndef POWER_LOSS_HISTORY_H
 #define POWER_LOSS_HISTORY_H
 
@@ -55,8 +55,8 @@ void disk_file_advance(disk_file *disk, const event *e);
 void disk_file_release(disk_file *disk);
 
 /**
- * A state that the disk could be in if the power failed now: all that is durable, and of what is pending a
- * choice of sectors. `in_flight` (may be NULL) is a write that has begun.
+ * A state that the disk could be in if the power failed now: all that is durable, and of what is
+ * pending a choice of sectors. `in_flight` (may be NULL) is a write that has begun.
  *
  * random  state of the generator of draws
  * out     written; its memory is used again

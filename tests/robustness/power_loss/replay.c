@@ -1,7 +1,8 @@
-// Replays what watched programs did to pools' data files and cuts the power in a thousand places: builds what
-// the disk could hold then, and asks `reef_store_verify` what pool that is. It must be sound, and one of the
-// two that the run itself told of: the last commit that had been acknowledged before the cut, or the one that
-// was on its way. A file that is not in place yet must not be looked at; one that is, must be whole.
+// Replays what watched programs did to pools' data files and cuts the power in a thousand places:
+// builds what the disk could hold then, and asks `reef_store_verify` what pool that is. It must be
+// sound, and one of the two that the run itself told of: the last commit that had been acknowledged
+// before the cut, or the one that was on its way. A file that is not in place yet must not be
+// looked at; one that is, must be whole.
 //
 // usage: power_loss_replay EVENTS DIRECTORY [--states N] [--go-on N] [--seed N]
 //   --states  places and states to try, 1000
@@ -58,7 +59,7 @@ static pool_file *file_of(replay *r, uint64_t id) {
     return NULL;
 }
 
-// ---- names ---------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 static void set_directory(pool_file *f, const char *path) {
     snprintf(f->directory, sizeof(f->directory), "%s", path);
@@ -113,7 +114,7 @@ static void advance(replay *r, const event *e) {
     f->writes += e->kind == EVENT_WRITE || e->kind == EVENT_WRITE_NOW;
 }
 
-// ---- one state -----------------------------------------------------------------------------------
+// ---- one state ----------------------------------------------------------------------------------
 
 static void fail_state(replay *r, size_t at, const char *what) {
     r->failures++;
@@ -229,7 +230,7 @@ static void progress(const replay *r) {
             r->total, rate, rate > 0 ? (double)(r->total - r->states) / rate : 0);
 }
 
-// ---- the whole -----------------------------------------------------------------------------------
+// ---- the whole ----------------------------------------------------------------------------------
 
 static bool is_place(const event *e) {
     return e->kind == EVENT_WRITE || e->kind == EVENT_WRITE_NOW || e->kind == EVENT_SYNC ||

@@ -1,9 +1,10 @@
-// Preloaded into `reef` and `reefd` (LD_PRELOAD): notes every change of a pool's data file, every sync, and
-// every commit that LMDB has reported as done, in the file $REEF_WATCH_LOG.
+// Preloaded into `reef` and `reefd` (LD_PRELOAD): notes every change of a pool's data file, every
+// sync, and every commit that LMDB has reported as done, in the file $REEF_WATCH_LOG.
 //
-// An event is noted when the call has returned, so what stands before an EVENT_COMMIT had happened when the
-// program could tell others of the commit. A call that fails is not noted. With $REEF_WATCH_CLOCK every
-// commit moves the wall clock on by as many seconds, so that minutes of usage grow old in a moment.
+// An event is noted when the call has returned, so what stands before an EVENT_COMMIT had happened
+// when the program could tell others of the commit. A call that fails is not noted. With
+// $REEF_WATCH_CLOCK every commit moves the wall clock on by as many seconds, so that minutes of
+// usage grow old in a moment.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): for RTLD_NEXT.
 #define _GNU_SOURCE
 #include "event.h"
@@ -135,7 +136,7 @@ static uint64_t position(int fd) {
     return at < 0 ? 0 : (uint64_t)at;
 }
 
-// ---- writes --------------------------------------------------------------------------------------
+// ---- writes -------------------------------------------------------------------------------------
 
 ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at) {
     REAL(__typeof__(&pwrite), "pwrite");
@@ -186,7 +187,7 @@ int ftruncate64(int fd, off64_t bytes) {
     return ftruncate(fd, bytes);
 }
 
-// ---- syncs ---------------------------------------------------------------------------------------
+// ---- syncs --------------------------------------------------------------------------------------
 
 static void note_sync(int fd) {
     char path[PATH_MAX];
@@ -223,7 +224,7 @@ int msync(void *at, size_t bytes, int flags) {
     return real(at, bytes, flags);
 }
 
-// ---- names ---------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 int rename(const char *from, const char *to) {
     REAL(__typeof__(&rename), "rename");
@@ -240,7 +241,7 @@ int rename(const char *from, const char *to) {
     return code;
 }
 
-// ---- commits and the clock -----------------------------------------------------------------------
+// ---- commits and the clock ----------------------------------------------------------------------
 
 // What the transaction leaves as the last commit: read in it, before it ends. Number 0 for none.
 static void last_commit(MDB_txn *txn, uint64_t *number, uint8_t root[ROOT_BYTES]) {

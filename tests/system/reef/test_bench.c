@@ -1,4 +1,5 @@
-// Benchmarks of the real `reef`: that they measure what they say, and what they say where something is missing.
+// Benchmarks of the real `reef`: that they measure what they say, and what they say where something
+// is missing.
 #include "tools_world.h"
 
 #include <dirent.h>
@@ -8,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// ---- the directory -------------------------------------------------------------------------------
+// ---- the directory ------------------------------------------------------------------------------
 
 static size_t entries(const char *path) {
     DIR *directory = opendir(path);
@@ -54,7 +55,7 @@ static void a_benchmark_that_is_killed_leaves_nothing_behind(void **state) {
     test_directory_remove(directory);
 }
 
-// ---- one layer -----------------------------------------------------------------------------------
+// ---- one layer ----------------------------------------------------------------------------------
 
 static void a_layer_that_is_measured_really_learns(void **state) {
     (void)state;
@@ -111,7 +112,8 @@ static void a_pool_sealed_to_nine_tenths_has_a_tenth_of_the_moments(void **state
     assert_int_equal(integer(sealed, "generations"), 10);
     assert_int_equal(integer(sealed, "side"), 10); // 10 * 10 is nearest to a tenth of 32 * 32
     double one = number(sealed, "one_open_moment_bytes");
-    // Of rows of width 16, queries, two tables of sub-keys, scales and shifts; a count for each row.
+    // Of rows of width 16, queries, two tables of sub-keys, scales and shifts; a count for each
+    // row.
     double values = 100 * 2 * 16 + 16 * 16 + 2 * 10 * 4 + 2 * 16;
     assert_true(one >= 2 * 4 * values + 4 * 100);
     assert_true(one < 1.05 * (2 * 4 * values + 4 * 100)); // each array begins on a cache line
@@ -146,7 +148,8 @@ static void rows_in_bf16_take_half_the_bytes_and_compute_nearly_the_same(void **
     const json_t *bf16 = json_object_get(document, "bf16");
     assert_true(number(bf16, "f32_bytes") == 8 * 8 * 2 * 16 * 4);
     assert_true(number(bf16, "bf16_bytes") == 8 * 8 * 2 * 16 * 2);
-    // Eight bits of mantissa: two weights rounded by at most 2^-9 of themselves each, and gelu between.
+    // Eight bits of mantissa: two weights rounded by at most 2^-9 of themselves each, and gelu
+    // between.
     assert_true(number(bf16, "largest_difference") > 1e-5);
     assert_true(number(bf16, "largest_difference") < 0.02);
     json_decref(document);
@@ -179,7 +182,7 @@ static void avx2_is_compared_where_there_is_avx512_and_missing_elsewhere(void **
     json_decref(document);
 }
 
-// ---- one layer as it grows -----------------------------------------------------------------------
+// ---- one layer as it grows ----------------------------------------------------------------------
 
 static void a_layer_is_measured_at_every_side_and_again_narrow_in_bf16(void **state) {
     (void)state;
@@ -297,7 +300,8 @@ static void a_baseline_is_asked_for_the_same_layer_and_compared(void **state) {
     free(script);
 }
 
-// Run `reef bench peer` with a rival of these lines (NULL: with none there), and expect its figures and a line with `words`.
+// Run `reef bench peer` with a rival of these lines (NULL: with none there), and expect its figures
+// and a line with `words`.
 static void expect_no_baseline(world *w, const char *lines, const char *words) {
     char *script = path_in(w->directory, "rival.py");
     unlink(script);
@@ -330,7 +334,7 @@ static void a_baseline_that_fails_is_named_and_the_rest_is_measured(void **state
                        "signal 15");
 }
 
-// ---- a training step and a rival -----------------------------------------------------------------
+// ---- a training step and a rival ----------------------------------------------------------------
 
 // A rival of TINY_OPTIONS that takes two seconds a step for a model of so many parameters.
 static char *step_baseline(world *w, json_int_t parameters) {
@@ -411,7 +415,7 @@ static void a_step_without_its_baseline_is_measured_all_the_same(void **state) {
     free(script);
 }
 
-// ---- the store -----------------------------------------------------------------------------------
+// ---- the store ----------------------------------------------------------------------------------
 
 #define TINY_STORE                                                                                 \
     "bench", "store", "--commit-bytes", "260K", "--rounds", "2", "--seconds", "0.1",               \

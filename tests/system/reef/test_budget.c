@@ -135,7 +135,8 @@ static void a_budget_in_parts_is_the_same_to_the_bit(void **state) {
     free(parts);
 }
 
-// The budget is of all that the pool is trained, but how often the data was read is of these files alone.
+// The budget is of all that the pool is trained, but how often the data was read is of these files
+// alone.
 static void epochs_are_of_the_files_that_are_given(void **state) {
     const world *w = *state;
     char *pool = path_in(w->directory, "others"),
@@ -253,7 +254,7 @@ static void what_cannot_be_counted_is_refused(void **state) {
     free(vector);
 }
 
-// ---- words ---------------------------------------------------------------------------------------
+// ---- words --------------------------------------------------------------------------------------
 
 static void words_are_runs_between_white_space(void **state) {
     const world *w = *state;

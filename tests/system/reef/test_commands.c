@@ -19,7 +19,7 @@
 #include "commands.h"
 #include "whole_file.h"
 
-// ---- help ----------------------------------------------------------------------------------------
+// ---- help ---------------------------------------------------------------------------------------
 
 static void every_command_explains_itself_with_an_example(void **state) {
     (void)state;
@@ -92,7 +92,7 @@ static void every_field_of_the_configuration_is_an_option_of_init(void **state) 
     program_release(&p);
 }
 
-// ---- answers for programs ------------------------------------------------------------------------
+// ---- answers for programs -----------------------------------------------------------------------
 
 static void every_json_answer_is_one_document_with_its_keys(void **state) {
     world *w = *state;
@@ -145,7 +145,7 @@ static void every_json_answer_is_one_document_with_its_keys(void **state) {
     free(code);
 }
 
-// ---- what the numbers mean -----------------------------------------------------------------------
+// ---- what the numbers mean ----------------------------------------------------------------------
 
 static double eval_bits(world *w, const char *as_of, const char *file) {
     json_t *document = reef_json("eval", w->pool, "--as-of", as_of, file, NULL);
@@ -420,7 +420,7 @@ static void names_of_any_bytes_are_shown_as_text(void **state) {
     free(out);
 }
 
-// ---- changes -------------------------------------------------------------------------------------
+// ---- changes ------------------------------------------------------------------------------------
 
 static json_int_t generation_count(const char *pool) {
     json_t *document = reef_json("generations", pool, NULL);
@@ -652,7 +652,7 @@ static void the_pool_may_be_named_in_three_ways(void **state) {
     json_decref(over);
 }
 
-// ---- what goes wrong -----------------------------------------------------------------------------
+// ---- what goes wrong ----------------------------------------------------------------------------
 
 // Names of all files below a directory, to see that nothing was made or lost.
 static size_t file_count;

@@ -1,4 +1,5 @@
-// `reef config show`, `reef config check`, and the configuration that `reef init` writes and chooses, as a user runs them.
+// `reef config show`, `reef config check`, and the configuration that `reef init` writes and
+// chooses, as a user runs them.
 #include "tools_world.h"
 
 #include <dirent.h>
@@ -7,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// ---- origins -------------------------------------------------------------------------------------
+// ---- origins ------------------------------------------------------------------------------------
 
 static const json_t *setting(const json_t *document, const char *name) {
     size_t i;
@@ -53,7 +54,7 @@ static void every_value_says_where_it_comes_from(void **state) {
     free(file);
 }
 
-// ---- mistakes ------------------------------------------------------------------------------------
+// ---- mistakes -----------------------------------------------------------------------------------
 
 static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
     world *w = *state;
@@ -94,7 +95,7 @@ static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
     free(file);
 }
 
-// ---- what init writes ----------------------------------------------------------------------------
+// ---- what init writes ---------------------------------------------------------------------------
 
 // Take away the semicolons before settings.
 static void uncomment(const char *from, const char *to) {
@@ -244,7 +245,7 @@ static void a_probe_that_is_interrupted_leaves_nothing(void **state) {
     free(pool);
 }
 
-// ---- what init chooses ---------------------------------------------------------------------------
+// ---- what init chooses --------------------------------------------------------------------------
 
 static json_t *chosen(const world *w, const char *option, const char *value) {
     return reef_json("init", w->missing, "--dry-run", "--no-probe", option, value, NULL);

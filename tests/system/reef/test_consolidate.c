@@ -1,4 +1,5 @@
-// reef consolidate as a user runs it: plan, confirmation, answer, and what other commands say afterwards.
+// reef consolidate as a user runs it: plan, confirmation, answer, and what other commands say
+// afterwards.
 #include "cli.h"
 #include "program.h"
 #include "reef_trainer.h"
@@ -223,7 +224,8 @@ static void with_a_yes_it_is_done_and_other_commands_know(void **state) {
     program_release(&p);
 }
 
-// What was measured as of a generation that is no more can be compared with nothing, and has no place in a picture.
+// What was measured as of a generation that is no more can be compared with nothing, and has no
+// place in a picture.
 static void a_report_knows_what_was_given_up(void **state) {
     const world *w = *state;
     program p;
@@ -257,7 +259,8 @@ static void a_report_knows_what_was_given_up(void **state) {
     free(out);
 }
 
-// Marks in a stream, and two of the generations between them consolidated before the same command comes again.
+// Marks in a stream, and two of the generations between them consolidated before the same command
+// comes again.
 static void training_keeps_what_was_measured_of_generations_that_are_no_more(void **state) {
     const world *w = *state;
     char *pool = reef_cli_format("%s/marked", w->directory),

@@ -1,5 +1,5 @@
-// reef export and reef import as a user runs them: two pools from one, a generation that goes from one to the
-// other, what each mistake is called, and a daemon beside it.
+// reef export and reef import as a user runs them: two pools from one, a generation that goes from
+// one to the other, what each mistake is called, and a daemon beside it.
 #include "data_file.h"
 #include "tools_world.h"
 
@@ -11,7 +11,8 @@
 
 #define TEXT_BYTES 3000
 
-// A pool that knows English, its copy, and the file of a generation that the pool has learned since.
+// A pool that knows English, its copy, and the file of a generation that the pool has learned
+// since.
 typedef struct copies {
     char *directory, *pool, *copy, *file, *english, *code;
 } copies;
@@ -223,7 +224,8 @@ static void nothing_is_written_into_a_pool(void **state) {
     free(data);
 }
 
-// A program that begins without standard output or error does not print into the files that it opens.
+// A program that begins without standard output or error does not print into the files that it
+// opens.
 static void no_message_lands_in_a_pool(void **state) {
     const copies *c = *state;
     char *quiet = reef_cli_format(
@@ -267,7 +269,7 @@ static void damaged_records_are_told_of(void **state) {
     assert_int_not_equal(access(c->file, F_OK), 0);
 }
 
-// ---- beside a daemon -----------------------------------------------------------------------------
+// ---- beside a daemon ----------------------------------------------------------------------------
 
 static pid_t start_daemon(const copies *c) {
     char *source = reef_cli_format("file:%s", c->code),
@@ -317,7 +319,7 @@ static void beside_a_daemon_it_exports_and_does_not_import(void **state) {
     free(file);
 }
 
-// ---- whole models --------------------------------------------------------------------------------
+// ---- whole models -------------------------------------------------------------------------------
 
 static void a_model_becomes_a_new_pool(void **state) {
     const copies *c = *state;
@@ -379,7 +381,7 @@ static void mistakes_with_models_are_named(void **state) {
     free(missing);
 }
 
-// ---- arrays for NumPy ----------------------------------------------------------------------------
+// ---- arrays for NumPy ---------------------------------------------------------------------------
 
 // The data of an .npy file, whose header has to begin so.
 static char *read_npy(const char *path, const char *header, size_t *bytes) {

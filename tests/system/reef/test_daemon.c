@@ -402,7 +402,8 @@ static void what_the_daemon_refuses_is_told_as_its_own_error(void **state) {
     stop_daemon(w);
 }
 
-// Two columns in every line of `reef status` but the first: what it is, and from the 17th place on what it says.
+// Two columns in every line of `reef status` but the first: what it is, and from the 17th place on
+// what it says.
 static void expect_two_columns(const world *w, const char *last) {
     program p;
     program_run(&p, (const char *const[]){REEF_BINARY, "status", w->pool, NULL}, NULL);

@@ -1,5 +1,6 @@
-// `reef experiment` as a user runs it: which cells there are, that a killed run ends with the same figures, and
-// what files come out. Models are tiny: shapes are tested here, not the paper's orders.
+// `reef experiment` as a user runs it: which cells there are, that a killed run ends with the same
+// figures, and what files come out. Models are tiny: shapes are tested here, not the paper's
+// orders.
 #include "tools_world.h"
 
 #include <dirent.h>
@@ -107,7 +108,7 @@ static bool has(const json_t *object, const char *name) {
     return json_is_number(json_object_get(object, name));
 }
 
-// ---- isoFLOP -------------------------------------------------------------------------------------
+// ---- isoFLOP ------------------------------------------------------------------------------------
 
 static void a_cell_spends_its_budget_in_whole_steps(void **state) {
     const place *p = *state;
@@ -127,7 +128,8 @@ static void a_cell_spends_its_budget_in_whole_steps(void **state) {
     }
 }
 
-// Of every system: the other rate at the tuning size, both sizes, and the second seed at the better one.
+// Of every system: the other rate at the tuning size, both sizes, and the second seed at the better
+// one.
 static void every_system_is_tuned_and_its_best_size_has_all_seeds(void **state) {
     const place *p = *state;
     static const char *const SYSTEMS_OF[] = {"dense", "moe", "pkm", "peer"};
@@ -217,7 +219,7 @@ static void pictures_can_be_rendered(void **state) {
     free(png);
 }
 
-// ---- going on ------------------------------------------------------------------------------------
+// ---- going on -----------------------------------------------------------------------------------
 
 static void what_is_finished_is_not_trained_again(void **state) {
     const place *p = *state;
@@ -326,7 +328,7 @@ static void a_damaged_row_is_named(void **state) {
     free(work);
 }
 
-// ---- the other kinds -----------------------------------------------------------------------------
+// ---- the other kinds ----------------------------------------------------------------------------
 
 static size_t count_of(const json_t *document,
                        const char *system,
@@ -386,7 +388,8 @@ static void batch_norm_is_on_and_off(void **state) {
     json_decref(document);
 }
 
-// The best models of isoflop, as `reef eval` would measure them: on its own text the same as before.
+// The best models of isoflop, as `reef eval` would measure them: on its own text the same as
+// before.
 static void data_sets_are_measured_on_the_best_models(void **state) {
     const place *p = *state;
     json_t *document = experiment(p, "datasets", p->work);
@@ -406,7 +409,7 @@ static void data_sets_are_measured_on_the_best_models(void **state) {
     json_decref(document);
 }
 
-// ---- configurations ------------------------------------------------------------------------------
+// ---- configurations -----------------------------------------------------------------------------
 
 static void quick_takes_the_place_of_other_settings(void **state) {
     const place *p = *state;

@@ -26,7 +26,7 @@ static json_int_t total_uses(const json_t *document) {
     return sum;
 }
 
-// ---- lists ---------------------------------------------------------------------------------------
+// ---- lists --------------------------------------------------------------------------------------
 
 static void all_experts_are_there_once_the_most_used_first(void **state) {
     world *w = *state;
@@ -194,7 +194,7 @@ static void frozen_ones_are_told_from_those_that_learn(void **state) {
     free(pool);
 }
 
-// ---- one -----------------------------------------------------------------------------------------
+// ---- one ----------------------------------------------------------------------------------------
 
 static void one_expert_has_its_rank(void **state) {
     world *w = *state;
@@ -230,7 +230,8 @@ static void on_use(void *context, size_t at, double score, double activation) {
     t->high = fmax(t->high, activation);
 }
 
-// As of generation 0 there is one block that retrieves: the model's own count of a text is the oracle.
+// As of generation 0 there is one block that retrieves: the model's own count of a text is the
+// oracle.
 static void places_of_a_text_are_where_the_model_chose_the_expert(void **state) {
     world *w = *state;
     reef_error err;
@@ -467,7 +468,7 @@ static void a_text_is_read_as_of_an_earlier_state(void **state) {
     free(id);
 }
 
-// ---- kinds of experts ----------------------------------------------------------------------------
+// ---- kinds of experts ---------------------------------------------------------------------------
 
 static char *trained(const world *w, const char *name, const char *option, const char *value) {
     char *pool = path_in(w->directory, name);
@@ -561,7 +562,7 @@ static void units_of_a_vector_model_have_a_class_and_no_uses(void **state) {
     free(spec);
 }
 
-// ---- what goes wrong -----------------------------------------------------------------------------
+// ---- what goes wrong ----------------------------------------------------------------------------
 
 static void mistakes_are_told(void **state) {
     world *w = *state;

@@ -1,5 +1,5 @@
-// `reef` and `reefd` on pools that are damaged, are none, or are of another version, and on a full disk:
-// one line that says so, an exit code of sysexits(3), never a signal, and nothing lost.
+// `reef` and `reefd` on pools that are damaged, are none, or are of another version, and on a full
+// disk: one line that says so, an exit code of sysexits(3), never a signal, and nothing lost.
 #include "cli.h"
 #include "program.h"
 #include "reef_process.h"
@@ -73,7 +73,7 @@ static int world_remove(void **state) {
     return 0;
 }
 
-// ---- every command on a pool that cannot be used -------------------------------------------------
+// ---- every command on a pool that cannot be used ------------------------------------------------
 
 static const char *const COMMANDS[][ARGUMENTS_MAX] = {
     {REEF_BINARY, "status", POOL},
@@ -169,8 +169,8 @@ static void a_pool_of_another_version_is_refused_by_every_command(void **state) 
     every_command_refuses(w, 65, "has format version 7, this program reads version 1");
 }
 
-// Bytes are changed all over the file, in pages of LMDB's trees as well, which LMDB trusts: `reef verify`
-// says what it finds and ends by itself all the same.
+// Bytes are changed all over the file, in pages of LMDB's trees as well, which LMDB trusts: `reef
+// verify` says what it finds and ends by itself all the same.
 static void no_damage_ends_verify_with_a_signal(void **state) {
     world *w = *state;
     keep_original(w);
@@ -195,8 +195,8 @@ static void no_damage_ends_verify_with_a_signal(void **state) {
     free(bytes);
 }
 
-// The kind of one page after the other is made none, until a command meets a page that LMDB cannot go on with: it
-// ends the process, which still says what happened, and to which pool.
+// The kind of one page after the other is made none, until a command meets a page that LMDB cannot
+// go on with: it ends the process, which still says what happened, and to which pool.
 static void a_page_that_ends_lmdb_is_one_line_and_no_signal(void **state) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     (void)state;
@@ -229,7 +229,8 @@ static void a_page_that_ends_lmdb_is_one_line_and_no_signal(void **state) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// In a child: rows of the pool are read in place when its file loses all but the first pages. Never returns.
+// In a child: rows of the pool are read in place when its file loses all but the first pages. Never
+// returns.
 static void lose_pages_below_rows(const char *pool, const char *says) {
     reef_store *store = NULL;
     reef_model *model = NULL;
@@ -324,7 +325,7 @@ static void what_was_found_stands_in_the_document(void **state) {
     assert_int_equal(found, 5);
 }
 
-// ---- a full disk ---------------------------------------------------------------------------------
+// ---- a full disk --------------------------------------------------------------------------------
 
 static char *root_of(const world *w) {
     program p;

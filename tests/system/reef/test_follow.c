@@ -1,5 +1,5 @@
-// reef score --follow: real files that grow, are renamed, cut and rotated by logrotate while a real process reads
-// them, and scores that are those of the model.
+// reef score --follow: real files that grow, are renamed, cut and rotated by logrotate while a real
+// process reads them, and scores that are those of the model.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
 #define _XOPEN_SOURCE 700 // a terminal of the test's own
 
@@ -19,7 +19,7 @@
 #define PIECE 8 // half of the context of TINY_OPTIONS
 #define TEXT_MAX 4096
 
-// ---- a watcher in the background -----------------------------------------------------------------
+// ---- a watcher in the background ----------------------------------------------------------------
 
 typedef struct watcher {
     char *log, *out, *err;
@@ -141,7 +141,7 @@ static void expect_texts(const json_t *all, const char *const *texts, size_t cou
     for (size_t i = 0; i < count; i++) assert_string_equal(text_of(all, i), texts[i]);
 }
 
-// ---- files ---------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 static void a_growing_file_is_followed_line_by_line(void **state) {
     static const char *const WANTED[] = {"two", "three", "four and five", "", "six"};
@@ -239,7 +239,8 @@ static void logrotate_loses_no_line(void **state) {
     }
 }
 
-// Somebody looks at what is there before reading on, and asks for the end meanwhile: the line at hand is written whole.
+// Somebody looks at what is there before reading on, and asks for the end meanwhile: the line at
+// hand is written whole.
 static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
     world *w = *state;
     char *log = path_in(w->directory, "much"), *text = reef_cli_alloc(2 * 2000 + 1, 1);
@@ -282,9 +283,10 @@ static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
     free(log);
 }
 
-// ---- scores --------------------------------------------------------------------------------------
+// ---- scores -------------------------------------------------------------------------------------
 
-// Bits of bytes first .. end of a text, plainly: each byte with its own piece and the one before it.
+// Bits of bytes first .. end of a text, plainly: each byte with its own piece and the one before
+// it.
 static double plain_bits(reef_model *model, const char *text, size_t first, size_t end) {
     reef_error err;
     double sum = 0;
@@ -386,7 +388,7 @@ static void a_new_commit_is_read(void **state) {
     test_directory_remove(mine.directory);
 }
 
-// ---- what stands out -----------------------------------------------------------------------------
+// ---- what stands out ----------------------------------------------------------------------------
 
 // English, a line that is none, and English again.
 static char *odd_text(void) {

@@ -84,7 +84,7 @@ static void assert_refused(const world *w, const char *a, const char *b, const c
     program_release(&p);
 }
 
-// ---- figures -------------------------------------------------------------------------------------
+// ---- figures ------------------------------------------------------------------------------------
 
 static void a_gate_fires_on_its_own_text_and_not_on_older_text(void **state) {
     world *w = *state;
@@ -174,7 +174,7 @@ static void gates_that_are_off_are_the_reason_for_no_curves(void **state) {
     free(off.pool);
 }
 
-// ---- for people ----------------------------------------------------------------------------------
+// ---- for people ---------------------------------------------------------------------------------
 
 static void tables_and_pictures_are_drawn(void **state) {
     world *w = *state;

@@ -1,5 +1,5 @@
-// Pools that the first version wrote: every later one opens them, finds them sound, computes what they
-// computed, and trains on.
+// Pools that the first version wrote: every later one opens them, finds them sound, computes what
+// they computed, and trains on.
 #include "tools_world.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-// `reef ingest`: lines reach a running daemon batch by batch, each is trained once however often it is sent, and
-// who sends them waits out a full journal and a daemon that ends.
+// `reef ingest`: lines reach a running daemon batch by batch, each is trained once however often it
+// is sent, and who sends them waits out a full journal and a daemon that ends.
 #include "program.h"
 #include "reef_client.h"
 #include "reefd_run.h"
@@ -246,7 +246,8 @@ static void a_full_journal_is_waited_for(void **state) {
     while (source_count(run, "refused") == 0) sleep_ms(5);
     assert_true(source_count(run, "bytes") < (int64_t)LINES_BYTES);
     ask(run, "{\"command\": \"resume\"}");
-    // What fits the journal has to be committed before there is room: every 50 steps, or as asked here.
+    // What fits the journal has to be committed before there is room: every 50 steps, or as asked
+    // here.
     int how = 0;
     while (waitpid(pid, &how, WNOHANG) == 0) ask(run, "{\"command\": \"drain\"}");
     assert_true(WIFEXITED(how));

@@ -31,7 +31,7 @@ static char *fresh_pool(const world *w, const char *name) {
     return pool;
 }
 
-// ---- what runs -----------------------------------------------------------------------------------
+// ---- what runs ----------------------------------------------------------------------------------
 
 static void run_trains_to_the_end_of_its_source(void **state) {
     world *w = *state;
@@ -121,7 +121,7 @@ static void a_signal_ends_it_with_a_commit(void **state) {
     free(pool);
 }
 
-// ---- what is given -------------------------------------------------------------------------------
+// ---- what is given ------------------------------------------------------------------------------
 
 static const json_t *setting(const json_t *document, const char *name) {
     size_t i;
@@ -182,7 +182,7 @@ static void help_has_every_option_of_the_daemon(void **state) {
     program_release(&tool);
 }
 
-// ---- what goes wrong -----------------------------------------------------------------------------
+// ---- what goes wrong ----------------------------------------------------------------------------
 
 static void expect(const char *words, int code, program *p) {
     if (p->code != code || !strstr(p->err, words))

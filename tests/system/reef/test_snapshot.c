@@ -75,7 +75,7 @@ static void expect_failure(int code, const char *says, const char *const *argume
     program_release(&p);
 }
 
-// ---- diff ----------------------------------------------------------------------------------------
+// ---- diff ---------------------------------------------------------------------------------------
 
 static void a_difference_is_told_as_a_table_and_as_json(void **state) {
     world *w = *state;
@@ -117,7 +117,7 @@ static void a_difference_is_told_as_a_table_and_as_json(void **state) {
     pool_free(&own);
 }
 
-// ---- restore -------------------------------------------------------------------------------------
+// ---- restore ------------------------------------------------------------------------------------
 
 static void a_snapshot_becomes_a_pool_of_its_own(void **state) {
     world *w = *state;
@@ -257,7 +257,8 @@ static void go_back_to(const char *pool, const char *name) {
     json_decref(reef_json("snapshot", "restore", pool, name, "--in-place", "--yes", NULL));
 }
 
-// Back, from there another way, and forward again: what was undone is known from what led to the present state.
+// Back, from there another way, and forward again: what was undone is known from what led to the
+// present state.
 static void events_that_a_restore_undid_are_told_as_undone(void **state) {
     world *w = *state;
     own_pool own = pool_new(w, "undone");
@@ -282,7 +283,7 @@ static void events_that_a_restore_undid_are_told_as_undone(void **state) {
     pool_free(&own);
 }
 
-// ---- remove and prune ----------------------------------------------------------------------------
+// ---- remove and prune ---------------------------------------------------------------------------
 
 static void snapshots_are_found_by_the_beginning_of_their_root(void **state) {
     world *w = *state;
@@ -478,7 +479,7 @@ static void prune_keeps_the_last_and_the_newest_of_each_day(void **state) {
     pool_free(&own);
 }
 
-// ---- names ---------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 static void the_beginning_of_a_name_is_enough_everywhere(void **state) {
     world *w = *state;

@@ -1,5 +1,5 @@
-// Pools of token ids as a user has them: made, trained and measured with `reef`, in tokens; and every command that is
-// about bytes of text says so.
+// Pools of token ids as a user has them: made, trained and measured with `reef`, in tokens; and
+// every command that is about bytes of text says so.
 #include "tools_world.h"
 
 #include <math.h>
@@ -116,7 +116,7 @@ static double at(const json_t *matrix, size_t row, size_t column) {
     return json_number_value(json_array_get(json_array_get(matrix, row), column));
 }
 
-// ---- trained and measured ------------------------------------------------------------------------
+// ---- trained and measured -----------------------------------------------------------------------
 
 static void ids_are_trained_and_measured_in_tokens(void **state) {
     files *f = *state;
@@ -231,7 +231,7 @@ static void an_experiment_reads_ids(void **state) {
     free(work);
 }
 
-// ---- what is no id -------------------------------------------------------------------------------
+// ---- what is no id ------------------------------------------------------------------------------
 
 static void bad_files_are_refused_before_anything_is_trained(void **state) {
     files *f = *state;

@@ -1,11 +1,12 @@
-// What `reef top` shows of a state of things, and that the plots of usage and growth agree with the pool.
+// What `reef top` shows of a state of things, and that the plots of usage and growth agree with the
+// pool.
 #include "tools_world.h"
 
 #include "top_view.h"
 
 #include <math.h>
 
-// ---- the view ------------------------------------------------------------------------------------
+// ---- the view -----------------------------------------------------------------------------------
 
 typedef struct shown {
     char text[8192];
@@ -65,7 +66,8 @@ static void the_view_says_when_something_stands_still(void **state) {
     assert_int_equal(all.loudest, TOP_ALARM);
 }
 
-// Bytes of text are a size; of vectors and rows nobody counts bytes, and every expert sees every vector.
+// Bytes of text are a size; of vectors and rows nobody counts bytes, and every expert sees every
+// vector.
 static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
     (void)state;
     static const struct {
@@ -138,7 +140,7 @@ static void the_curve_of_the_loss_goes_along_the_stream(void **state) {
     assert_non_null(strstr(all.text, curve));
 }
 
-// ---- plots ---------------------------------------------------------------------------------------
+// ---- plots --------------------------------------------------------------------------------------
 
 static void growth_ends_at_the_experts_that_there_are(void **state) {
     world *w = *state;

@@ -1,5 +1,5 @@
-// `reef train` as a user runs it: the bits of the daemon, also after interruptions, and a document that
-// says what separate evaluations say.
+// `reef train` as a user runs it: the bits of the daemon, also after interruptions, and a document
+// that says what separate evaluations say.
 #include "cli.h"
 #include "program.h"
 #include "reefd_run.h"
@@ -158,7 +158,7 @@ static void expect_bits(const world *w, const char *as_of, double words, double 
     json_decref(document);
 }
 
-// ---- the same bits -------------------------------------------------------------------------------
+// ---- the same bits ------------------------------------------------------------------------------
 
 static void train_ends_with_the_daemons_root(void **state) {
     world *w = *state;
@@ -273,7 +273,7 @@ static void killed_at_any_time_it_goes_on(void **state) {
     free(out);
 }
 
-// ---- what was measured ---------------------------------------------------------------------------
+// ---- what was measured --------------------------------------------------------------------------
 
 static void rows_are_what_separate_evaluations_say(void **state) {
     world *w = *state;
@@ -282,7 +282,8 @@ static void rows_are_what_separate_evaluations_say(void **state) {
     expect_bits(w, "now", matrix_value(whole, 0, 0), matrix_value(whole, 0, 1));
     json_decref(reef_json("train", w->box.pool, w->words, NULL));
     expect_bits(w, "now", matrix_value(whole, 1, 0), matrix_value(whole, 1, 1));
-    // Going on without what was measured: what the pool is beyond is not made up, the rest is there.
+    // Going on without what was measured: what the pool is beyond is not made up, the rest is
+    // there.
     json_t *rest = train_all(w, NULL);
     const json_t *first = json_array_get(json_object_get(rest, "matrix"), 0);
     assert_true(json_is_null(json_array_get(first, 0)));
@@ -455,7 +456,7 @@ static void other_files_of_the_pool_are_not_taken_for_these(void **state) {
     json_decref(first);
 }
 
-// ---- vectors -------------------------------------------------------------------------------------
+// ---- vectors ------------------------------------------------------------------------------------
 
 // Points of two classes around centres of their own, the label last.
 static void write_points(const char *path, int first_class, size_t count, uint64_t seed) {
@@ -516,7 +517,7 @@ static void vectors_are_trained_and_measured_alike(void **state) {
     free(second);
 }
 
-// ---- other commands that read it -----------------------------------------------------------------
+// ---- other commands that read it ----------------------------------------------------------------
 
 static void eval_matrix_names_both_definitions(void **state) {
     world *w = *state;
@@ -568,10 +569,10 @@ static void forgetting_is_plotted_from_pool_and_results(void **state) {
     free(svg);
 }
 
-// ---- what goes wrong -----------------------------------------------------------------------------
+// ---- what goes wrong ----------------------------------------------------------------------------
 
-// All of both was read, so that no cursor tells, but the pool's sources stand in the order of their reading. A file
-// that is new, or empty, changes nothing of that.
+// All of both was read, so that no cursor tells, but the pool's sources stand in the order of their
+// reading. A file that is new, or empty, changes nothing of that.
 static void files_in_another_order_than_they_were_trained_are_refused(void **state) {
     world *w = *state;
     const char *pool = w->box.pool,
@@ -672,7 +673,8 @@ static void make_results_old(const world *w) {
     json_decref(document);
 }
 
-// The measurements of another pool are not its own, though files and domains are the same, and it may have read as far.
+// The measurements of another pool are not its own, though files and domains are the same, and it
+// may have read as far.
 static void results_of_another_pool_are_refused(void **state) {
     world *w = *state;
     char *another = path_in(w, "another"), *copy = path_in(w, "copy");
@@ -711,7 +713,7 @@ static void a_daemon_on_the_pool_is_respected(void **state) {
     assert_int_equal(reefd_wait(daemon), 0);
 }
 
-// ---- after a restore -----------------------------------------------------------------------------
+// ---- after a restore ----------------------------------------------------------------------------
 
 static void back_to(const world *w, const char *snapshot) {
     json_decref(
@@ -731,9 +733,10 @@ static bool last_loss_is_known(const world *w) {
     return known;
 }
 
-// The pool learns figures after two files of words, goes back, learns something else, and goes to the figures again.
-// Points of the loss that were removed on the way back are not known then; those of the other run are not theirs. Of
-// the second file the last batch is not trained as of the snapshot: it waits for what comes next.
+// The pool learns figures after two files of words, goes back, learns something else, and goes to
+// the figures again. Points of the loss that were removed on the way back are not known then; those
+// of the other run are not theirs. Of the second file the last batch is not trained as of the
+// snapshot: it waits for what comes next.
 static void losses_of_another_run_are_not_told_as_this_ones(void **state) {
     world *w = *state;
     const char *pool = w->box.pool;

@@ -38,7 +38,8 @@ static void must(reef_status status, const reef_error *err) {
     if (status != REEF_OK) fail_msg("%s", err->message);
 }
 
-// Expert 2 of the open generation was used `count` times more, some hours ago, in `commits` commits.
+// Expert 2 of the open generation was used `count` times more, some hours ago, in `commits`
+// commits.
 static void use_earlier(const char *pool, uint64_t hours, uint64_t count, uint64_t commits) {
     reef_error err;
     reef_store *store = NULL;
@@ -66,7 +67,7 @@ static int setup(void **state) {
     return 0;
 }
 
-// ---- reef usage ----------------------------------------------------------------------------------
+// ---- reef usage ---------------------------------------------------------------------------------
 
 static void a_range_counts_what_was_used_in_it(void **state) {
     world *w = *state;
@@ -177,7 +178,7 @@ static void times_are_read_as_people_type_them(void **state) {
     }
 }
 
-// ---- reef compact --------------------------------------------------------------------------------
+// ---- reef compact -------------------------------------------------------------------------------
 
 static json_int_t windows(const json_t *document, const char *when, const char *level) {
     return integer(json_object_get(json_object_get(document, when), level), "windows");
@@ -266,7 +267,7 @@ static void mistakes_say_what_was_wrong(void **state) {
     }
 }
 
-// ---- the daemon and the benchmark ----------------------------------------------------------------
+// ---- the daemon and the benchmark ---------------------------------------------------------------
 
 // Train a pool on some text with reefd, which must end well; what it said is the caller's.
 static char *train_with_daemon(const world *w, const char *pool) {

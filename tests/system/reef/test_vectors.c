@@ -1,5 +1,6 @@
-// `reef` and `reefd` on a pool of vectors, run as a user runs them: made, trained from files, evaluated as of
-// every generation, asked for predictions; and every command that makes no sense there says what does.
+// `reef` and `reefd` on a pool of vectors, run as a user runs them: made, trained from files,
+// evaluated as of every generation, asked for predictions; and every command that makes no sense
+// there says what does.
 #include "cli.h"
 #include "old_pool.h"
 #include "program.h"
@@ -137,7 +138,7 @@ static int world_remove(void **state) {
     return 0;
 }
 
-// ---- making --------------------------------------------------------------------------------------
+// ---- making -------------------------------------------------------------------------------------
 
 static void init_says_what_was_made(void **state) {
     const world *w = *state;
@@ -166,7 +167,7 @@ static void init_says_what_was_made(void **state) {
     free(path);
 }
 
-// ---- evaluating ----------------------------------------------------------------------------------
+// ---- evaluating ---------------------------------------------------------------------------------
 
 static void eval_counts_what_is_told_right_now_and_as_of(void **state) {
     const world *w = *state;
@@ -241,7 +242,8 @@ static void the_matrix_has_the_accuracies_of_every_state(void **state) {
         }
         json_decref(one);
     }
-    // Forgetting of an accuracy is what it fell by: as of 0 early ones were told at least as well as now.
+    // Forgetting of an accuracy is what it fell by: as of 0 early ones were told at least as well
+    // as now.
     const json_t *first = json_array_get(rows, 0), *last = json_array_get(rows, 2);
     double fell =
         json_number_value(json_array_get(first, 0)) - json_number_value(json_array_get(last, 0));
@@ -303,7 +305,7 @@ static void a_new_pool_knows_no_class(void **state) {
     free(one);
 }
 
-// ---- the other commands --------------------------------------------------------------------------
+// ---- the other commands -------------------------------------------------------------------------
 
 static void commands_that_look_at_a_pool_work(void **state) {
     const world *w = *state;
@@ -466,7 +468,7 @@ static void a_layer_by_itself_is_called_so(void **state) {
     free(layer);
 }
 
-// ---- real images ---------------------------------------------------------------------------------
+// ---- real images --------------------------------------------------------------------------------
 
 // Two digits after two others, single pass: told apart in all of them.
 static void digits_of_mnist_are_learned_one_pair_after_the_other(void **state) {

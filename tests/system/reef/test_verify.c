@@ -1,4 +1,5 @@
-// `reef verify` in whole, quickly and by sample, and its plan for what is damaged: the commands of a plan work.
+// `reef verify` in whole, quickly and by sample, and its plan for what is damaged: the commands of
+// a plan work.
 #include "tools_world.h"
 
 #include "record.h"
@@ -68,7 +69,7 @@ static void expect_sound(const char *pool) {
     json_decref(document);
 }
 
-// ---- how much is looked at -----------------------------------------------------------------------
+// ---- how much is looked at ----------------------------------------------------------------------
 
 static void a_run_says_what_it_looked_at(void **state) {
     world *w = *state;
@@ -142,7 +143,7 @@ static void options_that_contradict_are_refused(void **state) {
     }
 }
 
-// ---- who keeps pages from reuse ------------------------------------------------------------------
+// ---- who keeps pages from reuse -----------------------------------------------------------------
 
 static void status_names_the_reader_that_keeps_pages_from_reuse(void **state) {
     world *w = *state;
@@ -174,7 +175,7 @@ static void status_names_the_reader_that_keeps_pages_from_reuse(void **state) {
     free(pool);
 }
 
-// ---- when it was last looked at ------------------------------------------------------------------
+// ---- when it was last looked at -----------------------------------------------------------------
 
 static void status_tells_the_last_scrub(void **state) {
     world *w = *state;
@@ -220,7 +221,7 @@ static void status_tells_the_last_scrub(void **state) {
     free(pool);
 }
 
-// ---- sizes ---------------------------------------------------------------------------------------
+// ---- sizes --------------------------------------------------------------------------------------
 
 static void a_record_of_a_wrong_size_is_found_although_its_checksum_is_right(void **state) {
     world *w = *state;
@@ -245,7 +246,7 @@ static void a_record_of_a_wrong_size_is_found_although_its_checksum_is_right(voi
     free(pool);
 }
 
-// ---- the plan ------------------------------------------------------------------------------------
+// ---- the plan -----------------------------------------------------------------------------------
 
 static const json_t *only_repair(const json_t *document) {
     const json_t *plan = json_object_get(document, "plan");

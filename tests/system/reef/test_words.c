@@ -145,7 +145,7 @@ static void smoothing_keeps_a_step_where_it_is_and_drops_a_spike(void **state) {
     free(smooth);
 }
 
-// ---- pictures ------------------------------------------------------------------------------------
+// ---- pictures -----------------------------------------------------------------------------------
 
 // What is written into the file until it is read; the text is the caller's.
 static char *text_of(FILE *file) {
@@ -185,7 +185,8 @@ static void what_the_axis_of_forgetting_cuts_off_is_said(void **state) {
     free(svg);
 }
 
-// Where texts stand that begin with these words and have this in their attributes; how many there are.
+// Where texts stand that begin with these words and have this in their attributes; how many there
+// are.
 static size_t text_places(
     const char *svg, const char *attribute, const char *words, double *places, size_t most) {
     size_t count = 0;

@@ -1,5 +1,5 @@
-// The control socket of a reefd that trains: every command works between two steps, and nothing that
-// a client sends or leaves undone keeps it from training.
+// The control socket of a reefd that trains: every command works between two steps, and nothing
+// that a client sends or leaves undone keeps it from training.
 #include "reefd_run.h"
 
 #include "reef_client.h"
@@ -83,7 +83,7 @@ static int64_t count_in(const json_t *object, const char *key) {
     return json_integer_value(json_object_get(object, key));
 }
 
-// ---- commands ------------------------------------------------------------------------------------
+// ---- commands -----------------------------------------------------------------------------------
 
 // When a source ends that is followed nobody knows, though its size is known.
 static void what_never_ends_has_no_time_left(void **state) {
@@ -459,7 +459,7 @@ static void a_loss_is_null_before_anything_was_measured(void **state) {
     run->pid = 0;
 }
 
-// ---- raw connections -----------------------------------------------------------------------------
+// ---- raw connections ----------------------------------------------------------------------------
 
 static int try_connect(const sandbox *box) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -728,7 +728,7 @@ static void one_client_too_many_is_told_so(void **state) {
     assert_trains_on_and_stops(run);
 }
 
-// ---- the file ------------------------------------------------------------------------------------
+// ---- the file -----------------------------------------------------------------------------------
 
 static void the_socket_is_private_and_goes_with_the_daemon(void **state) {
     running *run = *state;

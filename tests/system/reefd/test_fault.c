@@ -167,7 +167,8 @@ static void a_pause_that_cannot_commit_pauses_nothing(void **state) {
     assert_int_equal(write(ends[1], text, bytes / 2), bytes / 2);
     while (reefd_count(&small->disk, "step") == 0) sleep_ms(2);
     assert_int_equal(reefd_refuses(&small->disk, PAUSE), REEF_ERR_FULL);
-    // What comes now is trained as well, which a pause would refuse to wait for: only its commit fails.
+    // What comes now is trained as well, which a pause would refuse to wait for: only its commit
+    // fails.
     assert_int_equal(write(ends[1], text + bytes / 2, bytes - bytes / 2), bytes - bytes / 2);
     assert_int_equal(reefd_refuses(&small->disk, DRAIN), REEF_ERR_FULL);
     assert_int_equal(unlink(small->filler), 0);
@@ -180,7 +181,7 @@ static void a_pause_that_cannot_commit_pauses_nothing(void **state) {
     free(text);
 }
 
-// ---- back-pressure -------------------------------------------------------------------------------
+// ---- back-pressure ------------------------------------------------------------------------------
 
 static long resident_kb(pid_t pid) {
     char path[64], line[256];

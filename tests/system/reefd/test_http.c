@@ -1,5 +1,6 @@
-// HTTP of a reefd that trains: what it answers agrees with the pool and with the other ways to ask, who may
-// not is refused, and no client, however slow or broken, is kept for long or keeps it from training.
+// HTTP of a reefd that trains: what it answers agrees with the pool and with the other ways to ask,
+// who may not is refused, and no client, however slow or broken, is kept for long or keeps it from
+// training.
 #include "http_run.h"
 
 #include "reef_trainer.h"
@@ -31,7 +32,7 @@
 #define KEPT_BYTES_MAX (16 << 20)
 #define LIMIT_S 15 // by when every connection that does nothing useful is closed
 
-// ---- answers -------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 static void it_says_that_it_lives_and_is_ready(void **state) {
     running *run = *state;
@@ -192,7 +193,8 @@ static uint64_t metric(const running *run, const char *name) {
     return value;
 }
 
-// One that falls would be taken for one that began anew: all that was ever trained would count once more.
+// One that falls would be taken for one that began anew: all that was ever trained would count once
+// more.
 static void counters_since_ever_do_not_fall_after_a_crash(void **state) {
     static const char *const NAMES[] = {"reef_steps_total ", "reef_stream_bytes_total ",
                                         "reef_source_read_bytes_total{"};
@@ -237,7 +239,7 @@ static void before_anything_was_measured_there_is_no_loss(void **state) {
     run->pid = 0;
 }
 
-// ---- refusals ------------------------------------------------------------------------------------
+// ---- refusals -----------------------------------------------------------------------------------
 
 static void what_is_not_there_is_refused(void **state) {
     running *run = *state;
@@ -415,7 +417,8 @@ static int send_post(const running *run, const char *target, const char *body) {
     return fd;
 }
 
-// Otherwise clients that ask again after a time would keep the daemon answering those that went away.
+// Otherwise clients that ask again after a time would keep the daemon answering those that went
+// away.
 static void a_question_whose_client_hung_up_is_not_begun(void **state) {
     running *run = *state;
     int fds[QUESTIONS_THAT_WAIT];
@@ -427,7 +430,8 @@ static void a_question_whose_client_hung_up_is_not_begun(void **state) {
     int listening = send_post(run, "/v1/score", "a line of text");
     http_answer answer;
     assert_true(http_read_all(half, PATIENCE_S, &answer));
-    // libmicrohttpd lets it go without a word where it sees the end of what was sent before our answer.
+    // libmicrohttpd lets it go without a word where it sees the end of what was sent before our
+    // answer.
     assert_true(answer.code == 429 || !answer.code);
     if (answer.code) assert_non_null(strstr(answer.body, "closed by its client"));
     http_answer_release(&answer);

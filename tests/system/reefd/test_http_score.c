@@ -1,4 +1,5 @@
-// What /v1/score says is what the library says of the same state: numbers, so also run with other kernels (numerics/run).
+// What /v1/score says is what the library says of the same state: numbers, so also run with other
+// kernels (numerics/run).
 #include "http_run.h"
 
 #include "reef_trainer.h"
@@ -52,8 +53,8 @@ static void scores_are_those_of_the_committed_state(void **state) {
     double sum = 0, rounding = 0;
     for (size_t i = 0; i < 3; i++)
         sum += json_number_value(json_object_get(json_array_get(records, i), "bits"));
-    // A line adds up bits of bytes that were rounded to float, the score adds up doubles: each byte may be half a unit
-    // of its last place apart.
+    // A line adds up bits of bytes that were rounded to float, the score adds up doubles: each byte
+    // may be half a unit of its last place apart.
     for (size_t i = 1; i < sizeof(TEXT) - 1; i++) rounding += (double)bits[i] * FLT_EPSILON / 2;
     assert_near(sum - (double)bits[0], score.bits, rounding + 1e-9); // the first byte is not counted
     json_decref(answer);

@@ -1,5 +1,6 @@
-// What clients pushed and what is not trained yet, when the pool is copied, branched or restored, or damaged: what waits
-// is kept once, and nothing is trained twice. Each pool is compared with one that read the same lines from a file.
+// What clients pushed and what is not trained yet, when the pool is copied, branched or restored,
+// or damaged: what waits is kept once, and nothing is trained twice. Each pool is compared with one
+// that read the same lines from a file.
 #include "program.h"
 #include "reefd_run.h"
 
@@ -51,7 +52,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-// ---- what is done --------------------------------------------------------------------------------
+// ---- what is done -------------------------------------------------------------------------------
 
 /** Lines of batch `batch`, on the heap. */
 static char *lines_of(size_t batch) {
@@ -157,7 +158,7 @@ static void use_pool(world *w, const char *path) {
     strcpy(w->box.pool, path);
 }
 
-// ---- copies, branches, snapshots -----------------------------------------------------------------
+// ---- copies, branches, snapshots ----------------------------------------------------------------
 
 static void a_copy_has_what_waits_and_so_has_the_pool(void **state) {
     world *w = *state;
@@ -233,7 +234,7 @@ static void what_waits_goes_on_where_the_pool_itself_is_restored(void **state) {
     assert_same(&here, &expected);
 }
 
-// ---- damage --------------------------------------------------------------------------------------
+// ---- damage -------------------------------------------------------------------------------------
 
 /** Change one letter of these bytes wherever the file has them. */
 static void damage(const char *path, const char *bytes) {

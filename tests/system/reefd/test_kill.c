@@ -1,5 +1,6 @@
-// reefd that is stopped: killed at random moments, also while it seals one generation and opens the next,
-// it ends, after restarts, with the root hash of an uninterrupted run; told to stop it commits what it has.
+// reefd that is stopped: killed at random moments, also while it seals one generation and opens the
+// next, it ends, after restarts, with the root hash of an uninterrupted run; told to stop it
+// commits what it has.
 #include "reefd_run.h"
 
 #include "reef_trainer.h"
@@ -116,7 +117,8 @@ static void finish(const sandbox *box, const reef_commit *whole, const char *thr
     pool_check(box);
 }
 
-// Two lives in three get somewhere: so far that all together are a run. The third ends while it starts.
+// Two lives in three get somewhere: so far that all together are a run. The third ends while it
+// starts.
 static unsigned draw_life(const pace *p, size_t kill, uint64_t *seed) {
     if (kill % 3 == 2) return (unsigned)(draw(seed) % (p->start_ms + 1));
     unsigned share = 4 * (p->run_ms - p->start_ms) / KILLS_FEW;

@@ -1,5 +1,5 @@
-// reefd on a log that is rotated, and on a folder that grows. However often the daemon is killed, the pool ends with
-// the root hash of a run in which nothing happened.
+// reefd on a log that is rotated, and on a folder that grows. However often the daemon is killed,
+// the pool ends with the root hash of a run in which nothing happened.
 #include "temp_dir.h"
 
 #include <inttypes.h>
@@ -67,7 +67,7 @@ static bool have(const char *program, const char *package) {
     return false;
 }
 
-// ---- a log ---------------------------------------------------------------------------------------
+// ---- a log --------------------------------------------------------------------------------------
 
 static void rotate(const world *w, const char *how) {
     char conf[260];
@@ -221,7 +221,7 @@ static void a_restored_pool_reads_a_log_on_where_it_stood(void **state) {
     live_assert_same(&again, &whole);
 }
 
-// ---- two logs --------------------------------------------------------------------------------------
+// ---- two logs -----------------------------------------------------------------------------------
 
 static void start_two(world *w, const char *one, const char *other) {
     w->run.reefd = reefd_start(&w->run.box, -1,

@@ -1,5 +1,6 @@
-// What a service manager hears of reefd, over a real datagram socket as NOTIFY_SOCKET: that it is ready, reloads
-// and stops, how it stands, and that training lives; and that a trainer that gets nowhere feeds no watchdog.
+// What a service manager hears of reefd, over a real datagram socket as NOTIFY_SOCKET: that it is
+// ready, reloads and stops, how it stands, and that training lives; and that a trainer that gets
+// nowhere feeds no watchdog.
 #include "reefd_run.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-// Sources that clients push into: what was acknowledged is trained exactly once and in order, whatever is
-// killed when, sent again or refused in between; and nobody is acknowledged too early.
+// Sources that clients push into: what was acknowledged is trained exactly once and in order,
+// whatever is killed when, sent again or refused in between; and nobody is acknowledged too early.
 #include "http_client.h"
 #include "reefd_run.h"
 
@@ -87,7 +87,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-// ---- the daemon ----------------------------------------------------------------------------------
+// ---- the daemon ---------------------------------------------------------------------------------
 
 /** With up to two sources and one more option and its value; NULL for none. */
 static void start(
@@ -138,7 +138,7 @@ static int64_t of_source(const running *run, const char *name, const char *key) 
     return value;
 }
 
-// ---- pushing -------------------------------------------------------------------------------------
+// ---- pushing ------------------------------------------------------------------------------------
 
 /** Lines first .. first + count - 1 of the counter stream, on the heap. */
 static char *counter(size_t first, size_t count) {
@@ -214,7 +214,7 @@ static void post_fails(const running *run,
     http_answer_release(&answer);
 }
 
-// ---- what it comes to ----------------------------------------------------------------------------
+// ---- what it comes to ---------------------------------------------------------------------------
 
 /** Root hash of a pool that read the first `count` lines from a file of the source's name. */
 static reef_commit trained_from_file(running *run, size_t count) {
@@ -278,7 +278,7 @@ static void a_drain_waits_for_all_that_was_acknowledged(void **state) {
     stop(run);
 }
 
-// ---- killed --------------------------------------------------------------------------------------
+// ---- killed -------------------------------------------------------------------------------------
 
 static void what_was_acknowledged_and_not_trained_survives_a_kill(void **state) {
     running *run = *state;
@@ -295,7 +295,8 @@ static void what_was_acknowledged_and_not_trained_survives_a_kill(void **state) 
     assert_trained_once(run, 250);
 }
 
-// The client sends a batch until it is acknowledged, then the next one; the daemon is killed now and then.
+// The client sends a batch until it is acknowledged, then the next one; the daemon is killed now
+// and then.
 static void killed_at_any_moment_every_record_is_trained_once(void **state) {
     running *run = *state;
     size_t kills = test_effort(6, 40), next = 1, step = 7, batches = 0;
@@ -337,7 +338,7 @@ static void what_waits_when_it_is_stopped_is_for_the_next_run(void **state) {
     assert_trained_once(run, 120);
 }
 
-// ---- sent again ----------------------------------------------------------------------------------
+// ---- sent again ---------------------------------------------------------------------------------
 
 static void a_batch_sent_again_is_known_before_and_after_training_and_restarts(void **state) {
     running *run = *state;
@@ -359,7 +360,7 @@ static void a_batch_sent_again_is_known_before_and_after_training_and_restarts(v
     assert_trained_once(run, 120);
 }
 
-// ---- refused -------------------------------------------------------------------------------------
+// ---- refused ------------------------------------------------------------------------------------
 
 static void a_full_journal_is_busy_until_there_is_room(void **state) {
     running *run = *state;
@@ -485,7 +486,7 @@ static void without_a_source_to_push_into_nothing_is_taken(void **state) {
     }
 }
 
-// ---- several -------------------------------------------------------------------------------------
+// ---- several ------------------------------------------------------------------------------------
 
 static void several_sources_have_journals_of_their_own(void **state) {
     running *run = *state;
@@ -509,7 +510,7 @@ static void several_sources_have_journals_of_their_own(void **state) {
     pool_check(&run->box);
 }
 
-// ---- counted -------------------------------------------------------------------------------------
+// ---- counted ------------------------------------------------------------------------------------
 
 /** /metrics, checked by promtool; the caller frees it. */
 static char *metrics(const running *run) {
@@ -586,7 +587,7 @@ static int64_t last_commit(const running *run) {
     return number;
 }
 
-// ---- a full disk ---------------------------------------------------------------------------------
+// ---- a full disk --------------------------------------------------------------------------------
 
 static void a_full_disk_is_an_error_to_the_pusher_and_passes(void **state) {
     running *run = *state;
@@ -670,8 +671,8 @@ static MDB_txn *hold_writer(const running *run, MDB_env **env) {
     return txn;
 }
 
-// The trainer is busy, so nothing gets into the journal: what waits for it is bounded, and who is too much is told at
-// once.
+// The trainer is busy, so nothing gets into the journal: what waits for it is bounded, and who is
+// too much is told at once.
 static void what_waits_for_the_journal_is_bounded(void **state) {
     enum { CLIENTS = 8, LINES = 60000 };
     running *run = *state;
@@ -699,7 +700,7 @@ static void what_waits_for_the_journal_is_bounded(void **state) {
     free(large);
 }
 
-// ---- vectors -------------------------------------------------------------------------------------
+// ---- vectors ------------------------------------------------------------------------------------
 
 #define WIDTH 4
 #define EXAMPLES 300

@@ -1,5 +1,6 @@
-// reefd on Redis Streams of text and of vectors. However often the daemon is killed, the server dies or the connection
-// is cut, and whatever becomes of a consumer group, the pool ends with the root hash of a run in which nothing happened.
+// reefd on Redis Streams of text and of vectors. However often the daemon is killed, the server
+// dies or the connection is cut, and whatever becomes of a consumer group, the pool ends with the
+// root hash of a run in which nothing happened.
 #define _GNU_SOURCE // for unshare
 
 #include "redis_server.h"
@@ -79,7 +80,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-// ---- text ----------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 // Entries first to last - 1, their ids given, so that a second run has the same.
 static void add_entries(world *w, size_t first, size_t last) {
@@ -261,7 +262,7 @@ static void bad_urls_are_refused(void **state) {
     }
 }
 
-// ---- vectors -------------------------------------------------------------------------------------
+// ---- vectors ------------------------------------------------------------------------------------
 
 static void vector_of(size_t i, unsigned *label, int values[INPUTS]) {
     *label = (unsigned)(i * 7919 % 4);
@@ -407,7 +408,7 @@ static void what_is_no_vector_is_passed_over(void **state) {
     free(said);
 }
 
-// ---- a consumer group ----------------------------------------------------------------------------
+// ---- a consumer group ---------------------------------------------------------------------------
 
 static void start_committing(world *w) {
     w->run.reefd = reefd_start(
@@ -510,7 +511,8 @@ static void begin_monitor(const world *w, const char *file) {
     free(await_times(file, "OK", 1));
 }
 
-// On the one connection a reading that waits for entries would make every XPENDING and XACK wait as long.
+// On the one connection a reading that waits for entries would make every XPENDING and XACK wait as
+// long.
 static void nothing_is_waited_for_between_acknowledgements(void **state) {
     const size_t sweeps = (VECTORS + 255) / 256;
     world *w = *state;
@@ -599,7 +601,8 @@ static size_t times_said(const world *w, const char *words) {
     return count;
 }
 
-// The group can be made and asked each second, and every time what is to be acknowledged is refused.
+// The group can be made and asked each second, and every time what is to be acknowledged is
+// refused.
 static void a_group_that_may_be_made_and_not_told_is_said_once(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
@@ -636,7 +639,7 @@ static void a_stream_that_may_be_asked_about_and_not_read_is_told_once(void **st
     assert_int_equal(times_said(w, "is back"), 1);
 }
 
-// ---- what may be trimmed -------------------------------------------------------------------------
+// ---- what may be trimmed ------------------------------------------------------------------------
 
 static void await_id(const world *w, const char *key, const char *id) {
     for (int i = 0;; i++, sleep_ms(100)) {
@@ -678,7 +681,7 @@ static void what_may_be_trimmed_is_what_a_commit_has(void **state) {
     assert_int_equal(times_said(w, "were removed"), 0);
 }
 
-// ---- a record that was cut -----------------------------------------------------------------------
+// ---- a record that was cut ----------------------------------------------------------------------
 
 typedef struct cut_place {
     const char *name;
@@ -690,8 +693,9 @@ static reef_status write_cut_place(void *context, reef_txn *txn, reef_error *err
     return reef_place_write(txn, place->name, 0, place->mark, err);
 }
 
-// A pool as of a daemon that ended when `bytes` of the stream's entry 2-1, before which were `before` without a byte, were
-// in a commit. Of that entry `real` bytes had come; zeros stand for others.
+// A pool as of a daemon that ended when `bytes` of the stream's entry 2-1, before which were
+// `before` without a byte, were in a commit. Of that entry `real` bytes had come; zeros stand for
+// others.
 static void make_cut_pool(const world *w, size_t before, size_t real, size_t bytes) {
     reef_error err = {0};
     reef_store *store = NULL;

@@ -61,7 +61,7 @@ static int64_t count_in(const json_t *object, const char *key) {
     return json_integer_value(json_object_get(object, key));
 }
 
-// ---- the stream ----------------------------------------------------------------------------------
+// ---- the stream ---------------------------------------------------------------------------------
 
 static void a_file_is_accepted_to_its_last_byte(void **state) {
     const sandbox *box = *state;
@@ -281,7 +281,7 @@ static void odd_paths_have_cursors_too(void **state) {
     assert_int_equal(pool_commit(box).number, first.number); // it knew where it was
 }
 
-// ---- what is refused -----------------------------------------------------------------------------
+// ---- what is refused ----------------------------------------------------------------------------
 
 static void what_cannot_be_read_ends_before_training(void **state) {
     const sandbox *box = *state;

@@ -1,5 +1,5 @@
-// What is sealed is read again while reefd runs: it is told and kept when, damage is told everywhere, and the
-// result of training is the same without it.
+// What is sealed is read again while reefd runs: it is told and kept when, damage is told
+// everywhere, and the result of training is the same without it.
 #include "reefd_run.h"
 
 #include "reef_store.h"
@@ -154,7 +154,8 @@ static reef_scrub await_some(reef_scrubber *scrubber, uint64_t records, uint64_t
     return view.scrub;
 }
 
-// A pause as the old rate made it, of an hour, ends with the first reload, whether or not another one follows at once.
+// A pause as the old rate made it, of an hour, ends with the first reload, whether or not another
+// one follows at once.
 static void a_rate_that_is_told_twice_is_heard(void **state) {
     feed *f = *state;
     reef_error err;

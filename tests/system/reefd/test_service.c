@@ -1,5 +1,6 @@
-// reefd as its operator meets it: a configuration that is read again as a whole or not at all, a status on demand,
-// lines that say their level, private files, and a check of the pool that nothing waits for.
+// reefd as its operator meets it: a configuration that is read again as a whole or not at all, a
+// status on demand, lines that say their level, private files, and a check of the pool that nothing
+// waits for.
 #include "http_client.h"
 #include "reefd_run.h"
 
@@ -135,7 +136,7 @@ static bool has(const json_t *names, const char *name) {
     return false;
 }
 
-// ---- reload --------------------------------------------------------------------------------------
+// ---- reload -------------------------------------------------------------------------------------
 
 #define NO_COMMITS "commit-steps = 0\ncommit-seconds = 0\n"
 
@@ -294,9 +295,10 @@ static void with_a_new_token_streams_of_the_old_one_end(void **state) {
     stop(s);
 }
 
-// ---- messages ------------------------------------------------------------------------------------
+// ---- messages -----------------------------------------------------------------------------------
 
-// Every line is an object with an event, a level and a time; returns whether `event` was among them.
+// Every line is an object with an event, a level and a time; returns whether `event` was among
+// them.
 static bool all_lines_are_json(const service *s, const char *event) {
     char *text = read_text(s->box.messages, NULL);
     bool found = false;
@@ -428,7 +430,7 @@ static void lines_for_the_journal_carry_their_priority(void **state) {
     free(text);
 }
 
-// ---- --check -------------------------------------------------------------------------------------
+// ---- --check ------------------------------------------------------------------------------------
 
 static void a_check_ends_without_touching_the_pool(void **state) {
     service *s = *state;
@@ -449,7 +451,7 @@ static void a_check_ends_without_touching_the_pool(void **state) {
     assert_int_equal(reefd_run(&s->box, -1, check), 64);
 }
 
-// ---- files ---------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 static void what_it_makes_is_for_its_own_user_alone(void **state) {
     service *s = *state;
@@ -487,7 +489,7 @@ static void what_it_makes_is_for_its_own_user_alone(void **state) {
     stop(s);
 }
 
-// ---- verify --------------------------------------------------------------------------------------
+// ---- verify -------------------------------------------------------------------------------------
 
 // Whether the process is the other life already. Before, the daemon waits for its exec.
 static bool is_checker(pid_t pid) {

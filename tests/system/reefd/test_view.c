@@ -1,5 +1,6 @@
-// What reefd sends by itself or bit by bit over HTTP, and what its page shows: events, text as it is produced, usage
-// and forgetting. It agrees with the pool, and neither listeners nor those who leave keep it from training.
+// What reefd sends by itself or bit by bit over HTTP, and what its page shows: events, text as it
+// is produced, usage and forgetting. It agrees with the pool, and neither listeners nor those who
+// leave keep it from training.
 #include "http_run.h"
 
 #include "reef_trainer.h"
@@ -55,7 +56,7 @@ static json_int_t number(const json_t *object, const char *name) {
     return json_integer_value(json_object_get(object, name));
 }
 
-// ---- events --------------------------------------------------------------------------------------
+// ---- events -------------------------------------------------------------------------------------
 
 static void the_status_comes_by_itself(void **state) {
     running *run = *state;
@@ -149,7 +150,7 @@ static void an_end_of_the_daemon_ends_streams(void **state) {
     pool_check(&run->box);
 }
 
-// ---- text as it is produced ----------------------------------------------------------------------
+// ---- text as it is produced ---------------------------------------------------------------------
 
 // The texts of all events, put together.
 static void join(const char *came, char *out, size_t room) {
@@ -176,7 +177,8 @@ static bool is_ascii(const char *text) {
     return true;
 }
 
-// So hot that nearly all bytes are as likely: of most that could begin a character the next one is no part, of some it is.
+// So hot that nearly all bytes are as likely: of most that could begin a character the next one is
+// no part, of some it is.
 static void text_has_the_characters_that_are_whole(void **state) {
     running *run = *state;
     static const char ASK[] = "{\"prompt\": \"the \", \"bytes\": 2000, \"temperature\": 100}";
@@ -234,8 +236,8 @@ static void text_is_sent_as_it_is_produced(void **state) {
     assert_trains_on_and_stops(run);
 }
 
-// Some leave before the first byte, so that the answer begins when nobody is there. MHD notices it then and there
-// when there is another connection that says nothing.
+// Some leave before the first byte, so that the answer begins when nobody is there. MHD notices it
+// then and there when there is another connection that says nothing.
 static void those_who_leave_a_text_do_not_make_others_wait_for_it(void **state) {
     running *run = *state;
     static const char LONG[] = "{\"prompt\": \"a\", \"bytes\": 4096, \"stream\": true}";
@@ -252,7 +254,7 @@ static void those_who_leave_a_text_do_not_make_others_wait_for_it(void **state) 
     assert_trains_on_and_stops(run);
 }
 
-// ---- usage and forgetting ------------------------------------------------------------------------
+// ---- usage and forgetting -----------------------------------------------------------------------
 
 static reef_store *open_store(const running *run, reef_txn **txn) {
     reef_error err;
@@ -367,7 +369,7 @@ static void forgetting_is_measured_on_the_reservoir(void **state) {
     assert_trains_on_and_stops(run);
 }
 
-// ---- the rest of what an operator sees -----------------------------------------------------------
+// ---- the rest of what an operator sees ----------------------------------------------------------
 
 static void a_part_of_the_series_is_that_part(void **state) {
     running *run = *state;
@@ -439,7 +441,8 @@ static void metrics_tell_what_the_pool_holds(void **state) {
     assert_trains_on_and_stops(run);
 }
 
-// The page holds nothing of the pool; what it asks for needs the token wherever others can reach it.
+// The page holds nothing of the pool; what it asks for needs the token wherever others can reach
+// it.
 static void the_page_is_for_everyone_and_what_it_shows_is_not(void **state) {
     running *run = *state;
     kill(run->pid, SIGTERM);

@@ -1,5 +1,5 @@
-// The schedule: who is waited for and how long, and that decisions survive a crash. Real pools, no threads; the
-// clock is a number.
+// The schedule: who is waited for and how long, and that decisions survive a crash. Real pools, no
+// threads; the clock is a number.
 #include "scheduler.h"
 
 #include <setjmp.h>
@@ -255,7 +255,8 @@ static void a_record_that_was_finished_on_one_lane_is_not_waited_for(void **stat
     tear_down(&w);
 }
 
-// It was decided where its source had given whole records, and then that was trained alone, into the next one.
+// It was decided where its source had given whole records, and then that was trained alone, into
+// the next one.
 static void nobody_sits_out_within_a_record(void **state) {
     world w = {0};
     set_up(&w, state, 2, NULL);
@@ -274,7 +275,8 @@ static void nobody_sits_out_within_a_record(void **state) {
     tear_down(&w);
 }
 
-// Where it stops a snapshot may be made, and what follows that after it was restored is another record.
+// Where it stops a snapshot may be made, and what follows that after it was restored is another
+// record.
 static void no_part_of_a_pushed_record_is_lent(void **state) {
     static const reef_input_kind PUSHED = {
         .scheme = "push", .live = true, .again = true, .promised = true};
@@ -382,7 +384,8 @@ static void a_file_is_read_after_the_one_before_it(void **state) {
     tear_down(&w);
 }
 
-// Killed after decisions and before a commit: at the same places the same is decided, and nothing else.
+// Killed after decisions and before a commit: at the same places the same is decided, and nothing
+// else.
 static void decisions_survive_a_crash(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
@@ -428,8 +431,8 @@ static void decisions_survive_a_crash(void **state) {
     tear_down(&w);
 }
 
-// A lane is back while another one is in the middle of its slice. After a crash that one may have more at once, and the
-// same is decided at the same place all the same.
+// A lane is back while another one is in the middle of its slice. After a crash that one may have
+// more at once, and the same is decided at the same place all the same.
 static void a_decision_within_a_slice_survives_a_crash(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
@@ -456,8 +459,8 @@ static void a_decision_within_a_slice_survives_a_crash(void **state) {
     tear_down(&w);
 }
 
-// It was passed by, as when what cannot be read again was trained out of turn at a stop: who sits out is not kept waiting
-// for a place that does not come.
+// It was passed by, as when what cannot be read again was trained out of turn at a stop: who sits
+// out is not kept waiting for a place that does not come.
 static void a_decision_that_was_passed_by_is_forgotten(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
@@ -538,7 +541,8 @@ static void at_the_end_only_what_cannot_be_read_again_is_trained(void **state) {
     tear_down(&w);
 }
 
-// A log's line and what was typed are never one line. More of the log than that line is left for the next run.
+// A log's line and what was typed are never one line. More of the log than that line is left for
+// the next run.
 static void at_the_end_a_line_that_has_begun_is_finished_first(void **state) {
     world w;
     set_up(&w, state, 1, &STREAM_KIND);

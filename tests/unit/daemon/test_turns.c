@@ -241,8 +241,8 @@ static void queue_may_come_and_go_between_runs(void **state) {
     tear_down(&after);
 }
 
-// Files were read to their end early on, and in a later run there are more: neither they nor a source that is new
-// there make up for what the others gave meanwhile.
+// Files were read to their end early on, and in a later run there are more: neither they nor a
+// source that is new there make up for what the others gave meanwhile.
 static void who_has_ended_does_not_catch_up_in_the_next_run(void **state) {
     (void)state;
     world before, after;
@@ -266,7 +266,8 @@ static void who_has_ended_does_not_catch_up_in_the_next_run(void **state) {
     tear_down(&after);
 }
 
-// All that the run before knew sat out at its end: where they stand is where the stream is, all the same.
+// All that the run before knew sat out at its end: where they stand is where the stream is, all the
+// same.
 static void who_is_new_does_not_hold_up_who_sat_out(void **state) {
     (void)state;
     world before, after;

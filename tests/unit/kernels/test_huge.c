@@ -1,5 +1,5 @@
-// Memory for arrays that are reached at random: zero, aligned for huge pages from one of them on, and given
-// back with the numbers it was asked for.
+// Memory for arrays that are reached at random: zero, aligned for huge pages from one of them on,
+// and given back with the numbers it was asked for.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // mincore
 

@@ -33,7 +33,8 @@ static void for_every_size(size_test test) {
     }
 }
 
-// `value` is within `ulps` units in the last place of the true one, or of the smallest normal number.
+// `value` is within `ulps` units in the last place of the true one, or of the smallest normal
+// number.
 static void assert_ulps(double truth, float value, double ulps) {
     double unit = fmax(fabs(truth), FLT_MIN) * FLT_EPSILON;
     if (!(fabs(value - truth) <= ulps * unit))
@@ -223,7 +224,8 @@ static void bf16_rounds_to_the_nearest_and_to_even(void **state) {
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
         assert_int_equal(rounded(CASES[i].bits), CASES[i].expected);
-    // NaN whose payload lies in the lower half alone, and all ones, which would carry into the sign.
+    // NaN whose payload lies in the lower half alone, and all ones, which would carry into the
+    // sign.
     static const uint32_t NANS[] = {0x7f800001, 0xff800001, 0x7fffffff, 0xffffffff, 0x7fc00000};
     for (size_t i = 0; i < sizeof NANS / sizeof *NANS; i++) {
         assert_true(isnan(widened(rounded(NANS[i]))));
@@ -552,7 +554,7 @@ static void an_average_is_that_of_the_plain_kernel(void **state) {
     for_every_size(check_exact_average);
 }
 
-// ---- denormal numbers, infinities and NaN --------------------------------------------------------
+// ---- denormal numbers, infinities and NaN -------------------------------------------------------
 
 #define UNIT 0x1p-149f // the smallest denormal; sums of whole multiples are exact
 

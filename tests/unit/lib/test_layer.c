@@ -1,4 +1,5 @@
-// One PEER layer through the library as programs of others see it: only reef/reef.h is included here.
+// One PEER layer through the library as programs of others see it: only reef/reef.h is included
+// here.
 #include <reef/reef.h>
 
 #include "lib_layer.h"
@@ -20,7 +21,7 @@ static size_t count_of(const char *name, size_t side) {
     return name[0] == 's' ? side * D_KEY / 2 : (size_t)HEADS * D_KEY;
 }
 
-// ---- gradients -----------------------------------------------------------------------------------
+// ---- gradients ----------------------------------------------------------------------------------
 
 #define LIMIT 1e-3 // right ones are near 1e-4, a wrong coefficient in one term near 1e-1
 
@@ -45,8 +46,8 @@ static double loss_of(void *context) {
     return sum;
 }
 
-// gradcheck_error_max of the elements at which both sides of a step agree. At a few a step changes which experts
-// are chosen: there the loss jumps, and has no slope.
+// gradcheck_error_max of the elements at which both sides of a step agree. At a few a step changes
+// which experts are chosen: there the loss jumps, and has no slope.
 static double smooth_error_max(size_t count, float *x, const float *d_x, gradients *g) {
     double worst = 0, middle = loss_of(g);
     size_t jumps = 0;
@@ -171,7 +172,7 @@ static void gradients_pass_through_sealed_generations(void **state) {
     reef_pool_close(g.pool);
 }
 
-// ---- bits ----------------------------------------------------------------------------------------
+// ---- bits ---------------------------------------------------------------------------------------
 
 static void assert_same_outputs(const float *a, const float *b) {
     assert_memory_equal(a, b, ROWS * D * sizeof *a);
@@ -313,7 +314,8 @@ static void killed_and_reopened_it_goes_on_to_the_same_bits(void **state) {
     reef_pool_close(pool);
 }
 
-// The running statistics of queries too: they move with the step, batch by batch, or are forgotten with the rest.
+// The running statistics of queries too: they move with the step, batch by batch, or are forgotten
+// with the rest.
 static void backward_alone_changes_nothing(void **state) {
     WITHIN(*state, path);
     reef_layer_options options = lib_layer_options();
@@ -345,7 +347,8 @@ static void backward_alone_changes_nothing(void **state) {
     reef_pool_close(pool);
 }
 
-// What is sealed stays in the file: the same bits as from memory, while reading and while learning on top of it.
+// What is sealed stays in the file: the same bits as from memory, while reading and while learning
+// on top of it.
 static void rows_that_are_read_in_place_have_the_same_bits(void **state) {
     WITHIN(*state, memory);
     WITHIN(*state, place);
@@ -409,7 +412,7 @@ static void calls_of_many_threads_take_turns(void **state) {
     reef_pool_close(shared);
 }
 
-// ---- learning ------------------------------------------------------------------------------------
+// ---- learning -----------------------------------------------------------------------------------
 
 static void steps_bring_the_loss_down(void **state) {
     WITHIN(*state, pool);
@@ -509,7 +512,8 @@ static void a_mask_decides_row_by_row(void **state) {
     reef_pool_close(layer);
 }
 
-// A state that was opened before a writer let the generation grow goes on to be told of its own experts.
+// A state that was opened before a writer let the generation grow goes on to be told of its own
+// experts.
 static void usage_of_what_has_grown_since_is_that_of_the_experts_there_were(void **state) {
     WITHIN(*state, pool);
     enum { LARGER = 7 };
@@ -559,7 +563,7 @@ static void growing_keeps_experts_and_ids(void **state) {
     reef_pool_close(layer);
 }
 
-// ---- sealing in bf16 -----------------------------------------------------------------------------
+// ---- sealing in bf16 ----------------------------------------------------------------------------
 
 static void sealed_rows_in_bf16_are_rounded_once(void **state) {
     WITHIN(*state, pool);
@@ -584,7 +588,7 @@ static void sealed_rows_in_bf16_are_rounded_once(void **state) {
     reef_pool_close(layer);
 }
 
-// ---- tapes -----------------------------------------------------------------------------------------
+// ---- tapes --------------------------------------------------------------------------------------
 
 enum { WIDEST = 64 };
 
@@ -676,7 +680,7 @@ static void no_row_is_no_batch(void **state) {
     reef_pool_close(layer);
 }
 
-// ---- mistakes ------------------------------------------------------------------------------------
+// ---- mistakes -----------------------------------------------------------------------------------
 
 #define REFUSED(call, expected, words)                                                             \
     do {                                                                                           \
@@ -825,7 +829,7 @@ static void a_reopened_layer_knows_no_earlier_forward(void **state) {
     reef_tape_free(tape);
 }
 
-// ---- values that are not finite ------------------------------------------------------------------
+// ---- values that are not finite -----------------------------------------------------------------
 
 static void assert_same_layer(reef_pool *layer, const float *before) {
     float after[ROWS * D];

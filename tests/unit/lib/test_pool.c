@@ -1,4 +1,5 @@
-// Pools of bytes through the library as programs of others see it: only reef/reef.h is included here.
+// Pools of bytes through the library as programs of others see it: only reef/reef.h is included
+// here.
 #include <reef/reef.h>
 
 #include "data_file.h"
@@ -183,7 +184,8 @@ static void what_there_is_can_be_read(void **state) {
     reef_pool_close(pool);
 }
 
-// A mark in the stream is a boundary without a step: what is asked after it is answered from behind it.
+// A mark in the stream is a boundary without a step: what is asked after it is answered from behind
+// it.
 static void what_is_evaluated_after_a_mark_has_its_boundary(void **state) {
     enum {
         GROWN = 36
@@ -222,7 +224,7 @@ static void what_is_evaluated_after_a_mark_has_its_boundary(void **state) {
     reef_pool_close(pool);
 }
 
-// ---- what a reader keeps from the writer ---------------------------------------------------------
+// ---- what a reader keeps from the writer --------------------------------------------------------
 
 static long long stored_bytes(const char *path) {
     char file[TEMP_DIR_BYTES];
@@ -246,7 +248,8 @@ static void assert_pages_are_used_again(reef_pool *pool, const char *path, const
         fail_msg("%lld bytes became %lld", before, stored_bytes(path));
 }
 
-// Its rows are read in place, in a read that would keep every page of its state if it lasted while nothing is asked.
+// Its rows are read in place, in a read that would keep every page of its state if it lasted while
+// nothing is asked.
 static void a_reader_that_idles_keeps_no_page_from_reuse(void **state) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES], out[16];
     reef_error err;
@@ -391,8 +394,9 @@ static void a_text_goes_on_as_it_was_learned(void **state) {
     reef_pool_close(pool);
 }
 
-// A program that was built with an older, shorter struct, and one that was built with a newer, longer one.
-// The locale of a program with decimal commas; false where this machine has no description of one.
+// A program that was built with an older, shorter struct, and one that was built with a newer,
+// longer one. The locale of a program with decimal commas; false where this machine has no
+// description of one.
 static bool take_commas(const char *directory) {
     char command[2 * TEMP_DIR_BYTES];
     snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >'%s/log' 2>&1",
@@ -608,15 +612,16 @@ static void *keep_busy(void *context) {
     return NULL;
 }
 
-// AddressSanitizer's own allocator is not made for fork (before GCC 14): where another thread allocates just then, the
-// child waits for it for ever. So nobody allocates there.
+// AddressSanitizer's own allocator is not made for fork (before GCC 14): where another thread
+// allocates just then, the child waits for it for ever. So nobody allocates there.
 #ifdef __SANITIZE_ADDRESS__
 #define BUSY_COUNT 1
 #else
 #define BUSY_COUNT 2
 #endif
 
-// A child has no threads but the one that forked, so nobody gives back what the others held just then.
+// A child has no threads but the one that forked, so nobody gives back what the others held just
+// then.
 static void a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none(void **state) {
     WITHIN(*state, path);
     WITHIN(*state, other);

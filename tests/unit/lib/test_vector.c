@@ -1,4 +1,5 @@
-// Models of labelled vectors through the library as programs of others see it: only reef/reef.h is included here.
+// Models of labelled vectors through the library as programs of others see it: only reef/reef.h is
+// included here.
 #include <reef/reef.h>
 
 #include "lib_pool.h"

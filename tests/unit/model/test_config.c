@@ -37,7 +37,7 @@ static void assert_set_fails(const char *name, const char *value, const char *wo
     assert_memory_equal(&config, &before, sizeof(config));
 }
 
-// ---- defaults and table --------------------------------------------------------------------------
+// ---- defaults and table -------------------------------------------------------------------------
 
 static void the_default_is_complete_and_passes_its_check(void **state) {
     (void)state;
@@ -90,7 +90,7 @@ static void every_default_is_its_own_standard_text(void **state) {
     assert_memory_equal(&standard, &set, sizeof(set));
 }
 
-// ---- set -----------------------------------------------------------------------------------------
+// ---- set ----------------------------------------------------------------------------------------
 
 static void fields_are_set_by_name_with_either_dash(void **state) {
     (void)state;
@@ -199,7 +199,7 @@ static void an_unknown_name_suggests_the_closest_one(void **state) {
     assert_null(strstr(err.message, "did you mean"));
 }
 
-// ---- check ---------------------------------------------------------------------------------------
+// ---- check --------------------------------------------------------------------------------------
 
 typedef struct misfit {
     const char *settings[4][2]; // name, value
@@ -360,7 +360,7 @@ static void one_letter_per_layer_is_a_valid_ffw(void **state) {
     assert_int_equal(reef_config_check(&config, &err), REEF_OK);
 }
 
-// ---- JSON ----------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------
 
 static void assert_text_gives_back_the_same_bits(const reef_config *config) {
     reef_config parsed;
@@ -537,7 +537,7 @@ static void text_that_is_no_object_is_refused(void **state) {
     }
 }
 
-// ---- in a pool -----------------------------------------------------------------------------------
+// ---- in a pool ----------------------------------------------------------------------------------
 
 typedef struct pool {
     char path[512];

@@ -1,5 +1,5 @@
-// The layers are those of the papers: what He 2024 says of PEER's relation to a dense network and to a search
-// over all experts, and Lample et al. 2019 of theirs, holds for whole models.
+// The layers are those of the papers: what He 2024 says of PEER's relation to a dense network and
+// to a search over all experts, and Lample et al. 2019 of theirs, holds for whole models.
 #include "activations.h"
 #include "small_model.h"
 
@@ -24,7 +24,7 @@ static double distance(const float *a, const float *b, size_t count) {
     return most;
 }
 
-// ---- one expert a head: a dense network ----------------------------------------------------------
+// ---- one expert a head: a dense network ---------------------------------------------------------
 
 enum { HEADS = 5, WIDTH = 12 };
 
@@ -68,7 +68,7 @@ static void with_one_expert_a_head_peer_is_a_dense_network(void **state) {
     }
 }
 
-// ---- a search over all experts -------------------------------------------------------------------
+// ---- a search over all experts ------------------------------------------------------------------
 
 typedef struct scored {
     double score;
@@ -149,10 +149,10 @@ static void product_keys_find_what_a_search_over_all_experts_does(void **state) 
     }
 }
 
-// ---- an activation that is constant: a product-key memory ----------------------------------------
+// ---- an activation that is constant: a product-key memory ---------------------------------------
 
-// A model of PEER layers whose experts answer 1 to every token: the first value of a token is 1 by its norm's
-// shift, and all of w_down that is not 0.
+// A model of PEER layers whose experts answer 1 to every token: the first value of a token is 1 by
+// its norm's shift, and all of w_down that is not 0.
 static model_fixture *constant_peer(const char *score) {
     model_fixture *f = small_model(
         (const char *const[]){"layers", "2", "ffw", "p", "expert", "relu", "score", score, NULL});
@@ -230,7 +230,7 @@ static void with_constant_activations_peer_is_a_product_key_memory(void **state)
     }
 }
 
-// ---- one expert that takes everything: a dense network -------------------------------------------
+// ---- one expert that takes everything: a dense network ------------------------------------------
 
 // Of one expert the softmax is 1.
 static void a_mixture_of_one_expert_is_a_dense_network(void **state) {

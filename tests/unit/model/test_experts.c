@@ -1,5 +1,5 @@
-// The experts against a plain reference in double, their backward against finite differences, and the
-// promises of the update pass: frozen rows, thread counts, lazy Adam, usage.
+// The experts against a plain reference in double, their backward against finite differences, and
+// the promises of the update pass: frozen rows, thread counts, lazy Adam, usage.
 #include "experts.h"
 
 #include "gradcheck.h"
@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Odd, unequal sizes, so that a swapped stride shows. P_LONG is more than the kernels handle at once.
+// Odd, unequal sizes, so that a swapped stride shows. P_LONG is more than the kernels handle at
+// once.
 enum { ROWS = 5, P = 7, D = 11, N = 13, P_LONG = 300, VECTORS_MAX = 3, ROW_MAX = VECTORS_MAX * D };
 
 static reef_expert_kind tested_kind;
@@ -154,7 +155,7 @@ static void update_with(fixture *f, reef_thread_pool *workers, const reef_expert
 static const reef_adam ADAM = {
     .learning_rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.98f, .epsilon = 1e-8f};
 
-// ---- forward -------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 static double gelu_plain(double x) {
     return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
@@ -283,7 +284,7 @@ static void skipped_tokens_do_not_change_by_one_bit(void **state) {
     free(d_x);
 }
 
-// ---- where rows lie --------------------------------------------------------------------------------
+// ---- where rows lie -----------------------------------------------------------------------------
 
 /** What a forward and a backward leave. */
 typedef struct results {
@@ -325,8 +326,8 @@ static void assert_same_bits_as_in_one_block(const fixture *f, const reef_expert
     results_release(&other);
 }
 
-// The rows in blocks of 2^block_shift, each an allocation of its own made in shuffled order and of just
-// the size of its rows, so that a read beyond it shows.
+// The rows in blocks of 2^block_shift, each an allocation of its own made in shuffled order and of
+// just the size of its rows, so that a read beyond it shows.
 static void assert_blocks_do_not_matter(const fixture *f, reef_dtype dtype, uint32_t block_shift) {
     const size_t block_rows = (size_t)1 << block_shift, value = dtype == REEF_BF16 ? 2 : 4;
     const size_t block_count = (f->expert_count + block_rows - 1) / block_rows;
@@ -375,7 +376,7 @@ static void bf16_rows_give_the_bits_of_equal_float_rows(void **state) {
     }
 }
 
-// ---- gradients -----------------------------------------------------------------------------------
+// ---- gradients ----------------------------------------------------------------------------------
 
 static double forward_loss(void *context) {
     fixture *f = context;
@@ -386,8 +387,8 @@ static double forward_loss(void *context) {
     return loss;
 }
 
-// ReLU has no slope at 0, and finite differences across it mean nothing: tokens are drawn again until
-// every hidden value is further away than a step of x or of a row takes it.
+// ReLU has no slope at 0, and finite differences across it mean nothing: tokens are drawn again
+// until every hidden value is further away than a step of x or of a row takes it.
 static void keep_off_the_kink(fixture *f) {
     for (size_t t = 0; t < f->rows; t++) {
         double nearest;
@@ -463,7 +464,7 @@ static void the_update_steps_along_the_row_gradient(void **state) {
     }
 }
 
-// ---- pairs ---------------------------------------------------------------------------------------
+// ---- pairs --------------------------------------------------------------------------------------
 
 static void assert_sorted(size_t rows, size_t p_count, size_t expert_count, size_t threads) {
     size_t count = rows * p_count, listed = 0;
@@ -475,8 +476,8 @@ static void assert_sorted(size_t rows, size_t p_count, size_t expert_count, size
     assert_int_equal(reef_expert_pairs_init(&pairs, count, expert_count, D, NULL), REEF_OK);
     for (size_t t = 0; t < rows; t++) {
         active[t] = random_u32() % 4 != 0;
-        // Half of the selections in a few busy experts, the last among them. Those of skipped tokens
-        // are unspecified: nothing may be read there.
+        // Half of the selections in a few busy experts, the last among them. Those of skipped
+        // tokens are unspecified: nothing may be read there.
         for (size_t i = t * p_count; i < (t + 1) * p_count; i++) {
             uint32_t drawn =
                 random_u32() % (uint32_t)(i % 2 ? least_of(3, expert_count) : expert_count);
@@ -540,7 +541,7 @@ static void too_many_selections_for_32_bits_are_refused(void **state) {
     reef_expert_pairs_release(&pairs);
 }
 
-// ---- update --------------------------------------------------------------------------------------
+// ---- update -------------------------------------------------------------------------------------
 
 static void frozen_rows_do_not_change_by_one_bit(void **state) {
     fixture *f = *state;
@@ -651,8 +652,8 @@ static void clipping_bounds_the_norm_of_each_row(void **state) {
     assert_true(clipped > 0 && whole > 0); // otherwise the bound above proves nothing
 }
 
-// Dense Adam over all rows equals the lazy one as long as every row is selected in every step, and a
-// row that sat out some steps equals a dense row that never saw them.
+// Dense Adam over all rows equals the lazy one as long as every row is selected in every step, and
+// a row that sat out some steps equals a dense row that never saw them.
 static void lazy_adam_equals_dense_adam_with_the_row_s_own_count(void **state) {
     fixture *f = *state;
     const size_t row = f->row_values, bytes = N * row * sizeof(float);

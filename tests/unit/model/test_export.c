@@ -1,4 +1,5 @@
-// A generation as a file: its records and nothing else; whatever keeps it from being written leaves nothing of it.
+// A generation as a file: its records and nothing else; whatever keeps it from being written leaves
+// nothing of it.
 #include "transfer.h"
 
 #include "small_disk.h"

@@ -1,5 +1,6 @@
-// The formulas of flops.c against what the kernels are asked for: forwards and backwards, every kind of layer.
-// They are equal but for terms that are not counted, and those are known to the last FLOP as well.
+// The formulas of flops.c against what the kernels are asked for: forwards and backwards, every
+// kind of layer. They are equal but for terms that are not counted, and those are known to the last
+// FLOP as well.
 #include "activations.h"
 #include "flop_count.h"
 #include "flops.h"
@@ -77,7 +78,8 @@ static uint64_t sum(const flop_count *count) {
     return count->gemm + count->dot + count->axpy + count->dot_rows + count->axpy_rows;
 }
 
-// Gradients of norms, their sum over windows, and the softmax of attention: no products of two sizes.
+// Gradients of norms, their sum over windows, and the softmax of attention: no products of two
+// sizes.
 static uint64_t norms_and_softmax(const reef_config *config) {
     uint64_t D = config->d_model, T = config->context, norms = 2 * (uint64_t)config->layers + 1;
     uint64_t shifts = norms * WINDOWS * (T + 2) * 2 * D;

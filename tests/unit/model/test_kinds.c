@@ -1,5 +1,5 @@
-// Every kind of feed-forward network in a whole model: gradients, thread counts, what evaluation may look at,
-// and how large each is.
+// Every kind of feed-forward network in a whole model: gradients, thread counts, what evaluation
+// may look at, and how large each is.
 #include "activations.h"
 #include "small_model.h"
 
@@ -7,8 +7,8 @@
 
 #define SETTINGS_MAX 16
 
-// Nets of each kind alone, of all together, and every option that a layer that retrieves has. Seven tokens a
-// window and three experts that take four each: odd, unequal sizes.
+// Nets of each kind alone, of all together, and every option that a layer that retrieves has. Seven
+// tokens a window and three experts that take four each: odd, unequal sizes.
 static const char *const NETS[][SETTINGS_MAX] = {
     {"layers", "2", "ffw", "k", "heads", "3", "topk", "2", "batch_norm", "false"},
     {"layers", "2", "ffw", "m", "moe_experts", "3", "moe_capacity", "1.5"},
@@ -25,7 +25,8 @@ static void a_first_generation_of_every_kind_has_a_true_gradient(void **state) {
     }
 }
 
-// Sealed values and mixtures pass gradients on; mixtures by thresholds, without anything that was kept.
+// Sealed values and mixtures pass gradients on; mixtures by thresholds, without anything that was
+// kept.
 static void a_later_generation_on_top_of_every_kind_has_a_true_gradient(void **state) {
     (void)state;
     for (size_t i = 0; i < NET_COUNT; i++) {
@@ -47,9 +48,10 @@ static void scores_of_values_have_a_true_gradient(void **state) {
     }
 }
 
-// ---- threads -------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
-// A step of training of all kinds together: all weights, moments and rows that it leaves, one after the other.
+// A step of training of all kinds together: all weights, moments and rows that it leaves, one after
+// the other.
 static float *step_with(size_t threads, size_t *count) {
     reef_thread_pool *workers = NULL;
     reef_error err;
@@ -98,10 +100,10 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
     free(alone);
 }
 
-// ---- what a token depends on ---------------------------------------------------------------------
+// ---- what a token depends on --------------------------------------------------------------------
 
-// Bytes from `from` on of all windows are others; every logit before them must stay, with thresholds that let in
-// much and little.
+// Bytes from `from` on of all windows are others; every logit before them must stay, with
+// thresholds that let in much and little.
 static void later_bytes_change_no_earlier_logit(void **state) {
     (void)state;
     for (size_t i = 0; i < NET_COUNT; i++) {
@@ -156,7 +158,7 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
     teardown(&held);
 }
 
-// ---- sealing and growing -------------------------------------------------------------------------
+// ---- sealing and growing ------------------------------------------------------------------------
 
 static void opening_a_generation_changes_no_bit(void **state) {
     (void)state;
@@ -215,7 +217,7 @@ static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
     teardown(&held);
 }
 
-// ---- how large it is -----------------------------------------------------------------------------
+// ---- how large it is ----------------------------------------------------------------------------
 
 // Of the tensors of a block that are not of its attention or norms, those that train, and its rows.
 static uint64_t count_parameters(const reef_generation *gen, uint32_t layer) {

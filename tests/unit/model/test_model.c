@@ -1,5 +1,5 @@
-// The whole model's backward against finite differences of its forward, and what generations promise
-// about each other: opening one changes nothing, a silent one costs not one bit.
+// The whole model's backward against finite differences of its forward, and what generations
+// promise about each other: opening one changes nothing, a silent one costs not one bit.
 #include "activations.h"
 #include "small_model.h"
 
@@ -32,8 +32,8 @@ static void a_generation_on_top_of_rounded_ones_has_a_true_gradient(void **state
     teardown(state);
 }
 
-// Of 12 wide, rank 3 corrects all matrices by two, 8 that of queries, keys and values by two and the others as a
-// whole, and 12 all as a whole.
+// Of 12 wide, rank 3 corrects all matrices by two, 8 that of queries, keys and values by two and
+// the others as a whole, and 12 all as a whole.
 static const char *const RANKS[] = {"3", "8", "12"};
 
 static void corrections_of_every_rank_have_true_gradients(void **state) {

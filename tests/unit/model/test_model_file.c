@@ -1,5 +1,5 @@
-// A whole model as a file and back as a new pool: the same logits to the bit as of every state, whatever it is made
-// of; training goes on; and a file that is not what it says makes no pool.
+// A whole model as a file and back as a new pool: the same logits to the bit as of every state,
+// whatever it is made of; training goes on; and a file that is not what it says makes no pool.
 #include "draw.h"
 #include "lifelong.h"
 #include "model_file.h"
@@ -148,7 +148,7 @@ static void assert_same_file(const char *one, const char *other) {
     free(y);
 }
 
-// ---- there and back ------------------------------------------------------------------------------
+// ---- there and back -----------------------------------------------------------------------------
 
 static void a_pool_of_a_file_is_the_same_to_the_bit(void **state) {
     two *t = *state;
@@ -224,7 +224,8 @@ static void training_goes_on(void **state) {
     assert_sound(t->b);
 }
 
-// The history of losses is not in the file: until there is one again, nothing is a boundary; then a change is.
+// The history of losses is not in the file: until there is one again, nothing is a boundary; then a
+// change is.
 static void what_goes_on_is_no_boundary_and_a_change_is_one(void **state) {
     two *t = *state;
     choose(&t->a->config, "boundaries", "drift");
@@ -325,7 +326,7 @@ static void consolidated_generations_leave_no_gap(void **state) {
     assert_sound(t->b);
 }
 
-// ---- what a file holds ---------------------------------------------------------------------------
+// ---- what a file holds --------------------------------------------------------------------------
 
 static json_t *header_of(const char *path, size_t *data_at) {
     size_t bytes, length = 0;
@@ -391,7 +392,7 @@ static void tensors_have_names_and_shapes(void **state) {
     json_decref(header);
 }
 
-// ---- what is refused -----------------------------------------------------------------------------
+// ---- what is refused ----------------------------------------------------------------------------
 
 static void assert_refused(two *t, const char *path, reef_status expected, const char *words) {
     reef_error err = {0};

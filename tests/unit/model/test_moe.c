@@ -1,5 +1,5 @@
-// The mixture of experts by itself: who takes which tokens, its sums against a plain one in double, its
-// gradients, and what evaluation promises about later tokens.
+// The mixture of experts by itself: who takes which tokens, its sums against a plain one in double,
+// its gradients, and what evaluation promises about later tokens.
 #include "moe.h"
 
 #include "draw.h"
@@ -54,7 +54,8 @@ static size_t lay_out(mixture *m, float *block) {
     return at;
 }
 
-// Results are zero, everything before them is drawn; an expert takes about as much by thresholds as by choice.
+// Results are zero, everything before them is drawn; an expert takes about as much by thresholds as
+// by choice.
 static mixture make(reef_moe_shape shape, size_t windows, uint64_t seed) {
     mixture m = {.shape = shape, .windows = windows};
     m.floats = lay_out(&m, NULL);
@@ -103,7 +104,7 @@ static void backward(mixture *m, reef_thread_pool *workers) {
     if (m->tape.chosen) reef_moe_gradients(&m->shape, &m->grads, &m->tape, workers, m->x);
 }
 
-// ---- who takes what ------------------------------------------------------------------------------
+// ---- who takes what -----------------------------------------------------------------------------
 
 static double score_plain(const mixture *m, size_t w, size_t t, size_t e) {
     const float *x = m->x + (w * m->shape.T + t) * m->shape.D;
@@ -241,7 +242,7 @@ static void thresholds_follow_the_lowest_scores_taken(void **state) {
     release(&m);
 }
 
-// ---- forward -------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 static double gelu_plain(double x) {
     return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
@@ -277,7 +278,8 @@ static void forward_equals_the_plain_sum_in_double(void **state) {
     }
 }
 
-// Changing a token changes nothing of those before it, when thresholds decide; when experts choose, it does.
+// Changing a token changes nothing of those before it, when thresholds decide; when experts choose,
+// it does.
 static void later_tokens_change_no_earlier_bit(void **state) {
     (void)state;
     mixture m = make((reef_moe_shape){64, 32, 48, 4, 16}, 1, 9);
@@ -302,7 +304,7 @@ static void later_tokens_change_no_earlier_bit(void **state) {
     release(&m);
 }
 
-// ---- gradients -----------------------------------------------------------------------------------
+// ---- gradients ----------------------------------------------------------------------------------
 
 static void remember_taken(mixture *m) {
     size_t T = m->shape.T;

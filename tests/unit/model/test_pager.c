@@ -1,5 +1,5 @@
-// The pager: chosen rows of a file's map come into memory, a process that is too large lets go of them,
-// and what is read stays the same all along.
+// The pager: chosen rows of a file's map come into memory, a process that is too large lets go of
+// them, and what is read stays the same all along.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // madvise, mincore
 
@@ -178,7 +178,8 @@ static void passes_follow_each_other_and_may_end_early(void **state) {
     reef_error err;
     reef_row_prefetch *prefetch;
     must(reef_row_prefetch_new(&prefetch, UINT64_MAX, &err), &err);
-    // Nothing covered, a part of the rows, all of them, and nothing again: rows outside are left alone.
+    // Nothing covered, a part of the rows, all of them, and nothing again: rows outside are left
+    // alone.
     const size_t covered[] = {0, FILE_BYTES / 3, FILE_BYTES, 0};
     for (size_t n = 0; n < sizeof covered / sizeof *covered; n++) {
         must(reef_row_prefetch_cover(prefetch, covered[n] > 0 ? f->map : NULL, covered[n], &err),

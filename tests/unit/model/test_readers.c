@@ -1,5 +1,5 @@
-// A model that is read out of a pool while a trainer commits to it: no transaction keeps the trainer from reusing
-// pages for long, and what is computed is the same to the bit.
+// A model that is read out of a pool while a trainer commits to it: no transaction keeps the
+// trainer from reusing pages for long, and what is computed is the same to the bit.
 #include "lifelong.h"
 #include "model_internal.h"
 #include "trainer_internal.h"
@@ -38,7 +38,7 @@ static reef_read_stat stat_of(const reef_store *store) {
     return stat;
 }
 
-// ---- copied --------------------------------------------------------------------------------------
+// ---- copied -------------------------------------------------------------------------------------
 
 static void a_model_is_copied_in_turns_to_the_same_bits(void **state) {
     lifelong *f = *state;
@@ -111,7 +111,7 @@ static void a_model_is_loaded_while_the_trainer_commits(void **state) {
     assert_int_equal(report.damaged, 0);
 }
 
-// ---- in place ------------------------------------------------------------------------------------
+// ---- in place -----------------------------------------------------------------------------------
 
 static void wait_ms(long ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);

@@ -1,5 +1,5 @@
-// A pool that is larger than memory: sealed rows read in place from the map give the bits of rows that
-// were copied, while the pool is trained on, grows, is evaluated and reopened.
+// A pool that is larger than memory: sealed rows read in place from the map give the bits of rows
+// that were copied, while the pool is trained on, grows, is evaluated and reopened.
 #include "trainer_internal.h"
 
 #include <setjmp.h>
@@ -139,8 +139,8 @@ static bool is_in_place(const reef_trainer *trainer, size_t g) {
     return trainer->network.generations[g]->expert_tables[0].memory == NULL;
 }
 
-// Blocks that fill pages are read where they lie. A layer's last one may be short, and lies in the map at
-// any even address: it is a copy.
+// Blocks that fill pages are read where they lie. A layer's last one may be short, and lies in the
+// map at any even address: it is a copy.
 static void assert_blocks_in_place(const reef_trainer *trainer, size_t g) {
     for (uint32_t l = 0; l < trainer->network.config.layers; l++) {
         const reef_expert_table *table = &trainer->network.generations[g]->expert_tables[l];
@@ -207,7 +207,8 @@ static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
     free(logits);
 }
 
-// A model that waits for questions ends its read, and answers the same afterwards, also after a commit.
+// A model that waits for questions ends its read, and answers the same afterwards, also after a
+// commit.
 static void a_model_at_rest_holds_no_read(void **state) {
     (void)state;
     reef_error err;
@@ -239,8 +240,8 @@ static void a_model_at_rest_holds_no_read(void **state) {
     free(logits);
 }
 
-// What was pushed is in the journal once its commit is made, also where the rows in place are out of reach after it:
-// who trains next is told of that.
+// What was pushed is in the journal once its commit is made, also where the rows in place are out
+// of reach after it: who trains next is told of that.
 static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
     (void)state;
     reef_error err;
@@ -348,7 +349,7 @@ static void memory_is_read_as_people_write_it(void **state) {
         must_fail(reef_memory_parse(bad[i], &bytes, &err), REEF_ERR_INVALID, &err, "such as 2G");
 }
 
-// ---- one layer on disk ---------------------------------------------------------------------------
+// ---- one layer on disk --------------------------------------------------------------------------
 
 enum { TOKENS = 96, LAYER_D = 32 };
 static const reef_router_shape layer_shape = {

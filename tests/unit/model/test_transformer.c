@@ -45,7 +45,7 @@ static void assert_near(double value, double expected, double limit) {
     assert_true(fabs(value - expected) <= limit * fmax(1, fabs(expected)));
 }
 
-// ---- layer norm ----------------------------------------------------------------------------------
+// ---- layer norm ---------------------------------------------------------------------------------
 
 typedef struct norm_fixture {
     size_t width;
@@ -127,7 +127,7 @@ static void layer_norm_backward_accumulates_and_leaves_sealed_parameters_alone(v
     for (size_t i = 0; i < ROWS * D; i++) assert_near((double)f.d_x[i], 2 * (double)once[i], 1e-6);
 }
 
-// ---- gradients of weights ------------------------------------------------------------------------
+// ---- gradients of weights -----------------------------------------------------------------------
 
 // Each of the three tile sizes, with whole and with broken tiles at both edges.
 static void weight_gradients_equal_plain_loops(void **state) {
@@ -162,7 +162,7 @@ static void weight_gradients_equal_plain_loops(void **state) {
     }
 }
 
-// ---- attention -----------------------------------------------------------------------------------
+// ---- attention ----------------------------------------------------------------------------------
 
 typedef struct attention_fixture {
     float qkv[T * 3 * AD], d_qkv[T * 3 * AD], probs[A * T * T], d_probs[T * T];
@@ -375,7 +375,7 @@ static void later_tokens_change_no_earlier_bit_in_long_windows(void **state) {
     }
 }
 
-// ---- cross-entropy -------------------------------------------------------------------------------
+// ---- cross-entropy ------------------------------------------------------------------------------
 
 typedef struct entropy_fixture {
     size_t classes, token_bytes;
@@ -468,7 +468,7 @@ static void an_impossible_target_has_a_finite_loss(void **state) {
     assert_near((double)logits[2], -1, 1e-6);
 }
 
-// ---- embedding -----------------------------------------------------------------------------------
+// ---- embedding ----------------------------------------------------------------------------------
 
 static void embedding_gradient_is_the_sum_over_active_tokens(void **state) {
     (void)state;

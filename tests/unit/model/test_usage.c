@@ -1,4 +1,5 @@
-// Usage over time as training leaves it: windows that add up to the totals, and no trace in the root hash.
+// Usage over time as training leaves it: windows that add up to the totals, and no trace in the
+// root hash.
 #include "lifelong.h"
 
 #include <setjmp.h>
@@ -29,7 +30,8 @@ static size_t experts_of(lifelong *f, reef_txn *txn, uint32_t g) {
     return (size_t)info.side * info.side;
 }
 
-// The windows of every layer of a generation add up to its totals; returns how many there are of them.
+// The windows of every layer of a generation add up to its totals; returns how many there are of
+// them.
 static uint64_t assert_windows_add_up(lifelong *f, uint32_t g) {
     reef_error err;
     reef_txn *txn = NULL;

@@ -1,6 +1,8 @@
-// The gate: what it scores, how it is fitted and calibrated, and how well it tells real texts apart.
+// The gate: what it scores, how it is fitted and calibrated, and how well it tells real texts
+// apart.
 //
-// Real texts are $REEF_DATA_DIR/text/NAME/train.txt and test.txt. Where there are none, those tests are skipped.
+// Real texts are $REEF_DATA_DIR/text/NAME/train.txt and test.txt. Where there are none, those tests
+// are skipped.
 #include "reef_router.h"
 
 #include <setjmp.h>
@@ -25,7 +27,7 @@ static uint32_t random_below(uint32_t bound) {
     return (uint32_t)((random_state >> 32) * bound >> 32);
 }
 
-// ---- texts and windows ---------------------------------------------------------------------------
+// ---- texts and windows --------------------------------------------------------------------------
 
 typedef struct text {
     uint8_t *bytes;
@@ -83,7 +85,7 @@ static void windows_release(window_set *set) {
     free(set->sizes);
 }
 
-// ---- helpers -------------------------------------------------------------------------------------
+// ---- helpers ------------------------------------------------------------------------------------
 
 typedef struct fixture {
     reef_gate gate;
@@ -152,7 +154,7 @@ static double fire_share(const reef_gate *gate, const text *t, size_t skip) {
     return (double)fired / (double)(t->size - skip);
 }
 
-// ---- scoring -------------------------------------------------------------------------------------
+// ---- scoring ------------------------------------------------------------------------------------
 
 static void a_fresh_gate_never_fires(void **state) {
     (void)state;
@@ -325,7 +327,7 @@ static void how_a_stream_is_cut_does_not_change_one_bit(void **state) {
     free(cut);
 }
 
-// ---- training ------------------------------------------------------------------------------------
+// ---- training -----------------------------------------------------------------------------------
 
 static void training_depends_on_nothing_but_its_arguments(void **state) {
     fixture *f = *state;
@@ -367,7 +369,8 @@ static void weights_of_unseen_n_grams_stay_zero(void **state) {
     for (size_t i = 0; i < REEF_GATE_WEIGHTS; i++) assert_true(fabsf(f->gate.weights[i]) < 20);
 }
 
-// One byte in each window that no other window has: a weight that stays 0 is a window that was not read.
+// One byte in each window that no other window has: a weight that stays 0 is a window that was not
+// read.
 static void every_window_is_read_in_every_pass(void **state) {
     fixture *f = *state;
     for (size_t count = 1; count <= 24; count++) {
@@ -436,8 +439,8 @@ static double mean_margin(const reef_gate *gate, const uint8_t *bytes) {
     return sum / WINDOW;
 }
 
-// Of 128 old windows four are half in the language of the new text. They are found and weigh more: the
-// gate moves away from them, further than it moves on average.
+// Of 128 old windows four are half in the language of the new text. They are found and weigh more:
+// the gate moves away from them, further than it moves on average.
 static void hard_negatives_are_found_and_pushed_away(void **state) {
     (void)state;
     text rare = mixed(2, 3, 50, 41, 8 * KIB);
@@ -505,8 +508,8 @@ static void a_stream_is_recognised_again_after_each_change(void **state) {
     }
 }
 
-// How many tokens of a set of windows fire, or would if the threshold were any lower; read apart and
-// chained, whichever is more.
+// How many tokens of a set of windows fire, or would if the threshold were any lower; read apart
+// and chained, whichever is more.
 static void count_fired(const reef_gate *gate,
                         const reef_gate_windows *windows,
                         size_t *fired,
@@ -592,7 +595,7 @@ static void nothing_to_learn_from_is_refused(void **state) {
     assert_true(f->gate.threshold == INFINITY); // and the gate still never fires
 }
 
-// ---- real texts ----------------------------------------------------------------------------------
+// ---- real texts ---------------------------------------------------------------------------------
 
 static bool text_read(text *t, const char *domain, const char *part) {
     char path[1024];

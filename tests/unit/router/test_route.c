@@ -147,10 +147,10 @@ static reef_router_shape odd_with(reef_router_score score, bool batch_norm) {
     return shape;
 }
 
-// ---- forward -------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
-// The gates agree with the plain router's for the same choice, and no pair left out scores more than
-// the worst one chosen.
+// The gates agree with the plain router's for the same choice, and no pair left out scores more
+// than the worst one chosen.
 static void assert_agrees_with_plain(router *r, plain_norm norm) {
     const size_t H = r->shape.head_count, K = r->shape.topk;
     double *gate = calloc(r->gates, sizeof *gate);
@@ -371,7 +371,7 @@ static void a_row_does_not_depend_on_the_rest_of_the_batch(void **state) {
     for (size_t n = 0; n < SCORE_COUNT; n++) check_row_does_not_depend_on_the_rest(all_scores[n]);
 }
 
-// ---- backward ------------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
 typedef struct loss_context {
     router *r;
@@ -560,7 +560,7 @@ static void inactive_pieces_get_and_give_no_gradient(void **state) {
     release(&r);
 }
 
-// ---- threads -------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 // Everything that a forward and a backward write, for a batch of many pieces and tiles.
 static float *run_with_threads(reef_router_score score, size_t threads, size_t *count) {
@@ -606,7 +606,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
     }
 }
 
-// ---- errors --------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 static void assert_names_row(router *r, reef_router_mode mode, const char *row) {
     reef_error err;
@@ -768,7 +768,8 @@ static int run_with(const char *kernels) {
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-// With whatever kernels are the last of run_with's: which sub-keys are read does not depend on them.
+// With whatever kernels are the last of run_with's: which sub-keys are read does not depend on
+// them.
 static int run_with_tables_for_each_head(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_agrees_with_the_plain_router),

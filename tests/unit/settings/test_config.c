@@ -1,5 +1,5 @@
-// Where the settings of reefd come from: file, environment and command line, one over the other; and that a
-// mistake in the file is told with its line.
+// Where the settings of reefd come from: file, environment and command line, one over the other;
+// and that a mistake in the file is told with its line.
 #include "reef_settings.h"
 
 #include "temp_dir.h"

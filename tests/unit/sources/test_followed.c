@@ -1,4 +1,5 @@
-// Followed files: whatever becomes of them, each line is given once, in order, and a mark finds its place again.
+// Followed files: whatever becomes of them, each line is given once, in order, and a mark finds its
+// place again.
 //
 // Files are real ones, and rotated by rename, by copying, and by logrotate.
 #include "followed_world.h"
@@ -15,7 +16,7 @@
 
 #include <cmocka.h>
 
-// ---- one file ------------------------------------------------------------------------------------
+// ---- one file -----------------------------------------------------------------------------------
 
 static void whole_lines_are_given_and_parts_of_lines_wait(void **state) {
     world *w = *state;
@@ -158,7 +159,7 @@ static void permission_may_be_lost_and_regained(void **state) {
     assert_int_equal(WEXITSTATUS(end), 0);
 }
 
-// ---- rotation by hand ----------------------------------------------------------------------------
+// ---- rotation by hand ---------------------------------------------------------------------------
 
 static void a_renamed_file_is_read_to_its_end_before_the_new_one(void **state) {
     world *w = *state;
@@ -296,7 +297,7 @@ static void packed_files_are_read_on(void **state) {
     assert_string_equal(w->words, "");
 }
 
-// ---- logrotate -----------------------------------------------------------------------------------
+// ---- logrotate ----------------------------------------------------------------------------------
 
 static bool have_logrotate(void) {
     if (system("logrotate --version >/dev/null 2>&1") == 0) return true;
@@ -367,9 +368,10 @@ static void logrotate_names_by_date(void **state) {
     rotate_by(*state, "create\n    dateext\n    dateformat -%Y%m%d-%s");
 }
 
-// ---- read too late -------------------------------------------------------------------------------
+// ---- read too late ------------------------------------------------------------------------------
 
-// Nothing is read while the trainer is behind: what is rotated away meanwhile must not be gone when it is not.
+// Nothing is read while the trainer is behind: what is rotated away meanwhile must not be gone when
+// it is not.
 static void files_that_are_deleted_while_nothing_is_read_are_kept(void **state) {
     world *w = *state;
     reef_error err = {0};
@@ -383,7 +385,8 @@ static void files_that_are_deleted_while_nothing_is_read_are_kept(void **state) 
     assert_string_equal(w->words, "");
 }
 
-// A round is what was there when it began; the trainer may take hours for it, and asks again and again.
+// A round is what was there when it began; the trainer may take hours for it, and asks again and
+// again.
 static void files_that_are_deleted_during_a_long_round_are_kept(void **state) {
     world *w = *state;
     w->room = 10;
@@ -401,7 +404,7 @@ static void files_that_are_deleted_during_a_long_round_are_kept(void **state) {
     assert_string_equal(w->words, "");
 }
 
-// ---- what is refused -----------------------------------------------------------------------------
+// ---- what is refused ----------------------------------------------------------------------------
 
 static void what_cannot_be_followed_is_refused(void **state) {
     world *w = *state;

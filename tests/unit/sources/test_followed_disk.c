@@ -1,4 +1,5 @@
-// Followed files on a disk that fails, and names that change during a look: nothing is taken for gone or new that is not.
+// Followed files on a disk that fails, and names that change during a look: nothing is taken for
+// gone or new that is not.
 //
 // The calls that look, open and read are this program's own, and fail or wait where a test says so.
 #define _DEFAULT_SOURCE      // syscall
@@ -72,9 +73,10 @@ static int teardown(void **state) {
     return world_remove(state);
 }
 
-// ---- a disk that fails ---------------------------------------------------------------------------
+// ---- a disk that fails --------------------------------------------------------------------------
 
-// Found where the last line is looked for, and where bytes are given; both are tried again, and said once.
+// Found where the last line is looked for, and where bytes are given; both are tried again, and
+// said once.
 static void a_disk_that_fails_is_told_once(void **state) {
     world *w = *state;
     write_lines(w, "app.log", 10000);
@@ -96,7 +98,8 @@ static void a_disk_that_fails_is_told_once(void **state) {
     assert_same_from_anywhere(w, false, w->path);
 }
 
-// Whether the file is still the one it was cannot be seen then: it is not taken for another, which would be read anew.
+// Whether the file is still the one it was cannot be seen then: it is not taken for another, which
+// would be read anew.
 static void a_beginning_that_cannot_be_read_is_no_new_file(void **state) {
     world *w = *state;
     write_lines(w, "app.log", 1000);
@@ -190,7 +193,7 @@ static void a_packed_file_that_cannot_be_read_is_waited_for(void **state) {
     assert_same_from_anywhere(w, false, w->path);
 }
 
-// ---- names that change during a look -------------------------------------------------------------
+// ---- names that change during a look ------------------------------------------------------------
 
 static const world *rotating;
 
@@ -198,7 +201,8 @@ static void rotate_older(void) {
     move(rotating, "app.log.1", "app.log.2");
 }
 
-// Between two steps of a rotation the follower may do anything: here it reads all that it takes for being there.
+// Between two steps of a rotation the follower may do anything: here it reads all that it takes for
+// being there.
 static void rotate_during(world *w, const char **moment_of) {
     rotating = w;
     at_moment = rotate_older;

@@ -62,7 +62,8 @@ static void make_link(const world *w, const char *name, const char *target) {
     assert_int_equal(symlink(target, path), 0);
 }
 
-// Where it leads cannot be looked at, and not because nothing is there: no name of a file is so long.
+// Where it leads cannot be looked at, and not because nothing is there: no name of a file is so
+// long.
 static void make_bad_link(const world *w, const char *name) {
     char target[301] = {0};
     memset(target, 'x', sizeof(target) - 1);

@@ -1,5 +1,6 @@
-// What clients push becomes bytes of the stream: every format against bytes written by hand, and what is wrong
-// with a batch in words that name the line. A batch is taken as a whole or not at all.
+// What clients push becomes bytes of the stream: every format against bytes written by hand, and
+// what is wrong with a batch in words that name the line. A batch is taken as a whole or not at
+// all.
 #include "push_parse.h"
 #include "reef_store.h"
 
@@ -47,7 +48,7 @@ static void assert_text(reef_ingested out, const void *bytes, size_t count, uint
     assert_null(out.bytes);
 }
 
-// ---- text ----------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 static void text_is_taken_as_it_is(void **state) {
     (void)state;
@@ -82,7 +83,7 @@ static void nothing_is_no_batch(void **state) {
     assert_refused(REEF_INGEST_NPY, 2, NULL, "", 0, "NUMPY");
 }
 
-// ---- JSON Lines ----------------------------------------------------------------------------------
+// ---- JSON Lines ---------------------------------------------------------------------------------
 
 static reef_ingested lines(uint32_t inputs, const char *text) {
     return parse(REEF_INGEST_JSONL, inputs, NULL, text, strlen(text));
@@ -162,7 +163,7 @@ static void text_and_vectors_are_told_apart(void **state) {
     refused(2, "{\"text\": \"a\"}", "list of numbers");
 }
 
-// ---- .npy ----------------------------------------------------------------------------------------
+// ---- .npy ---------------------------------------------------------------------------------------
 
 /** A .npy file of version 1.0; its length. */
 static size_t npy(uint8_t *out, const char *dict, const void *numbers, size_t bytes) {
@@ -221,7 +222,7 @@ static void bad_npy_files_are_refused_in_words(void **state) {
     assert_refused(REEF_INGEST_NPY, 2, NULL, file, bytes, "order");
 }
 
-// ---- records of the socket -----------------------------------------------------------------------
+// ---- records of the socket ----------------------------------------------------------------------
 
 static reef_status records(reef_ingested *out, uint32_t inputs, const char *json, reef_error *err) {
     json_t *list = json_loads(json, 0, NULL);

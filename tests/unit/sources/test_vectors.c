@@ -1,5 +1,5 @@
-// Vectors from files: every format against values written by hand, what a spec chooses, the stream cut
-// anywhere, and what is wrong with a file in words that name the place.
+// Vectors from files: every format against values written by hand, what a spec chooses, the stream
+// cut anywhere, and what is wrong with a file in words that name the place.
 #include "reef_vectors.h"
 #include "temp_dir.h"
 
@@ -40,7 +40,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-// ---- writing files -------------------------------------------------------------------------------
+// ---- writing files ------------------------------------------------------------------------------
 
 static void write_bytes(const char *path, const void *bytes, size_t count) {
     FILE *file = fopen(path, "wb");
@@ -91,7 +91,7 @@ static void cut_file(const char *path, size_t bytes_less) {
     write_bytes(path, bytes, count - bytes_less);
 }
 
-// ---- reading them --------------------------------------------------------------------------------
+// ---- reading them -------------------------------------------------------------------------------
 
 static const char *spec_of(files *f, const char *kind, bool labels, const char *options) {
     snprintf(f->spec, sizeof(f->spec), "%s:%s%s%s%s", kind, f->path, labels ? "," : "",
@@ -164,7 +164,7 @@ static void expect_labels(const char *spec, uint64_t count, const int32_t *label
     release(&all);
 }
 
-// ---- formats -------------------------------------------------------------------------------------
+// ---- formats ------------------------------------------------------------------------------------
 
 static void idx_pixels_become_fractions_plain_and_packed(void **state) {
     files *f = *state;
@@ -265,7 +265,7 @@ static void json_lines_with_and_without_labels(void **state) {
            (const int32_t[]){3, -1, -1});
 }
 
-// ---- what a spec chooses -------------------------------------------------------------------------
+// ---- what a spec chooses ------------------------------------------------------------------------
 
 static void classes_skip_and_first_cut_in_that_order(void **state) {
     files *f = *state;
@@ -374,7 +374,7 @@ static void several_permutations_are_served_one_after_the_other_or_mixed(void **
     release(&mixed);
 }
 
-// ---- the stream ----------------------------------------------------------------------------------
+// ---- the stream ---------------------------------------------------------------------------------
 
 static uint32_t read_u32(const uint8_t *at) {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
@@ -426,7 +426,7 @@ static void the_stream_may_be_cut_anywhere(void **state) {
     check_stream(spec_of(f, "jsonl", false, ""));
 }
 
-// ---- what is wrong -------------------------------------------------------------------------------
+// ---- what is wrong ------------------------------------------------------------------------------
 
 static void specs_that_make_no_sense_are_refused(void **state) {
     files *f = *state;
@@ -691,7 +691,7 @@ static void a_file_that_changes_is_found_out(void **state) {
     reef_vectors_close(vectors);
 }
 
-// ---- real images ---------------------------------------------------------------------------------
+// ---- real images --------------------------------------------------------------------------------
 
 // Known of MNIST: how often each digit comes in the test images, and the mean of all their pixels.
 static void mnist_is_what_it_is_known_to_be(void **state) {

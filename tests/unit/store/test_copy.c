@@ -1,5 +1,5 @@
-// Standalone copies of a pool: what they hold, beside a writer too, and that a copy that cannot be made leaves
-// nothing behind.
+// Standalone copies of a pool: what they hold, beside a writer too, and that a copy that cannot be
+// made leaves nothing behind.
 #include "reef_store.h"
 
 #include <setjmp.h>
@@ -241,7 +241,8 @@ static void on_a_full_disk_nothing_is_left(void **state) {
     pool_check(c->pool->store);
 }
 
-// The content hash of a record of the open generation, as `sums` has it: the trees are sound, the root is not.
+// The content hash of a record of the open generation, as `sums` has it: the trees are sound, the
+// root is not.
 static void damage_sum(const char *pool) {
     static const uint8_t entry[] = {REEF_DB_TENSORS, 0, 0, 0, 1, 'w', '_', 'q', 0, 0, 0, 0, 0};
     data_bytes file = data_file_load(pool);

@@ -1,5 +1,5 @@
-// The process dies, or the disk is full, in the middle of a commit: the pool is what some whole commit
-// made it, and goes on working.
+// The process dies, or the disk is full, in the middle of a commit: the pool is what some whole
+// commit made it, and goes on working.
 #include "reef_store.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 #include "pool.h"
 
-// ---- a history that follows from the commit's number ---------------------------------------------
+// ---- a history that follows from the commit's number --------------------------------------------
 
 #define RECORDS 40
 #define RECORD_BYTES_MAX 20000
@@ -90,7 +90,7 @@ static uint64_t assert_history(reef_store *store, uint8_t *payload) {
     return last.number;
 }
 
-// ---- killed --------------------------------------------------------------------------------------
+// ---- killed -------------------------------------------------------------------------------------
 
 // Commits until it is killed, and tells after each.
 static int child_commits(const char *path, int told) {
@@ -126,7 +126,8 @@ static uint64_t run_and_kill(const char *path, long microseconds) {
         _exit(child_commits(path, told[1]));
     }
     close(told[1]);
-    // The clock starts with the first commit, so that slow starts (sanitizers) kill in commits as well.
+    // The clock starts with the first commit, so that slow starts (sanitizers) kill in commits as
+    // well.
     assert_int_equal(read(told[0], &last, sizeof(last)), sizeof(last));
     pause_us(microseconds);
     kill(child, SIGKILL);
@@ -235,7 +236,7 @@ static void a_pool_is_made_whole_or_not_at_all(void **state) {
     assert_true(whole > 0);
 }
 
-// ---- a full disk ---------------------------------------------------------------------------------
+// ---- a full disk --------------------------------------------------------------------------------
 
 // A small file system of the test's own. Only the superuser can mount one.
 static bool disk_mount(pool_fixture *f) {
@@ -290,8 +291,8 @@ static void filler_remove(const pool_fixture *f) {
     unlink(path);
 }
 
-// More than the whole disk holds (what failed commits wrote stays in the file, as room for others), in
-// records of half a page and of many.
+// More than the whole disk holds (what failed commits wrote stays in the file, as room for others),
+// in records of half a page and of many.
 static reef_status large_commit(reef_store *store, reef_error *err) {
     reef_txn *txn = NULL;
     reef_commit commit = {0};

@@ -77,9 +77,10 @@ static void view_must_find(const char *path, const reef_key *key, const char *ex
     reef_store_close(store);
 }
 
-// ---- flipped bits --------------------------------------------------------------------------------
+// ---- flipped bits -------------------------------------------------------------------------------
 
-// Flip one bit wherever the record's bytes stand in the file (an old copy of a page may hold them too).
+// Flip one bit wherever the record's bytes stand in the file (an old copy of a page may hold them
+// too).
 static void flip(
     const char *path, const data_bytes *file, const uint8_t *payload, ptrdiff_t byte, int bit) {
     data_bytes broken = {.data = malloc(file->bytes), .bytes = file->bytes};
@@ -143,7 +144,7 @@ static void writing_the_content_again_mends_a_damaged_record(void **state) {
     free(file.data);
 }
 
-// ---- behind the store's back ---------------------------------------------------------------------
+// ---- behind the store's back --------------------------------------------------------------------
 
 typedef struct raw_pool {
     MDB_env *env;
@@ -286,7 +287,7 @@ static void the_check_goes_on_after_damage(void **state) {
     assert_memory_equal(report.root, whole.root, REEF_HASH_BYTES);
 }
 
-// ---- signals -------------------------------------------------------------------------------------
+// ---- signals ------------------------------------------------------------------------------------
 
 static const reef_check_options plain = {0};
 
@@ -359,7 +360,8 @@ static void a_pool_open_for_writing_can_be_verified(void **state) {
     pool_check(f->store);
 }
 
-// Whatever a page holds, the check answers: damage, or an error, or (for a page not in use) nothing.
+// Whatever a page holds, the check answers: damage, or an error, or (for a page not in use)
+// nothing.
 static void every_broken_page_gets_an_answer(void **state) {
     pool_fixture *f = *state;
     enum { ROUNDS = 150 };

@@ -71,7 +71,7 @@ static void seal(reef_txn *txn, uint32_t generation) {
     must(reef_generation_seal(txn, generation, 7, 700, &err), &err);
 }
 
-// ---- generations ---------------------------------------------------------------------------------
+// ---- generations --------------------------------------------------------------------------------
 
 static void generations_come_back_as_they_were_put(void **state) {
     pool_fixture *f = *state;
@@ -220,7 +220,7 @@ static void many_sealed_generations_check_clean(void **state) {
     reef_txn_abort(txn);
 }
 
-// ---- the root hash -------------------------------------------------------------------------------
+// ---- the root hash ------------------------------------------------------------------------------
 
 static void put_usage(reef_txn *txn, uint32_t level, uint64_t window, const char *text) {
     pool_put(txn, &(reef_key){.db = REEF_DB_USAGE, .level = level, .window = window}, text, 4);
@@ -326,7 +326,7 @@ static void every_hashed_record_and_the_step_change_the_root(void **state) {
     pool_check(f->store);
 }
 
-// ---- giving generations up -----------------------------------------------------------------------
+// ---- giving generations up ----------------------------------------------------------------------
 
 // Generations 0 to 3 sealed with content and usage, 4 open.
 static void put_five(reef_txn *txn) {
@@ -438,7 +438,7 @@ static void removing_a_snapshot_changes_no_root(void **state) {
     assert_int_equal(pool_check(f->store).snapshots, 0);
 }
 
-// ---- snapshots -----------------------------------------------------------------------------------
+// ---- snapshots ----------------------------------------------------------------------------------
 
 static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **state) {
     pool_fixture *f = *state;
@@ -464,8 +464,8 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
     assert_int_equal(snapshot.sealed_count, 1);
     assert_int_equal(snapshot.open_generation, 1);
     assert_true(snapshot.copy >= REEF_SNAPSHOT_GENERATION);
-    // experts, flags, moments, the tensor and its moments, the generation's record and the snapshot's:
-    // nothing of generation 0
+    // experts, flags, moments, the tensor and its moments, the generation's record and the
+    // snapshot's: nothing of generation 0
     assert_int_equal(pool_check(f->store).records, sealed_records + 3 * BLOCKS + 4);
 
     txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -588,7 +588,7 @@ static void snapshots_are_scanned_by_name_and_have_copies_of_their_own(void **st
     pool_check(f->store);
 }
 
-// ---- timeline ------------------------------------------------------------------------------------
+// ---- timeline -----------------------------------------------------------------------------------
 
 static reef_status collect_event(void *context,
                                  const reef_key *key,

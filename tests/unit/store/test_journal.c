@@ -1,5 +1,5 @@
-// The journal of pushed bytes: what is acknowledged stays until it is trained, comes back in order, and is
-// known by its id when it is sent again.
+// The journal of pushed bytes: what is acknowledged stays until it is trained, comes back in order,
+// and is known by its id when it is sent again.
 #include "journal.h"
 #include "reef_byte_order.h"
 #include "reef_fail_point.h"
@@ -84,7 +84,7 @@ static void assert_waits(reef_store *store, uint64_t position, const char *text)
     assert_memory_equal(bytes, text, count);
 }
 
-// ---- what comes back -----------------------------------------------------------------------------
+// ---- what comes back ----------------------------------------------------------------------------
 
 static void an_empty_journal_has_nothing_at_any_position(void **state) {
     pool_fixture *f = *state;
@@ -105,8 +105,8 @@ static void an_empty_journal_begins_where_the_trainer_stands(void **state) {
     assert_waits(f->store, 1006, "");
 }
 
-// Batches of any size, also several in one transaction, read in pieces of any size, trimmed now and then and
-// opened anew: what comes is what a plain array has.
+// Batches of any size, also several in one transaction, read in pieces of any size, trimmed now and
+// then and opened anew: what comes is what a plain array has.
 #define WALK_BYTES 300000
 static void a_long_walk_gives_every_byte_once_and_in_order(void **state) {
     pool_fixture *f = *state;
@@ -197,7 +197,7 @@ static void the_root_hash_is_not_changed(void **state) {
     pool_check(f->store);
 }
 
-// ---- ids -----------------------------------------------------------------------------------------
+// ---- ids ----------------------------------------------------------------------------------------
 
 static void a_batch_sent_again_is_written_once(void **state) {
     pool_fixture *f = *state;
@@ -292,7 +292,7 @@ static void the_last_1024_ids_are_known_and_no_more(void **state) {
     assert_false(group[1].duplicate);
 }
 
-// ---- bounds --------------------------------------------------------------------------------------
+// ---- bounds -------------------------------------------------------------------------------------
 
 static void what_is_too_much_is_refused_alone(void **state) {
     pool_fixture *f = *state;
@@ -379,7 +379,7 @@ static void small_batches_count_for_more_than_their_bytes(void **state) {
     assert_int_equal(batches[2].error.status, REEF_ERR_BUSY);
 }
 
-// ---- trimming, crashes ---------------------------------------------------------------------------
+// ---- trimming, crashes --------------------------------------------------------------------------
 
 static void what_lies_before_the_cursor_goes_with_its_commit_only(void **state) {
     pool_fixture *f = *state;
@@ -443,7 +443,7 @@ static void a_process_that_dies_before_the_commit_has_journalled_nothing(void **
 #endif
 }
 
-// ---- going back to a snapshot --------------------------------------------------------------------
+// ---- going back to a snapshot -------------------------------------------------------------------
 
 static void what_waited_still_waits_after_going_back(void **state) {
     pool_fixture *f = *state;
@@ -507,8 +507,8 @@ static void going_back_and_forth_loses_nothing_that_waits(void **state) {
     pool_check(f->store);
 }
 
-// A snapshot that kept no ids, in a pool that was restored before: nothing tells whether its state has the beginning of
-// what waits, so that is no duplicate of anything.
+// A snapshot that kept no ids, in a pool that was restored before: nothing tells whether its state
+// has the beginning of what waits, so that is no duplicate of anything.
 static void without_ids_a_batch_that_was_begun_may_be_pushed_again(void **state) {
     pool_fixture *f = *state;
     push(f->store, "a", "0123456789");
@@ -535,7 +535,7 @@ static void going_where_nothing_was_is_damage(void **state) {
     reef_txn_abort(txn);
 }
 
-// ---- the check -----------------------------------------------------------------------------------
+// ---- the check ----------------------------------------------------------------------------------
 
 typedef struct findings {
     size_t count;

@@ -56,7 +56,7 @@ static int directory_setup(void **state) {
     return 0;
 }
 
-// ---- no pool -------------------------------------------------------------------------------------
+// ---- no pool ------------------------------------------------------------------------------------
 
 static void a_missing_pool_is_not_found(void **state) {
     pool_fixture *f = *state;
@@ -108,7 +108,7 @@ static void an_lmdb_environment_of_another_program_is_invalid(void **state) {
     must_not_open(f->path, &writing, REEF_ERR_CORRUPT, "database tensors is missing");
 }
 
-// ---- what a process left that died while it made a pool ------------------------------------------
+// ---- what a process left that died while it made a pool -----------------------------------------
 
 static bool exists(const char *path) {
     struct stat info;
@@ -228,7 +228,8 @@ static void no_pool_is_made_inside_a_pool(void **state) {
     assert_int_equal(rmdir(empty), 0);
 }
 
-// What a program prints that was started without standard output or error: into no file of the pool.
+// What a program prints that was started without standard output or error: into no file of the
+// pool.
 static void no_file_of_a_pool_gets_a_standard_descriptor(void **state) {
     const pool_fixture *f = *state;
     pid_t child = fork();
@@ -343,7 +344,7 @@ static void a_pool_of_the_name_of_what_is_left_stays(void **state) {
     reef_store_close(store);
 }
 
-// ---- another version -----------------------------------------------------------------------------
+// ---- another version ----------------------------------------------------------------------------
 
 static void another_format_version_is_refused_with_both_numbers(void **state) {
     pool_fixture *f = *state;
@@ -403,7 +404,7 @@ static void a_tree_with_other_flags_is_corrupt(void **state) {
     reef_store_close(pool_open(f->path, false, true));
 }
 
-// ---- the last commit -----------------------------------------------------------------------------
+// ---- the last commit ----------------------------------------------------------------------------
 
 static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
 
@@ -444,7 +445,7 @@ static void a_record_of_the_last_commit_that_is_too_short_is_corrupt(void **stat
                   "meta (name commit) has 8 bytes instead of 56");
 }
 
-// ---- creating ------------------------------------------------------------------------------------
+// ---- creating -----------------------------------------------------------------------------------
 
 static void create_accepts_only_nothing_or_an_empty_directory(void **state) {
     pool_fixture *f = *state;
@@ -488,7 +489,7 @@ static void the_writer_lock_holds_the_pid_while_it_is_held(void **state) {
     close(fd);
 }
 
-// ---- truncated and broken files ------------------------------------------------------------------
+// ---- truncated and broken files -----------------------------------------------------------------
 
 static void make_pool(const char *path, uint32_t records) {
     reef_store *store = pool_open(path, true, true);
@@ -527,7 +528,8 @@ static void a_truncated_file_is_corrupt_at_every_length(void **state) {
     free(file.data);
 }
 
-// LMDB never writes pages that a transaction took and gave back, so the file may end before its last.
+// LMDB never writes pages that a transaction took and gave back, so the file may end before its
+// last.
 static void unwritten_free_pages_at_the_end_are_no_truncation(void **state) {
     pool_fixture *f = *state;
     enum { BYTES = 1 << 20 };

@@ -1,5 +1,6 @@
-// The structure of the data file: a sound one is never blamed, whatever was done to the pool; each kind of
-// damage to what holds records together is found, and its page, database and first record are named.
+// The structure of the data file: a sound one is never blamed, whatever was done to the pool; each
+// kind of damage to what holds records together is found, and its page, database and first record
+// are named.
 #include "check.h"
 #include "reef_byte_order.h"
 #include "reef_store.h"
@@ -21,7 +22,7 @@
 #define PAGE 4096
 #define LARGE_BYTES 30000
 
-// ---- sound files ---------------------------------------------------------------------------------
+// ---- sound files --------------------------------------------------------------------------------
 
 // Records of all sizes come, change and go, so that pages are split, merged, freed and used again.
 static void change_at_random(reef_txn *txn, uint64_t *random, const uint8_t *payload) {
@@ -94,7 +95,7 @@ static void a_copy_without_free_pages_is_sound(void **state) {
     reef_store_close(copy);
 }
 
-// ---- damaged ones --------------------------------------------------------------------------------
+// ---- damaged ones -------------------------------------------------------------------------------
 
 typedef struct lines {
     int count;
@@ -150,7 +151,8 @@ static size_t newest_meta(const data_bytes *file) {
     return reef_get_le64(file->data + PAGE + 144) > reef_get_le64(file->data + 144) ? PAGE : 0;
 }
 
-// The node of a database in the one page that lists them; its tree is 8 bytes and the name further on.
+// The node of a database in the one page that lists them; its tree is 8 bytes and the name further
+// on.
 static size_t database_at(const data_bytes *file, const char *name) {
     size_t page = PAGE * reef_get_le64(file->data + newest_meta(file) + 128);
     size_t bytes = strlen(name);
@@ -263,7 +265,7 @@ static void meta_pages_that_lead_nowhere_are_refused(void **state) {
     free(file.data);
 }
 
-// ---- beside a writer -----------------------------------------------------------------------------
+// ---- beside a writer ----------------------------------------------------------------------------
 
 static void a_commit_in_the_meantime_is_the_one_that_is_checked(void **state) {
     pool_fixture *f = *state;

@@ -45,7 +45,7 @@ static off_t file_bytes(const pool_fixture *f) {
     return info.st_size;
 }
 
-// ---- many ----------------------------------------------------------------------------------------
+// ---- many ---------------------------------------------------------------------------------------
 
 // In a child: 0 when both records were whole and the same in every read.
 static int read_often(const char *path) {
@@ -89,7 +89,7 @@ static void sixty_four_readers_each_see_whole_commits(void **state) {
     assert_int_equal(pool_check(f->store).commits, 1 + COMMITS);
 }
 
-// ---- killed --------------------------------------------------------------------------------------
+// ---- killed -------------------------------------------------------------------------------------
 
 // A child with a read transaction on the last commit.
 static pid_t start_reader(const pool_fixture *f) {
@@ -138,7 +138,7 @@ static void a_killed_reader_keeps_no_page_from_reuse(void **state) {
     pool_check(f->store);
 }
 
-// ---- too many ------------------------------------------------------------------------------------
+// ---- too many -----------------------------------------------------------------------------------
 
 static void one_reader_too_many_is_told_so(void **state) {
     pool_fixture *f = *state;
@@ -159,7 +159,7 @@ static void one_reader_too_many_is_told_so(void **state) {
     for (size_t i = 0; i < count; i++) reef_txn_abort(readers[i]);
 }
 
-// ---- who they are --------------------------------------------------------------------------------
+// ---- who they are -------------------------------------------------------------------------------
 
 static void the_oldest_reader_is_named_and_how_far_it_is_behind(void **state) {
     pool_fixture *f = *state;
@@ -191,7 +191,7 @@ static void the_oldest_reader_is_named_and_how_far_it_is_behind(void **state) {
     reef_txn_abort(own);
 }
 
-// ---- turns ---------------------------------------------------------------------------------------
+// ---- turns --------------------------------------------------------------------------------------
 
 static uint64_t commit_seen(reef_txn *txn) {
     reef_error err;
@@ -242,7 +242,7 @@ static void a_read_in_turns_sees_what_was_committed_meanwhile(void **state) {
     reef_store_close(patient);
 }
 
-// ---- none can be told ----------------------------------------------------------------------------
+// ---- none can be told ---------------------------------------------------------------------------
 
 // On a read-only file system LMDB has no table of readers where there was none, and lists nobody.
 static void without_a_table_nobody_is_counted(void **state) {

@@ -1,4 +1,5 @@
-// Reading sealed records again, piece by piece: all of them are met, damage is named, and nothing is written.
+// Reading sealed records again, piece by piece: all of them are met, damage is named, and nothing
+// is written.
 #include "page_reader.h"
 #include "record.h"
 #include "reef_byte_order.h"

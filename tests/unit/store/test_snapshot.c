@@ -23,7 +23,7 @@
 #define SLOTS 3
 #define FIRST_SNAPSHOT_BYTES 60
 
-// ---- content that follows from a seed ------------------------------------------------------------
+// ---- content that follows from a seed -----------------------------------------------------------
 
 // Write or compare one record.
 typedef void (*deed)(reef_txn *txn, const reef_key *key, const void *payload, size_t bytes);
@@ -145,7 +145,7 @@ static reef_status restore(void *context, reef_store *store, reef_error *err) {
     return reef_txn_commit(txn, &commit, err);
 }
 
-// ---- restoring -----------------------------------------------------------------------------------
+// ---- restoring ----------------------------------------------------------------------------------
 
 static void a_copy_is_restored_to_the_root_of_the_snapshot(void **state) {
     pool_fixture *f = *state;
@@ -224,7 +224,7 @@ static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) 
     assert_int_equal(pool_check(f->store).snapshots, 0);
 }
 
-// ---- where live sources stand ---------------------------------------------------------------------
+// ---- where live sources stand -------------------------------------------------------------------
 
 static void note(
     reef_store *store, const char *name, uint64_t sequence, const char *what, uint64_t number) {
@@ -422,7 +422,7 @@ static void a_snapshot_of_the_first_kind_is_restored_without_moments(void **stat
     pool_check(f->store);
 }
 
-// ---- names ---------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
     pool_fixture *f = *state;
@@ -463,7 +463,7 @@ static void the_beginning_of_a_name_is_enough_where_it_is_clear(void **state) {
     reef_txn_abort(txn);
 }
 
-// ---- removing ------------------------------------------------------------------------------------
+// ---- removing -----------------------------------------------------------------------------------
 
 static void several_go_in_one_transaction_or_none(void **state) {
     pool_fixture *f = *state;
@@ -491,7 +491,7 @@ static void several_go_in_one_transaction_or_none(void **state) {
     assert_int_equal(pool_check(f->store).records, records - 2 * each);
 }
 
-// ---- damaged -------------------------------------------------------------------------------------
+// ---- damaged ------------------------------------------------------------------------------------
 
 static void damage_snapshot(pool_fixture *f, const char *name) {
     reef_store_close(f->store);
@@ -635,7 +635,7 @@ static void without_the_last_generations_record_only_a_restore_writes(void **sta
     reef_store_close(copy);
 }
 
-// ---- cost ----------------------------------------------------------------------------------------
+// ---- cost ---------------------------------------------------------------------------------------
 
 // Payload bytes of a snapshot in a pool with so many sealed generations.
 static uint64_t snapshot_cost(reef_store *store, uint32_t sealed, uint64_t *open_bytes) {
@@ -666,7 +666,7 @@ static void a_snapshot_costs_the_open_part_whatever_the_pool(void **state) {
     assert_true(cost_small < 2 * open_small && open_small > BLOCKS * BLOCK_BYTES);
 }
 
-// ---- killed --------------------------------------------------------------------------------------
+// ---- killed -------------------------------------------------------------------------------------
 
 // Kill a child that restores after so long. Returns whether it was killed before it was done.
 static bool restore_and_kill(const char *path, const char *to, restoring r, long microseconds) {
@@ -764,7 +764,7 @@ static void killed_in_place_the_pool_is_as_before_or_restored(void **state) {
     pool_check(f->store);
 }
 
-// ---- a full disk ---------------------------------------------------------------------------------
+// ---- a full disk --------------------------------------------------------------------------------
 
 static void on_a_full_disk_nothing_is_left(void **state) {
     pool_fixture *f = *state;

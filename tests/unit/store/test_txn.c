@@ -17,7 +17,7 @@
 
 #include "pool.h"
 
-// ---- a random history ----------------------------------------------------------------------------
+// ---- a random history ---------------------------------------------------------------------------
 
 #define KEYS 120
 #define NAMES 5
@@ -192,7 +192,7 @@ static void a_random_history_equals_a_plain_array(void **state) {
     free(payload);
 }
 
-// ---- commits -------------------------------------------------------------------------------------
+// ---- commits ------------------------------------------------------------------------------------
 
 static void a_commit_is_read_back_and_counted(void **state) {
     pool_fixture *f = *state;
@@ -254,7 +254,7 @@ static void read_transactions_and_readers_cannot_write(void **state) {
     reef_store_close(reader);
 }
 
-// ---- sharing -------------------------------------------------------------------------------------
+// ---- sharing ------------------------------------------------------------------------------------
 
 static void a_second_writer_of_this_process_is_refused(void **state) {
     pool_fixture *f = *state;
@@ -461,7 +461,7 @@ static void threads_read_one_store_while_it_is_written(void **state) {
     pool_check(f->store);
 }
 
-// ---- the map -------------------------------------------------------------------------------------
+// ---- the map ------------------------------------------------------------------------------------
 
 // Opens with a small map before the writer grows its own, and has to follow.
 static int child_follows_map(const char *path, int go) {
@@ -574,8 +574,8 @@ static void little_address_space_is_enough(void **state) {
     assert_int_equal(code, 0);
 }
 
-// Only LMDB's own pages, which it writes as it commits, have no room any more: records of a page each, one fewer
-// from pool to pool, until all can be put and the commit fails.
+// Only LMDB's own pages, which it writes as it commits, have no room any more: records of a page
+// each, one fewer from pool to pool, until all can be put and the commit fails.
 static reef_status put_pages(reef_store *store, uint32_t pages, bool *all_put, reef_error *err) {
     enum { BYTES = 4000 };
     static uint8_t payload[BYTES];

@@ -24,7 +24,7 @@
 #define EXPERTS 200
 #define BLOCK_ROWS 64
 
-// ---- helpers -------------------------------------------------------------------------------------
+// ---- helpers ------------------------------------------------------------------------------------
 
 // Totals as a trainer has them: of one layer, growing.
 typedef struct totals {
@@ -90,7 +90,7 @@ static void assert_levels(reef_store *store, uint64_t deltas, uint64_t hours, ui
     assert_int_equal(stat.levels[REEF_USAGE_DAYS].windows, days);
 }
 
-// ---- deltas --------------------------------------------------------------------------------------
+// ---- deltas -------------------------------------------------------------------------------------
 
 static void a_delta_is_what_the_totals_grew_by(void **state) {
     pool_fixture *f = *state;
@@ -224,7 +224,7 @@ static void a_delta_has_the_bytes_that_the_format_says(void **state) {
     reef_txn_abort(txn);
 }
 
-// ---- windows -------------------------------------------------------------------------------------
+// ---- windows ------------------------------------------------------------------------------------
 
 static void windows_grow_coarser_with_age_and_days_end(void **state) {
     pool_fixture *f = *state;
@@ -316,7 +316,7 @@ static void a_clock_that_goes_back_loses_nothing(void **state) {
     assert_memory_equal(sums, t.of, sizeof(sums));
 }
 
-// ---- against a list of what was used when --------------------------------------------------------
+// ---- against a list of what was used when -------------------------------------------------------
 
 #define USES_MAX 4000
 
@@ -344,7 +344,8 @@ static void expect_range(
     assert_memory_equal(sums, expected, sizeof(sums));
 }
 
-// Every day that is kept is what was used on it; a day that is gone is older than all that are kept.
+// Every day that is kept is what was used on it; a day that is gone is older than all that are
+// kept.
 static void expect_history(reef_store *store, const history *h, uint64_t first, uint64_t last) {
     uint64_t sums[EXPERTS][2];
     reef_usage_range all = range_of(store, 0, UINT64_MAX, EXPERTS, sums[0]);
@@ -410,7 +411,7 @@ static void sums_are_those_of_a_plain_list_whatever_was_compacted_when(void **st
     free(h);
 }
 
-// ---- bounded space, bounded steps ----------------------------------------------------------------
+// ---- bounded space, bounded steps ---------------------------------------------------------------
 
 static void a_day_that_was_begun_early_reaches_as_far_as_it_does(void **state) {
     pool_fixture *f = *state;
@@ -509,7 +510,7 @@ static void steps_are_small_and_many(void **state) {
     assert_levels(f->store, 0, 1, 0);
 }
 
-// ---- the process ends between and within steps ---------------------------------------------------
+// ---- the process ends between and within steps --------------------------------------------------
 
 // Some days of commits with everything that compaction does ahead of them.
 static uint64_t put_some_days(reef_store *store, totals *t) {
@@ -601,7 +602,7 @@ static void sums_survive_kills_at_any_moment(void **state) {
     free(sums);
 }
 
-// ---- generations, damage, mistakes ---------------------------------------------------------------
+// ---- generations, damage, mistakes --------------------------------------------------------------
 
 static void a_generation_that_is_given_up_takes_its_windows_along(void **state) {
     pool_fixture *f = *state;

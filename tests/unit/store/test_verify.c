@@ -1,5 +1,5 @@
-// What a check looks at, what it may leave out, and what it says about saving what was lost. Pools are real
-// and are damaged in their file.
+// What a check looks at, what it may leave out, and what it says about saving what was lost. Pools
+// are real and are damaged in their file.
 #include "check.h"
 #include "page_reader.h"
 #include "record.h"
@@ -54,7 +54,8 @@ static void put_generation(reef_txn *txn, uint32_t generation, uint32_t blocks) 
     }
 }
 
-// Generation 0 sealed, 1 open; snapshot "kept", after which one block of the open generation changed.
+// Generation 0 sealed, 1 open; snapshot "kept", after which one block of the open generation
+// changed.
 static void make_pool(pool_fixture *f) {
     reef_error err;
     reef_snapshot snapshot;
@@ -121,7 +122,8 @@ static reef_check_report verify(const pool_fixture *f,
     return report;
 }
 
-// Flip a bit of a payload that is this seed's, wherever the record's bytes stand after a key of `number`.
+// Flip a bit of a payload that is this seed's, wherever the record's bytes stand after a key of
+// `number`.
 static size_t flip(const pool_fixture *f, uint64_t seed, ptrdiff_t byte, uint32_t generation) {
     uint8_t payload[32];
     uint8_t number[4];
@@ -139,7 +141,7 @@ static size_t flip(const pool_fixture *f, uint64_t seed, ptrdiff_t byte, uint32_
     return flipped;
 }
 
-// ---- pages ---------------------------------------------------------------------------------------
+// ---- pages --------------------------------------------------------------------------------------
 
 static void every_page_of_a_sound_pool_is_used_once_or_free(void **state) {
     pool_fixture *f = *state;
@@ -262,7 +264,7 @@ static void a_free_list_that_names_a_page_in_use_is_found(void **state) {
     assert_int_equal(report.pages_lost, 1); // the page that it named before
 }
 
-// ---- less than everything ------------------------------------------------------------------------
+// ---- less than everything -----------------------------------------------------------------------
 
 static void a_quick_check_hashes_no_sealed_payload_and_all_else(void **state) {
     pool_fixture *f = *state;
@@ -316,7 +318,7 @@ static void a_sample_is_chosen_by_its_seed(void **state) {
     assert_in_range(caught, 3, 20);
 }
 
-// ---- turns ---------------------------------------------------------------------------------------
+// ---- turns --------------------------------------------------------------------------------------
 
 static reef_store *open_in_turns(const char *path, uint64_t turn_us) {
     reef_error err;
@@ -444,7 +446,7 @@ static void a_check_in_turns_blames_nothing_that_a_writer_does_meanwhile(void **
     pool_check(f->store);
 }
 
-// ---- usage ---------------------------------------------------------------------------------------
+// ---- usage --------------------------------------------------------------------------------------
 
 static void windows_that_exceed_the_totals_are_found(void **state) {
     pool_fixture *f = *state;
@@ -477,7 +479,7 @@ static void windows_that_exceed_the_totals_are_found(void **state) {
     assert_non_null(strstr(found.damage, "expert 70000 was chosen 1 times"));
 }
 
-// ---- the plan ------------------------------------------------------------------------------------
+// ---- the plan -----------------------------------------------------------------------------------
 
 static reef_check_report plan(const pool_fixture *f, const char *of, findings *found) {
     *found = (findings){.repair_of = of};
@@ -575,7 +577,8 @@ static void the_newest_sound_snapshot_is_restored(void **state) {
     findings found;
     make_pool(f);
     go_on(f, make_later);
-    // Changed since "kept", so the copy in "later" has the like of it, and is damaged with it in the end.
+    // Changed since "kept", so the copy in "later" has the like of it, and is damaged with it in
+    // the end.
     assert_int_equal(flip(f, 99, 100, 1), 1);
     plan(f, NULL, &found);
     assert_string_equal(found.repair.twin, "later");
@@ -643,8 +646,8 @@ static void restore_later(reef_txn *txn) {
     must(reef_snapshot_restore(txn, "later", NULL, &restored, &err), &err);
 }
 
-// Where a live source stands, and whose turn it is: a snapshot that has it brings it back, one that has lost it can
-// still be let go of.
+// Where a live source stands, and whose turn it is: a snapshot that has it brings it back, one that
+// has lost it can still be let go of.
 static void places_are_mended_by_a_snapshot_that_has_them(void **state) {
     pool_fixture *f = *state;
     findings found;
@@ -696,7 +699,8 @@ static void with_more_findings_than_are_kept_nothing_is_said_to_be_whole(void **
     const reef_key flags = {.db = REEF_DB_FLAGS, .generation = 0, .block = 3};
     make_pool(f);
     go_on(f, put_many);
-    // Pages that were split keep the beginnings of records that moved: no byte behind those 32 is surely theirs.
+    // Pages that were split keep the beginnings of records that moved: no byte behind those 32 is
+    // surely theirs.
     assert_true(flip(f, 33, 5, 1) > REEF_DAMAGED_MAX);
     assert_true(flip(f, seed_of(&flags), 5, 0) > 0); // found after all of these
     assert_int_equal(plan(f, NULL, &found).damaged, REEF_DAMAGED_MAX + 2);
@@ -872,7 +876,8 @@ static void put_moments(reef_txn *txn) {
     }
 }
 
-// The walk, the check of all generations and that of the snapshots meet it, and what else is there is as it should be.
+// The walk, the check of all generations and that of the snapshots meet it, and what else is there
+// is as it should be.
 static void a_damaged_generation_is_told_once_and_the_last_one_as_open(void **state) {
     pool_fixture *f = *state;
     make_pool(f);

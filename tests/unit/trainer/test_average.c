@@ -1,5 +1,5 @@
-// Averaged weights: what is averaged, that it is what readers evaluate and sealing keeps, and that training
-// moves the same weights as without.
+// Averaged weights: what is averaged, that it is what readers evaluate and sealing keeps, and that
+// training moves the same weights as without.
 #include "lifelong.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
@@ -61,7 +61,7 @@ static bool averages_are_the_weights(const reef_generation *gen) {
     return all;
 }
 
-// ---- what is averaged ----------------------------------------------------------------------------
+// ---- what is averaged ---------------------------------------------------------------------------
 
 // A second record of the averages of the open generation, in double.
 typedef struct plain {
@@ -149,7 +149,7 @@ static void averages_follow_a_plain_record_of_them(void **state) {
     plain_release(&p);
 }
 
-// ---- what is stored ------------------------------------------------------------------------------
+// ---- what is stored -----------------------------------------------------------------------------
 
 // The payload of a record, copied.
 static char *stored(const lifelong *f, const reef_key *key, size_t bytes) {
@@ -201,8 +201,8 @@ static void assert_records(const lifelong *f, bool averages) {
     }
 }
 
-// The averages are a by-product: training moves the same bits as without, and there is no trace of them in
-// the records of a pool that keeps none.
+// The averages are a by-product: training moves the same bits as without, and there is no trace of
+// them in the records of a pool that keeps none.
 static void training_moves_the_same_weights_as_without(void **state) {
     lifelong *f = *state;
     void *own = NULL;
@@ -278,7 +278,7 @@ static void readers_evaluate_the_averages(void **state) {
     free(raw);
 }
 
-// ---- interruptions -------------------------------------------------------------------------------
+// ---- interruptions ------------------------------------------------------------------------------
 
 static void pause_here(lifelong *f, bool reopen, size_t threads) {
     commit(f);
@@ -323,7 +323,7 @@ static void interruptions_and_threads_leave_no_trace(void **state) {
     }
 }
 
-// ---- boundaries ----------------------------------------------------------------------------------
+// ---- boundaries ---------------------------------------------------------------------------------
 
 static void sealing_keeps_what_was_evaluated(void **state) {
     lifelong *f = *state;

@@ -1,5 +1,6 @@
-// A branch: the open generation begins as a copy of a sealed one. The pool's function and the sealed one stay what
-// they are, to the bit; what is copied is what was said; and the stream decides what becomes of it.
+// A branch: the open generation begins as a copy of a sealed one. The pool's function and the
+// sealed one stay what they are, to the bit; what is copied is what was said; and the stream
+// decides what becomes of it.
 #include "branch.h"
 #include "lifelong.h"
 
@@ -28,7 +29,8 @@ static void seal(lifelong *f) {
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
 }
 
-// Generations 0 to 2 sealed, each with a kind of its own and the last one of them larger; 3 open and new.
+// Generations 0 to 2 sealed, each with a kind of its own and the last one of them larger; 3 open
+// and new.
 static void make_sealed(lifelong *f, size_t threads) {
     choose(&f->config, "boundaries", "given");
     make_pool(f, threads);
@@ -59,7 +61,7 @@ static void assert_same(const float *a, const float *b) {
     assert_memory_equal(a, b, (size_t)LOGITS * sizeof *a);
 }
 
-// ---- the function --------------------------------------------------------------------------------
+// ---- the function -------------------------------------------------------------------------------
 
 // What three kinds of text get right now and as of each sealed generation.
 typedef struct picture {
@@ -143,7 +145,7 @@ static void a_branch_where_several_may_answer_changes_nothing_either(void **stat
     expect_function_kept(f, 1);
 }
 
-// ---- what is copied ------------------------------------------------------------------------------
+// ---- what is copied -----------------------------------------------------------------------------
 
 static void expect_copy(const lifelong *f, uint32_t from, bool whole) {
     const reef_generation *old = gen_of(f, from), *open = reef_open_generation(f->trainer);
@@ -222,8 +224,8 @@ static void a_branch_reads_rows_of_bf16(void **state) {
     assert_true(other > 0);
 }
 
-// Loss of a whole branch with its gate forced open, as training does, on its origin's own kind of text: that of a
-// copy, not that of a new generation.
+// Loss of a whole branch with its gate forced open, as training does, on its origin's own kind of
+// text: that of a copy, not that of a new generation.
 static double first_bits(lifelong *f, int kind) {
     feed_kind(f, kind, LIFELONG_BATCH + 1, 77);
     return status_of(f).last_bits_per_byte;
@@ -244,7 +246,7 @@ static void a_whole_branch_goes_on_from_what_its_origin_knows(void **state) {
     assert_true(copied < new - 0.5);
 }
 
-// ---- refusals ------------------------------------------------------------------------------------
+// ---- refusals -----------------------------------------------------------------------------------
 
 static void refuse(lifelong *f, uint32_t from, reef_status status, const char *words) {
     reef_error err;
@@ -288,7 +290,7 @@ static void a_pool_that_keeps_one_generation_has_none_to_branch(void **state) {
     refuse(f, 0, REEF_ERR_INVALID, "keeps one generation");
 }
 
-// ---- the stream alone decides --------------------------------------------------------------------
+// ---- the stream alone decides -------------------------------------------------------------------
 
 static void root_after_branch(size_t threads, bool reopen, uint8_t root[REEF_HASH_BYTES]) {
     void *state = NULL;

@@ -1,5 +1,6 @@
-// Consolidation on real pools: what was before the range stays to the bit, what was learned in it stays to
-// a bound, training goes on from it as from any commit, and whatever goes wrong leaves the pool as it was.
+// Consolidation on real pools: what was before the range stays to the bit, what was learned in it
+// stays to a bound, training goes on from it as from any commit, and whatever goes wrong leaves the
+// pool as it was.
 #include "lifelong.h"
 #include "trainer_internal.h"
 
@@ -109,7 +110,7 @@ static float *probe_logits(void) {
 
 #define LOGIT_BYTES (PROBE_BYTES * REEF_VOCAB * sizeof(float))
 
-// ---- what stays ----------------------------------------------------------------------------------
+// ---- what stays ---------------------------------------------------------------------------------
 
 static void states_before_the_range_stay_to_the_bit(void **state) {
     lifelong *f = *state;
@@ -164,7 +165,8 @@ static void what_was_learned_stays_within_a_bound(void **state) {
     assert_sound(f);
 }
 
-// Bits per byte, as evaluated, of what is measured on: every eighth old window of a generation's text.
+// Bits per byte, as evaluated, of what is measured on: every eighth old window of a generation's
+// text.
 static double held_out_bits(const lifelong *f, uint32_t generation, uint64_t *scored) {
     reef_error err;
     reef_model *model = NULL;
@@ -252,7 +254,7 @@ static void what_is_consolidated_can_be_consolidated_again(void **state) {
     assert_sound(f);
 }
 
-// ---- what goes on --------------------------------------------------------------------------------
+// ---- what goes on -------------------------------------------------------------------------------
 
 static void training_goes_on_and_a_restart_leaves_no_trace(void **state) {
     lifelong *f = *state;
@@ -320,7 +322,7 @@ static void rows_that_are_read_in_place_give_the_same_bits(void **state) {
     feed_kind(f, 4, 500, 3);
 }
 
-// ---- what goes wrong -----------------------------------------------------------------------------
+// ---- what goes wrong ----------------------------------------------------------------------------
 
 static void a_dry_run_changes_nothing_and_says_what_would_be(void **state) {
     lifelong *f = *state;
@@ -480,7 +482,8 @@ static void a_kill_in_the_middle_leaves_the_old_pool(void **state) {
     assert_sound(f);
 }
 
-// The file may not grow: the transaction fails. Pool and trainer go on as if nothing had been tried.
+// The file may not grow: the transaction fails. Pool and trainer go on as if nothing had been
+// tried.
 static void a_commit_that_fails_leaves_pool_and_trainer_as_they_were(void **state) {
     lifelong *f = *state;
     reef_error err;

@@ -1,5 +1,6 @@
-// Gates inside the trainer: without a gate a generation takes part everywhere, memories and priors are
-// stored with each gate, margins that are read are those that decide, and the stream alone decides the bits.
+// Gates inside the trainer: without a gate a generation takes part everywhere, memories and priors
+// are stored with each gate, margins that are read are those that decide, and the stream alone
+// decides the bits.
 #include "lifelong.h"
 #include "trainer_internal.h"
 
@@ -46,7 +47,7 @@ static void learn_two(lifelong *f, size_t threads) {
     commit(f);
 }
 
-// ---- off -----------------------------------------------------------------------------------------
+// ---- off ----------------------------------------------------------------------------------------
 
 static void without_a_gate_a_generation_fires_on_everything(void **state) {
     lifelong *f = *state;
@@ -121,7 +122,7 @@ static void threads_and_restarts_change_nothing(void **state) {
     the_stream_alone_decides("ngram");
 }
 
-// ---- what is stored ------------------------------------------------------------------------------
+// ---- what is stored -----------------------------------------------------------------------------
 
 static void margins_that_are_read_are_those_that_decide(void **state) {
     lifelong *f = *state;

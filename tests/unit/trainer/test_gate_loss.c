@@ -1,6 +1,6 @@
-// Gates that read the loss of the model before them (gate = loss). Texts of one alphabet in which every letter
-// repeats the one `lag` letters before it: 1- to 4-grams are the same for every lag above 4, and only a model
-// that has learned its own lag finds another one surprising.
+// Gates that read the loss of the model before them (gate = loss). Texts of one alphabet in which
+// every letter repeats the one `lag` letters before it: 1- to 4-grams are the same for every lag
+// above 4, and only a model that has learned its own lag finds another one surprising.
 #include "lifelong.h"
 #include "trainer_internal.h"
 
@@ -93,7 +93,7 @@ static void *logits_on(const lifelong *f, const char *as_of, const uint8_t *text
     return logits;
 }
 
-// ---- what it is for ------------------------------------------------------------------------------
+// ---- what it is for -----------------------------------------------------------------------------
 
 static void the_loss_tells_apart_what_n_grams_cannot(void **state) {
     lifelong *f = *state;
@@ -126,7 +126,8 @@ static void a_loss_that_tells_nothing_is_not_read(void **state) {
     assert_true(stats.loss_weight == 0);
 }
 
-// Logits of two generations with alphabets of their own, and the bytes of the second one's gate record.
+// Logits of two generations with alphabets of their own, and the bytes of the second one's gate
+// record.
 static float *n_gram_run(const char *gate, int kind, size_t *gate_bytes) {
     void *state = NULL;
     reef_error err;
@@ -166,7 +167,7 @@ static void where_n_grams_are_enough_no_bit_changes(void **state) {
     }
 }
 
-// ---- which loss it is ----------------------------------------------------------------------------
+// ---- which loss it is ---------------------------------------------------------------------------
 
 // The slow way: the loss of the state as of the generation before, scored on its own.
 static void a_gate_reads_the_loss_of_the_state_as_of_the_generation_before(void **state) {
@@ -290,7 +291,7 @@ static void as_of_is_exact_and_silence_too(void **state) {
     free(sealed);
 }
 
-// ---- generating ----------------------------------------------------------------------------------
+// ---- generating ---------------------------------------------------------------------------------
 
 static uint8_t likeliest(const float *logits) {
     size_t best = 0;
@@ -321,7 +322,7 @@ static void what_is_generated_follows_the_same_gates(void **state) {
     reef_model_close(three);
 }
 
-// ---- the stream alone decides --------------------------------------------------------------------
+// ---- the stream alone decides -------------------------------------------------------------------
 
 static void root_of_run(size_t threads, bool reopen, uint8_t root[REEF_HASH_BYTES]) {
     void *state = NULL;
@@ -390,7 +391,7 @@ static void generations_whose_gates_read_losses_can_be_consolidated(void **state
     reef_model_close(model);
 }
 
-// ---- what is stored ------------------------------------------------------------------------------
+// ---- what is stored -----------------------------------------------------------------------------
 
 static void put_gate(lifelong *f, const float *values, size_t count) {
     reef_error err;

@@ -1,4 +1,5 @@
-// A file that is not what it says, or of a generation that does not belong there, changes nothing in a pool.
+// A file that is not what it says, or of a generation that does not belong there, changes nothing
+// in a pool.
 #include "draw.h"
 #include "transfer.h"
 
@@ -90,7 +91,7 @@ static void vectors_stay_where_they_are(void **state) {
     assert_non_null(strstr(err.message, "vector model"));
 }
 
-// ---- damaged files -------------------------------------------------------------------------------
+// ---- damaged files ------------------------------------------------------------------------------
 
 static void cut_and_flipped_files_are_refused(void **state) {
     pair *p = *state;
@@ -111,7 +112,8 @@ static void cut_and_flipped_files_are_refused(void **state) {
     whole_file_write(p->other, longer, bytes + 1);
     assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "longer than its tensors");
     free(longer);
-    // One bit anywhere: in a length, a name, a digit, a root, a weight. Spaces and member order have some play.
+    // One bit anywhere: in a length, a name, a digit, a root, a weight. Spaces and member order
+    // have some play.
     uint64_t draw = 5;
     for (int i = 0; i < 150; i++) {
         size_t place = (size_t)draw_bits(&draw) % (i % 2 == 0 ? header : bytes);
@@ -290,7 +292,7 @@ static void the_order_of_tensors_does_not_matter(void **state) {
     json_decref(turned);
 }
 
-// ---- disks ---------------------------------------------------------------------------------------
+// ---- disks --------------------------------------------------------------------------------------
 
 static void an_import_that_cannot_be_committed_changes_nothing(void **state) {
     pair *p = *state;

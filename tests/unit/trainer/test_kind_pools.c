@@ -1,5 +1,6 @@
-// Pools with layers of every kind: the same bits however training is cut, sealed generations that stay, going
-// back, moving to another pool, and everything that a boundary, a command or a rival of generations does.
+// Pools with layers of every kind: the same bits however training is cut, sealed generations that
+// stay, going back, moving to another pool, and everything that a boundary, a command or a rival of
+// generations does.
 #include "lifelong_process.h"
 #include "trainer_internal.h"
 
@@ -96,7 +97,7 @@ static void assert_roots_are(const reef_commit *one, const reef_commit *other) {
     assert_memory_equal(one->root, other->root, REEF_HASH_BYTES);
 }
 
-// ---- training ------------------------------------------------------------------------------------
+// ---- training -----------------------------------------------------------------------------------
 
 static double bits_now(const lifelong *f, int kind) {
     reef_error err;
@@ -157,7 +158,7 @@ static void how_training_is_cut_leaves_no_trace(void **state) {
     }
 }
 
-// ---- sealed, and back ----------------------------------------------------------------------------
+// ---- sealed, and back ---------------------------------------------------------------------------
 
 static void what_was_sealed_stays_to_the_bit(void **state) {
     lifelong *f = *state;
@@ -256,7 +257,7 @@ static void a_generation_moves_to_another_pool(void **state) {
     }
 }
 
-// ---- growing -------------------------------------------------------------------------------------
+// ---- growing ------------------------------------------------------------------------------------
 
 static void values_grow_and_what_has_none_says_so(void **state) {
     lifelong *f = *state;
@@ -314,7 +315,7 @@ static void settings_that_would_do_nothing_are_refused_in_a_new_pool(void **stat
     }
 }
 
-// ---- what else can be done with a pool -----------------------------------------------------------
+// ---- what else can be done with a pool ----------------------------------------------------------
 
 // All that begins, renews or joins experts: of a net of both kinds of rows, whatever the threads.
 static reef_commit live_through_everything(lifelong *own, size_t threads) {

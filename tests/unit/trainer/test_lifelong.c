@@ -1,6 +1,6 @@
-// The promises of the lifelong loop, on real pools: as-of is exact to the bit for ever, the stream alone
-// decides the bits (not threads, cuts, commits or restarts), boundaries are found, a domain that comes
-// back is recognised, frozen experts stand still.
+// The promises of the lifelong loop, on real pools: as-of is exact to the bit for ever, the stream
+// alone decides the bits (not threads, cuts, commits or restarts), boundaries are found, a domain
+// that comes back is recognised, frozen experts stand still.
 #include "lifelong_process.h"
 #include "trainer_internal.h"
 
@@ -134,8 +134,8 @@ static void todays_output_is_the_old_one_where_no_newer_gate_fires(void **state)
     free(now);
 }
 
-// The root after a stream with two changes, fed in cuts of `cut` bytes, committed every `every` cuts,
-// and with `reopen` thrown away after every third commit and taken up from the pool.
+// The root after a stream with two changes, fed in cuts of `cut` bytes, committed every `every`
+// cuts, and with `reopen` thrown away after every third commit and taken up from the pool.
 static void root_of_run(const reef_config *config,
                         size_t threads,
                         size_t cut,
@@ -239,8 +239,8 @@ static void a_boundary_is_found_where_the_stream_changes(void **state) {
     assert_int_equal(status.stream_bytes + status.pending_bytes, 18000); // nothing is lost
 }
 
-// 187 batches trained, an eighth of them asked for: 15 foreign ones are a page in the same book, which is
-// then trained like the rest; 40 are another book.
+// 187 batches trained, an eighth of them asked for: 15 foreign ones are a page in the same book,
+// which is then trained like the rest; 40 are another book.
 static void a_change_has_to_last_for_a_share_of_what_was_seen(void **state) {
     lifelong *f = *state;
     uint64_t batch = f->config.batch * f->config.context;
@@ -260,8 +260,8 @@ static void a_change_has_to_last_for_a_share_of_what_was_seen(void **state) {
     assert_int_equal(status_of(f).generation, 1);
 }
 
-// Batches that are a quarter of another kind are suspicious, but nearer to what was normal than to the text
-// that follows: they are trained into the old generation.
+// Batches that are a quarter of another kind are suspicious, but nearer to what was normal than to
+// the text that follows: they are trained into the old generation.
 static void an_odd_passage_before_the_change_stays_with_what_was(void **state) {
     lifelong *f = *state;
     uint64_t window = f->config.context, batch = f->config.batch * window;
@@ -361,9 +361,9 @@ static void it_is_recognised_although_the_open_gate_still_fires(void **state) {
     feed_a_domain_again(*state, 0.998f);
 }
 
-// Letters at random, of which a share that changes from batch to batch is replaced by others: text whose loss
-// varies much. With one letter, a batch of nothing but letters at random would pass for an unlucky one of it,
-// and with many for a lucky one.
+// Letters at random, of which a share that changes from batch to batch is replaced by others: text
+// whose loss varies much. With one letter, a batch of nothing but letters at random would pass for
+// an unlucky one of it, and with many for a lucky one.
 static void feed_letters(lifelong *f, size_t batches, const char *others) {
     uint32_t state = others != NULL ? 7 : 8, count = others != NULL ? (uint32_t)strlen(others) : 0;
     uint8_t batch[LIFELONG_BATCH];
@@ -378,8 +378,8 @@ static void feed_letters(lifelong *f, size_t batches, const char *others) {
     }
 }
 
-// The gate of the diluted letters claims the pure ones. They are worse explained than its own data were, one
-// batch after the other: so they are no domain that came back.
+// The gate of the diluted letters claims the pure ones. They are worse explained than its own data
+// were, one batch after the other: so they are no domain that came back.
 static void feed_what_an_old_gate_claims(lifelong *f, bool interrupted) {
     make_pool(f, 1);
     feed_kind(f, 1, 16000, 3);
@@ -411,8 +411,8 @@ static void what_an_old_gate_claims_but_does_not_explain_is_learned(void **state
     temp_dir_remove(other.dir);
 }
 
-// The open generation's batches vary so much that letters at random are nothing unusual for it; but its gate
-// leaves them to generation 0, which knows them better.
+// The open generation's batches vary so much that letters at random are nothing unusual for it; but
+// its gate leaves them to generation 0, which knows them better.
 static void what_the_open_gate_leaves_to_older_ones_is_not_trained_on(void **state) {
     lifelong *f = *state;
     make_pool(f, 1);
@@ -522,8 +522,8 @@ static void a_grown_generation_goes_on_learning(void **state) {
     assert_int_equal(status_of(f).experts_open, 2 * 81);
 }
 
-// How far today's output on old data is from the old one, where the new generation's gate must leak:
-// both generations saw the same kind of text, and half of the old tokens may fire.
+// How far today's output on old data is from the old one, where the new generation's gate must
+// leak: both generations saw the same kind of text, and half of the old tokens may fire.
 static double drift_on_leaking_tokens(float retain_weight) {
     void *state = NULL;
     setup(&state);

@@ -1,5 +1,6 @@
-// Memory that runs out while a trainer learns: every place that allocates fails once. What comes after is either as if
-// nothing had happened, or refused until the pool is opened again, and then as if nothing had happened.
+// Memory that runs out while a trainer learns: every place that allocates fails once. What comes
+// after is either as if nothing had happened, or refused until the pool is opened again, and then
+// as if nothing had happened.
 #include "lifelong.h"
 #include "trainer_internal.h"
 
@@ -9,7 +10,7 @@
 
 #include <cmocka.h>
 
-// ---- allocations that fail -----------------------------------------------------------------------
+// ---- allocations that fail ----------------------------------------------------------------------
 
 enum { PLACES_MAX = 512 };
 
@@ -76,7 +77,7 @@ static void count_from_here(size_t number) {
     counting = true;
 }
 
-// ---- a stream ------------------------------------------------------------------------------------
+// ---- a stream -----------------------------------------------------------------------------------
 
 // A pool with a commit, and what it reads next.
 typedef struct world {

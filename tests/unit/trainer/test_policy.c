@@ -1,5 +1,6 @@
-// When and how a pool grows, policy by policy: boundaries stand at the byte where they should, whatever
-// the cuts, commits and restarts; what a new generation begins with changes no output; budgets hold.
+// When and how a pool grows, policy by policy: boundaries stand at the byte where they should,
+// whatever the cuts, commits and restarts; what a new generation begins with changes no output;
+// budgets hold.
 #include "growth_policy.h"
 #include "lifelong.h"
 #include "trainer_internal.h"
@@ -35,10 +36,10 @@ static const reef_generation *gen_of(const lifelong *f, size_t g) {
     return f->trainer->network.generations[g];
 }
 
-// ---- the stream alone decides --------------------------------------------------------------------
+// ---- the stream alone decides -------------------------------------------------------------------
 
-// The root after `stream`, fed in cuts of `cut` bytes, committed after every `every` of them, and with
-// `reopen` thrown away and taken up from the pool after each commit.
+// The root after `stream`, fed in cuts of `cut` bytes, committed after every `every` of them, and
+// with `reopen` thrown away and taken up from the pool after each commit.
 static void root_of_run(const reef_config *config,
                         const uint8_t *stream,
                         size_t count,
@@ -117,7 +118,7 @@ static void the_stream_alone_decides_under_every_policy(void **state) {
     }
 }
 
-// ---- budget --------------------------------------------------------------------------------------
+// ---- budget -------------------------------------------------------------------------------------
 
 static void a_budget_ends_a_generation_at_the_batch_that_reaches_it(void **state) {
     lifelong *f = *state;
@@ -139,7 +140,7 @@ static void a_budget_ends_a_generation_at_the_batch_that_reaches_it(void **state
     assert_int_equal(times_said(f, "\"reason\": \"budget\", \"side\""), 2);
 }
 
-// ---- capacity ------------------------------------------------------------------------------------
+// ---- capacity -----------------------------------------------------------------------------------
 
 static double full_share(const lifelong *f, uint64_t uses) {
     const reef_generation *open = reef_open_generation(f->trainer);
@@ -183,7 +184,7 @@ static void a_generation_ends_once_enough_of_its_experts_are_full(void **state) 
     assert_int_equal(times_said(f, "\"reason\": \"capacity\""), 2);
 }
 
-// ---- marks ---------------------------------------------------------------------------------------
+// ---- marks --------------------------------------------------------------------------------------
 
 static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
     lifelong *f = *state;
@@ -352,7 +353,7 @@ static void under_drift_a_mark_trains_what_was_held_first(void **state) {
     assert_int_equal(status_of(f).opened_at, 6000 + 3 * BATCH + 8);
 }
 
-// ---- growing in place ----------------------------------------------------------------------------
+// ---- growing in place ---------------------------------------------------------------------------
 
 static void in_place_a_boundary_adds_as_many_experts_under_the_same_ids(void **state) {
     lifelong *f = *state;
@@ -408,7 +409,7 @@ static void in_place_a_drift_grows_once(void **state) {
     assert_true(status_of(f).pending_bytes <= BATCH);
 }
 
-// ---- size ----------------------------------------------------------------------------------------
+// ---- size ---------------------------------------------------------------------------------------
 
 static void what_is_further_away_gets_a_larger_side(void **state) {
     lifelong *f = *state;
@@ -497,7 +498,7 @@ static void under_drift_a_full_pool_trains_what_it_would_have_held(void **state)
     assert_true(status_of(f).pending_bytes <= BATCH);
 }
 
-// ---- the start -----------------------------------------------------------------------------------
+// ---- the start ----------------------------------------------------------------------------------
 
 static void assert_is_a_direction(const float *key, size_t half, size_t d_key) {
     double squares = 0.0;
@@ -505,7 +506,8 @@ static void assert_is_a_direction(const float *key, size_t half, size_t d_key) {
     assert_true(fabs(squares - (double)half / (3.0 * (double)d_key)) < 1e-5);
 }
 
-// Is this w_down (and w_gate) that of any expert of the layer in generation 0? Rounded as its rows are.
+// Is this w_down (and w_gate) that of any expert of the layer in generation 0? Rounded as its rows
+// are.
 static bool is_a_copy(const lifelong *f, uint32_t l, const float *row) {
     const reef_expert_table *old = &gen_of(f, 0)->expert_tables[l];
     for (size_t n = 0; n < old->expert_count; n++) {
@@ -640,7 +642,7 @@ static void a_start_happens_once_and_at_the_first_batch(void **state) {
     assert_false(reef_start_is_due(f->trainer));
 }
 
-// ---- held bytes ----------------------------------------------------------------------------------
+// ---- held bytes ---------------------------------------------------------------------------------
 
 static void seal_of(lifelong *f,
                     const uint8_t *stream,

@@ -1,4 +1,5 @@
-// The loss before training, by source: the same losses as the series of the whole stream, told apart.
+// The loss before training, by source: the same losses as the series of the whole stream, told
+// apart.
 #include "lifelong.h"
 
 #include <math.h>
@@ -65,7 +66,8 @@ static void losses_are_told_apart_and_add_up(void **state) {
     assert_int_equal(words.scored, 0);
 }
 
-// The first batch weighs no more than any other: while little has come, the recent loss is nearly the mean.
+// The first batch weighs no more than any other: while little has come, the recent loss is nearly
+// the mean.
 static void the_recent_loss_does_not_hang_on_the_first_batch(void **state) {
     lifelong *f = *state;
     reef_source_loss words;

@@ -1,5 +1,5 @@
-// Experts that nothing chooses begin anew: which ones, what becomes of them and their optimiser, that they are
-// chosen again, and that the stream alone decides.
+// Experts that nothing chooses begin anew: which ones, what becomes of them and their optimiser,
+// that they are chosen again, and that the stream alone decides.
 #include "expert_recycling.h"
 #include "lifelong.h"
 #include "trainer_internal.h"
@@ -31,7 +31,8 @@ static reef_generation *open_gen(const lifelong *f) {
     return reef_open_generation(f->trainer);
 }
 
-// Put the sub-keys of `count` rows of table a of every layer where no query goes, and teach their experts something.
+// Put the sub-keys of `count` rows of table a of every layer where no query goes, and teach their
+// experts something.
 static void hide_rows(lifelong *f, uint32_t count) {
     reef_generation *gen = open_gen(f);
     size_t half = f->config.d_key / 2;
@@ -266,7 +267,7 @@ static void sealed_generations_are_not_touched(void **state) {
     reef_txn_abort(txn);
 }
 
-// ---- the stream alone decides --------------------------------------------------------------------
+// ---- the stream alone decides -------------------------------------------------------------------
 
 static void root_of_run(
     size_t threads, size_t cut, bool reopen, uint64_t *recycled, uint8_t root[REEF_HASH_BYTES]) {

@@ -33,7 +33,8 @@ static reef_commit go_on(lifelong *f) {
     return commit(f);
 }
 
-// Two generations, snapshot "kept" in the second, and the commit that follows from it; then a third one.
+// Two generations, snapshot "kept" in the second, and the commit that follows from it; then a third
+// one.
 static reef_commit make_history(lifelong *f, reef_snapshot *snapshot) {
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
@@ -65,7 +66,7 @@ static uint64_t points_after(reef_store *store, uint64_t stream_bytes) {
     return left[1];
 }
 
-// ---- language models -----------------------------------------------------------------------------
+// ---- language models ----------------------------------------------------------------------------
 
 static void a_restored_pool_trains_to_the_same_bits(void **state) {
     lifelong *f = *state;
@@ -150,7 +151,7 @@ static void what_a_strategy_keeps_comes_back_as_well(void **state) {
     assert_memory_equal(reached.root, goal.root, REEF_HASH_BYTES);
 }
 
-// ---- snapshots as the first ones were ------------------------------------------------------------
+// ---- snapshots as the first ones were -----------------------------------------------------------
 
 // Nothing in `moments`, and a record of 60 bytes.
 static void make_first_kind(reef_store *store, const char *name) {
@@ -236,7 +237,7 @@ static void without_moments_a_language_model_begins_its_optimiser_anew(void **st
     free(now);
 }
 
-// ---- history -------------------------------------------------------------------------------------
+// ---- history ------------------------------------------------------------------------------------
 
 static reef_status set_place(void *context, const reef_point *point, reef_error *err) {
     bool *places = context;
@@ -250,7 +251,8 @@ static void append_number(char text[128], uint64_t number) {
     snprintf(text + used, 128 - used, "%d ", (int)number);
 }
 
-// Which commits led to the present state, and of which batches the loss is missing: these have no point, others one.
+// Which commits led to the present state, and of which batches the loss is missing: these have no
+// point, others one.
 static void expect_descent(lifelong *f, const char *commits, const char *missing) {
     reef_error err;
     reef_txn *txn = NULL;
@@ -275,7 +277,8 @@ static void expect_descent(lifelong *f, const char *commits, const char *missing
     reef_lineage_release(&lineage);
 }
 
-// Two commits. The last batch waits for what comes next, so each state has trained one less than was fed.
+// Two commits. The last batch waits for what comes next, so each state has trained one less than
+// was fed.
 static void feed_steps(lifelong *f, size_t count, uint32_t seed) {
     feed_kind(f, 0, (count - 1) * STEP_BYTES, seed);
     commit(f);
@@ -283,7 +286,8 @@ static void feed_steps(lifelong *f, size_t count, uint32_t seed) {
     commit(f);
 }
 
-// Twice to a state whose losses went when the pool left its line, the second time on top of a line that has lost some.
+// Twice to a state whose losses went when the pool left its line, the second time on top of a line
+// that has lost some.
 static void what_led_to_a_state_is_known_and_losses_of_other_lines_go(void **state) {
     lifelong *f = *state;
     make_pool(f, 1);
@@ -353,7 +357,7 @@ static void with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses(void **
     assert_int_equal(points_after(f->store, 0), 2);
 }
 
-// ---- vector models -------------------------------------------------------------------------------
+// ---- vector models ------------------------------------------------------------------------------
 
 #define INPUTS 6
 #define RECORD_BYTES (REEF_VECTOR_LABEL_BYTES + INPUTS * sizeof(float))
@@ -415,7 +419,7 @@ static void a_vector_model_needs_its_sums_and_has_them(void **state) {
     assert_int_equal(snapshot.open_generation, 1);
 }
 
-// ---- differences ---------------------------------------------------------------------------------
+// ---- differences --------------------------------------------------------------------------------
 
 // Rows of a layer that differ between two states, from the records themselves.
 static size_t rows_that_differ(
@@ -515,7 +519,7 @@ static void sealing_in_bf16_alone_changes_no_expert(void **state) {
     reef_state_change_release(&change);
 }
 
-// ---- removing ------------------------------------------------------------------------------------
+// ---- removing -----------------------------------------------------------------------------------
 
 static void snapshots_are_removed_together_or_not_at_all(void **state) {
     lifelong *f = *state;

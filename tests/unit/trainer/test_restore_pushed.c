@@ -1,5 +1,5 @@
-// Sources that are pushed into, and going back to a snapshot: what waits is neither lost nor trained twice, and each state
-// knows the ids of what it was trained on.
+// Sources that are pushed into, and going back to a snapshot: what waits is neither lost nor
+// trained twice, and each state knows the ids of what it was trained on.
 #include "lifelong_restore.h"
 #include "reef_byte_order.h"
 #include "store_internal.h"
@@ -40,8 +40,8 @@ static size_t train_waiting(lifelong *f, size_t count) {
     return got;
 }
 
-// Trained: 20 steps of 25, then a snapshot, then the other 5 and 5 of the 20 that come after. Back at the snapshot these 20
-// come next: the restored state has none of them, and the journal all.
+// Trained: 20 steps of 25, then a snapshot, then the other 5 and 5 of the 20 that come after. Back
+// at the snapshot these 20 come next: the restored state has none of them, and the journal all.
 static void what_was_pushed_and_waits_is_neither_lost_nor_trained_twice(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -275,7 +275,7 @@ static void a_batch_whose_rest_is_gone_can_be_pushed_again(void **state) {
     is_sound(f->store);
 }
 
-// ---- a walk through snapshots --------------------------------------------------------------------
+// ---- a walk through snapshots -------------------------------------------------------------------
 
 enum { WALK_BATCHES = 60, WALK_BYTES = 100, WALK_SNAPSHOTS = 40 };
 
@@ -289,8 +289,8 @@ static size_t walk_length(size_t b) {
     return 1 + b * 37 % WALK_BYTES;
 }
 
-// What waits of each batch: all that the state does not have of it, or nothing, and in one piece. What was pushed again in
-// another state's place and waits is trained again where it was trained.
+// What waits of each batch: all that the state does not have of it, or nothing, and in one piece.
+// What was pushed again in another state's place and waits is trained again where it was trained.
 static void look_at_waiting(lifelong *f, walked *now, bool restored, size_t waits[WALK_BATCHES]) {
     reef_error err;
     static uint8_t bytes[WALK_BATCHES * WALK_BYTES];

@@ -1,5 +1,5 @@
-// Sealing: what rounding a generation's rows does and costs, what is measured and told of it, and that what
-// was sealed is exact from then on.
+// Sealing: what rounding a generation's rows does and costs, what is measured and told of it, and
+// that what was sealed is exact from then on.
 #include "lifelong_process.h"
 #include "trainer_internal.h"
 

@@ -1,5 +1,5 @@
-// The history of the loss: it takes bounded space, loses no stretch of the stream on the way, and is no part of
-// what decides the root hash.
+// The history of the loss: it takes bounded space, loses no stretch of the stream on the way, and
+// is no part of what decides the root hash.
 #include "trainer_internal.h"
 #include "lifelong.h"
 
@@ -96,7 +96,8 @@ static void what_comes_after_a_position_is_forgotten_to_the_point(void **state) 
     }
     seen all = look(f);
     assert_true(all.levels[1] > 0);
-    // First within the raw points and within a record, then within the means, whose last one may then not count.
+    // First within the raw points and within a record, then within the means, whose last one may
+    // then not count.
     const uint64_t positions[] = {5500 * POINT_STREAM_BYTES, 1000 * POINT_STREAM_BYTES};
     for (size_t i = 0; i < 2; i++) {
         reef_error err;

@@ -1,5 +1,6 @@
-// What each strategy promises, on real pools: what trains and what stands still, what a step reads, that
-// penalties have the gradients they say, and that the stream alone decides the bits of all of them.
+// What each strategy promises, on real pools: what trains and what stands still, what a step reads,
+// that penalties have the gradients they say, and that the stream alone decides the bits of all of
+// them.
 #include "gradcheck.h"
 #include "lifelong.h"
 #include "strategy.h"
@@ -60,7 +61,7 @@ static void first_task(lifelong *f, const char *strategy) {
     assert_int_equal(status_of(f).task, 1);
 }
 
-// ---- what stands still ---------------------------------------------------------------------------
+// ---- what stands still --------------------------------------------------------------------------
 
 // Everything that trains, to compare with later: tensors, then the rows of each layer.
 typedef struct picture {
@@ -110,7 +111,7 @@ static size_t rows_changed(const picture *before, const reef_expert_table *table
     return count;
 }
 
-// ---- finetune, joint -----------------------------------------------------------------------------
+// ---- finetune, joint ----------------------------------------------------------------------------
 
 static void finetune_changes_every_tensor_and_keeps_one_generation(void **state) {
     lifelong *f = *state;
@@ -175,7 +176,7 @@ static void drift_makes_a_task_where_generations_would_open_one(void **state) {
     assert_true(told);
 }
 
-// ---- replay --------------------------------------------------------------------------------------
+// ---- replay -------------------------------------------------------------------------------------
 
 // How many of the windows that the last step trained on are of the first kind of text.
 static size_t old_windows(const lifelong *f, size_t trained) {
@@ -260,7 +261,7 @@ static void finetune_forgets_more_than_replay(void **state) {
         fail_msg("finetune forgot %.3f bits per byte, replay %.3f", finetune, replay);
 }
 
-// ---- elastic weight consolidation ----------------------------------------------------------------
+// ---- elastic weight consolidation ---------------------------------------------------------------
 
 typedef struct penalty {
     size_t count;
@@ -397,8 +398,8 @@ static size_t largest(const float *values, size_t count) {
     return best;
 }
 
-// Of parameters behind the last choice of experts only: where another expert is chosen, differences of
-// the loss are no slope.
+// Of parameters behind the last choice of experts only: where another expert is chosen, differences
+// of the loss are no slope.
 static void ewc_fisher_is_the_mean_squared_slope_of_windows(void **state) {
     lifelong *f = *state;
     first_task(f, "ewc");
@@ -416,7 +417,8 @@ static void ewc_fisher_is_the_mean_squared_slope_of_windows(void **state) {
     assert_fisher(f, gen->expert_tables[1].experts + at, fisher[at]);
 }
 
-// How far the parameters went in the second task, in the metric of the first one's Fisher information.
+// How far the parameters went in the second task, in the metric of the first one's Fisher
+// information.
 static double distance(float weight) {
     void *state = NULL;
     setup(&state);
@@ -446,7 +448,7 @@ static void ewc_of_a_large_weight_keeps_what_mattered(void **state) {
         fail_msg("distance %g without the penalty, %g with it", loose, tight);
 }
 
-// ---- learning without forgetting -----------------------------------------------------------------
+// ---- learning without forgetting ----------------------------------------------------------------
 
 enum { V = 11 };
 
@@ -570,7 +572,7 @@ static void lwf_teacher_is_the_model_of_the_boundary_for_ever(void **state) {
     drop(&before);
 }
 
-// ---- sparse memory finetuning --------------------------------------------------------------------
+// ---- sparse memory finetuning -------------------------------------------------------------------
 
 static reef_status count_plainly(reef_trainer *trainer, reef_error *err);
 static uint32_t plain_background[2][36];
@@ -664,7 +666,7 @@ static void sparse_memory_trains_everything_in_its_first_task(void **state) {
     drop(&before);
 }
 
-// ---- grid ----------------------------------------------------------------------------------------
+// ---- grid ---------------------------------------------------------------------------------------
 
 static void grid_adds_as_many_experts_as_a_generation_would(void **state) {
     (void)state;
@@ -739,7 +741,7 @@ static void grid_goes_on_training_where_its_policy_finds_no_room(void **state) {
     assert_true(f->trainer->full);
 }
 
-// ---- all of them ---------------------------------------------------------------------------------
+// ---- all of them --------------------------------------------------------------------------------
 
 static void baselines_that_add_no_experts_have_boundaries_in_a_full_pool(void **state) {
     (void)state;
@@ -754,8 +756,8 @@ static void baselines_that_add_no_experts_have_boundaries_in_a_full_pool(void **
     }
 }
 
-// The root after a stream with a change, fed in cuts of `cut` bytes, committed every third one, and with
-// `reopen` thrown away after every other commit and taken up from the pool.
+// The root after a stream with a change, fed in cuts of `cut` bytes, committed every third one, and
+// with `reopen` thrown away after every other commit and taken up from the pool.
 static uint32_t root_of_run(
     const char *strategy, size_t threads, size_t cut, bool reopen, uint8_t root[REEF_HASH_BYTES]) {
     enum { COUNT = 9600 + 6400 };

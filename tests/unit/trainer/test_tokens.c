@@ -1,5 +1,5 @@
-// Streams of token ids: the gradients of a vocabulary larger than a byte, the lifelong loop on ids of two bytes each,
-// and what is refused because it is no id.
+// Streams of token ids: the gradients of a vocabulary larger than a byte, the lifelong loop on ids
+// of two bytes each, and what is refused because it is no id.
 #include "activations.h"
 #include "lifelong.h"
 #include "small_model.h"
@@ -19,7 +19,8 @@ static int setup_ids(void **state) {
     return 0;
 }
 
-// Text of a kind with other ids for its bytes: every kind has its own, below and above 256. To be freed.
+// Text of a kind with other ids for its bytes: every kind has its own, below and above 256. To be
+// freed.
 static uint8_t *ids_of(int kind, size_t tokens, uint32_t seed) {
     uint8_t *text = malloc(tokens), *out = malloc(2 * tokens);
     assert_true(text != NULL && out != NULL);
@@ -68,7 +69,7 @@ static void assert_refused(reef_status status, const reef_error *err, const char
     if (strstr(err->message, words) == NULL) fail_msg("no '%s' in: %s", words, err->message);
 }
 
-// ---- gradients -----------------------------------------------------------------------------------
+// ---- gradients ----------------------------------------------------------------------------------
 
 static model_fixture *ids_model(const char *ffw) {
     return small_model(
@@ -84,7 +85,8 @@ static void a_vocabulary_of_ids_has_true_gradients(void **state) {
     teardown(state);
 }
 
-// Rows of both tables: of the token itself, and of the one before. Where an id never stands, nothing.
+// Rows of both tables: of the token itself, and of the one before. Where an id never stands,
+// nothing.
 static void an_ids_rows_get_its_gradient_and_no_other(void **state) {
     model_fixture *f = ids_model("d");
     *state = f;
@@ -112,7 +114,7 @@ static void an_ids_rows_get_its_gradient_and_no_other(void **state) {
     teardown(state);
 }
 
-// ---- the stream ----------------------------------------------------------------------------------
+// ---- the stream ---------------------------------------------------------------------------------
 
 static void ids_are_learned_sealed_and_kept(void **state) {
     lifelong *f = *state;
@@ -174,7 +176,8 @@ static void windows_of_the_reservoir_are_whole_tokens(void **state) {
     reef_reservoir_lists_release(&lists);
 }
 
-// A window of the reservoir that is as long as the context has no place for a lesson: told in tokens, not in bytes.
+// A window of the reservoir that is as long as the context has no place for a lesson: told in
+// tokens, not in bytes.
 static void lessons_of_ids_are_counted_in_tokens(void **state) {
     lifelong *f = *state;
     reef_error err;
@@ -293,8 +296,8 @@ static void the_largest_vocabulary_is_scored(void **state) {
     reef_model_close(model);
 }
 
-// The root of a stream of three kinds fed in cuts of so many bytes, and with `reopen` taken up from the pool at
-// some of them.
+// The root of a stream of three kinds fed in cuts of so many bytes, and with `reopen` taken up from
+// the pool at some of them.
 static void root_of_cuts(size_t cut, bool reopen, uint8_t root[REEF_HASH_BYTES]) {
     void *state = NULL;
     setup_ids(&state);
@@ -335,7 +338,7 @@ static void cuts_within_tokens_and_restarts_leave_no_trace(void **state) {
     assert_memory_equal(whole, cut, REEF_HASH_BYTES);
 }
 
-// ---- what is no id -------------------------------------------------------------------------------
+// ---- what is no id ------------------------------------------------------------------------------
 
 static void a_bad_id_is_named_and_nothing_is_lost(void **state) {
     lifelong *f = *state;
@@ -503,7 +506,7 @@ static void settings_that_do_not_go_with_ids_are_refused(void **state) {
     assert_int_equal(config.vocab, REEF_VOCAB);
 }
 
-// ---- everything else that reads the stream -------------------------------------------------------
+// ---- everything else that reads the stream ------------------------------------------------------
 
 static void every_strategy_learns_ids(void **state) {
     (void)state;

@@ -1,5 +1,5 @@
-// Generations that leave one pool as a file and join another: what they compute stays the same to the bit, and
-// training goes on from there as from any commit.
+// Generations that leave one pool as a file and join another: what they compute stays the same to
+// the bit, and training goes on from there as from any commit.
 #include "transfer.h"
 
 // Share of a kind's bytes on which a generation fires.
@@ -114,7 +114,8 @@ static void under_another_number_it_is_the_same_generation(void **state) {
     assert_non_null(strstr(err.message, "of this very pool"));
 }
 
-// Its gate was fitted on kinds 0 and 1, and takes kind 2 for the newer: here that would be in the way.
+// Its gate was fitted on kinds 0 and 1, and takes kind 2 for the newer: here that would be in the
+// way.
 static void a_stricter_gate_leaves_what_the_pool_has_learned(void **state) {
     pair *p = *state;
     reef_error err;

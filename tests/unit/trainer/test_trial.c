@@ -1,5 +1,6 @@
-// How a generation finds the beginning that learns its data best: the copy of a sealed one where that is better, and
-// itself, untouched, where it is not. The same bits for any number of threads and after a restart.
+// How a generation finds the beginning that learns its data best: the copy of a sealed one where
+// that is better, and itself, untouched, where it is not. The same bits for any number of threads
+// and after a restart.
 #include "branch_trial.h"
 #include "lifelong.h"
 #include "warm_start.h"
@@ -190,7 +191,7 @@ static void what_cannot_be_copied_as_a_whole_is_not_tried(void **state) {
     }
 }
 
-// ---- in a stream ---------------------------------------------------------------------------------
+// ---- in a stream --------------------------------------------------------------------------------
 
 // Words in the letters of kind 1, put together in another way.
 static void other_words(uint8_t *out, size_t count) {

@@ -1,6 +1,7 @@
-// Vector models: ridge regression against a direct solution, and the promises of a pool of generations:
-// order does not matter within one, new classes open none, a changed domain does, and what was sealed
-// answers as it did, to the bit; after any commit and with any number of threads the same.
+// Vector models: ridge regression against a direct solution, and the promises of a pool of
+// generations: order does not matter within one, new classes open none, a changed domain does, and
+// what was sealed answers as it did, to the bit; after any commit and with any number of threads
+// the same.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@
 
 #include <zlib.h>
 
-// ---- ridge regression ----------------------------------------------------------------------------
+// ---- ridge regression ---------------------------------------------------------------------------
 
 // Gaussian elimination with pivots, in double: (n, n) and (n, columns), solved in place.
 static void solve_directly(size_t n, size_t columns, double *a, double *b) {
@@ -145,7 +146,7 @@ static void sharpness_follows_how_well_scores_tell_generations_apart(void **stat
     assert_true(soft > 2.0f && soft < 6.0f); // log 2 / 0.2 = 3.5
 }
 
-// ---- streams -------------------------------------------------------------------------------------
+// ---- streams ------------------------------------------------------------------------------------
 
 #define INPUTS 12
 #define CLASSES 6
@@ -291,7 +292,7 @@ static answers ask(run *r, const char *as_of, int first, int last, unsigned doma
     return a;
 }
 
-// ---- one generation ------------------------------------------------------------------------------
+// ---- one generation -----------------------------------------------------------------------------
 
 static void order_of_examples_does_not_matter(void **state) {
     (void)state;
@@ -390,7 +391,7 @@ static void examples_without_a_label_teach_nothing(void **state) {
     free(s.bytes);
 }
 
-// ---- generations ---------------------------------------------------------------------------------
+// ---- generations --------------------------------------------------------------------------------
 
 static void a_changed_domain_opens_a_generation_and_one_that_returns_none(void **state) {
     (void)state;
@@ -492,7 +493,7 @@ static void a_snapshot_keeps_the_open_generation(void **state) {
     free(s.bytes);
 }
 
-// ---- the same again ------------------------------------------------------------------------------
+// ---- the same again -----------------------------------------------------------------------------
 
 // Feed in pieces; commit after some of them, and with `reopen` start anew from each commit.
 static reef_commit replay_stream(const reef_config *config,
@@ -539,7 +540,8 @@ static void commits_restarts_cuts_and_threads_leave_no_trace(void **state) {
     check_replays(&config);
 }
 
-// A label may come first with a batch that is held back: whether a commit saw the pool without it is all the same.
+// A label may come first with a batch that is held back: whether a commit saw the pool without it
+// is all the same.
 static void a_commit_before_a_held_label_leaves_no_trace(void **state) {
     (void)state;
     reef_config config = small_config();
@@ -591,7 +593,7 @@ static void commits_write_only_what_changed(void **state) {
     free(s.bytes);
 }
 
-// ---- rivals --------------------------------------------------------------------------------------
+// ---- rivals -------------------------------------------------------------------------------------
 
 static double old_accuracy(const char *strategy, double *fresh) {
     reef_config config = small_config();
@@ -624,7 +626,7 @@ static void finetuning_forgets_classes_and_replay_less(void **state) {
     assert_true(replayed > finetuned + 0.3);
 }
 
-// ---- refusals ------------------------------------------------------------------------------------
+// ---- refusals -----------------------------------------------------------------------------------
 
 static void refuse_config(const char *name, const char *value, const char *part) {
     reef_config config = small_config();
@@ -754,7 +756,7 @@ static void a_language_model_predicts_no_vectors(void **state) {
     run_end(&r);
 }
 
-// ---- real digits ---------------------------------------------------------------------------------
+// ---- real digits --------------------------------------------------------------------------------
 
 #define PIXELS 784
 #define DIGIT_BYTES (REEF_VECTOR_LABEL_BYTES + PIXELS * sizeof(float))

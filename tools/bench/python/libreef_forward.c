@@ -1,6 +1,6 @@
-// The forward of a layer called from C, for tools/bench/python/libreef_forward.py: opens a pool, and for every line of standard
-// input runs one pass over the same rows that the script has, and prints its milliseconds.
-// usage: forward POOL ROWS THREADS
+// The forward of a layer called from C, for tools/bench/python/libreef_forward.py: opens a pool,
+// and for every line of standard input runs one pass over the same rows that the script has, and
+// prints its milliseconds. usage: forward POOL ROWS THREADS
 #include <reef/reef.h>
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// See bench_rival.h.
+// See bench_baseline.h.
 #include "bench_baseline.h"
 
 #include "cli.h"
@@ -22,7 +22,7 @@
 
 extern char **environ;
 
-// ---- the process ---------------------------------------------------------------------------------
+// ---- the process --------------------------------------------------------------------------------
 
 // Standard output and error go into the pipe.
 static int spawn_baseline(pid_t *child, char **arguments, int pipe_fds[2]) {
@@ -69,7 +69,7 @@ static int wait_for_baseline(pid_t child) {
     return end;
 }
 
-// ---- its end -------------------------------------------------------------------------------------
+// ---- its end ------------------------------------------------------------------------------------
 
 // The last line that is not empty; cuts the text.
 static const char *last_line(char *text) {
@@ -94,8 +94,8 @@ static reef_status failure(const char *script, int end, char *text, reef_error *
     return REEF_ERR_IO;
 }
 
-// Run the script with `arguments`, of which the first two are Python and the script itself and the last is
-// NULL. *text is what it printed, on the heap; NULL when it did not end well.
+// Run the script with `arguments`, of which the first two are Python and the script itself and the
+// last is NULL. *text is what it printed, on the heap; NULL when it did not end well.
 static reef_status run_python(char **text, char **arguments, reef_error *err) {
     const char *script = arguments[1];
     *text = NULL;
@@ -129,7 +129,7 @@ static reef_status run_python(char **text, char **arguments, reef_error *err) {
     return status;
 }
 
-// ---- one layer -----------------------------------------------------------------------------------
+// ---- one layer ----------------------------------------------------------------------------------
 
 static const char *const NAMES[RIVAL_ROW_COUNT] = {"retrieve", "forward", "forward+backward",
                                                    "train step (+Adam)"};
@@ -181,7 +181,7 @@ reef_status reef_bench_baseline_run(const char *script,
     return status;
 }
 
-// ---- a training step -----------------------------------------------------------------------------
+// ---- a training step ----------------------------------------------------------------------------
 
 // The last line that is a JSON object, or NULL. Cuts the text. The caller's.
 static json_t *last_object(char *text) {

@@ -1,6 +1,6 @@
 // Another implementation of the same thing, as a Python script that the user names and that
-// /usr/bin/python3 runs: of one PEER layer, or of a whole training step. Lines that mean nothing here are
-// ignored; what the script says on standard error is shown only when it fails.
+// /usr/bin/python3 runs: of one PEER layer, or of a whole training step. Lines that mean nothing
+// here are ignored; what the script says on standard error is shown only when it fails.
 #ifndef REEF_BENCH_RIVAL_H
 #define REEF_BENCH_RIVAL_H
 
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// ---- one layer -----------------------------------------------------------------------------------
+// ---- one layer ----------------------------------------------------------------------------------
 
 typedef enum reef_bench_baseline_row {
     RIVAL_RETRIEVE,
@@ -29,8 +29,8 @@ typedef struct reef_bench_baseline_rates {
  * Run `SCRIPT SIDE D_MODEL TOKENS sparse THREADS` to its end and read its rates: a line for each,
  * `NAME  SECONDS s  RATE tok/s`, named retrieve, forward, forward+backward and train step (+Adam).
  *
- * Errors: NOT_FOUND when the script cannot be read; IO when it could not be run, failed, took too long
- * or left out a row; the message says which, with the last line that it printed.
+ * Errors: NOT_FOUND when the script cannot be read; IO when it could not be run, failed, took too
+ * long or left out a row; the message says which, with the last line that it printed.
  */
 REEF_MUST_CHECK reef_status reef_bench_baseline_run(const char *script,
                                                     size_t side,
@@ -40,7 +40,7 @@ REEF_MUST_CHECK reef_status reef_bench_baseline_run(const char *script,
                                                     reef_bench_baseline_rates *out,
                                                     reef_error *err);
 
-// ---- a training step -----------------------------------------------------------------------------
+// ---- a training step ----------------------------------------------------------------------------
 
 typedef struct reef_bench_baseline_step {
     double seconds;      // of one step, the median of those that it measured
@@ -49,7 +49,8 @@ typedef struct reef_bench_baseline_step {
 } reef_bench_baseline_step;
 
 /**
- * Run the script with the shape of the model as named arguments, `--layers 4 --ffw pddd ... --threads 2
+ * Run the script with the shape of the model as named arguments, `--layers 4 --ffw pddd ...
+ * --threads 2
  * --steps 20`, to its end, and read its last line that is a JSON object: {"step_seconds": 0.5,
  * "parameters": 123, "torch": "1.13"}.
  *

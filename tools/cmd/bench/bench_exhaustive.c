@@ -1,8 +1,9 @@
-// See reef_bench_exhaustive.h.
+// See bench_exhaustive.h.
 //
-// To be a fair comparison it is written as the router is: products in tiles that stay in cache, scores
-// looked through in blocks of vectors, and only a block in which some score reaches the worst that is kept
-// is looked at one by one. Queries are cut into the router's tiles, so that scores have the same bits.
+// To be a fair comparison it is written as the router is: products in tiles that stay in cache,
+// scores looked through in blocks of vectors, and only a block in which some score reaches the
+// worst that is kept is looked at one by one. Queries are cut into the router's tiles, so that
+// scores have the same bits.
 #include "bench_exhaustive.h"
 
 #include "cli.h"
@@ -41,7 +42,7 @@ struct reef_bench_exhaustive {
     atomic_size_t next; // piece
 };
 
-// ---- looking through scores ----------------------------------------------------------------------
+// ---- looking through scores ---------------------------------------------------------------------
 
 // The first block from `from` on in which some base + score reaches `worst`.
 static inline __attribute__((always_inline)) size_t scan_blocks(
@@ -92,7 +93,8 @@ static void offer(size_t topk, candidate best[], float score, reef_expert_id id)
     best[at] = (candidate){score, id};
 }
 
-// One row of scores: of all pairs with sub-key `row` of the first table, or of experts `row`, `row` + 1, ..
+// One row of scores: of all pairs with sub-key `row` of the first table, or of experts `row`, `row`
+// + 1, ..
 static void look_through(const reef_bench_exhaustive *search,
                          candidate *best,
                          size_t count, // whole blocks; what fills the last is -INFINITY
@@ -122,7 +124,7 @@ static void fill_up(float *tile, size_t rows, size_t stride, size_t keys) {
         for (size_t j = keys; j < whole_blocks(keys); j++) tile[r * stride + j] = -INFINITY;
 }
 
-// ---- the two searches ----------------------------------------------------------------------------
+// ---- the two searches ---------------------------------------------------------------------------
 
 static void search_sums(const reef_bench_exhaustive *search,
                         scratch *s,
@@ -169,7 +171,8 @@ static void search_tile(reef_bench_exhaustive *search, scratch *s, size_t first,
     for (size_t k = 0; k < count * topk; k++) search->ids[first * topk + k] = s->best[k].id;
 }
 
-// A piece per thread, so that it has scratch of its own; it takes pieces of tokens until none is left.
+// A piece per thread, so that it has scratch of its own; it takes pieces of tokens until none is
+// left.
 static void search_thread(void *context, size_t thread) {
     reef_bench_exhaustive *search = context;
     const size_t queries = search->tape->piece_rows * search->shape.head_count;
@@ -194,7 +197,7 @@ double reef_bench_exhaustive_agreement(const reef_bench_exhaustive *search) {
     return (double)same / (double)count;
 }
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 double reef_bench_exhaustive_key_bytes(const reef_router_shape *shape) {
     return (double)shape->side * (double)shape->side * (double)shape->d_key * sizeof(float);

@@ -1,5 +1,5 @@
-// What the benchmarks of one PEER layer share: how its tokens are cut, medians of repetitions, and what
-// memory there is.
+// What the benchmarks of one PEER layer share: how its tokens are cut, medians of repetitions, and
+// what memory there is.
 #ifndef REEF_BENCH_LAYER_H
 #define REEF_BENCH_LAYER_H
 
@@ -12,12 +12,15 @@
 #define BENCH_SIDE_MAX 16384 // of 268 million experts
 #define BENCH_TOPK_MAX 1024
 
-/** A whole number of pieces: the largest size up to that of a model's windows that divides the tokens. */
+/**
+ * A whole number of pieces: the largest size up to that of a model's windows that divides the
+ * tokens.
+ */
 size_t reef_bench_piece_tokens(size_t tokens);
 
 /**
- * The options --heads, --topk, --d-key, --d-model and --tokens over what `shape` and `tokens` hold. The
- * side is the caller's, and so is checking the whole.
+ * The options --heads, --topk, --d-key, --d-model and --tokens over what `shape` and `tokens` hold.
+ * The side is the caller's, and so is checking the whole.
  */
 REEF_MUST_CHECK reef_status reef_bench_shape_read(const reef_cli_call *cli,
                                                   reef_router_shape *shape,

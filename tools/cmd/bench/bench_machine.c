@@ -1,4 +1,4 @@
-// See reef_bench_machine.h.
+// See bench_machine.h.
 #include "bench_machine.h"
 
 #include "bench_layer.h"

@@ -11,8 +11,8 @@ typedef struct reef_bench_machine {
 } reef_bench_machine;
 
 /**
- * Measure with a layer of this shape, or a smaller side where its rows would take more than 2 GiB in f32: its
- * products, reading in order, and gathering its rows. `threads` 0: one per core.
+ * Measure with a layer of this shape, or a smaller side where its rows would take more than 2 GiB
+ * in f32: its products, reading in order, and gathering its rows. `threads` 0: one per core.
  */
 REEF_MUST_CHECK reef_status reef_bench_machine_measure(const reef_router_shape *shape,
                                                        size_t tokens,

@@ -1,4 +1,5 @@
-// The parts of `reef bench peer`: what it was asked for, what it found, and who measures and shows what.
+// The parts of `reef bench peer`: what it was asked for, what it found, and who measures and shows
+// what.
 #ifndef REEF_BENCH_PEER_H
 #define REEF_BENCH_PEER_H
 
@@ -26,7 +27,7 @@ typedef struct reef_peer_plan {
     unsigned parts;       // reef_peer_part
 } reef_peer_plan;
 
-// ---- bench_peer_layer.c: one layer, the limits of the machine, a rival ---------------------------
+// ---- bench_peer_layer.c: one layer, the limits of the machine, a rival --------------------------
 
 // The parts of a pass, in the order in which they run.
 #define PEER_STAGE_LIST(X)                                                                         \
@@ -139,7 +140,7 @@ REEF_MUST_CHECK reef_status reef_peer_layer_measure(const reef_peer_plan *plan,
 /** Free the samples; the workers are the caller's. */
 void reef_peer_layer_release(reef_peer_findings *findings);
 
-// ---- bench_peer_sealed.c -------------------------------------------------------------------------
+// ---- bench_peer_sealed.c ------------------------------------------------------------------------
 
 /** Where the pool does not fit this is no error: `out->missing` says why. */
 REEF_MUST_CHECK reef_status reef_peer_sealed_measure(const reef_peer_plan *plan,
@@ -149,19 +150,19 @@ REEF_MUST_CHECK reef_status reef_peer_sealed_measure(const reef_peer_plan *plan,
 /** How much faster a step of that pool is than with all generations open; NaN when not measured. */
 double reef_peer_sealed_ratio(const reef_peer_sealed *sealed, reef_peer_pool which);
 
-// ---- bench_peer_bf16.c ---------------------------------------------------------------------------
+// ---- bench_peer_bf16.c --------------------------------------------------------------------------
 
 REEF_MUST_CHECK reef_status reef_peer_bf16_measure(const reef_peer_plan *plan,
                                                    reef_thread_pool *workers,
                                                    reef_peer_bf16 *out,
                                                    reef_error *err);
 
-// ---- bench_peer_avx2.c ---------------------------------------------------------------------------
+// ---- bench_peer_avx2.c --------------------------------------------------------------------------
 
 /** Run this program again with other kernels; what goes wrong is in `out->missing`. */
 void reef_peer_avx2_measure(const reef_peer_plan *plan, reef_peer_avx2 *out);
 
-// ---- bench_peer_json.c and bench_peer_table.c: answers -------------------------------------------
+// ---- bench_peer_json.c and bench_peer_table.c: answers ------------------------------------------
 
 /** What was not measured is null. */
 json_t *reef_peer_json(const reef_peer_plan *plan, const reef_peer_findings *findings);

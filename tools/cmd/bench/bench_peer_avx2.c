@@ -1,5 +1,5 @@
-// What the wider kernels save: this program runs itself with those of a processor that has AVX2 but not
-// AVX-512, ours and OpenBLAS's, at the same sizes; see bench_peer.h.
+// What the wider kernels save: this program runs itself with those of a processor that has AVX2 but
+// not AVX-512, ours and OpenBLAS's, at the same sizes; see bench_peer.h.
 #include "bench_peer.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ extern char **environ;
 static const char *const SETTINGS[] = {"REEF_ISA=avx2", "OPENBLAS_CORETYPE=Haswell"};
 #define SETTING_COUNT (sizeof(SETTINGS) / sizeof(SETTINGS[0]))
 
-// ---- the process ---------------------------------------------------------------------------------
+// ---- the process --------------------------------------------------------------------------------
 
 static bool is_setting(const char *variable) {
     for (size_t i = 0; i < SETTING_COUNT; i++) {
@@ -92,7 +92,7 @@ static json_t *answer_of(char **arguments, reef_error *why) {
     return document;
 }
 
-// ---- the measurement -----------------------------------------------------------------------------
+// ---- the measurement ----------------------------------------------------------------------------
 
 static void add_number(char **arguments, size_t *count, const char *option, uint64_t value) {
     arguments[(*count)++] = reef_cli_format("--%s", option);

@@ -1,5 +1,5 @@
-// What half the bytes save: the forward pass of one sealed layer with rows in bf16 and of its twin with the
-// same rows in float, in turns; see bench_peer.h.
+// What half the bytes save: the forward pass of one sealed layer with rows in bf16 and of its twin
+// with the same rows in float, in turns; see bench_peer.h.
 #include "bench_peer.h"
 
 #include <math.h>

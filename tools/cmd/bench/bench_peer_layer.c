@@ -1,8 +1,8 @@
 // One PEER layer by itself, against what the machine allows and against a rival; see bench_peer.h.
 //
-// The layer, its limits and the rival take turns, and every figure is the median of its repetitions, so
-// that other load on the machine meets all of them alike. The share of the limit is taken within each
-// repetition, from measurements that follow each other.
+// The layer, its limits and the rival take turns, and every figure is the median of its
+// repetitions, so that other load on the machine meets all of them alike. The share of the limit is
+// taken within each repetition, from measurements that follow each other.
 #include "bench_peer.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static const pass_function PASSES[PASS_COUNT] = {reef_layer_bench_retrieve,
                                                  reef_layer_bench_forward,
                                                  reef_layer_bench_backward, reef_layer_bench_step};
 
-// ---- figures -------------------------------------------------------------------------------------
+// ---- figures ------------------------------------------------------------------------------------
 
 const reef_peer_run *reef_peer_run_all(const reef_peer_findings *findings) {
     return &findings->runs[findings->run_count - 1];
@@ -47,7 +47,7 @@ double reef_peer_baseline_ratio(const reef_peer_plan *plan,
     return layer->baseline_count > 0 ? ours / layer->baseline_median.tokens_per_s[row] : NAN;
 }
 
-// ---- measuring -----------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 static void copy_stages(const reef_layer_seconds *seconds, double stages[PEER_STAGE_COUNT]) {
 #define STAGE_COPY(field, text) stages[PEER_STAGE_##field] = seconds->field;

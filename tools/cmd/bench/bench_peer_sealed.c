@@ -1,10 +1,10 @@
-// What sealing saves: a training step over ten generations, all of which take part in every token. Once
-// all of them are open, once all but the last are sealed, once those have rows in bf16, in turns; see
-// bench_peer.h.
+// What sealing saves: a training step over ten generations, all of which take part in every token.
+// Once all of them are open, once all but the last are sealed, once those have rows in bf16, in
+// turns; see bench_peer.h.
 //
-// The sealed layers in float read the rows of their open twins, so that the pools fit beside each other;
-// those in bf16 have rows of their own. Routers are their own, and there are no moments. All layers work on
-// the tokens of the first.
+// The sealed layers in float read the rows of their open twins, so that the pools fit beside each
+// other; those in bf16 have rows of their own. Routers are their own, and there are no moments. All
+// layers work on the tokens of the first.
 #include "bench_peer.h"
 
 #include <math.h>
@@ -28,9 +28,9 @@ static size_t generation_side(const reef_router_shape *shape) {
     return (size_t)lround(sqrt(experts / PEER_GENERATION_COUNT));
 }
 
-// Rows and two moments of each generation, and half as many bytes of rows again in bf16; of each of all
-// layers the queries before and after the batch norm and their gradients, and the gradients of the sub-keys
-// of sixteen groups of pieces.
+// Rows and two moments of each generation, and half as many bytes of rows again in bf16; of each of
+// all layers the queries before and after the batch norm and their gradients, and the gradients of
+// the sub-keys of sixteen groups of pieces.
 static double bytes_wanted(const reef_peer_plan *plan, const reef_router_shape *shape) {
     double rows = (double)shape->side * (double)shape->side * 2 * (double)shape->d_model;
     double queries = (double)plan->tokens * (double)shape->head_count * (double)shape->d_key;

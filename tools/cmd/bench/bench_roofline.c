@@ -1,13 +1,13 @@
-// See reef_bench_limits.h.
+// See bench_roofline.h.
 //
-// Each measurement is one job for the workers with a piece per thread, so that a piece has scratch of its
-// own; inside, pieces take chunks of work from one counter until none is left, as the layer's pieces are
-// taken. Memory is measured by touching one word in each cache line, which is the least that makes the
-// line arrive. What can be done in several ways is done in all of them, and the best counts: a limit that
-// the layer passes would be none.
+// Each measurement is one job for the workers with a piece per thread, so that a piece has scratch
+// of its own; inside, pieces take chunks of work from one counter until none is left, as the
+// layer's pieces are taken. Memory is measured by touching one word in each cache line, which is
+// the least that makes the line arrive. What can be done in several ways is done in all of them,
+// and the best counts: a limit that the layer passes would be none.
 //
-// Which rows are gathered, and in which order, is the choice of a router with random weights as those of
-// the layer, so that rows come back within a pass as often and as late as the layer's.
+// Which rows are gathered, and in which order, is the choice of a router with random weights as
+// those of the layer, so that rows come back within a pass as often and as late as the layer's.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // madvise: small pages; getloadavg
 
@@ -29,9 +29,10 @@
 #define STREAM_BYTES_MAX ((size_t)1 << 30) // read in order
 #define STREAM_CHUNK_BYTES ((size_t)1 << 20)
 
-// How rows are gathered: how many rows ahead they are prefetched, into which cache, and in how many parts
-// the rows of a token are used: the first part of each, then the next. In one part a row is used at once;
-// in two, as the layer does, what a full queue of misses did not prefetch has longer to arrive.
+// How rows are gathered: how many rows ahead they are prefetched, into which cache, and in how many
+// parts the rows of a token are used: the first part of each, then the next. In one part a row is
+// used at once; in two, as the layer does, what a full queue of misses did not prefetch has longer
+// to arrive.
 typedef struct gather_form {
     size_t distance, parts;
     bool second_level;
@@ -51,7 +52,7 @@ struct reef_bench_limits {
     float *sub_keys; // (2, side, d_key / 2)
 };
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 static char *small_pages_new(size_t bytes) {
     size_t size = (bytes + PAGE_ALIGNMENT - 1) / PAGE_ALIGNMENT * PAGE_ALIGNMENT;
@@ -139,7 +140,7 @@ void reef_bench_limits_free(reef_bench_limits *limits) {
     free(limits);
 }
 
-// ---- jobs ----------------------------------------------------------------------------------------
+// ---- jobs ---------------------------------------------------------------------------------------
 
 typedef struct job {
     reef_bench_limits *limits;
@@ -250,7 +251,7 @@ static void gather_chunk(job *j, size_t thread, size_t chunk) {
     atomic_fetch_xor_explicit(&j->seen, seen, memory_order_relaxed);
 }
 
-// ---- rates ---------------------------------------------------------------------------------------
+// ---- rates --------------------------------------------------------------------------------------
 
 static double project_flops(const reef_bench_limits *l) {
     return 2.0 * (double)l->tokens * (double)l->shape.d_model * (double)l->width;
@@ -261,8 +262,8 @@ static double score_flops(const reef_bench_limits *l) {
     return 2.0 * (double)l->tokens * (double)l->width * (double)l->shape.side;
 }
 
-// Of all selections: a row that comes back counts again, and where it is still in a cache, the layer
-// finds it there as well.
+// Of all selections: a row that comes back counts again, and where it is still in a cache, the
+// layer finds it there as well.
 static double gather_bytes(const reef_bench_limits *l) {
     return (double)l->gather_count * (double)l->row_bytes;
 }
@@ -292,7 +293,8 @@ static double stream_rate(reef_bench_limits *limits, reef_thread_pool *workers) 
     return (double)bytes / run_roofline(&j, workers);
 }
 
-// In tiles as high as the router's and in tiles of half the height, which suit another cache better.
+// In tiles as high as the router's and in tiles of half the height, which suit another cache
+// better.
 static double score_rate(reef_bench_limits *limits, reef_thread_pool *workers) {
     double best = 0;
     for (size_t part = 1; part <= 2; part++) {

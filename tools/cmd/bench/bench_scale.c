@@ -1,4 +1,5 @@
-// Measuring for `reef bench scale`: one layer after the other, from small to large; see bench_scale.h.
+// Measuring for `reef bench scale`: one layer after the other, from small to large; see
+// bench_scale.h.
 #include "bench_scale.h"
 
 #include "bench_exhaustive.h"
@@ -19,8 +20,8 @@ static double row_bytes(size_t side, size_t d_model, reef_dtype dtype) {
     return (double)side * (double)side * 2 * (double)d_model * (double)value;
 }
 
-// Floats while they fit, then half their bytes, then the disk. A process that reads from there may hold
-// what it was given, or else a quarter of the rows: fewer than there are.
+// Floats while they fit, then half their bytes, then the disk. A process that reads from there may
+// hold what it was given, or else a quarter of the rows: fewer than there are.
 static void choose_residency(const reef_scale_plan *plan, reef_scale_point *point) {
     double memory = reef_bench_available_bytes();
     if (plan->memory_bytes > 0 && (memory == 0 || (double)plan->memory_bytes < memory))
@@ -36,7 +37,7 @@ static void choose_residency(const reef_scale_plan *plan, reef_scale_point *poin
         plan->memory_bytes > 0 ? (double)plan->memory_bytes : fmin(limit, point->wanted_bytes / 4);
 }
 
-// ---- one layer -----------------------------------------------------------------------------------
+// ---- one layer ----------------------------------------------------------------------------------
 
 static double microseconds(double seconds, size_t tokens) {
     return 1e6 * seconds / (double)tokens;
@@ -188,7 +189,7 @@ static reef_status measure_group(const reef_scale_plan *plan,
     return status;
 }
 
-// ---- all of them ---------------------------------------------------------------------------------
+// ---- all of them --------------------------------------------------------------------------------
 
 static void list_points(const reef_scale_plan *plan, reef_scale_findings *out) {
     for (size_t i = 0; i < plan->side_count; i++)

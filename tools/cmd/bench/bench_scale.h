@@ -1,4 +1,5 @@
-// The parts of `reef bench scale`: what it was asked for, what it found, and who measures and shows what.
+// The parts of `reef bench scale`: what it was asked for, what it found, and who measures and shows
+// what.
 #ifndef REEF_BENCH_SCALE_H
 #define REEF_BENCH_SCALE_H
 
@@ -59,7 +60,7 @@ typedef struct reef_scale_findings {
     double load;                // of the machine before we began
 } reef_scale_findings;
 
-// ---- bench_scale.c -------------------------------------------------------------------------------
+// ---- bench_scale.c ------------------------------------------------------------------------------
 
 REEF_MUST_CHECK reef_status reef_scale_measure(const reef_scale_plan *plan,
                                                reef_thread_pool *workers,
@@ -69,15 +70,18 @@ REEF_MUST_CHECK reef_status reef_scale_measure(const reef_scale_plan *plan,
 /** Microseconds per token at side 4096 over those at 1024, d_model 64 in bf16; NaN without both. */
 double reef_scale_ratio(const reef_scale_findings *findings);
 
-// ---- bench_scale_disk.c --------------------------------------------------------------------------
+// ---- bench_scale_disk.c -------------------------------------------------------------------------
 
-/** Measure a mapped point with a temporary pool; where the disk has too little room it stays unmeasured. */
+/**
+ * Measure a mapped point with a temporary pool; where the disk has too little room it stays
+ * unmeasured.
+ */
 REEF_MUST_CHECK reef_status reef_scale_measure_disk(const reef_scale_plan *plan,
                                                     reef_scale_point *point,
                                                     reef_thread_pool *workers,
                                                     reef_error *err);
 
-// ---- bench_scale_table.c -------------------------------------------------------------------------
+// ---- bench_scale_table.c ------------------------------------------------------------------------
 
 const char *reef_scale_dtype_name(reef_dtype dtype);
 void reef_scale_print(const reef_scale_plan *plan, const reef_scale_findings *findings);

@@ -1,5 +1,6 @@
-// A point of `reef bench scale` whose rows do not fit into memory: they are written to a temporary pool
-// and read in place, first with nothing of them in the system's cache, then again; see bench_scale.h.
+// A point of `reef bench scale` whose rows do not fit into memory: they are written to a temporary
+// pool and read in place, first with nothing of them in the system's cache, then again; see
+// bench_scale.h.
 //
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
 #define _XOPEN_SOURCE 700 // posix_fadvise
@@ -16,9 +17,10 @@
 
 #define DISK_SHARE_MAX 0.43 // of what is free: 17 GB of rows want 40 GB
 
-// ---- the process ---------------------------------------------------------------------------------
+// ---- the process --------------------------------------------------------------------------------
 
-// The largest size of this process in memory since the last reset; 0 where the system does not tell.
+// The largest size of this process in memory since the last reset; 0 where the system does not
+// tell.
 static double peak_bytes(void) {
     return reef_bench_proc_bytes("/proc/self/status", "VmHWM");
 }
@@ -30,7 +32,7 @@ static void reset_peak(void) {
     fclose(file);
 }
 
-// ---- the disk ------------------------------------------------------------------------------------
+// ---- the disk -----------------------------------------------------------------------------------
 
 static double free_bytes(const char *path) {
     struct statvfs disk;
@@ -65,7 +67,7 @@ static reef_status write_pool(const char *path,
     return status;
 }
 
-// ---- passes --------------------------------------------------------------------------------------
+// ---- passes -------------------------------------------------------------------------------------
 
 typedef struct passes {
     reef_layer_pool *pool;

@@ -1,5 +1,5 @@
-// A commit against the disk: the same bytes as blocks of a pool and as a plain file; and what commits
-// take of a training's time.
+// A commit against the disk: the same bytes as blocks of a pool and as a plain file; and what
+// commits take of a training's time.
 #include "bench_layer.h"
 #include "bench_store.h"
 #include "cli.h"
@@ -15,9 +15,10 @@
 #define TRAINED_SECONDS 1       // between two commits here: enough to change nearly every block
 #define TEXT_BYTES ((size_t)1 << 20)
 
-// ---- against a file ------------------------------------------------------------------------------
+// ---- against a file -----------------------------------------------------------------------------
 
-// Other bytes each round, at the speed of memory: a record that is equal to the stored one is not written.
+// Other bytes each round, at the speed of memory: a record that is equal to the stored one is not
+// written.
 static void fill_store_commit(uint64_t *words, size_t bytes, uint64_t round) {
     uint64_t value = round * 0x9E3779B97F4A7C15u;
     for (size_t i = 0; i < bytes / sizeof(*words); i++) words[i] = value += 0xBF58476D1CE4E5B9u;
@@ -118,7 +119,7 @@ reef_status reef_bench_store_commit(const reef_store_plan *plan,
     return status;
 }
 
-// ---- in a training -------------------------------------------------------------------------------
+// ---- in a training ------------------------------------------------------------------------------
 
 // Of an open generation: rows, their averages and two moments, and the count of updates.
 static uint64_t expert_bytes(const reef_config *config) {
@@ -153,8 +154,9 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// LMDB uses pages that a commit gave up from the second one after it on: until then each enlarges the file. That
-// costs what the system takes for pages no file had before, and happens once. Not part of the percentile, but told.
+// LMDB uses pages that a commit gave up from the second one after it on: until then each enlarges
+// the file. That costs what the system takes for pages no file had before, and happens once. Not
+// part of the percentile, but told.
 #define GROWING_COMMITS 3
 
 static reef_status grow_file(reef_trainer *trainer,

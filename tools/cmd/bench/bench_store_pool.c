@@ -1,5 +1,5 @@
-// A large sealed generation beside a small open one: what a snapshot and opening cost then; and the file
-// after many commits while readers come and go.
+// A large sealed generation beside a small open one: what a snapshot and opening cost then; and the
+// file after many commits while readers come and go.
 #include "bench_layer.h"
 #include "bench_store.h"
 #include "cli.h"
@@ -15,7 +15,7 @@
 #define OPENINGS 5
 #define OPEN_MEMORY_BYTES ((uint64_t)64 << 20) // so little that rows are read in place
 
-// ---- a pool with a sealed and an open generation -------------------------------------------------
+// ---- a pool with a sealed and an open generation ------------------------------------------------
 
 static void configure_store_pool(reef_config *config, uint64_t side) {
     reef_config_default(config);
@@ -175,7 +175,7 @@ reef_status reef_bench_store_pool(const reef_store_plan *plan,
     return status;
 }
 
-// ---- growth of the file --------------------------------------------------------------------------
+// ---- growth of the file -------------------------------------------------------------------------
 
 #define GROWTH_BLOCKS 128u
 #define GROWTH_CHANGED 8u // of them in a commit
@@ -207,8 +207,8 @@ static reef_status commit_some(reef_store *store, uint64_t round, uint32_t count
     return status;
 }
 
-// Every reader lives through one commit: as long as an evaluation, which copies what it needs and lets go,
-// may hold its transaction beside a writer that never rests.
+// Every reader lives through one commit: as long as an evaluation, which copies what it needs and
+// lets go, may hold its transaction beside a writer that never rests.
 static reef_status turn_over(reef_store *store,
                              uint64_t round,
                              size_t count,

@@ -1,11 +1,12 @@
 // See bench_usage.h.
 //
-// Commits come at simulated times, each with some experts chosen at random, and go through the store's own
-// calls; compaction takes its steps in between, each a transaction. What is left out is the disk: commits share
-// a transaction for a quarter of an hour at a time, and none waits for a sync, or a year would be three million
-// of them. No power failure is survived by a pool that is removed at the end. What was used is remembered beside
-// the pool as one number a commit that is linear in the uses (a random weight for each expert's count and
-// score), so that every hour and every day can be compared with what the pool says of it.
+// Commits come at simulated times, each with some experts chosen at random, and go through the
+// store's own calls; compaction takes its steps in between, each a transaction. What is left out is
+// the disk: commits share a transaction for a quarter of an hour at a time, and none waits for a
+// sync, or a year would be three million of them. No power failure is survived by a pool that is
+// removed at the end. What was used is remembered beside the pool as one number a commit that is
+// linear in the uses (a random weight for each expert's count and score), so that every hour and
+// every day can be compared with what the pool says of it.
 #include "bench_usage.h"
 
 #include "cli.h"
@@ -36,7 +37,7 @@ typedef struct simulation {
     reef_usage_findings *found;
 } simulation;
 
-// ---- what is used --------------------------------------------------------------------------------
+// ---- what is used -------------------------------------------------------------------------------
 
 // SplitMix64 (Steele et al. 2014).
 static uint64_t mix(uint64_t x) {
@@ -50,12 +51,14 @@ static uint64_t print_of(const simulation *s, uint64_t expert, uint64_t count, u
     return count * s->weights[2 * expert] + score * s->weights[2 * expert + 1];
 }
 
-// A whole number below `bound` from 32 random bits, without a division: there are ten thousand million draws.
+// A whole number below `bound` from 32 random bits, without a division: there are ten thousand
+// million draws.
 static uint64_t below(uint64_t bits, uint64_t bound) {
     return (bits * bound) >> 32;
 }
 
-// The experts of a commit: one from each of `used` equal pieces of the pool, so that they differ and rise.
+// The experts of a commit: one from each of `used` equal pieces of the pool, so that they differ
+// and rise.
 static void draw_uses(simulation *s) {
     const reef_usage_plan *p = s->plan;
     uint64_t print = 0;
@@ -79,7 +82,7 @@ static uint64_t now_ms(const simulation *s) {
     return commit_ms(s, s->commits);
 }
 
-// ---- the year ------------------------------------------------------------------------------------
+// ---- the year -----------------------------------------------------------------------------------
 
 // As a trainer writes them; without deltas, which are written commit by commit.
 static reef_status put_totals(simulation *s, reef_txn *txn, reef_error *err) {
@@ -151,7 +154,7 @@ static reef_status simulate(simulation *s, reef_error *err) {
     return status;
 }
 
-// ---- is it exact? --------------------------------------------------------------------------------
+// ---- is it exact? -------------------------------------------------------------------------------
 
 static uint64_t expected(const simulation *s, uint64_t from_ms, uint64_t to_ms) {
     uint64_t print = 0;
@@ -235,7 +238,7 @@ static reef_status check_totals(simulation *s, reef_txn *txn, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- how large is it? ----------------------------------------------------------------------------
+// ---- how large is it? ---------------------------------------------------------------------------
 
 static void weigh_usage(const reef_usage_plan *p, reef_usage_findings *f) {
     uint64_t windows = 0, fixed = 0;

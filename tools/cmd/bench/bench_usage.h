@@ -25,8 +25,9 @@ typedef struct reef_usage_findings {
 } reef_usage_findings;
 
 /**
- * Write the usage of those days to a temporary pool below TMPDIR, let compaction run as a daemon does, and compare
- * what the pool says with what was used. A progress bar on a terminal tells how long it takes.
+ * Write the usage of those days to a temporary pool below TMPDIR, let compaction run as a daemon
+ * does, and compare what the pool says with what was used. A progress bar on a terminal tells how
+ * long it takes.
  */
 REEF_MUST_CHECK reef_status reef_bench_usage_run(const reef_usage_plan *plan,
                                                  reef_usage_findings *found,

@@ -1,5 +1,5 @@
-// reef bench peer: one PEER layer by itself, against what the machine allows and against a rival; what
-// sealing, half the bytes and wider kernels are worth.
+// reef bench peer: one PEER layer by itself, against what the machine allows and against a rival;
+// what sealing, half the bytes and wider kernels are worth.
 #include "bench_peer.h"
 #include "commands.h"
 
@@ -65,7 +65,7 @@ const reef_cli_manual reef_bench_peer_manual = {
                "reef bench peer --only layer --rival torch_peer.py --rounds 2",
 };
 
-// ---- options -------------------------------------------------------------------------------------
+// ---- options ------------------------------------------------------------------------------------
 
 static const struct {
     const char *name;
@@ -144,7 +144,7 @@ static reef_status read_plan(const reef_cli_call *cli, reef_peer_plan *plan, ree
     return status == REEF_OK ? check_memory(plan, err) : status;
 }
 
-// ---- the command ---------------------------------------------------------------------------------
+// ---- the command --------------------------------------------------------------------------------
 
 // With one thread, and with all where those are more. What is never measured stays not a number.
 static reef_status prepare_runs(reef_peer_plan *plan,

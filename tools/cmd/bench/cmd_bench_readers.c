@@ -1,11 +1,11 @@
 // reef bench readers: whether training and evaluation in another process make each other wait.
 //
-// Two processes on a temporary pool, as reefd and `reef eval` are. The trainer, a forked child, trains
-// and commits for a while alone and then for as long beside the reader; the reader evaluates a snapshot
-// over and over. Both compute, so on few or busy cores both get slower beside each other without waiting
-// for each other. Therefore each also reports what it waited: time in which it neither ran nor stood in
-// line for a processor, but was blocked by a lock, the disk or anything else. That is exact with one
-// thread each; with more, a process also waits for its own threads.
+// Two processes on a temporary pool, as reefd and `reef eval` are. The trainer, a forked child,
+// trains and commits for a while alone and then for as long beside the reader; the reader evaluates
+// a snapshot over and over. Both compute, so on few or busy cores both get slower beside each other
+// without waiting for each other. Therefore each also reports what it waited: time in which it
+// neither ran nor stood in line for a processor, but was blocked by a lock, the disk or anything
+// else. That is exact with one thread each; with more, a process also waits for its own threads.
 #include "commands.h"
 #include "scratch_pool.h"
 
@@ -43,7 +43,7 @@ const reef_cli_manual reef_bench_readers_manual = {
                "reef bench readers --seconds 20 --json",
 };
 
-// ---- times ---------------------------------------------------------------------------------------
+// ---- times --------------------------------------------------------------------------------------
 
 /** Durations of one kind, in seconds. */
 typedef struct times {
@@ -83,7 +83,8 @@ static moment moment_now(void) {
     return now;
 }
 
-// The system counts running time by ticks of some milliseconds, so a short wait can come out negative.
+// The system counts running time by ticks of some milliseconds, so a short wait can come out
+// negative.
 static double waited_between(moment from, moment to) {
     double waited = to.wall - from.wall - (to.busy - from.busy);
     return waited < 0 ? 0 : waited; // NaN stays
@@ -112,7 +113,7 @@ static json_t *summary_json(const summary *s) {
                      reef_cli_real(s->median_ms), "max_ms", reef_cli_real(s->max_ms));
 }
 
-// ---- the trainer's process -----------------------------------------------------------------------
+// ---- the trainer's process ----------------------------------------------------------------------
 
 typedef struct phase {
     summary step, commit;
@@ -224,7 +225,7 @@ static reef_status hear_bench_readers(int fd, message *m, reef_error *err) {
     return m->error.status;
 }
 
-// ---- the reader's process ------------------------------------------------------------------------
+// ---- the reader's process -----------------------------------------------------------------------
 
 typedef struct reader {
     times begin, open, score;
@@ -282,7 +283,7 @@ static reef_status evaluate_on(const plan *p, int fd, reader *r, reef_error *err
     return status;
 }
 
-// ---- both ----------------------------------------------------------------------------------------
+// ---- both ---------------------------------------------------------------------------------------
 
 typedef struct findings {
     phase alone, beside;

@@ -52,7 +52,7 @@ const reef_cli_manual reef_bench_scale_manual = {
                "reef bench scale --side-max 1024 --d-model 128 --repeat 9",
 };
 
-// ---- options -------------------------------------------------------------------------------------
+// ---- options ------------------------------------------------------------------------------------
 
 // Whole numbers that rise, with commas between them.
 static reef_status read_list(const char *text, reef_scale_plan *plan, reef_error *err) {
@@ -108,7 +108,7 @@ static reef_status read_plan(const reef_cli_call *cli, reef_scale_plan *plan, re
     return reef_router_shape_check(&plan->shape, err);
 }
 
-// ---- answers -------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 static json_t *point_json(const reef_scale_point *p) {
     json_t *document =

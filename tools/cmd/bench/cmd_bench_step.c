@@ -1,7 +1,8 @@
 // reef bench step: how fast this machine trains, and where the time of a step goes.
 //
-// The pool is a temporary one, removed at the end, on success and on failure. A rival takes turns with
-// ours, and every figure of either is a median, so that other load on the machine meets both alike.
+// The pool is a temporary one, removed at the end, on success and on failure. A rival takes turns
+// with ours, and every figure of either is a median, so that other load on the machine meets both
+// alike.
 #include "bench_baseline.h"
 #include "bench_layer.h"
 #include "bench_machine.h"
@@ -68,7 +69,8 @@ typedef struct baseline {
     reef_error error; // the first failure ends its turns
 } baseline;
 
-// At least `steps` steps; *run says how many. The text ends before they do only by a mistake of ours.
+// At least `steps` steps; *run says how many. The text ends before they do only by a mistake of
+// ours.
 //
 // seconds  (steps) written: of each step; NULL for none
 static reef_status train_bench_step(reef_trainer *trainer,
@@ -235,7 +237,7 @@ static void judge_baseline(const measurement *m, baseline *r) {
     free(seconds);
 }
 
-// ---- answers -------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 static double ours_per_s(const measurement *m) {
     return (double)m->step_tokens / m->step_median;
@@ -338,7 +340,7 @@ static void print_measurement(const reef_config *config, const measurement *m, c
     reef_bench_machine_print(&m->machine);
 }
 
-// ---- the command ---------------------------------------------------------------------------------
+// ---- the command --------------------------------------------------------------------------------
 
 // How many threads "one per core" is.
 static reef_status count_threads(const reef_cli_call *cli, size_t *threads, reef_error *err) {

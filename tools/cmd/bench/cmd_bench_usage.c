@@ -1,4 +1,5 @@
-// reef bench usage: usage over time of a simulated year, how large it becomes, and whether every sum is exact.
+// reef bench usage: usage over time of a simulated year, how large it becomes, and whether every
+// sum is exact.
 #include "bench_usage.h"
 #include "commands.h"
 

@@ -1,4 +1,4 @@
-// See reef_eval_gates.h.
+// See eval_gates.h.
 #include "eval_gates.h"
 
 #include "chart_gates.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- texts ---------------------------------------------------------------------------------------
+// ---- texts --------------------------------------------------------------------------------------
 
 static reef_status read_texts(reef_gate_texts *texts,
                               const reef_cli_call *cli,
@@ -38,7 +38,7 @@ static reef_status read_texts(reef_gate_texts *texts,
     return status;
 }
 
-// ---- for people ----------------------------------------------------------------------------------
+// ---- for people ---------------------------------------------------------------------------------
 
 static const char *unit_of(const reef_gate_texts *texts) {
     return texts->token_bytes == 1 ? "bytes" : "tokens";
@@ -188,7 +188,7 @@ static void print_all(const reef_gate_curve *curves,
     reef_chart_gates_print(stdout, curves, count);
 }
 
-// ---- for programs --------------------------------------------------------------------------------
+// ---- for programs -------------------------------------------------------------------------------
 
 static json_t *shares_json(const double *shares, size_t count) {
     json_t *array = json_array();

@@ -5,9 +5,10 @@
 #include "cli.h"
 
 /**
- * Write the logits of one text, (tokens, vocab) floats, to the .npy file that --logits names; row i is about the
- * token after token i, given those up to it in its window. Nothing without --logits.
- * Errors: INVALID several texts, one that is too long, or the file exists; those of reef_model_logits; IO.
+ * Write the logits of one text, (tokens, vocab) floats, to the .npy file that --logits names; row i
+ * is about the token after token i, given those up to it in its window. Nothing without --logits.
+ * Errors: INVALID several texts, one that is too long, or the file exists; those of
+ * reef_model_logits; IO.
  */
 REEF_MUST_CHECK reef_status reef_eval_logits_write(const reef_cli_call *cli,
                                                    reef_model *model,

@@ -1,4 +1,4 @@
-// See reef_eval_vectors.h.
+// See eval_vectors.h.
 #include "eval_vectors.h"
 
 #include <math.h>

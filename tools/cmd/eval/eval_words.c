@@ -20,7 +20,7 @@ double reef_eval_word_perplexity(double bits, uint64_t words) {
     return words > 0 ? exp2(bits / (double)words) : NAN;
 }
 
-// ---- last words ----------------------------------------------------------------------------------
+// ---- last words ---------------------------------------------------------------------------------
 
 /** A passage: where its last word begins and ends. `word` 0: there is no word before it. */
 typedef struct passage {

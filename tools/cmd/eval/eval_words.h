@@ -1,4 +1,5 @@
-// Figures of a text by its words: how many there are, and whether the last one of each line is foreseen.
+// Figures of a text by its words: how many there are, and whether the last one of each line is
+// foreseen.
 #ifndef REEF_EVAL_WORDS_H
 #define REEF_EVAL_WORDS_H
 
@@ -19,9 +20,9 @@ typedef struct reef_eval_last_words {
 } reef_eval_last_words;
 
 /**
- * Ask for the last word of every line, with as much of the line before it as the model's context holds. The most
- * likely byte at each place, given the bytes that are there, is what greedy generation would write as long as it
- * is right.
+ * Ask for the last word of every line, with as much of the line before it as the model's context
+ * holds. The most likely byte at each place, given the bytes that are there, is what greedy
+ * generation would write as long as it is right.
  *
  * Errors: INVALID no line has two words; those of reef_model_logits.
  */

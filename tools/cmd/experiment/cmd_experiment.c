@@ -98,8 +98,8 @@ static char *work_directory(const reef_cli_call *cli) {
     return reef_cli_format("%.*s.work", (int)length, path);
 }
 
-// What the table and the picture are called: CONFIG's own name where it says more than the kind does, as
-// in isoflop-norm.ini, so that two files of one kind can share a work directory.
+// What the table and the picture are called: CONFIG's own name where it says more than the kind
+// does, as in isoflop-norm.ini, so that two files of one kind can share a work directory.
 static char *result_name(const run *r) {
     const char *path = r->cli->operands[0], *slash = strrchr(path, '/'), *kind = kind_name(r);
     const char *name = slash ? slash + 1 : path, *end = strrchr(name, '.');
@@ -202,7 +202,7 @@ static reef_status run_stages(run *r, reef_error *err) {
     return status;
 }
 
-// ---- answers -------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 
 static reef_status answer_plan(run *r, reef_error *err) {
     json_t *wanted = json_array();

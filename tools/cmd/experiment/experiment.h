@@ -1,12 +1,13 @@
-// An experiment: a grid of models that are each trained for a budget of FLOPs and measured on held-out text.
+// An experiment: a grid of models that are each trained for a budget of FLOPs and measured on
+// held-out text.
 //
 //   CONFIG.ini --> reef_experiment_read --> reef_experiment_plan --> cells without a result --> reef_experiment_run
 //                                          ^                                             |
 //                                          +------------- results.jsonl <----------------+
 //
-// A plan follows from the file and the results there are: which learning rate is best, and which size, is only
-// known later. So planning is repeated until nothing is wanted any more, and a run that was killed goes on by
-// planning again.
+// A plan follows from the file and the results there are: which learning rate is best, and which
+// size, is only known later. So planning is repeated until nothing is wanted any more, and a run
+// that was killed goes on by planning again.
 #ifndef REEF_EXPERIMENT_H
 #define REEF_EXPERIMENT_H
 
@@ -66,16 +67,19 @@ typedef struct experiment {
 } experiment;
 
 /**
- * Read a configuration; paths in it are relative to `data`, or to the file's own directory where that is NULL.
- * With `quick`, keys of the section [quick] take the place of all others.
+ * Read a configuration; paths in it are relative to `data`, or to the file's own directory where
+ * that is NULL. With `quick`, keys of the section [quick] take the place of all others.
  *
- * Errors: INVALID "FILE:LINE: ..."; NOT_FOUND the file, or a text that it names. Release also after an error.
+ * Errors: INVALID "FILE:LINE: ..."; NOT_FOUND the file, or a text that it names. Release also after
+ * an error.
  */
 REEF_MUST_CHECK reef_status reef_experiment_read(
     experiment *e, const char *path, const char *data, bool quick, reef_error *err);
 void reef_experiment_release(experiment *e); // accepts the zeroed one
-/** What a kind of experiment needs beyond that, such as `vary_side`, and whether every system fits every size.
- *  INVALID names the file and the key, or the line of the size. */
+/**
+ * What a kind of experiment needs beyond that, such as `vary_side`, and whether every system fits
+ * every size. INVALID names the file and the key, or the line of the size.
+ */
 REEF_MUST_CHECK reef_status reef_experiment_check(const experiment *e,
                                                   reef_experiment_kind kind,
                                                   reef_error *err);
@@ -83,9 +87,9 @@ REEF_MUST_CHECK reef_status reef_experiment_check(const experiment *e,
 /** The size that is called `name`; NULL: none is. */
 const reef_experiment_group *reef_experiment_size(const experiment *e, const char *name);
 /**
- * The configuration of a system in a size. What the file leaves open and a plain language model would have for a
- * stream is off: boundaries are given, nothing is rehearsed.
- * Errors: INVALID what does not fit together, with both names and the line of the size.
+ * The configuration of a system in a size. What the file leaves open and a plain language model
+ * would have for a stream is off: boundaries are given, nothing is rehearsed. Errors: INVALID what
+ * does not fit together, with both names and the line of the size.
  */
 REEF_MUST_CHECK reef_status reef_experiment_config(const experiment *e,
                                                    const reef_experiment_group *system,
@@ -95,7 +99,7 @@ REEF_MUST_CHECK reef_status reef_experiment_config(const experiment *e,
 /** Does the system retrieve its experts, so that `side`, `heads` and `topk` mean something? */
 bool reef_experiment_retrieves(const reef_config *config);
 
-// ---- reef_experiment_plan.c ---------------------------------------------------------------------------
+// ---- experiment_plan.c --------------------------------------------------------------------------
 
 #define EXPERIMENT_ID_BYTES 17 // 64 bits in hexadecimal
 
@@ -126,15 +130,17 @@ void reef_experiment_cells_release(reef_experiment_cells *cells); // accepts the
 double reef_experiment_figure(const json_t *results,
                               const reef_experiment_cell *cell,
                               const char *figure);
-/** Of the cells of one system and budget with the first seed, tuning left out: the one with the least loss, as sizes
- *  are chosen; NULL without any. */
+/**
+ * Of the cells of one system and budget with the first seed, tuning left out: the one with the
+ * least loss, as sizes are chosen; NULL without any.
+ */
 const reef_experiment_cell *reef_experiment_best(const experiment *e,
                                                  const reef_experiment_cells *cells,
                                                  const json_t *results,
                                                  const char *system,
                                                  double budget);
 
-// ---- reef_experiment_cell.c ---------------------------------------------------------------------------
+// ---- experiment_cell.c --------------------------------------------------------------------------
 
 typedef struct reef_experiment_work {
     char *directory;
@@ -149,8 +155,8 @@ typedef struct reef_experiment_work {
 
 char *reef_experiment_pool_path(const reef_experiment_work *work, const reef_experiment_cell *cell);
 /**
- * Train the cell's pool in the work directory, from where an earlier run left it, and measure it. *row stays NULL
- * when it was stopped before the end.
+ * Train the cell's pool in the work directory, from where an earlier run left it, and measure it.
+ * *row stays NULL when it was stopped before the end.
  */
 REEF_MUST_CHECK reef_status reef_experiment_cell_run(const experiment *e,
                                                      const reef_experiment_work *work,
@@ -158,11 +164,12 @@ REEF_MUST_CHECK reef_status reef_experiment_cell_run(const experiment *e,
                                                      json_t **row,
                                                      reef_error *err);
 
-// ---- reef_experiment_run.c ----------------------------------------------------------------------------
+// ---- experiment_run.c ---------------------------------------------------------------------------
 
 /**
- * Run cells that have no row yet, `jobs` at a time in processes of their own, and add each row to `results` and
- * to the file of results as soon as there is one. *stopped: it ended before all were done, because a signal came.
+ * Run cells that have no row yet, `jobs` at a time in processes of their own, and add each row to
+ * `results` and to the file of results as soon as there is one. *stopped: it ended before all were
+ * done, because a signal came.
  */
 REEF_MUST_CHECK reef_status reef_experiment_run(const experiment *e,
                                                 const reef_experiment_work *work,
@@ -171,20 +178,26 @@ REEF_MUST_CHECK reef_status reef_experiment_run(const experiment *e,
                                                 json_t *results,
                                                 bool *stopped,
                                                 reef_error *err);
-/** What a process does that was started for one cell: leave its row, or its error, as ID.row; or when it was stopped
- *  nothing. */
+/**
+ * What a process does that was started for one cell: leave its row, or its error, as ID.row; or
+ * when it was stopped nothing.
+ */
 REEF_MUST_CHECK reef_status reef_experiment_cell_leave(const experiment *e,
                                                        const reef_experiment_work *work,
                                                        const reef_experiment_cell *cell,
                                                        reef_error *err);
-/** The rows of the work directory, by id; none where there is no file yet. CORRUPT names the line. */
+/**
+ * The rows of the work directory, by id; none where there is no file yet. CORRUPT names the line.
+ */
 REEF_MUST_CHECK reef_status reef_experiment_results_read(const char *directory,
                                                          json_t **results,
                                                          reef_error *err);
-/** One experiment at a time in a directory, which is made: BUSY. *lock is closed by whoever has it. */
+/**
+ * One experiment at a time in a directory, which is made: BUSY. *lock is closed by whoever has it.
+ */
 REEF_MUST_CHECK reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *err);
 
-// ---- experiment_report.c -------------------------------------------------------------------------
+// ---- experiment_report.c ------------------------------------------------------------------------
 
 /** Tables for people. */
 void reef_experiment_print(const experiment *e,

@@ -1,7 +1,9 @@
-// One cell: its pool, from wherever an earlier run left it to the end of its budget, and its row of figures.
+// One cell: its pool, from wherever an earlier run left it to the end of its budget, and its row of
+// figures.
 //
-// What always holds: a pool's name follows from all that decides its training, so whatever lies there is this
-// model, trained a part of the way. Training is the same to the bit however often it was interrupted.
+// What always holds: a pool's name follows from all that decides its training, so whatever lies
+// there is this model, trained a part of the way. Training is the same to the bit however often it
+// was interrupted.
 #include "eval_words.h"
 #include "experiment.h"
 #include "train_budget.h"
@@ -20,7 +22,7 @@ char *reef_experiment_pool_path(const reef_experiment_work *work,
     return reef_cli_format("%s/%s.pool", work->directory, cell->pool);
 }
 
-// ---- the pool ------------------------------------------------------------------------------------
+// ---- the pool -----------------------------------------------------------------------------------
 
 static reef_status open_patiently(reef_store **store, const char *path, reef_error *err) {
     double began = reef_cli_clock();
@@ -63,7 +65,7 @@ static reef_status train(const experiment *e,
     return reef_train_budget_run(store, files, 1, &budget, spent, err);
 }
 
-// ---- measuring -----------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 static reef_status score_text(reef_model *model,
                               const reef_cli_file *file,
@@ -149,7 +151,7 @@ static reef_status measure_cell(const experiment *e,
     return status;
 }
 
-// ---- the row -------------------------------------------------------------------------------------
+// ---- the row ------------------------------------------------------------------------------------
 
 static json_t *row_json(const reef_experiment_cell *cell, const reef_train_spent *spent) {
     reef_flops flops;

@@ -67,7 +67,7 @@ static const reef_config_field *find_field(const char *name) {
     return NULL;
 }
 
-// ---- keys of [experiment] ------------------------------------------------------------------------
+// ---- keys of [experiment] -----------------------------------------------------------------------
 
 static bool is_whole(double value) {
     return value == floor(value) && value <= 9007199254740991.0;
@@ -125,7 +125,7 @@ static reef_status read_key(
     return REEF_OK;
 }
 
-// ---- groups of settings --------------------------------------------------------------------------
+// ---- groups of settings -------------------------------------------------------------------------
 
 static reef_experiment_group *group_in(reef_experiment_group **groups,
                                        size_t *count,
@@ -225,7 +225,8 @@ static const char *named(const char *section, const char *word) {
     return *name ? name : NULL;
 }
 
-// Names are told as JSON, which has nothing but UTF-8: better now than when a model has been trained.
+// Names are told as JSON, which has nothing but UTF-8: better now than when a model has been
+// trained.
 static reef_status check_name(const reading *r, const char *name, unsigned line, reef_error *err) {
     json_t *text = json_string(name);
     if (text == NULL)
@@ -275,7 +276,7 @@ static reef_status on_key(void *context,
                      e->path, line, section);
 }
 
-// ---- as a whole ----------------------------------------------------------------------------------
+// ---- as a whole ---------------------------------------------------------------------------------
 
 static reef_status config_missing(const experiment *e, const char *what, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "%.120s: there is no %s", e->path, what);
@@ -338,7 +339,8 @@ reef_status reef_experiment_read(
     reading r = {.e = e, .quick = quick};
     reef_status status = reef_config_file_read_all(path, on_key, &r, err);
     if (status == REEF_OK) status = check_whole(e, err);
-    // What does not fit together is for reef_experiment_check; what a token is is known all the same.
+    // What does not fit together is for reef_experiment_check; what a token is is known all the
+    // same.
     if (status == REEF_OK)
         (void)!reef_experiment_config(e, &e->systems[0], &e->sizes[0], &e->first, NULL);
     return status == REEF_OK ? read_texts(e, err) : status;
@@ -372,7 +374,7 @@ void reef_experiment_release(experiment *e) {
     *e = (experiment){0};
 }
 
-// ---- configurations ------------------------------------------------------------------------------
+// ---- configurations -----------------------------------------------------------------------------
 
 const reef_experiment_group *reef_experiment_size(const experiment *e, const char *name) {
     for (size_t i = 0; i < e->size_count; i++)

@@ -1,7 +1,7 @@
 // Which cells an experiment wants, as far as the results say. Nothing here runs or writes anything.
 //
-// What always holds: the same file and results give the same cells in the same order, and more results never take
-// a cell away that was wanted before.
+// What always holds: the same file and results give the same cells in the same order, and more
+// results never take a cell away that was wanted before.
 #include "experiment.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ static double seed_of(const experiment *e, size_t i) {
     return e->seeds.values[i];
 }
 
-// ---- cells ---------------------------------------------------------------------------------------
+// ---- cells --------------------------------------------------------------------------------------
 
 static void hash_text(const char *text, char out[EXPERIMENT_ID_BYTES]) {
     snprintf(out, EXPERIMENT_ID_BYTES, "%016" PRIx64, (uint64_t)XXH3_64bits(text, strlen(text)));
@@ -114,7 +114,7 @@ const reef_experiment_cell *reef_experiment_best(const experiment *e,
     return best;
 }
 
-// ---- learning rates ------------------------------------------------------------------------------
+// ---- learning rates -----------------------------------------------------------------------------
 
 static reef_experiment_cell cell_of(const reef_experiment_group *system,
                                     const reef_experiment_group *size,
@@ -129,7 +129,8 @@ static reef_experiment_cell cell_of(const reef_experiment_group *system,
     return cell;
 }
 
-// The rate with the least loss at tune_size, with the first budget and seed; NaN while that is not known.
+// The rate with the least loss at tune_size, with the first budget and seed; NaN while that is not
+// known.
 static reef_status tune(plan *p,
                         const reef_experiment_group *system,
                         double *rate,
@@ -161,9 +162,10 @@ static reef_status tune(plan *p,
     return status;
 }
 
-// ---- the kinds -----------------------------------------------------------------------------------
+// ---- the kinds ----------------------------------------------------------------------------------
 
-// All sizes with the first seed; once they are known, the best one with every seed. *best: that size, or NULL.
+// All sizes with the first seed; once they are known, the best one with every seed. *best: that
+// size, or NULL.
 static reef_status isoflop_curve(plan *p,
                                  const reef_experiment_group *system,
                                  double budget,

@@ -21,7 +21,7 @@ static bool is_shown(reef_experiment_kind kind, const reef_experiment_cell *cell
     return !cell->tuning && (kind == EXPERIMENT_DATASETS) == cell->sets;
 }
 
-// ---- points and curves ---------------------------------------------------------------------------
+// ---- points and curves --------------------------------------------------------------------------
 
 static bool retrieves(const reef_experiment_cell *cell) {
     return reef_experiment_retrieves(&cell->config);
@@ -105,7 +105,8 @@ static void add_point(reef_chart_curve *curve, const sums *s) {
     curve->count++;
 }
 
-// The same order, and so the same colours, in every panel: shorter names first, as 8 comes before 16.
+// The same order, and so the same colours, in every panel: shorter names first, as 8 comes before
+// 16.
 static int by_name(const void *a, const void *b) {
     const char *left = ((const reef_chart_curve *)a)->name,
                *right = ((const reef_chart_curve *)b)->name;
@@ -143,7 +144,7 @@ static void release_curves(reef_chart_curves *chart) {
     free(chart->curves);
 }
 
-// ---- SVG -----------------------------------------------------------------------------------------
+// ---- SVG ----------------------------------------------------------------------------------------
 
 static const char *x_title(reef_experiment_kind kind) {
     switch (kind) {
@@ -194,7 +195,7 @@ reef_status reef_experiment_write_svg(const char *path,
     return close_file(out, path, err);
 }
 
-// ---- CSV and JSON --------------------------------------------------------------------------------
+// ---- CSV and JSON -------------------------------------------------------------------------------
 
 static const char *const FIGURES[] = {"parameters",    "parameters_active",   "flops_per_token",
                                       "steps",         "trained_tokens",      "epochs",
@@ -290,7 +291,7 @@ json_t *reef_experiment_json(const reef_experiment_cells *cells, const json_t *r
     return array;
 }
 
-// ---- tables --------------------------------------------------------------------------------------
+// ---- tables -------------------------------------------------------------------------------------
 
 static void figure_cell(reef_cli_table *table, const char *format, double value) {
     char text[CLI_WORD_BYTES] = "-";

@@ -1,11 +1,12 @@
 // Cells in processes of their own, and the file of results.
 //
 //   parent  starts up to `jobs` children, shows their progress, adds rows to results.jsonl
-//   child   is this program again, with --cell ID: runs it; tells its progress through a pipe; leaves ID.row, or what
-//           went wrong, and ends; without one it was stopped
+//   child   is this program again, with --cell ID: runs it; tells its progress through a pipe;
+//           leaves ID.row, or what went wrong, and ends; without one it was stopped
 //
-// What always holds: results.jsonl is replaced as a whole, so it has complete rows only. A child dies with its
-// parent; its pool is then as its last commit left it, and the next run goes on from there.
+// What always holds: results.jsonl is replaced as a whole, so it has complete rows only. A child
+// dies with its parent; its pool is then as its last commit left it, and the next run goes on from
+// there.
 #include "experiment.h"
 
 #include <errno.h>
@@ -46,7 +47,7 @@ static void catch_signals(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-// ---- the file of results -------------------------------------------------------------------------
+// ---- the file of results ------------------------------------------------------------------------
 
 static char *results_path(const char *directory) {
     return reef_cli_format("%s/results.jsonl", directory);
@@ -142,7 +143,7 @@ reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *e
     return status;
 }
 
-// ---- the child -----------------------------------------------------------------------------------
+// ---- the child ----------------------------------------------------------------------------------
 
 static void report_run(void *context, double share) {
     double *told = context, now = reef_cli_clock();
@@ -193,7 +194,7 @@ reef_status reef_experiment_cell_leave(const experiment *e,
     return status;
 }
 
-// ---- the parent ----------------------------------------------------------------------------------
+// ---- the parent ---------------------------------------------------------------------------------
 
 typedef struct job {
     pid_t pid; // 0: free
@@ -271,8 +272,8 @@ static bool is_needed(const runner *r, const char *pool) {
     return false;
 }
 
-// Pools are as large as their models: of those of one system and budget only the best is kept, for the table of
-// data sets.
+// Pools are as large as their models: of those of one system and budget only the best is kept, for
+// the table of data sets.
 static void drop_pools(const runner *r) {
     for (size_t i = 0; !r->work->keep_pools && i < r->cells->count; i++) {
         const reef_experiment_cell *cell = &r->cells->items[i];

@@ -1,9 +1,10 @@
-// See reef_follow_input.h.
+// See line_reader.h.
 //
-// A file is asked for more a few times a second. At its end its name is looked up: when another file has taken it,
-// what the old one got meanwhile is read first. A file that is shorter than what was read of it was cut
-// (copytruncate): reading begins anew. Of files that come and go between two looks nothing is seen, and a file that
-// was cut and has grown beyond its old length by the next look is taken for the old one, as with tail -F.
+// A file is asked for more a few times a second. At its end its name is looked up: when another
+// file has taken it, what the old one got meanwhile is read first. A file that is shorter than what
+// was read of it was cut (copytruncate): reading begins anew. Of files that come and go between two
+// looks nothing is seen, and a file that was cut and has grown beyond its old length by the next
+// look is taken for the old one, as with tail -F.
 #include "line_reader.h"
 
 #include "cli.h"
@@ -27,7 +28,7 @@ static reef_status failed_line_reader(const reef_follow_input *input,
                      input->path ? input->path : "standard input", strerror(errno));
 }
 
-// ---- opening -------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------
 
 static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err) {
     struct stat info;
@@ -95,9 +96,10 @@ void reef_follow_close(reef_follow_input *input) {
     *input = (reef_follow_input){0};
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
-// The lines that are there, up to a bound, if there is one. At the end of everything what is left is one, too.
+// The lines that are there, up to a bound, if there is one. At the end of everything what is left
+// is one, too.
 static bool take_lines(reef_follow_input *input, bool last, const uint8_t **lines, size_t *bytes) {
     const uint8_t *begin = input->bytes + input->taken, *end;
     size_t left = input->used - input->taken, whole = 0;
@@ -136,14 +138,15 @@ static reef_status fill_line_reader(reef_follow_input *input, size_t *count, ree
     return REEF_OK;
 }
 
-// ---- another file --------------------------------------------------------------------------------
+// ---- another file -------------------------------------------------------------------------------
 
 static bool was_cut(const reef_follow_input *input) {
     struct stat info;
     return fstat(input->fd, &info) == 0 && (uint64_t)info.st_size < input->offset;
 }
 
-// Whether the name stands for another file than the one that is read. A name that stands for none just now will.
+// Whether the name stands for another file than the one that is read. A name that stands for none
+// just now will.
 static bool was_replaced(const reef_follow_input *input) {
     struct stat info;
     return stat(input->path, &info) == 0 &&

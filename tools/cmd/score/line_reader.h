@@ -1,5 +1,5 @@
-// Lines of a text that is still being written: standard input, or a file as it grows, is cut or gives way to
-// another one of its name.
+// Lines of a text that is still being written: standard input, or a file as it grows, is cut or
+// gives way to another one of its name.
 #ifndef REEF_FOLLOW_INPUT_H
 #define REEF_FOLLOW_INPUT_H
 
@@ -38,8 +38,8 @@ typedef struct reef_follow_input {
 /**
  * Open `path` ("-": standard input). Only a regular file has last lines.
  *
- * lines  how many of its last lines to begin with (SIZE_MAX: at its beginning); written: how many of them there
- *        are, 0 where that is not known
+ * lines  how many of its last lines to begin with (SIZE_MAX: at its beginning); written: how many
+ *        of them there are, 0 where that is not known
  *
  * Errors: NOT_FOUND; IO.
  */
@@ -50,8 +50,8 @@ REEF_MUST_CHECK reef_status reef_follow_open(reef_follow_input *input,
 void reef_follow_close(reef_follow_input *input); // accepts the zeroed one
 
 /**
- * What comes next. A line ends with its newline, if it is whole: what is written of a line is no line before the
- * newline is there, or nothing can follow it any more.
+ * What comes next. A line ends with its newline, if it is whole: what is written of a line is no
+ * line before the newline is there, or nothing can follow it any more.
  *
  * lines  FOLLOW_LINES: lent until the next call
  */

@@ -1,4 +1,4 @@
-// See follow_surprise.h.
+// See outliers.h.
 #include "outliers.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #define SIGMA_MIN                                                                                  \
     0.05 // bits per byte: a stream of equal lines has no spread, and rounding must not stand out
 
-// ---- scores --------------------------------------------------------------------------------------
+// ---- scores -------------------------------------------------------------------------------------
 
 static reef_status open_model(reef_follow_scorer *scorer, reef_error *err) {
     const reef_model_options options = {.threads = scorer->cli->threads,
@@ -44,8 +44,8 @@ void reef_follow_scorer_close(reef_follow_scorer *scorer) {
     *scorer = (reef_follow_scorer){0};
 }
 
-// A generation that is read in place can be given up for a consolidated one meanwhile: BUSY, and the pool has
-// another state.
+// A generation that is read in place can be given up for a consolidated one meanwhile: BUSY, and
+// the pool has another state.
 static reef_status score_text(reef_follow_scorer *scorer, reef_error *err) {
     reef_score score = {0};
     if (scorer->used < 2) { // nothing came before it
@@ -102,7 +102,7 @@ reef_status reef_follow_renew(reef_follow_scorer *scorer, reef_error *err) {
     return open_model(scorer, err);
 }
 
-// ---- outliers ------------------------------------------------------------------------------------
+// ---- outliers -----------------------------------------------------------------------------------
 
 void reef_follow_usual_init(reef_follow_usual *usual, size_t window, double threshold) {
     *usual = (reef_follow_usual){.window = window, .threshold = threshold};

@@ -1,4 +1,5 @@
-// How surprising each line of a stream is, in the context of what came before it, and which lines stand out.
+// How surprising each line of a stream is, in the context of what came before it, and which lines
+// stand out.
 #ifndef REEF_FOLLOW_SURPRISE_H
 #define REEF_FOLLOW_SURPRISE_H
 
@@ -7,13 +8,14 @@
 #define FOLLOW_WINDOW_MAX 10000 // lines that make up what is usual
 #define FOLLOW_LINES_MIN 10     // before them nothing is known to be unusual
 
-// ---- scores --------------------------------------------------------------------------------------
+// ---- scores -------------------------------------------------------------------------------------
 
 /**
- * The model of a pool, and the last bytes of a stream. Every byte is predicted from at least half of the model's
- * context before it (in the stream's first half of a context, from all there is): the stream is cut into pieces
- * of that size, and each is scored together with the piece before it. So what a line scores depends on the
- * stream and the state of the pool, not on when it came or how it was read.
+ * The model of a pool, and the last bytes of a stream. Every byte is predicted from at least half
+ * of the model's context before it (in the stream's first half of a context, from all there is):
+ * the stream is cut into pieces of that size, and each is scored together with the piece before it.
+ * So what a line scores depends on the stream and the state of the pool, not on when it came or how
+ * it was read.
  */
 typedef struct reef_follow_scorer {
     const reef_cli_call *cli;
@@ -36,17 +38,18 @@ void reef_follow_scorer_close(reef_follow_scorer *scorer); // accepts the zeroed
 /**
  * The next bytes of the stream. A call costs a pass over each piece that it begins or goes on with.
  *
- * bits  (count) written: the surprise of each; that of the very first one, which nothing came before, is 8
+ * bits  (count) written: the surprise of each; that of the very first one, which nothing came
+ *       before, is 8
  */
 REEF_MUST_CHECK reef_status reef_follow_score(
     reef_follow_scorer *scorer, const uint8_t *bytes, size_t count, float *bits, reef_error *err);
 /**
- * Read the last commit, when there has been one and the model is of the present. At most a tenth of the time goes
- * to that.
+ * Read the last commit, when there has been one and the model is of the present. At most a tenth of
+ * the time goes to that.
  */
 REEF_MUST_CHECK reef_status reef_follow_renew(reef_follow_scorer *scorer, reef_error *err);
 
-// ---- outliers ------------------------------------------------------------------------------------
+// ---- outliers -----------------------------------------------------------------------------------
 
 /** What is usual: the surprise of the last lines. */
 typedef struct reef_follow_usual {
@@ -59,8 +62,9 @@ typedef struct reef_follow_usual {
 void reef_follow_usual_init(reef_follow_usual *usual, size_t window, double threshold);
 void reef_follow_usual_release(reef_follow_usual *usual);
 /**
- * How far a surprise lies above what is usual: in robust standard deviations (1.4826 times the median distance
- * from the median, at least 0.05 bits per byte). NaN while fewer than FOLLOW_LINES_MIN lines are known.
+ * How far a surprise lies above what is usual: in robust standard deviations (1.4826 times the
+ * median distance from the median, at least 0.05 bits per byte). NaN while fewer than
+ * FOLLOW_LINES_MIN lines are known.
  */
 double reef_follow_distance(reef_follow_usual *usual, double surprise);
 /** It is one of the last lines now. */

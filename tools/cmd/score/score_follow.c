@@ -1,4 +1,4 @@
-// See reef_score_follow.h. Lines are read, scored and printed as soon as they are there; a signal ends
+// See score_follow.h. Lines are read, scored and printed as soon as they are there; a signal ends
 // that with a summary.
 #include "score_follow.h"
 
@@ -39,15 +39,15 @@ static void on_signal(int number) {
     ended = 1;
 }
 
-// A wait ends with the first signal; a line that is being written, to a reader that takes its time, is written to its
-// end. The second signal is the system's.
+// A wait ends with the first signal; a line that is being written, to a reader that takes its time,
+// is written to its end. The second signal is the system's.
 static void catch_signals(void) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
 }
 
-// ---- options -------------------------------------------------------------------------------------
+// ---- options ------------------------------------------------------------------------------------
 
 reef_status reef_score_follow_check(const reef_cli_call *cli, reef_error *err) {
     static const char *const FOLLOWING[] = {"last", "window", "threshold", "outliers"};
@@ -81,7 +81,7 @@ static reef_status read_settings(const reef_cli_call *cli, settings *out, reef_e
     return status;
 }
 
-// ---- output --------------------------------------------------------------------------------------
+// ---- output -------------------------------------------------------------------------------------
 
 static json_t *line_json(
     const watch *w, const uint8_t *line, size_t bytes, double bits, double distance, bool outlier) {
@@ -143,7 +143,7 @@ static reef_status summary(watch *w, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- lines ---------------------------------------------------------------------------------------
+// ---- lines --------------------------------------------------------------------------------------
 
 static reef_status print_score_follow(
     watch *w, const uint8_t *line, size_t bytes, double bits, double distance, reef_error *err) {

@@ -58,7 +58,7 @@ typedef struct top {
     bool colours;
 } top;
 
-// ---- the pool ------------------------------------------------------------------------------------
+// ---- the pool -----------------------------------------------------------------------------------
 
 static void release_pool(reef_top_data *data) {
     free(data->generations);
@@ -107,7 +107,7 @@ static reef_status look_at_pool(top *t, reef_error *err) {
     return status;
 }
 
-// ---- the daemon ----------------------------------------------------------------------------------
+// ---- the daemon ---------------------------------------------------------------------------------
 
 static uint64_t top_integer(const json_t *object, const char *name) {
     return (uint64_t)json_integer_value(json_object_get(object, name));
@@ -176,7 +176,7 @@ static void listen_to(top *t) {
     if (!there) take_absence(t);
 }
 
-// ---- the terminal --------------------------------------------------------------------------------
+// ---- the terminal -------------------------------------------------------------------------------
 
 static volatile sig_atomic_t ended, resized, suspended, continued;
 
@@ -212,7 +212,8 @@ static void listen_to_signals(void) {
 
 static struct termios terminal_before; // as it is left
 
-// In the background this stops until the shell brings the program to the front, and a signal says that it has.
+// In the background this stops until the shell brings the program to the front, and a signal says
+// that it has.
 static void terminal_set(const struct termios *modes) {
     while (tcsetattr(STDIN_FILENO, TCSANOW, modes) != 0 && errno == EINTR) continue;
 }
@@ -297,7 +298,8 @@ static void refresh_pool(top *t) {
         (void)!look_at_pool(t, NULL);
 }
 
-// Back from where no time was this program's: whoever stopped it may have used the terminal, and nobody was asked.
+// Back from where no time was this program's: whoever stopped it may have used the terminal, and
+// nobody was asked.
 static void come_back(top *t) {
     if (suspended)
         suspend_top();
@@ -331,7 +333,7 @@ static void run_top(top *t) {
     terminal_end();
 }
 
-// ---- once ----------------------------------------------------------------------------------------
+// ---- once ---------------------------------------------------------------------------------------
 
 static void on_plain_line(void *context, top_style style, const char *text) {
     (void)context;

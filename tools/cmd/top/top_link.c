@@ -1,4 +1,4 @@
-// See reef_top_link.h. One connection stays open as long as the daemon does.
+// See top_link.h. One connection stays open as long as the daemon does.
 #include "top_link.h"
 
 #include "cli.h"

@@ -1,4 +1,5 @@
-// Asking a daemon for its status without ever waiting for it, so that a terminal stays alive while a daemon does not.
+// Asking a daemon for its status without ever waiting for it, so that a terminal stays alive while
+// a daemon does not.
 #ifndef REEF_TOP_LINK_H
 #define REEF_TOP_LINK_H
 
@@ -24,7 +25,10 @@ REEF_MUST_CHECK reef_status reef_top_link_init(reef_top_link *link,
                                                reef_error *err);
 /** Ask, unless an answer is due; connects where nobody is connected. False: no daemon listens. */
 bool reef_top_link_ask(reef_top_link *link);
-/** Read what has come. *status is the caller's once an answer is whole, otherwise NULL. False: the daemon went away. */
+/**
+ * Read what has come. *status is the caller's once an answer is whole, otherwise NULL. False: the
+ * daemon went away.
+ */
 bool reef_top_link_read(reef_top_link *link, json_t **status);
 void reef_top_link_close(reef_top_link *link);
 

@@ -1,4 +1,4 @@
-// See reef_top_view.h.
+// See top_view.h.
 #include "top_view.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@ typedef struct view {
     void *context;
 } view;
 
-// ---- lines ---------------------------------------------------------------------------------------
+// ---- lines --------------------------------------------------------------------------------------
 
 static void put_top_view(view *v, top_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -53,7 +53,7 @@ static size_t rows_left(const view *v) {
     return v->rows == 0 ? SIZE_MAX : v->rows > taken ? v->rows - taken : 0;
 }
 
-// ---- curves --------------------------------------------------------------------------------------
+// ---- curves -------------------------------------------------------------------------------------
 
 char *reef_top_sparkline(const double *values, size_t count, size_t columns) {
     static const char *const BLOCKS[] = {"\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83",
@@ -75,7 +75,8 @@ char *reef_top_sparkline(const double *values, size_t count, size_t columns) {
     return text;
 }
 
-// Means of equal parts of the stream, so that all of it fits. An older point, the mean of many batches, may span several.
+// Means of equal parts of the stream, so that all of it fits. An older point, the mean of many
+// batches, may span several.
 static double *resample(const reef_point *points, size_t count, size_t parts) {
     double *means = reef_cli_alloc(parts, sizeof(*means)),
            *weights = reef_cli_alloc(parts, sizeof(*weights));
@@ -101,7 +102,7 @@ static size_t curve_columns(const view *v) {
     return v->columns > taken + CURVE_COLUMNS_MIN ? v->columns - taken : CURVE_COLUMNS_MIN;
 }
 
-// ---- the parts -----------------------------------------------------------------------------------
+// ---- the parts ----------------------------------------------------------------------------------
 
 static uint64_t top_view_integer(const json_t *object, const char *name) {
     return (uint64_t)json_number_value(json_object_get(object, name)); // sizes may be reals

@@ -42,7 +42,10 @@ void reef_top_view(const reef_top_data *data,
                    reef_top_on_line line,
                    void *context);
 
-/** Values as blocks of eight heights between the least and the greatest, the last `columns` of them; on the heap. */
+/**
+ * Values as blocks of eight heights between the least and the greatest, the last `columns` of them;
+ * on the heap.
+ */
 char *reef_top_sparkline(const double *values, size_t count, size_t columns);
 
 #endif

@@ -1,4 +1,5 @@
-// reef train: train a pool on files in this process, and measure on the way what was learned and kept.
+// reef train: train a pool on files in this process, and measure on the way what was learned and
+// kept.
 //
 //   files --> reef_train_stream --> reef_trainer_feed ... up to the next point of the plan
 //                                     |
@@ -113,7 +114,7 @@ typedef struct train {
     reef_cli_progress progress;
 } train;
 
-// ---- what was asked for --------------------------------------------------------------------------
+// ---- what was asked for -------------------------------------------------------------------------
 
 static reef_status read_offsets(train *t, reef_error *err) {
     const char *text = reef_cli_text(t->cli, "eval-at");
@@ -172,7 +173,7 @@ static reef_status open_trainer(train *t, reef_error *err) {
     return status;
 }
 
-// ---- results that are kept -----------------------------------------------------------------------
+// ---- results that are kept ----------------------------------------------------------------------
 
 // Complete or not there at all, whenever the process ends.
 static reef_status write_results(const char *path, const json_t *document, reef_error *err) {
@@ -185,7 +186,8 @@ static reef_status write_results(const char *path, const json_t *document, reef_
     return status;
 }
 
-// Before anything is trained: without --eval they are not written before the end. A dry run makes no file to find out.
+// Before anything is trained: without --eval they are not written before the end. A dry run makes
+// no file to find out.
 static reef_status check_place(const char *path, reef_error *err) {
     const char *slash = strrchr(path, '/');
     char *folder = reef_cli_format("%.*s.", slash ? (int)(slash + 1 - path) : 0, path);
@@ -196,7 +198,8 @@ static reef_status check_place(const char *path, reef_error *err) {
     return status;
 }
 
-// When the pool was made: a copy of it, or what is restored of it, keeps that. 0 where nothing says so.
+// When the pool was made: a copy of it, or what is restored of it, keeps that. 0 where nothing says
+// so.
 static reef_status read_origin(train *t, reef_error *err) {
     reef_txn *txn = NULL;
     json_t *events = json_array();
@@ -235,7 +238,8 @@ static reef_status restore_results(train *t, reef_error *err) {
     return status;
 }
 
-// Results say when their pool was made. Of older ones, which do not, the root tells where the pool stands as they do.
+// Results say when their pool was made. Of older ones, which do not, the root tells where the pool
+// stands as they do.
 static bool results_are_of_this_pool(const train *t) {
     const json_t *measured = json_object_get(t->results, "measured");
     json_int_t made = json_integer_value(json_object_get(measured, "pool_unix_ms"));
@@ -247,8 +251,8 @@ static bool results_are_of_this_pool(const train *t) {
     return (uint64_t)at != t->stream.at || (theirs && strcmp(theirs, root) == 0);
 }
 
-// What was measured on another pool, or beyond where this one stands, was not measured on it: to take it up would leave
-// it untrained.
+// What was measured on another pool, or beyond where this one stands, was not measured on it: to
+// take it up would leave it untrained.
 static reef_status check_results(const train *t, reef_error *err) {
     const char *path = reef_cli_text(t->cli, "results");
     if (t->results && !results_are_of_this_pool(t))
@@ -266,7 +270,7 @@ static reef_status check_results(const train *t, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- training ------------------------------------------------------------------------------------
+// ---- training -----------------------------------------------------------------------------------
 
 static reef_status commit(train *t, reef_error *err) {
     reef_commit made;
@@ -332,7 +336,7 @@ static reef_status train_until(train *t, uint64_t position, reef_error *err) {
     return status;
 }
 
-// ---- measuring -----------------------------------------------------------------------------------
+// ---- measuring ----------------------------------------------------------------------------------
 
 static reef_status open_model(const train *t,
                               const char *as_of,
@@ -408,7 +412,7 @@ static reef_status measure_past(train *t, reef_error *err) {
     return status;
 }
 
-// ---- the cost of a byte --------------------------------------------------------------------------
+// ---- the cost of a byte -------------------------------------------------------------------------
 
 static reef_status time_pass(const train *t, reef_model *model, double *seconds, reef_error *err) {
     double began = reef_cli_clock();
@@ -435,8 +439,8 @@ static double median(double *values, size_t count) {
     return (values[count / 2] + values[(count - 1) / 2]) / 2;
 }
 
-// The held-out sets with everything that was learned and as of generation 0, in turns, so that what else
-// the machine does hits both alike. With one generation both are the same.
+// The held-out sets with everything that was learned and as of generation 0, in turns, so that what
+// else the machine does hits both alike. With one generation both are the same.
 static reef_status measure_cost(train *t, reef_error *err) {
     size_t repeats = (size_t)t->cost_repeats;
     t->outcome.cost_ratio = t->outcome.us_per_byte_now = t->outcome.us_per_byte_first = NAN;
@@ -470,7 +474,7 @@ static reef_status measure_cost(train *t, reef_error *err) {
     return status;
 }
 
-// ---- the document --------------------------------------------------------------------------------
+// ---- the document -------------------------------------------------------------------------------
 
 static reef_status on_moment(void *context,
                              const reef_key *key,
@@ -534,7 +538,7 @@ static reef_status reply_train(train *t, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- the run -------------------------------------------------------------------------------------
+// ---- the run ------------------------------------------------------------------------------------
 
 static reef_status run_train(train *t, reef_error *err) {
     uint64_t all = reef_train_stream_bytes(&t->stream), already = t->stream.at;

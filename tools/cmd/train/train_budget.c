@@ -1,5 +1,6 @@
-// See reef_train_budget.h. A step costs the same whatever is in it, so a budget is a number of steps, and what a pool
-// has spent follows from the steps that it counts itself: an interruption loses no count.
+// See train_budget.h. A step costs the same whatever is in it, so a budget is a number of steps,
+// and what a pool has spent follows from the steps that it counts itself: an interruption loses no
+// count.
 #include "train_budget.h"
 
 #include "eval_set.h"
@@ -177,7 +178,7 @@ reef_status reef_train_budget_run(reef_store *store,
     return status;
 }
 
-// ---- the command ---------------------------------------------------------------------------------
+// ---- the command --------------------------------------------------------------------------------
 
 json_t *reef_train_flops_json(const reef_flops *flops) {
     json_t *parts = json_object();

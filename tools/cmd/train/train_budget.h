@@ -1,4 +1,5 @@
-// Training until a budget of FLOPs is spent: what `reef train --flops` and the cells of an experiment do.
+// Training until a budget of FLOPs is spent: what `reef train --flops` and the cells of an
+// experiment do.
 #ifndef REEF_TRAIN_BUDGET_H
 #define REEF_TRAIN_BUDGET_H
 
@@ -32,11 +33,13 @@ typedef struct reef_train_spent {
 uint64_t reef_train_budget_steps(const reef_flops *flops, double budget);
 
 /**
- * Train the pool, which `store` has open for writing, on the files as one stream that begins again where it ends,
- * until the budget is spent. Goes on from the pool's last commit. Commits at the end, and when it is stopped.
+ * Train the pool, which `store` has open for writing, on the files as one stream that begins again
+ * where it ends, until the budget is spent. Goes on from the pool's last commit. Commits at the
+ * end, and when it is stopped.
  *
- * Errors: INVALID where FLOPs cannot be counted: a vector model, a policy that may hold back, skip or add to what is
- * trained, more than one generation, or one that has grown; those of opening and training.
+ * Errors: INVALID where FLOPs cannot be counted: a vector model, a policy that may hold back, skip
+ * or add to what is trained, more than one generation, or one that has grown; those of opening and
+ * training.
  */
 REEF_MUST_CHECK reef_status reef_train_budget_run(reef_store *store,
                                                   char **files,

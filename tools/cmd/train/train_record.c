@@ -1,5 +1,5 @@
-// See reef_train_record.h. The record is kept as JSON between two runs, with all digits, so that what was
-// measured before an interruption can still be compared to the bit.
+// See train_record.h. The record is kept as JSON between two runs, with all digits, so that what
+// was measured before an interruption can still be compared to the bit.
 #include "train_record.h"
 
 #include <math.h>
@@ -64,7 +64,7 @@ reef_train_sealed *reef_train_record_add_sealed(reef_train_record *record,
     return sealed;
 }
 
-// ---- as JSON -------------------------------------------------------------------------------------
+// ---- as JSON ------------------------------------------------------------------------------------
 
 static json_t *reals_json(const double *values, size_t count) {
     json_t *array = json_array();
@@ -169,7 +169,8 @@ reef_status reef_train_record_restore(reef_train_record *record,
 }
 
 void reef_train_record_place(reef_train_record *record, const reef_train_stream *stream) {
-    // Nothing but these files is in the pool, or nothing of them: both are as an earlier run said, or need no such word.
+    // Nothing but these files is in the pool, or nothing of them: both are as an earlier run said,
+    // or need no such word.
     bool plain = stream->base == 0 || stream->at == 0;
     if (plain)
         record->placed_from = 0;

@@ -1,4 +1,5 @@
-// What `reef train` measures while it trains: when, what came out, and the document that is made of it.
+// What `reef train` measures while it trains: when, what came out, and the document that is made of
+// it.
 #ifndef REEF_TRAIN_RECORD_H
 #define REEF_TRAIN_RECORD_H
 
@@ -16,7 +17,10 @@ typedef struct reef_train_point {
     reef_eval_score *scores; // (domains)
 } reef_train_point;
 
-/** One sealed generation: every domain as of it, at the first point after it was sealed and at the end. */
+/**
+ * One sealed generation: every domain as of it, at the first point after it was sealed and at the
+ * end.
+ */
 typedef struct reef_train_sealed {
     uint32_t generation;
     uint64_t at;        // the point, as a position in the stream
@@ -51,15 +55,18 @@ reef_train_sealed *reef_train_record_add_sealed(reef_train_record *record,
                                                 uint32_t generation,
                                                 uint64_t at);
 
-/** What was measured, for reading back: {"first_generation", "seconds", ..., "points", "sealed"}. */
+/**
+ * What was measured, for reading back: {"first_generation", "seconds", ..., "points", "sealed"}.
+ */
 json_t *reef_train_record_json(const reef_train_record *record);
 /** Take up what an earlier run measured. INVALID when it does not fit the plan. */
 REEF_MUST_CHECK reef_status reef_train_record_restore(reef_train_record *record,
                                                       const json_t *measured,
                                                       reef_error *err);
 /**
- * Now that it is known where the pool stands: place the files in its stream. What was read before this run lies right
- * before what comes, unless other files have been trained since; then nothing says where it lies.
+ * Now that it is known where the pool stands: place the files in its stream. What was read before
+ * this run lies right before what comes, unless other files have been trained since; then nothing
+ * says where it lies.
  */
 void reef_train_record_place(reef_train_record *record, const reef_train_stream *stream);
 

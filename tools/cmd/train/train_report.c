@@ -1,4 +1,4 @@
-// The document of `reef train`: from what was measured to the figures of metrics.h.
+// The document of `reef train`: from what was measured to the figures of forgetting.h.
 #include "train_record.h"
 
 #include "forgetting.h"
@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- the matrix ----------------------------------------------------------------------------------
+// ---- the matrix ---------------------------------------------------------------------------------
 
-// Rows are the states between files; domain j was learned in file j, where there is a file for each.
+// Rows are the states between files; domain j was learned in file j, where there is a file for
+// each.
 typedef struct rows {
     reef_metrics_matrix matrix;
     double *values;
@@ -62,7 +63,7 @@ static json_t *by_domain(const reef_metrics_matrix *matrix,
     return array;
 }
 
-// ---- stability gap -------------------------------------------------------------------------------
+// ---- stability gap ------------------------------------------------------------------------------
 
 // The worst that old domain j became between the beginning and the end of file `file`.
 static double domain_gap(const reef_train_record *record, const rows *r, size_t file, size_t j) {
@@ -127,11 +128,11 @@ static json_t *figures_json(const reef_train_record *record,
     return figures;
 }
 
-// ---- the stream ----------------------------------------------------------------------------------
+// ---- the stream ---------------------------------------------------------------------------------
 
-// Mean loss of a file's batches before each was trained on. A batch counts where it ends, and what is left of older
-// ones, means of several, where the last of them does. NaN where it is not known which batches are the file's, or a
-// restore took some of them away.
+// Mean loss of a file's batches before each was trained on. A batch counts where it ends, and what
+// is left of older ones, means of several, where the last of them does. NaN where it is not known
+// which batches are the file's, or a restore took some of them away.
 static double prequential(const reef_train_record *record,
                           const reef_train_stream *stream,
                           const reef_train_outcome *outcome,
@@ -169,8 +170,8 @@ static size_t nearest_start(const reef_train_stream *stream, uint64_t position) 
     return file + next;
 }
 
-// Boundaries in these files: what the timeline says of them, and how far after the beginning of which
-// file they lie (before it when negative).
+// Boundaries in these files: what the timeline says of them, and how far after the beginning of
+// which file they lie (before it when negative).
 static json_t *boundaries_json(const reef_train_record *record,
                                const reef_train_stream *stream,
                                const json_t *events) {
@@ -195,7 +196,7 @@ static json_t *boundaries_json(const reef_train_record *record,
     return array;
 }
 
-// ---- the past ------------------------------------------------------------------------------------
+// ---- the past -----------------------------------------------------------------------------------
 
 // The largest change of any domain as of any sealed generation; NaN when nothing can be compared.
 static double asof_forgetting(const reef_train_record *record) {
@@ -246,7 +247,7 @@ json_t *reef_train_document(const reef_train_record *record,
     return document;
 }
 
-// ---- for people ----------------------------------------------------------------------------------
+// ---- for people ---------------------------------------------------------------------------------
 
 static const char *domain_name(const json_t *document, size_t j) {
     const json_t *domains = json_object_get(json_object_get(document, "plan"), "domains");
@@ -330,7 +331,8 @@ static void print_boundaries(const json_t *document, const reef_config *config) 
     }
 }
 
-// What was read, and what of it is not trained yet: less than a batch, or what a drift test has not decided about.
+// What was read, and what of it is not trained yet: less than a batch, or what a drift test has not
+// decided about.
 static void print_extent(const json_t *document, const reef_config *config) {
     char words[CLI_WORD_BYTES];
     uint64_t read = (uint64_t)json_integer_value(json_object_get(document, "accepted_bytes"));

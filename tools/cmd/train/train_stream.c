@@ -1,5 +1,5 @@
-// See reef_train_stream.h. Sources are opened by the daemon's own code, so that both take the same names and
-// keep the same cursors.
+// See train_stream.h. Sources are opened by the daemon's own code, so that both take the same names
+// and keep the same cursors.
 #include "train_stream.h"
 
 #include <inttypes.h>
@@ -99,7 +99,8 @@ static uint64_t read_of(const reef_train_stream *stream, size_t i, uint64_t at) 
     return at / all * bytes + (part < bytes ? part : bytes);
 }
 
-// The pool's sources stand in the order in which they were first read; what was read must stand in it here as well.
+// The pool's sources stand in the order in which they were first read; what was read must stand in
+// it here as well.
 static reef_status check_order(const reef_train_stream *stream,
                                const reef_trainer *trainer,
                                reef_error *err) {

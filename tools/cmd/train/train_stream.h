@@ -17,10 +17,11 @@ typedef struct reef_train_stream {
 } reef_train_stream;
 
 /**
- * Open the files, whose names are sources as `reefd --source` takes them. Release also after an error.
+ * Open the files, whose names are sources as `reefd --source` takes them. Release also after an
+ * error.
  *
- * Errors: INVALID a file twice, standard input, a pattern, a kind that is unknown or has no end, an id outside the
- * pool's vocabulary; NOT_FOUND a file cannot be read.
+ * Errors: INVALID a file twice, standard input, a pattern, a kind that is unknown or has no end, an
+ * id outside the pool's vocabulary; NOT_FOUND a file cannot be read.
  */
 REEF_MUST_CHECK reef_status reef_train_stream_open(reef_train_stream *stream,
                                                    char **specs,
@@ -28,8 +29,9 @@ REEF_MUST_CHECK reef_status reef_train_stream_open(reef_train_stream *stream,
                                                    const reef_config *config,
                                                    reef_error *err);
 /**
- * Let the stream begin again after its end, and again, in the same order. The pool keeps cursors of their own for
- * it, "repeat:" before the file's name: a daemon that reads the same file begins at its beginning.
+ * Let the stream begin again after its end, and again, in the same order. The pool keeps cursors of
+ * their own for it, "repeat:" before the file's name: a daemon that reads the same file begins at
+ * its beginning.
  *
  * Errors: INVALID a file's name is too long for that.
  */
@@ -37,8 +39,8 @@ REEF_MUST_CHECK reef_status reef_train_stream_repeat(reef_train_stream *stream, 
 /**
  * Go on where the pool's cursors stand.
  *
- * Errors: CORRUPT a file is shorter than its cursor; INVALID a later file was read before an earlier one
- * had ended, or began.
+ * Errors: CORRUPT a file is shorter than its cursor; INVALID a later file was read before an
+ * earlier one had ended, or began.
  */
 REEF_MUST_CHECK reef_status reef_train_stream_seek(reef_train_stream *stream,
                                                    const reef_trainer *trainer,

@@ -17,7 +17,8 @@ uint32_t reef_as_of_records(const reef_as_of *as_of, uint32_t generation) {
     return as_of->of_snapshot ? reef_snapshot_records(&as_of->snapshot, generation) : generation;
 }
 
-// A generation that was given up for a later one names no state any more; the message names the later one.
+// A generation that was given up for a later one names no state any more; the message names the
+// later one.
 static reef_status check_present(reef_txn *txn,
                                  uint32_t generation,
                                  uint32_t count,

@@ -4,7 +4,9 @@
 
 #include "reef_store.h"
 
-/** Which records to read: of generations 0 .. last, each under its own number or a snapshot's copy. */
+/**
+ * Which records to read: of generations 0 .. last, each under its own number or a snapshot's copy.
+ */
 typedef struct reef_as_of {
     uint32_t last;
     uint32_t own; // the first so many under their own numbers
@@ -13,8 +15,8 @@ typedef struct reef_as_of {
 } reef_as_of;
 
 /**
- * Find a state: NULL or "now", the number of a generation, or a snapshot or the beginning of its name.
- * Errors: NOT_FOUND none of them, or a generation that was consolidated into a later one.
+ * Find a state: NULL or "now", the number of a generation, or a snapshot or the beginning of its
+ * name. Errors: NOT_FOUND none of them, or a generation that was consolidated into a later one.
  */
 REEF_MUST_CHECK reef_status reef_as_of_find(reef_as_of *out,
                                             reef_txn *txn,

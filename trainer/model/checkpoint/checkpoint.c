@@ -1,25 +1,29 @@
 // Records of a generation, all little-endian as this machine holds them:
 //
-//   tensors   NAME               the floats of the tensor; of an open generation their averages, if any
+//   tensors   NAME               the floats of the tensor; of an open generation their averages, if
+//             any
 //                                (of a layer by itself there are no gates)
-//             gate               bias, decay, start, threshold, leak, detect, prior, loss weight and
-//                                loss reference (9 floats; 7 where the loss has no weight)
+//             gate               bias, decay, start, threshold, leak, detect, prior, loss weight
+//                                and loss reference (9 floats; 7 where the loss has no weight)
 //             gate_weights       (4, 65536) floats
 //             reference          median and spread of the prequential loss at sealing (2 doubles)
-//   moments   NAME               adam_m, then adam_v of the tensor; with averages then what training moves
-//             layer, block       adam_m (rows, R), adam_v (rows, R), with averages the rows that training
+//   moments   NAME               adam_m, then adam_v of the tensor; with averages then what
+//             training moves layer, block       adam_m (rows, R), adam_v (rows, R), with averages
+//             the rows that training
 //                                moves (rows, R), counts (rows) uint32
-//             blockL.used        with recycle_after: one bit per expert of layer L of an open generation, the
-//                                lowest first: was it chosen since the window began?
+//             blockL.used        with recycle_after: one bit per expert of layer L of an open
+//                                generation, the lowest first: was it chosen since the window
+//                                began?
 //   experts   layer, block       rows [w_down, w_up] or [w_down, w_up, w_gate]: R values, float or,
 //                                once sealed so, bf16; of an open generation their averages, if any
 //   flags     layer, block       one byte per expert
-//   usage     layer, block       count and score per expert, two uint64; what they grew by as a delta of
+//   usage     layer, block       count and score per expert, two uint64; what they grew by as a
+//             delta of
 //                                the time of the commit, see store/usage_windows.c
-//   reservoir slot               see persist_reservoir.c
+//   reservoir slot               see checkpoint_reservoir.c
 //
-// Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows, the last one of
-// a layer shorter.
+// Blocks are reef_block_rows(R * 4) experts everywhere, whatever the type of their rows, the last
+// one of a layer shorter.
 #include "checkpoint_internal.h"
 
 #include "reef_huge_page.h"
@@ -60,8 +64,8 @@ void reef_checkpoint_clean(reef_generation *gen) {
     gen->stored = !gen->open;
 }
 
-// Batch norm is folded away, nothing is recycled any more, and the trainer's own records move on to the next
-// generation.
+// Batch norm is folded away, nothing is recycled any more, and the trainer's own records move on to
+// the next generation.
 static reef_status delete_open_tensors(reef_txn *txn,
                                        const reef_config *config,
                                        uint32_t g,
@@ -96,8 +100,8 @@ reef_status reef_checkpoint_sealed(reef_txn *txn,
     return reef_generation_seal(txn, info.generation, info.sealed_step, info.sealed_at, err);
 }
 
-// All that is about to be written into the open generation, by all workers: memory that the system has to find
-// first costs more than the copy into it.
+// All that is about to be written into the open generation, by all workers: memory that the system
+// has to find first costs more than the copy into it.
 static void touch_rows(const reef_generation *gen, reef_thread_pool *workers) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
         const reef_expert_table *table = &gen->expert_tables[l];

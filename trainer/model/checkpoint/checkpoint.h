@@ -6,8 +6,8 @@
 #include "reservoir.h"
 
 /**
- * Write what changed of an open generation: its dense part whole, expert blocks with dirty rows, usage
- * with what it grew by as a delta of `unix_ms`.
+ * Write what changed of an open generation: its dense part whole, expert blocks with dirty rows,
+ * usage with what it grew by as a delta of `unix_ms`.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_open(reef_txn *txn,
                                                  const reef_config *config,
@@ -15,8 +15,8 @@ REEF_MUST_CHECK reef_status reef_checkpoint_open(reef_txn *txn,
                                                  uint64_t unix_ms,
                                                  reef_error *err);
 /**
- * Write a generation that was sealed in memory and seal it in the store: it replaces what an earlier
- * commit holds of it as an open one.
+ * Write a generation that was sealed in memory and seal it in the store: it replaces what an
+ * earlier commit holds of it as an open one.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_sealed(reef_txn *txn,
                                                    const reef_config *config,
@@ -28,14 +28,14 @@ REEF_MUST_CHECK reef_status reef_checkpoint_sealed(reef_txn *txn,
 void reef_checkpoint_clean(reef_generation *gen);
 
 /**
- * Read generation `generation`. `records` is where it lies: under its own number, or a snapshot's copy.
- * `training` reads moments, flags and usage too (open generations only). `in_place`: the rows of a
- * sealed generation under its own number are left in the store, for reef_checkpoint_locate.
+ * Read generation `generation`. `records` is where it lies: under its own number, or a snapshot's
+ * copy. `training` reads moments, flags and usage too (open generations only). `in_place`: the rows
+ * of a sealed generation under its own number are left in the store, for reef_checkpoint_locate.
  *
  * For training `workers` make the memory ready together; may be NULL.
  *
- * A transaction in turns may take some, while what is read is sealed or a snapshot's copy. Errors: BUSY if that
- * is given up meanwhile, as by a consolidation.
+ * A transaction in turns may take some, while what is read is sealed or a snapshot's copy. Errors:
+ * BUSY if that is given up meanwhile, as by a consolidation.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_load(reef_generation **out,
                                                  reef_txn *txn,
@@ -47,7 +47,9 @@ REEF_MUST_CHECK reef_status reef_checkpoint_load(reef_generation **out,
                                                  reef_thread_pool *workers,
                                                  reef_error *err);
 
-/** Point the rows of a stored generation, which has none in memory, to where they lie in the map. */
+/**
+ * Point the rows of a stored generation, which has none in memory, to where they lie in the map.
+ */
 REEF_MUST_CHECK reef_status reef_checkpoint_locate(reef_generation *gen,
                                                    reef_txn *txn,
                                                    const reef_config *config,
@@ -64,8 +66,8 @@ REEF_MUST_CHECK reef_status reef_checkpoint_load_reservoir(reef_txn *txn,
 #define REEF_GATE_VALUES 9
 #define REEF_GATE_VALUE_LOSS_WEIGHT 7
 /**
- * Read the floats of a stored gate, of any length that there has been; what it was stored without has the
- * value that it was fitted with. CORRUPT: another length.
+ * Read the floats of a stored gate, of any length that there has been; what it was stored without
+ * has the value that it was fitted with. CORRUPT: another length.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_parse_gate(const void *stored,
                                                        size_t bytes,

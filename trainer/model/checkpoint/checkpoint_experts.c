@@ -161,7 +161,8 @@ static reef_status put_used(reef_txn *txn,
     return status;
 }
 
-// How often an expert was chosen in the window is not kept: any count but the present one says that it was.
+// How often an expert was chosen in the window is not kept: any count but the present one says that
+// it was.
 static reef_status read_used(
     reef_txn *txn, uint32_t records, uint32_t layer, reef_expert_table *table, reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
@@ -202,8 +203,9 @@ reef_status reef_checkpoint_put_experts(reef_txn *txn,
     return REEF_OK;
 }
 
-// Between two blocks of a generation that does not change any more, nor does a snapshot's copy: let the writer
-// have its pages back, and then make sure that nobody gave it up or put another in its place.
+// Between two blocks of a generation that does not change any more, nor does a snapshot's copy: let
+// the writer have its pages back, and then make sure that nobody gave it up or put another in its
+// place.
 static reef_status take_turn(reef_txn *txn,
                              uint32_t records,
                              const reef_generation_record *info,

@@ -1,11 +1,11 @@
-// The inside of persist.h, shared by the files that write and read the records of a generation:
+// The inside of checkpoint.h, shared by the files that write and read the records of a generation:
 //
-//   persist.c           a generation as a whole; how each record is laid out
-//   persist_tensors.c   dense tensors and their moments
-//   persist_gate.c      its gate
-//   persist_blocks.c    blocks of experts: rows, moments, flags, usage
-//   persist_in_place.c  rows that stay in the store's map
-//   persist_tables.c    usage and flags, for readers
+//   checkpoint.c           a generation as a whole; how each record is laid out
+//   checkpoint_tensors.c   dense tensors and their moments
+//   checkpoint_gate.c      its gate
+//   checkpoint_experts.c    blocks of experts: rows, moments, flags, usage
+//   residency.c  rows that stay in the store's map
+//   checkpoint_experts.c    usage and flags, for readers
 #ifndef REEF_PERSIST_RECORDS_H
 #define REEF_PERSIST_RECORDS_H
 
@@ -19,7 +19,7 @@ static inline size_t reef_moment_planes(const float *average) {
     return average != NULL ? REEF_MOMENT_PLANES_MAX : REEF_MOMENT_PLANES_MAX - 1;
 }
 
-// persist_tensors.c
+// checkpoint_tensors.c
 
 static inline reef_key reef_tensor_key(reef_db db, uint32_t generation, const char *name) {
     return (reef_key){.db = db, .generation = generation, .name = name};
@@ -53,12 +53,16 @@ REEF_MUST_CHECK reef_status reef_checkpoint_put_tensor_moments(reef_txn *txn,
 /** After reef_checkpoint_read_tensors: what that read are the averages, if there are any. */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_tensor_moments(
     reef_txn *txn, uint32_t records, reef_generation *gen, float *buffer, reef_error *err);
-/** Moments and usage are missing where a snapshot was restored that has none: they begin with zeros. (A
- *  record that was lost is another matter, which the store tells apart.) */
+/**
+ * Moments and usage are missing where a snapshot was restored that has none: they begin with zeros.
+ * (A record that was lost is another matter, which the store tells apart.)
+ */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_or_zero(
     reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
-/** Moments of a tensor or block, for which `weights` (floats) are stored. Without a record training begins with
- *  zeros, and where there are averages with what these are. */
+/**
+ * Moments of a tensor or block, for which `weights` (floats) are stored. Without a record training
+ * begins with zeros, and where there are averages with what these are.
+ */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_moments(reef_txn *txn,
                                                          const reef_key *key,
                                                          float *buffer,
@@ -68,7 +72,7 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_moments(reef_txn *txn,
                                                          bool averaged,
                                                          reef_error *err);
 
-// persist_gate.c
+// checkpoint_gate.c
 
 REEF_MUST_CHECK reef_status reef_checkpoint_put_gate(reef_txn *txn,
                                                      const reef_generation *gen,
@@ -78,7 +82,7 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_gate(reef_txn *txn,
                                                       reef_generation *gen,
                                                       reef_error *err);
 
-// persist_blocks.c
+// checkpoint_experts.c
 
 /** One block of one PEER layer, with room for its moments. */
 typedef struct reef_checkpoint_block {

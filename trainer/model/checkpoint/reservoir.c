@@ -1,5 +1,5 @@
-// Slots, sampling and the lists that gates are fitted on. Every draw is a function of the seed and of
-// how many windows were offered before, so that a restart continues the same sample.
+// Slots, sampling and the lists that gates are fitted on. Every draw is a function of the seed and
+// of how many windows were offered before, so that a restart continues the same sample.
 #include "reservoir.h"
 #include "architecture.h"
 
@@ -59,7 +59,8 @@ void reef_reservoir_release(reef_reservoir *reservoir) {
     *reservoir = (reef_reservoir){0};
 }
 
-// Algorithm R: the n-th offer (from 0) takes slot n while there is room, then a random one of n + 1.
+// Algorithm R: the n-th offer (from 0) takes slot n while there is room, then a random one of n +
+// 1.
 static bool draw_reservoir(uint64_t seed, uint64_t stream, uint64_t n, size_t slots, size_t *slot) {
     uint64_t drawn = n < slots ? n : reef_random_below(seed, stream, n, n + 1);
     *slot = (size_t)drawn;

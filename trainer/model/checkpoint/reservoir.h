@@ -1,8 +1,9 @@
 // A uniform sample of the stream so far, and one of the open generation's part of it.
 //
-// Windows of the stream in numbered slots (Vitter 1985, algorithm R): slots 0 .. old_slots - 1 sample
-// everything that was ever trained, the rest (a quarter as many) only what the open generation saw.
-// Gates are fitted on both; half of the old slots calibrate; the retain term draws from the old ones.
+// Windows of the stream in numbered slots (Vitter 1985, algorithm R): slots 0 .. old_slots - 1
+// sample everything that was ever trained, the rest (a quarter as many) only what the open
+// generation saw. Gates are fitted on both; half of the old slots calibrate; the retain term draws
+// from the old ones.
 #ifndef REEF_RESERVOIR_H
 #define REEF_RESERVOIR_H
 
@@ -23,7 +24,9 @@ typedef struct reef_reservoir {
 REEF_MUST_CHECK reef_status reef_reservoir_init(reef_reservoir *reservoir,
                                                 const reef_config *config,
                                                 reef_error *err);
-/** CORRUPT unless every window holds whole tokens of the vocabulary: after it was read from a pool. */
+/**
+ * CORRUPT unless every window holds whole tokens of the vocabulary: after it was read from a pool.
+ */
 REEF_MUST_CHECK reef_status reef_reservoir_check(const reef_reservoir *reservoir,
                                                  const reef_config *config,
                                                  reef_error *err);
@@ -39,7 +42,10 @@ void reef_reservoir_offer(reef_reservoir *reservoir,
 /** A generation was opened: its sample starts empty. */
 void reef_reservoir_clear_sample(reef_reservoir *reservoir);
 
-/** Lists of windows for the gate of `generation`, each (slots) long and sized in tokens, the caller's to free. */
+/**
+ * Lists of windows for the gate of `generation`, each (slots) long and sized in tokens, the
+ * caller's to free.
+ */
 typedef struct reef_reservoir_lists {
     reef_gate_windows old_fit, old_calibrate, young;
     const uint8_t **bytes; // the memory of all three

@@ -48,7 +48,7 @@ reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err
     return REEF_OK;
 }
 
-// ---- the decision --------------------------------------------------------------------------------
+// ---- the decision -------------------------------------------------------------------------------
 
 static uint64_t row_bytes(const reef_config *config, const reef_generation_record *info) {
     uint64_t values = 0; // of an expert in every layer
@@ -79,7 +79,7 @@ reef_status reef_residency_decide(reef_residency *residency,
     return REEF_OK;
 }
 
-// ---- in place ------------------------------------------------------------------------------------
+// ---- in place -----------------------------------------------------------------------------------
 
 // The last block of a layer is not in the map.
 void reef_map_span_widen(reef_map_span *all, const reef_expert_table *table) {
@@ -111,7 +111,8 @@ static reef_status locate(reef_residency *residency, reef_network *network, reef
                                    err);
 }
 
-// A sealed generation is the same for ever, but another process may give it up for a consolidated one.
+// A sealed generation is the same for ever, but another process may give it up for a consolidated
+// one.
 static reef_status check_same(const reef_residency *residency,
                               const reef_network *network,
                               reef_error *err) {

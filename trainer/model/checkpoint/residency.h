@@ -1,5 +1,5 @@
-// Where the rows of sealed generations live: copied into memory, or, in pools larger than memory, read in
-// place from the store's map. The rows of the open generation are always in memory.
+// Where the rows of sealed generations live: copied into memory, or, in pools larger than memory,
+// read in place from the store's map. The rows of the open generation are always in memory.
 #ifndef REEF_RESIDENCY_H
 #define REEF_RESIDENCY_H
 
@@ -26,8 +26,8 @@ void reef_residency_init(reef_residency *residency, reef_store *store, uint64_t 
 void reef_residency_release(reef_residency *residency); // accepts the zeroed one
 
 /**
- * Decide before a net is loaded: in place when the rows of the generations 0 .. sealed_count - 1 take
- * more than half of the memory.
+ * Decide before a net is loaded: in place when the rows of the generations 0 .. sealed_count - 1
+ * take more than half of the memory.
  */
 REEF_MUST_CHECK reef_status reef_residency_decide(reef_residency *residency,
                                                   reef_txn *txn,
@@ -36,30 +36,34 @@ REEF_MUST_CHECK reef_status reef_residency_decide(reef_residency *residency,
                                                   reef_error *err);
 
 /**
- * Bring the rows of `net` into reach for the time until reef_residency_unpin: decides anew, gives the
- * memory of sealed and stored generations back where they are now read in place, and finds those in the
- * map with a read transaction of its own. Does nothing while everything is in memory.
+ * Bring the rows of `net` into reach for the time until reef_residency_unpin: decides anew, gives
+ * the memory of sealed and stored generations back where they are now read in place, and finds
+ * those in the map with a read transaction of its own. Does nothing while everything is in memory.
  *
- * loaded  the net is as it was loaded from the pool, where it must still be so: a trainer makes its own
+ * loaded  the net is as it was loaded from the pool, where it must still be so: a trainer makes its
+ *         own
  *
- * Errors: CORRUPT a block is missing or has another size; BUSY a generation that was loaded is no longer in the pool;
- * NO_MEMORY; IO.
+ * Errors: CORRUPT a block is missing or has another size; BUSY a generation that was loaded is no
+ * longer in the pool; NO_MEMORY; IO.
  */
 REEF_MUST_CHECK reef_status reef_residency_pin(reef_residency *residency,
                                                reef_network *network,
                                                bool loaded,
                                                reef_error *err);
 /**
- * Between two passes of a reader: when the transaction has been held for REEF_READ_MS_MAX, or was let go of, end it,
- * begin another and find all rows anew. (Where finding takes long, less often: it stays below a twentieth of the time.)
- * Errors: as reef_residency_pin.
+ * Between two passes of a reader: when the transaction has been held for REEF_READ_MS_MAX, or was
+ * let go of, end it, begin another and find all rows anew. (Where finding takes long, less often:
+ * it stays below a twentieth of the time.) Errors: as reef_residency_pin.
  */
 REEF_MUST_CHECK reef_status reef_residency_renew(reef_residency *residency,
                                                  reef_network *network,
                                                  reef_error *err);
 /** Are all rows in reach? */
 bool reef_residency_is_pinned(const reef_residency *residency);
-/** End the transaction: a writer in this process can enlarge the map. No pass may run until held again. */
+/**
+ * End the transaction: a writer in this process can enlarge the map. No pass may run until held
+ * again.
+ */
 void reef_residency_unpin(reef_residency *residency);
 
 #endif

@@ -1,8 +1,9 @@
 // Do the records of a pool have the sizes that its configuration gives them?
 //
-// The store checks bytes against checksums, and knows nothing of models. Here each generation, sealed, open or
-// copied for a snapshot, must have all blocks of its experts and their flags, and no block may be longer or
-// shorter than its share of side * side experts. Nothing of a payload is read.
+// The store checks bytes against checksums, and knows nothing of models. Here each generation,
+// sealed, open or copied for a snapshot, must have all blocks of its experts and their flags, and
+// no block may be longer or shorter than its share of side * side experts. Nothing of a payload is
+// read.
 #include "config_internal.h"
 
 #include "generation.h"

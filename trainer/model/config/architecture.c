@@ -167,7 +167,7 @@ size_t reef_moe_capacity(const reef_config *config) {
     return (size_t)fminf(fmaxf(ceilf(share), 1.0f), context);
 }
 
-// ---- parameters ----------------------------------------------------------------------------------
+// ---- parameters ---------------------------------------------------------------------------------
 
 // Queries: w_query (D, Q), and with batch norm a scale and a shift of each of the Q.
 static uint64_t query_parameters(const reef_config *config) {
@@ -219,8 +219,8 @@ double reef_layer_parameters_active(const reef_config *config, uint32_t layer, u
 
 // ---- tokens -------------------------------------------------------------------------------------
 //
-// Tokens of a stream: bytes, or ids of a vocabulary in two bytes each. What comes from outside is looked at here,
-// once, before anything takes it for the number of a row.
+// Tokens of a stream: bytes, or ids of a vocabulary in two bytes each. What comes from outside is
+// looked at here, once, before anything takes it for the number of a row.
 
 reef_status reef_tokens_check(const reef_config *config,
                               const char *name,

@@ -1,8 +1,9 @@
-// What the feed-forward network of a block is, and how large: the one place that knows a block's letter.
+// What the feed-forward network of a block is, and how large: the one place that knows a block's
+// letter.
 //
-// Four kinds stand behind the same residual stream: y = x + ffw(norm(x)). Those that retrieve (p and k) have
-// a pool of rows in every generation, and grow; the others are dense tensors of generation 0 and stay as they
-// are when it is sealed.
+// Four kinds stand behind the same residual stream: y = x + ffw(norm(x)). Those that retrieve (p
+// and k) have a pool of rows in every generation, and grow; the others are dense tensors of
+// generation 0 and stay as they are when it is sealed.
 #ifndef REEF_FFW_H
 #define REEF_FFW_H
 
@@ -12,16 +13,23 @@
 /** Where the next generation's corrections of a dense network apply: kind d with adapt_ffw. */
 bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer);
 
-/** For a new pool: settings that only a pool of experts gives a meaning are INVALID where no layer retrieves. */
+/**
+ * For a new pool: settings that only a pool of experts gives a meaning are INVALID where no layer
+ * retrieves.
+ */
 REEF_MUST_CHECK reef_status reef_ffw_check_new(const reef_config *config, reef_error *err);
 
-/** Tokens of a window of T that one expert of a mixture takes in training: at least 1, at most T. */
+/**
+ * Tokens of a window of T that one expert of a mixture takes in training: at least 1, at most T.
+ */
 size_t reef_moe_capacity(const reef_config *config);
 
-/** How many windows of old data a step has once there is any, beside `batch` windows of the stream. */
+/**
+ * How many windows of old data a step has once there is any, beside `batch` windows of the stream.
+ */
 size_t reef_replay_windows(const reef_config *config);
 
-// ---- shapes that the configuration gives -------------------------------------------------------------
+// ---- shapes that the configuration gives --------------------------------------------------------
 
 reef_router_shape reef_generation_shape(const reef_config *config, uint32_t side);
 /** Of a layer that retrieves: rows of kind k are values alone. */
@@ -40,7 +48,8 @@ reef_adapter_shape reef_adapter_shape_ffw_in(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config);
 /** The largest rank of the four, of which scratch memory is made; 0 without adapters. */
 size_t reef_adapter_rank_max(const reef_config *config);
-// With so many old slots a gate can be fitted: the young ones are the fewest, since half of the old ones calibrate.
+// With so many old slots a gate can be fitted: the young ones are the fewest, since half of the old
+// ones calibrate.
 #define REEF_RESERVOIR_WINDOWS_MIN (REEF_OLD_TO_YOUNG * REEF_GATE_WINDOWS_MIN)
 
 /** Bytes of a window: reservoir_window, or a batch's where that has fewer. */

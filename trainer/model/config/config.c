@@ -1,8 +1,8 @@
 // Configurations of new and of older pools: the defaults of the table in config_table.c.
 //
 // What always holds: a value that came through reef_config_set or reef_config_parse lies within its
-// field's bounds, and what parse returns has passed reef_config_check as a whole. What the fields do is
-// the business of the files that read them.
+// field's bounds, and what parse returns has passed reef_config_check as a whole. What the fields
+// do is the business of the files that read them.
 #include "config_internal.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-// What must hold of a configuration as a whole: sizes that fit together, and settings that mean something for its
-// kind of model.
+// What must hold of a configuration as a whole: sizes that fit together, and settings that mean
+// something for its kind of model.
 #include "config_internal.h"
 
 #include "architecture.h"
@@ -55,7 +55,8 @@ static reef_status model_check(const reef_config *c, reef_error *err) {
                          "ffw '%s' has %zu letters for %" PRIu32
                          " layers; give one letter for all or one per layer",
                          c->ffw, letters, c->layers);
-    // One record of the store holds the moments of a tensor, and with `average` what training moves.
+    // One record of the store holds the moments of a tensor, and with `average` what training
+    // moves.
     double bytes = 3.0 * sizeof(float) * c->moe_experts * c->d_model * c->d_ffw;
     if (strchr(c->ffw, 'm') != NULL && bytes > (double)RECORD_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -192,7 +193,8 @@ static reef_status layer_check(const reef_config *c, reef_error *err) {
     return status == REEF_OK ? first_check(c, 1, err) : status;
 }
 
-// Rivals that learn from old data read windows of T tokens, and their targets, out of the reservoir's.
+// Rivals that learn from old data read windows of T tokens, and their targets, out of the
+// reservoir's.
 static reef_status strategy_check(const reef_config *c, reef_error *err) {
     static const reef_strategy_kind keepers[] = {REEF_STRATEGY_EWC, REEF_STRATEGY_LWF,
                                                  REEF_STRATEGY_SPARSE_MEMORY, REEF_STRATEGY_GRID};
@@ -215,7 +217,7 @@ static reef_status strategy_check(const reef_config *c, reef_error *err) {
     return REEF_OK;
 }
 
-// ---- new pools -----------------------------------------------------------------------------------
+// ---- new pools ----------------------------------------------------------------------------------
 
 // Has a later generation a gate that is fitted on the reservoir?
 static bool fits_gates(const reef_config *c) {
@@ -281,7 +283,8 @@ void reef_config_reduce(reef_config *config) {
 
 reef_status reef_config_check(const reef_config *config, reef_error *err) {
     reef_status status = bounds_check(config, err);
-    // The fields of the other kind of model are not looked at: their bounds are all that they have to meet.
+    // The fields of the other kind of model are not looked at: their bounds are all that they have
+    // to meet.
     if (status == REEF_OK && reef_config_is_vector(config)) return vector_check(config, err);
     if (status == REEF_OK && config->inputs != 0)
         return reef_fail(err, REEF_ERR_INVALID,

@@ -1,4 +1,5 @@
-// The value of one field of a configuration: where it lies, which values it may have, and how people write it.
+// The value of one field of a configuration: where it lies, which values it may have, and how
+// people write it.
 #include "config_internal.h"
 #include "reef_edit_distance.h"
 
@@ -46,7 +47,8 @@ reef_status reef_config_field_set_integer(reef_config *config,
                                           const reef_config_field *field,
                                           uint64_t value,
                                           reef_error *err) {
-    // The upper bound first: it is at most 2^53 - 1, so that the conversion to double below is exact.
+    // The upper bound first: it is at most 2^53 - 1, so that the conversion to double below is
+    // exact.
     if (value > (uint64_t)field->high || (double)value < field->low)
         return reef_fail(err, REEF_ERR_INVALID, "%s is %" PRIu64 ", but must be %.0f to %.0f",
                          field->name, value, field->low, field->high);
@@ -62,8 +64,8 @@ reef_status reef_config_field_set_number(reef_config *config,
                                          const reef_config_field *field,
                                          double value,
                                          reef_error *err) {
-    // The bounds are compared as floats, so that a bound itself is inside after rounding. The negated
-    // form refuses NaN too.
+    // The bounds are compared as floats, so that a bound itself is inside after rounding. The
+    // negated form refuses NaN too.
     float number = (float)value;
     if (!(number >= (float)field->low && number <= (float)field->high))
         return reef_fail(err, REEF_ERR_INVALID, "%s is %.9g, but must be %.9g to %.9g", field->name,
@@ -127,8 +129,8 @@ static bool is_printable(const char *value) {
     return true;
 }
 
-// What is wrong with the letters of a text field, or NULL. How the length of ffw meets the number of
-// layers is for reef_config_check: fields are set one after the other.
+// What is wrong with the letters of a text field, or NULL. How the length of ffw meets the number
+// of layers is for reef_config_check: fields are set one after the other.
 static const char *text_fault(const reef_config_field *field, const char *value) {
     const struct choice *choice = choice_of(field);
     if (choice) return choice_find(choice, value) >= 0 ? NULL : choice->fault;
@@ -201,7 +203,8 @@ static reef_status number_read(reef_config *config,
                                const reef_config_field *field,
                                const char *value,
                                reef_error *err) {
-    // Only what a decimal number consists of: strtod alone would take blanks, hexadecimal and "nan".
+    // Only what a decimal number consists of: strtod alone would take blanks, hexadecimal and
+    // "nan".
     char *end = NULL;
     double number = strtod(value, &end);
     if (end == value || *end != '\0' || value[strspn(value, "0123456789+-.eE")] != '\0')
@@ -246,7 +249,8 @@ reef_status reef_config_field_check(const reef_config *config,
 
 #define NAME_BYTES_MAX 32 // with the final zero; longer names match none and suggest none
 
-// d-model and d_model are the same name; fields are written with the second. False when it is too long for one.
+// d-model and d_model are the same name; fields are written with the second. False when it is too
+// long for one.
 static bool write_as_field(const char *name, char out[NAME_BYTES_MAX]) {
     size_t bytes = strlen(name);
     if (bytes >= NAME_BYTES_MAX) return false;

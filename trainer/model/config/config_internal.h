@@ -11,8 +11,8 @@
 
 #include "reef_config.h"
 
-// Name of the `meta` record that reef_config_put writes and reef_config_read reads: the JSON text of
-// reef_config_format, dtype REEF_JSON, without a final zero.
+// Name of the `meta` record that reef_config_put writes and reef_config_read reads: the JSON text
+// of reef_config_format, dtype REEF_JSON, without a final zero.
 #define REEF_CONFIG_RECORD "config"
 
 // `type` of a reef_config_field.
@@ -31,7 +31,10 @@
 
 /** May a stored configuration lack the field, which is newer than the first pools? */
 bool reef_config_field_is_later(const reef_config_field *field);
-/** What pools do whose configuration sets nothing: the defaults, or what was done before a field existed. */
+/**
+ * What pools do whose configuration sets nothing: the defaults, or what was done before a field
+ * existed.
+ */
 void reef_config_default_of_older_pools(reef_config *config);
 
 // config_field.c
@@ -65,7 +68,7 @@ REEF_MUST_CHECK reef_status reef_config_field_check(const reef_config *config,
                                                     const reef_config_field *field,
                                                     reef_error *err);
 
-// config_name.c
+// config_field.c
 
 /** INVALID, with the name that is closest to this one, which no field has. */
 REEF_MUST_CHECK reef_status reef_config_name_unknown(const char *name, reef_error *err);

@@ -1,12 +1,13 @@
-// The configuration of a pool: one table names every field of reef_config, its default, its bounds and
-// its help; command line options, JSON keys and documents all come from it.
+// The configuration of a pool: one table names every field of reef_config, its default, its bounds
+// and its help; command line options, JSON keys and documents all come from it.
 #include "config_internal.h"
 
 #define INTEGER_MAX 9007199254740991.0 // 2^53 - 1: every JSON reader and a double hold it exactly
 
-// field, kind, since, default, lowest, highest, help. The order is the order of the JSON text and of help;
-// a new field goes to the end of its group. LATER fields are newer than the first pools: a stored
-// configuration may lack them, and their default, or what EARLIER says instead, is what those pools do.
+// field, kind, since, default, lowest, highest, help. The order is the order of the JSON text and
+// of help; a new field goes to the end of its group. LATER fields are newer than the first pools: a
+// stored configuration may lack them, and their default, or what EARLIER says instead, is what
+// those pools do.
 #define CONFIG_TABLE(X)                                                                            \
     X(model, CHOICE, FIRST, "lm", 0, 0,                                                            \
       "kind of model: lm, a language model over bytes or token ids; vector, classes of vectors; "  \

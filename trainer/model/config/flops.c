@@ -1,11 +1,14 @@
-// What training a configuration costs, counted by formula: see docs/PAPER.md, "What a FLOP is here".
+// What training a configuration costs, counted by formula: see docs/PAPER.md, "What a FLOP is
+// here".
 //
-// A multiply and an add are 2 FLOPs. Counted is what grows with a product of two sizes: matrix products, inner
-// products of scores and experts, weighted sums of rows. Not counted: norms, softmax, activations, the choice of
-// the best, the loss and the optimiser, which are a small share and no two papers count alike.
-// test_trainer_flops compares every term with the calls of the kernels.
+// A multiply and an add are 2 FLOPs. Counted is what grows with a product of two sizes: matrix
+// products, inner products of scores and experts, weighted sums of rows. Not counted: norms,
+// softmax, activations, the choice of the best, the loss and the optimiser, which are a small share
+// and no two papers count alike. test_trainer_flops compares every term with the calls of the
+// kernels.
 //
-// What always holds: counts are of generation 0 alone, per window, in integers, so that they are exact.
+// What always holds: counts are of generation 0 alone, per window, in integers, so that they are
+// exact.
 #include "flops.h"
 
 #include "architecture.h"
@@ -53,7 +56,7 @@ static void add_parameters(reef_flops *out, uint64_t total, uint64_t active) {
     out->parameters_active += active;
 }
 
-// ---- parts ---------------------------------------------------------------------------------------
+// ---- parts --------------------------------------------------------------------------------------
 
 static void embedding(reef_flops *out, const reef_config *config) {
     uint64_t D = config->d_model, T = config->context,
@@ -87,7 +90,8 @@ static void mixture(reef_flops *out, const reef_config *config) {
     add_product(out, REEF_FLOPS_ROUTER, T, D, E);
     add_product(out, REEF_FLOPS_MOE, taken, D, F);
     add_product(out, REEF_FLOPS_MOE, taken, F, D);
-    // Backwards the gradients of the weight, of the output, and of the token, to which all experts add.
+    // Backwards the gradients of the weight, of the output, and of the token, to which all experts
+    // add.
     add_flops(out, REEF_FLOPS_MOE, sums, 3 * sums);
 }
 
@@ -107,7 +111,8 @@ static void retrieved(reef_flops *out,
                       uint64_t read) {
     uint64_t D = config->d_model, pairs = (uint64_t)config->heads * config->topk;
     uint64_t each = 2 * (uint64_t)config->context * pairs * D, vectors = read + 1;
-    // Backwards the gradient of the gate, of the token through each vector that met it, and of every vector.
+    // Backwards the gradient of the gate, of the token through each vector that met it, and of
+    // every vector.
     add_flops(out, part, vectors * each, (1 + read + vectors) * each);
 }
 

@@ -1,4 +1,5 @@
-// Sizes of a model's parts, and views of their parameters: what configuration, generations and kernels all speak of.
+// Sizes of a model's parts, and views of their parameters: what configuration, generations and
+// kernels all speak of.
 #ifndef REEF_SHAPES_H
 #define REEF_SHAPES_H
 
@@ -11,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// ---- corrections of a matrix -----------------------------------------------------------------------
+// ---- corrections of a matrix --------------------------------------------------------------------
 
 /** One adapter of a matrix (in, out); gradients of one have the same form. */
 typedef struct reef_adapter {
@@ -24,7 +25,7 @@ typedef struct reef_adapter_shape {
     bool whole; // rank == in, and there is no `down`
 } reef_adapter_shape;
 
-// ---- retrieved experts -----------------------------------------------------------------------------
+// ---- retrieved experts --------------------------------------------------------------------------
 
 typedef struct reef_expert_shape {
     reef_expert_kind kind;
@@ -48,16 +49,18 @@ static inline size_t reef_expert_row_values(const reef_expert_shape *shape) {
     return reef_expert_vectors(shape) * shape->D;
 }
 
-/** Floats of `hidden` per token: w_down . x of its P experts, gated ones followed by P w_gate . x; none of
- *  values. */
+/**
+ * Floats of `hidden` per token: w_down . x of its P experts, gated ones followed by P w_gate . x;
+ * none of values.
+ */
 static inline size_t reef_expert_hidden_values(const reef_expert_shape *shape) {
     if (shape->kind == REEF_EXPERT_VALUE) return 0;
     return (shape->kind == REEF_EXPERT_GLU ? 2 : 1) * shape->P;
 }
 
 /**
- * The rows of a layer's experts where they lie: in one block of memory, or in blocks anywhere, such as
- * in the store's map. Row n is row n mod 2^block_shift of block n >> block_shift.
+ * The rows of a layer's experts where they lie: in one block of memory, or in blocks anywhere, such
+ * as in the store's map. Row n is row n mod 2^block_shift of block n >> block_shift.
  */
 typedef struct reef_expert_rows {
     reef_dtype dtype;          // REEF_F32 or REEF_BF16
@@ -81,7 +84,7 @@ typedef struct reef_expert_moments {
 
 #define REEF_ATTENTION_ROWS ((size_t)64) // rows of queries that attention takes at a time
 
-// ---- mixtures of experts ---------------------------------------------------------------------------
+// ---- mixtures of experts ------------------------------------------------------------------------
 
 typedef struct reef_moe_shape {
     size_t T, D, F, E; // tokens of a window, their width, hidden width of an expert, experts

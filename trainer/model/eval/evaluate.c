@@ -1,7 +1,7 @@
 // A text read by a copy of some state of the pool: its loss and logits.
 //
-// A text is one stream: cut into windows of the model's context, gates carried from window to window; only the
-// windows of generations that fire cost anything.
+// A text is one stream: cut into windows of the model's context, gates carried from window to
+// window; only the windows of generations that fire cost anything.
 #include "model_internal.h"
 
 #include <math.h>

@@ -14,7 +14,7 @@
                          .bias = (double)NAN,                                                      \
                          .label = -1})
 
-// ---- norms ---------------------------------------------------------------------------------------
+// ---- norms --------------------------------------------------------------------------------------
 
 static float float_of_bf16(const uint8_t *at) {
     uint16_t half;
@@ -55,7 +55,7 @@ static void take_row(reef_expert_stats *out,
         out->gate = norm_at(row + 2 * vector_bytes, dtype, shape->D);
 }
 
-// Blocks of rows, as persist.c cuts them; the one that was read last is at hand.
+// Blocks of rows, as checkpoint.c cuts them; the one that was read last is at hand.
 static reef_status read_rows(reef_txn *txn,
                              const reef_config *config,
                              uint32_t generation,

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The one block that retrieves: its tape is what a pass, which has one for all layers, leaves behind.
+// The one block that retrieves: its tape is what a pass, which has one for all layers, leaves
+// behind.
 static reef_status check_usage(const reef_network *network, size_t expert_count, reef_error *err) {
     size_t retrieving = 0, there = 0;
     for (uint32_t l = 0; network->generation_count == 1 && l < network->config.layers; l++) {
@@ -47,7 +48,8 @@ reef_status reef_model_usage(reef_model *model,
     return status;
 }
 
-// One expert while a text is read: by token of the last pass, its score (0: not chosen) and what it said.
+// One expert while a text is read: by token of the last pass, its score (0: not chosen) and what it
+// said.
 typedef struct watched {
     const reef_model *model;
     uint32_t generation, layer, expert;

@@ -23,7 +23,8 @@ static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uin
     float p[REEF_VOCAB], temperature = sampling->temperature > 0.0f ? sampling->temperature : 1.0f;
     float most = logits[0];
     for (size_t v = 1; v < REEF_VOCAB; v++) most = logits[v] > most ? logits[v] : most;
-    // Near 0 the quotients are beyond a float; those of the distances to the largest are 0 and -infinity.
+    // Near 0 the quotients are beyond a float; those of the distances to the largest are 0 and
+    // -infinity.
     float origin = isfinite(most / temperature) ? 0.0f : most;
     for (size_t v = 0; v < REEF_VOCAB; v++) p[v] = (logits[v] - origin) / temperature;
     reef_softmax(REEF_VOCAB, p);
@@ -41,7 +42,8 @@ static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uin
     return candidates[kept - 1].byte;
 }
 
-// The window that is being continued. Its gates decide anew for every byte, from where they stood before it.
+// The window that is being continued. Its gates decide anew for every byte, from where they stood
+// before it.
 typedef struct growing {
     reef_gating gating; // at the first byte
     reef_gating moving; // scratch

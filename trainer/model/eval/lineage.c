@@ -1,14 +1,17 @@
 // Which of what happened led to the state that the pool has.
 //
-// A restore goes on counting commits. So commit n follows commit n - 1, unless it restored: then it follows the one
-// that its snapshot is of, which its event names. Events behind that one, and all that they tell of, were undone:
+// A restore goes on counting commits. So commit n follows commit n - 1, unless it restored: then it
+// follows the one that its snapshot is of, which its event names. Events behind that one, and all
+// that they tell of, were undone:
 //
-//   1 - 2 - 3 - 4        commit 5 restored a snapshot of 2, and 7 one of 4: 1, 2, 3, 4 and 7 led here, 5 and 6 were
+//   1 - 2 - 3 - 4        commit 5 restored a snapshot of 2, and 7 one of 4: 1, 2, 3, 4 and 7 led
+//                        here, 5 and 6 were
 //        \       \       undone. The last that led both to 6 and to 4 is 2.
 //         5 - 6   7
 //
-// Points of the loss are kept of one line only (series.c). A restore leaves those that both lines share; of what lies
-// between these and the state that it goes to they are missing from then on.
+// Points of the loss are kept of one line only (loss_history.c). A restore leaves those that both
+// lines share; of what lies between these and the state that it goes to they are missing from then
+// on.
 #include "lineage.h"
 
 #include <inttypes.h>
@@ -16,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static reef_status add_restore(reef_lineage *d,
                                const struct reef_restored *restored,
@@ -55,14 +58,15 @@ static reef_status on_event(void *context,
                        err);
 }
 
-// ---- lines ---------------------------------------------------------------------------------------
+// ---- lines --------------------------------------------------------------------------------------
 
 // Where the line of a commit stands as it is followed back.
 typedef struct place {
     uint64_t commit, stream_bytes;
 } place;
 
-// The last commit that led both to `head`, among the first `count` restores, and to `other`, which is not behind it.
+// The last commit that led both to `head`, among the first `count` restores, and to `other`, which
+// is not behind it.
 static place last_shared(const reef_lineage *d, size_t count, uint64_t head, place other) {
     place line = {.commit = head}; // its place in the stream is not asked for
     while (line.commit != other.commit) {
@@ -86,10 +90,11 @@ uint64_t reef_lineage_shared(const reef_lineage *d, uint64_t commit, uint64_t st
     return last_shared(d, d->restore_count, UINT64_MAX, (place){commit, stream_bytes}).stream_bytes;
 }
 
-// ---- losses --------------------------------------------------------------------------------------
+// ---- losses -------------------------------------------------------------------------------------
 
-// From restore to restore: what is missing behind the shared state is as gone as the rest of that line, and what
-// leads from there to the state that is restored is missing now. Gaps are in order, so the last ones go.
+// From restore to restore: what is missing behind the shared state is as gone as the rest of that
+// line, and what leads from there to the state that is restored is missing now. Gaps are in order,
+// so the last ones go.
 static reef_status find_gaps(reef_lineage *d, reef_error *err) {
     if (d->restore_count == 0) return REEF_OK;
     d->gaps = calloc(d->restore_count, sizeof *d->gaps);
@@ -114,7 +119,7 @@ bool reef_lineage_knows_losses(const reef_lineage *d, uint64_t from, uint64_t to
     return true;
 }
 
-// ---- life ----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
 reef_status reef_lineage_read(reef_lineage *out, reef_txn *txn, reef_error *err) {
     *out = (reef_lineage){0};

@@ -4,7 +4,10 @@
 
 #include "reef_model.h"
 
-/** Where the stream stood in the last state that led both to the present one and to that of an older commit. */
+/**
+ * Where the stream stood in the last state that led both to the present one and to that of an older
+ * commit.
+ */
 uint64_t reef_lineage_shared(const reef_lineage *lineage, uint64_t commit, uint64_t stream_bytes);
 
 #endif

@@ -1,8 +1,9 @@
 // A read-only copy of some state of the pool: how it is read, and what there is in it.
 //
-// The copy is made in short read transactions and lives without the pool afterwards, so evaluation does not
-// keep the writer from reusing pages: the open generation in one, sealed ones, which do not change, in turns.
-// Of a pool larger than memory rows are read in place; then the transaction is begun anew between two passes.
+// The copy is made in short read transactions and lives without the pool afterwards, so evaluation
+// does not keep the writer from reusing pages: the open generation in one, sealed ones, which do
+// not change, in turns. Of a pool larger than memory rows are read in place; then the transaction
+// is begun anew between two passes.
 #include "as_of.h"
 #include "checkpoint.h"
 #include "model_internal.h"
@@ -46,8 +47,8 @@ static bool is_known(const reef_network *known,
     return memcmp(info->root, expected->root, sizeof expected->root) == 0;
 }
 
-// A sealed generation does not change, and no open one has a root. What was merged with it stays right where the
-// backbone, which is generation 0, is the same as well.
+// A sealed generation does not change, and no open one has a root. What was merged with it stays
+// right where the backbone, which is generation 0, is the same as well.
 static bool take_known(reef_model *model,
                        const reef_generation_record *base,
                        const reef_generation_record *expected,
@@ -123,11 +124,13 @@ static reef_status load_once(reef_model *model, const char *as_of, reef_error *e
         status = reef_residency_decide(&model->residency, txn, &network->config, chosen.own, err);
     if (status == REEF_OK) status = load_generations(model, txn, &chosen, err);
     reef_txn_abort(txn);
-    // Sealed generations do not change any more: those of the next transaction are the same, or given up.
+    // Sealed generations do not change any more: those of the next transaction are the same, or
+    // given up.
     return status == REEF_OK ? reef_residency_pin(&model->residency, network, true, err) : status;
 }
 
-// Again from the start when a generation was given up halfway: what it gave way to is there by then.
+// Again from the start when a generation was given up halfway: what it gave way to is there by
+// then.
 static reef_status load_network(reef_model *model, const char *as_of, reef_error *err) {
     reef_status status = REEF_ERR_BUSY;
     for (int i = 0; i < LOAD_ATTEMPTS_MAX && status == REEF_ERR_BUSY; i++) {

@@ -1,8 +1,8 @@
 // What lies between two states of a pool: generations sealed, experts and tensors that changed.
 //
-// Compared are records, block by block: no model is loaded, and nothing is held but one pair of blocks.
-// One generation is compared: the one that was open in the earlier of the two states. All before it are
-// sealed in both, and so the same.
+// Compared are records, block by block: no model is loaded, and nothing is held but one pair of
+// blocks. One generation is compared: the one that was open in the earlier of the two states. All
+// before it are sealed in both, and so the same.
 
 #include "generation.h"
 #include "reef_model.h"
@@ -18,7 +18,7 @@ typedef struct comparison {
     bool vectors;
 } comparison;
 
-// ---- the states ----------------------------------------------------------------------------------
+// ---- the states ---------------------------------------------------------------------------------
 
 // The present in the form of a snapshot that shares everything.
 static reef_status describe_now(reef_txn *txn, reef_snapshot *out, reef_error *err) {
@@ -71,7 +71,7 @@ static reef_status list_sealed(reef_txn *txn, reef_state_change *out, reef_error
     return REEF_OK;
 }
 
-// ---- experts -------------------------------------------------------------------------------------
+// ---- experts ------------------------------------------------------------------------------------
 
 static uint16_t to_bf16(const uint8_t *value) {
     uint32_t bits;
@@ -159,7 +159,7 @@ static reef_status on_block_after(void *context,
     return status;
 }
 
-// ---- usage ---------------------------------------------------------------------------------------
+// ---- usage --------------------------------------------------------------------------------------
 
 // Counts of both states for one block; false past the last block, or where a state has no usage.
 static bool usage_pair(
@@ -175,8 +175,8 @@ static uint64_t count_at(const reef_view *view, size_t expert) {
     return count;
 }
 
-// Half the sum of differences between two distributions over the experts of a layer: of the choices up to
-// the earlier state, and of those since.
+// Half the sum of differences between two distributions over the experts of a layer: of the choices
+// up to the earlier state, and of those since.
 static void compare_usage(const comparison *c, reef_layer_change *layer) {
     reef_view a, b;
     uint64_t first = 0, second = 0;
@@ -200,7 +200,7 @@ static void compare_usage(const comparison *c, reef_layer_change *layer) {
     layer->usage_drift = distance / 2.0;
 }
 
-// ---- tensors -------------------------------------------------------------------------------------
+// ---- tensors ------------------------------------------------------------------------------------
 
 // Text of the trainer, and numbers that are no floats whatever their record says.
 static bool is_tensor(const comparison *c, const char *name, reef_dtype dtype) {
@@ -278,7 +278,7 @@ static reef_status on_tensor_after(void *context,
     return add_tensor(c->out, key->name, 0, view->bytes / sizeof(float), (double)NAN, err);
 }
 
-// ---- the whole -----------------------------------------------------------------------------------
+// ---- the whole ----------------------------------------------------------------------------------
 
 static reef_status compare_state_diff(comparison *c, reef_error *err) {
     const struct {

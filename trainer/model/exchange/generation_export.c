@@ -1,7 +1,8 @@
 // A sealed generation as a file that another pool can take in.
 //
-// Each record is read in a transaction of its own, so that a writer goes on meanwhile: what is sealed does not
-// change. Should it be given up in between all the same, the root of what was written tells.
+// Each record is read in a transaction of its own, so that a writer goes on meanwhile: what is
+// sealed does not change. Should it be given up in between all the same, the root of what was
+// written tells.
 #include "checkpoint.h"
 #include "generation_file.h"
 
@@ -20,7 +21,7 @@ typedef struct exporting {
     reef_safetensors_writer *writer;
 } exporting;
 
-// ---- what there is -------------------------------------------------------------------------------
+// ---- what there is ------------------------------------------------------------------------------
 
 static reef_status check_exportable(const exporting *e, uint32_t count, reef_error *err) {
     const reef_generation_record *info = &e->origin.info;
@@ -100,7 +101,7 @@ static reef_status list_parts(exporting *e, reef_error *err) {
     return status;
 }
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
     json_t *metadata = reef_origin_metadata(&e->origin, e->reference[0], e->reference[1]);

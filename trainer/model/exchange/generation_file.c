@@ -15,10 +15,10 @@
 #define REFERENCE_BYTES 16
 #define NUMBER_BYTES 32
 
-// ---- tensors -------------------------------------------------------------------------------------
+// ---- tensors ------------------------------------------------------------------------------------
 
-// Shapes by name, after "blockN." where there is one; a letter a dimension, see size_of. lay_out of gen_layout.c
-// has the sizes, in the order of memory.
+// Shapes by name, after "blockN." where there is one; a letter a dimension, see size_of. lay_out of
+// generation_layout.c has the sizes, in the order of memory.
 static const struct {
     const char *name, *shape;
 } SHAPES[] = {
@@ -191,7 +191,7 @@ bool reef_tail_file_record_at(const reef_tail_file *part,
     return true;
 }
 
-// ---- memory ---------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 reef_status reef_generation_allocate_tables(reef_generation *gen, reef_error *err) {
     reef_status status = reef_generation_allocate_rows(gen, err);
@@ -209,7 +209,7 @@ reef_status reef_generation_allocate_tables(reef_generation *gen, reef_error *er
     return status;
 }
 
-// ---- where it comes from -------------------------------------------------------------------------
+// ---- where it comes from ------------------------------------------------------------------------
 
 bool reef_origin_needs_all(const reef_config *config, float gate_loss_weight) {
     return reef_fire_max(config) > 1 || gate_loss_weight > 0.0f;

@@ -1,8 +1,9 @@
-// What a file of one sealed generation holds: its records as tensors, and where it comes from as metadata.
+// What a file of one sealed generation holds: its records as tensors, and where it comes from as
+// metadata.
 //
-// Shared by generation_export.c, which writes such files, and generation_import.c, which trusts nothing in
-// them. Tensors stand in the order of the generation's root: dense ones by name, rows of experts by layer,
-// flags by layer; so the root can be taken while the data passes by.
+// Shared by generation_export.c, which writes such files, and generation_import.c, which trusts
+// nothing in them. Tensors stand in the order of the generation's root: dense ones by name, rows of
+// experts by layer, flags by layer; so the root can be taken while the data passes by.
 #ifndef REEF_GENERATION_FILE_H
 #define REEF_GENERATION_FILE_H
 
@@ -27,7 +28,10 @@ typedef struct reef_tail_files {
     reef_tail_file *parts;
 } reef_tail_files;
 
-/** List what a sealed generation of this configuration has; `gate_values` as stored (0 in generation 0). */
+/**
+ * List what a sealed generation of this configuration has; `gate_values` as stored (0 in generation
+ * 0).
+ */
 REEF_MUST_CHECK reef_status reef_parts_init(reef_tail_files *parts,
                                             const reef_config *config,
                                             const reef_generation *gen,
@@ -57,8 +61,9 @@ REEF_MUST_CHECK reef_status reef_generation_allocate_tables(reef_generation *gen
 typedef struct reef_origin {
     reef_generation_record info; // in its pool, the root included
     reef_config config;          // of its pool
-    // The generations below it that it was trained on top of: 0 .. base_count - 1. Only generation 0 where
-    // no other can fire on the same token and its gate reads no losses, otherwise all before it.
+    // The generations below it that it was trained on top of: 0 .. base_count - 1. Only generation
+    // 0 where no other can fire on the same token and its gate reads no losses, otherwise all
+    // before it.
     uint32_t base_count;
     uint8_t (*base_roots)[REEF_HASH_BYTES]; // (base_count) owned
 } reef_origin;
@@ -68,8 +73,8 @@ json_t *reef_origin_metadata(const reef_origin *origin,
                              double reference_median,
                              double reference_spread);
 /**
- * Read it back. Errors: INVALID no file of a generation; VERSION a newer one; CORRUPT a text that is missing
- * or none of what it may be. Release the origin, after an error too.
+ * Read it back. Errors: INVALID no file of a generation; VERSION a newer one; CORRUPT a text that
+ * is missing or none of what it may be. Release the origin, after an error too.
  */
 REEF_MUST_CHECK reef_status reef_origin_parse(reef_origin *origin,
                                               const reef_safetensors *file,

@@ -1,8 +1,8 @@
 // A state of a pool as a file that other programs can read and a new pool can be made of.
 //
-// One read transaction for all of it: the open generation is of one commit. A writer goes on meanwhile, but cannot
-// use pages again that it frees. Generations that were consolidated into later ones have nothing to write, so the
-// others are numbered anew.
+// One read transaction for all of it: the open generation is of one commit. A writer goes on
+// meanwhile, but cannot use pages again that it frees. Generations that were consolidated into
+// later ones have nothing to write, so the others are numbered anew.
 #include "as_of.h"
 #include "checkpoint.h"
 #include "model_file.h"
@@ -22,7 +22,7 @@ typedef struct exporting {
     reef_safetensors_writer *writer;
 } exporting;
 
-// ---- what there is -------------------------------------------------------------------------------
+// ---- what there is ------------------------------------------------------------------------------
 
 static reef_status read_gate(exporting *e, reef_file_generation *of, reef_error *err) {
     float values[REEF_GATE_VALUES];
@@ -107,7 +107,7 @@ static reef_status look_model_export(exporting *e, const char *as_of, reef_error
     return status == REEF_OK ? list_parts(e, err) : status;
 }
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
     json_t *metadata = reef_model_metadata(&e->origin);

@@ -12,7 +12,7 @@
 
 #define NUMBER_BYTES 32
 
-// ---- tensors -------------------------------------------------------------------------------------
+// ---- tensors ------------------------------------------------------------------------------------
 
 static reef_model_part *add_model_file(reef_model_parts *parts,
                                        uint32_t generation,
@@ -149,7 +149,7 @@ void reef_model_parts_release(reef_model_parts *parts) {
     *parts = (reef_model_parts){0};
 }
 
-// ---- metadata ------------------------------------------------------------------------------------
+// ---- metadata -----------------------------------------------------------------------------------
 
 reef_status reef_model_check_kind(const reef_config *config, reef_error *err) {
     if (reef_config_is_vector(config))

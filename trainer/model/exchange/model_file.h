@@ -1,14 +1,16 @@
 // A state of a pool as one file: which tensors it has, and as metadata what they are of.
 //
-// Shared by model_export.c, which writes such files, and model_import.c, which makes a new pool of one. Names are
-// those of the pool's tensors. Rows of experts are taken apart into w_down, w_up and w_gate, so that a program that
-// knows nothing of pools finds matrices. Generations after the first have theirs under "generationG.".
+// Shared by model_export.c, which writes such files, and model_import.c, which makes a new pool of
+// one. Names are those of the pool's tensors. Rows of experts are taken apart into w_down, w_up and
+// w_gate, so that a program that knows nothing of pools finds matrices. Generations after the first
+// have theirs under "generationG.".
 //
 //   metadata   format           reef.model
 //              format_version   1
 //              configuration    JSON, as in the pool
-//              generations      JSON, a list: {"number", "parent", "side", "dtype", "sealed", "opened_step", ...,
-//                               "reference", "reference_spread", "root" of those that are sealed}
+//              generations      JSON, a list: {"number", "parent", "side", "dtype", "sealed",
+//                               "opened_step", ..., "reference", "reference_spread", "root" of
+//                               those that are sealed}
 //              step, generation_step, stream_bytes
 #ifndef REEF_MODEL_FILE_H
 #define REEF_MODEL_FILE_H
@@ -35,7 +37,10 @@ typedef struct reef_model_parts {
     reef_model_part *parts; // owned
 } reef_model_parts;
 
-/** Add the tensors of generation number `generation` of the file; `gate_values` as stored (0: it has no gate). */
+/**
+ * Add the tensors of generation number `generation` of the file; `gate_values` as stored (0: it has
+ * no gate).
+ */
 REEF_MUST_CHECK reef_status reef_model_parts_add(reef_model_parts *parts,
                                                  const reef_config *config,
                                                  const reef_generation *gen,
@@ -65,8 +70,8 @@ typedef struct reef_model_origin {
 /** The file's metadata; NULL when out of memory. */
 json_t *reef_model_metadata(const reef_model_origin *origin);
 /**
- * Read it back. Errors: INVALID no file of a model; VERSION a newer one; CORRUPT a text that is missing or none of
- * what it may be. Release the origin, after an error too.
+ * Read it back. Errors: INVALID no file of a model; VERSION a newer one; CORRUPT a text that is
+ * missing or none of what it may be. Release the origin, after an error too.
  */
 REEF_MUST_CHECK reef_status reef_model_origin_parse(reef_model_origin *origin,
                                                     const reef_safetensors *file,

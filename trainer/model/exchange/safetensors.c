@@ -58,7 +58,7 @@ static reef_status no_memory(reef_error *err, const char *path) {
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the file %.160s", path);
 }
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 struct reef_safetensors_writer {
     char *path, *part;
@@ -118,11 +118,11 @@ static reef_status check_place(const char *path, bool force, reef_error *err) {
                              path);
 }
 
-// ---- PART ----------------------------------------------------------------------------------------
+// ---- PART ---------------------------------------------------------------------------------------
 //
-// Who writes PART has it locked from its first byte until it has its name, or is gone. One that nobody has locked is
-// what an export left that was killed, and is written over; as long as it looks like one, since the name could be
-// somebody else's.
+// Who writes PART has it locked from its first byte until it has its name, or is gone. One that
+// nobody has locked is what an export left that was killed, and is written over; as long as it
+// looks like one, since the name could be somebody else's.
 
 #define PART_ATTEMPTS_MAX 10 // another export ends between two steps of this one
 #define BEGINNING "{\"" METADATA "\":{"
@@ -136,7 +136,8 @@ static bool is_left_over(int fd) {
     return memcmp(have + LENGTH_BYTES, BEGINNING, begun) == 0;
 }
 
-// Does PART still have this file's name? Whoever had it locked has renamed or removed it before letting go.
+// Does PART still have this file's name? Whoever had it locked has renamed or removed it before
+// letting go.
 static bool is_still_there(const char *part, int fd) {
     struct stat there, here;
     return lstat(part, &there) == 0 && fstat(fd, &here) == 0 && there.st_dev == here.st_dev &&
@@ -301,7 +302,7 @@ void reef_safetensors_abandon(reef_safetensors_writer *writer) {
     free(writer);
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static reef_status broken(const reef_safetensors *file, reef_error *err, const char *why) {
     return reef_fail(err, REEF_ERR_CORRUPT, "%.100s is no whole safetensors file: %.120s",

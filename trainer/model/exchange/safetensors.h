@@ -6,7 +6,8 @@
 //            NAME: {"dtype": "F32", "shape": [rows, columns], "data_offsets": [begin, end]}, ...
 //   then   the data: tensors without gaps, offsets counted from here
 //
-// Only the types that generations and models have are known here: F32, BF16, U8 and, for counts, I64.
+// Only the types that generations and models have are known here: F32, BF16, U8 and, for counts,
+// I64.
 #ifndef REEF_SAFETENSORS_H
 #define REEF_SAFETENSORS_H
 
@@ -28,18 +29,19 @@ typedef struct reef_safetensor {
 /** Bytes of a tensor by its type and shape; UINT64_MAX when that is more than there can be. */
 uint64_t reef_safetensor_bytes(const reef_safetensor *tensor);
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 typedef struct reef_safetensors_writer reef_safetensors_writer;
 
 /**
- * Begin a file: PATH.part with its header. Data follows in the order of `tensors`, whose offsets leave no gap. What an
- * export left there that was killed is written over.
+ * Begin a file: PATH.part with its header. Data follows in the order of `tensors`, whose offsets
+ * leave no gap. What an export left there that was killed is written over.
  *
  * metadata  an object of texts; not taken over
  * force     replace a file of that name once this one is whole
  *
- * Errors: INVALID there is one, another is being written, or PATH.part is somebody else's; NOT_FOUND no such directory; FULL; IO; NO_MEMORY.
+ * Errors: INVALID there is one, another is being written, or PATH.part is somebody else's;
+ * NOT_FOUND no such directory; FULL; IO; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_safetensors_create(reef_safetensors_writer **out,
                                                     const char *path,
@@ -53,14 +55,17 @@ REEF_MUST_CHECK reef_status reef_safetensors_write(reef_safetensors_writer *writ
                                                    const void *data,
                                                    size_t bytes,
                                                    reef_error *err);
-/** All data was written: to the disk with it, and to its place. Uses the writer up. file_bytes may be NULL. */
+/**
+ * All data was written: to the disk with it, and to its place. Uses the writer up. file_bytes may
+ * be NULL.
+ */
 REEF_MUST_CHECK reef_status reef_safetensors_finish(reef_safetensors_writer *writer,
                                                     uint64_t *file_bytes,
                                                     reef_error *err);
 /** Give up: nothing is left of the file. Accepts NULL. */
 void reef_safetensors_abandon(reef_safetensors_writer *writer);
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 typedef struct reef_safetensors {
     char *path;
@@ -73,8 +78,8 @@ typedef struct reef_safetensors {
 } reef_safetensors;
 
 /**
- * Open a file and check its header: sizes, names, types, and that the tensors fill the data without gap or
- * overlap.
+ * Open a file and check its header: sizes, names, types, and that the tensors fill the data without
+ * gap or overlap.
  *
  * Errors: NOT_FOUND; CORRUPT says what is wrong; IO; NO_MEMORY. `file` is then empty.
  */

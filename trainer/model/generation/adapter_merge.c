@@ -1,4 +1,5 @@
-// See merged.h. One block of memory a generation, made when the generation first fires in an evaluation.
+// See adapter_merge.h. One block of memory a generation, made when the generation first fires in an
+// evaluation.
 #include "adapter_merge.h"
 
 #include "generation.h"
@@ -10,8 +11,8 @@ static size_t matrix_floats(const reef_adapter_shape *shape) {
     return shape->in * shape->out;
 }
 
-// Where the matrices lie, one after the other; returns how many floats they are. With no memory yet it only
-// counts.
+// Where the matrices lie, one after the other; returns how many floats they are. With no memory yet
+// it only counts.
 static size_t lay_out(reef_merged *merged, const reef_config *config, float *memory) {
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
     reef_adapter_shape in = reef_adapter_shape_ffw_in(config),

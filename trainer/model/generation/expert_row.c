@@ -1,4 +1,4 @@
-// See peer_row.h.
+// See generation.h.
 #include "generation.h"
 
 #include <string.h>

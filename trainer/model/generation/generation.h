@@ -1,9 +1,9 @@
 // The model in memory: generations of named tensors and expert rows.
 //
-// A network is a list of generations. Generation 0 owns the backbone; later ones own deltas of embedding
-// and head. Each owns a router and a pool of experts per block whose FFW retrieves. A generation in
-// memory is either sealed (batch norm folded, nothing but values) or open (gradients, moments, averages,
-// flags, usage). Only the last may be open.
+// A network is a list of generations. Generation 0 owns the backbone; later ones own deltas of
+// embedding and head. Each owns a router and a pool of experts per block whose FFW retrieves. A
+// generation in memory is either sealed (batch norm folded, nothing but values) or open (gradients,
+// moments, averages, flags, usage). Only the last may be open.
 #ifndef REEF_GENERATION_H
 #define REEF_GENERATION_H
 
@@ -44,8 +44,8 @@ typedef struct reef_weights {
     reef_adapter adapters_ffw_in[REEF_LAYER_COUNT_MAX];  // of w_ffw_in, where the FFW is dense
     reef_adapter adapters_ffw_out[REEF_LAYER_COUNT_MAX]; // of w_ffw_out
     float *position; // (T, D) generation 0; its delta in later ones, or NULL without adapt_position
-    // (D) of each block that retrieves, what is added to a factor of 1 on the sum of older generations' experts where
-    // this one fires; later generations with weigh_older, or NULL
+    // (D) of each block that retrieves, what is added to a factor of 1 on the sum of older
+    // generations' experts where this one fires; later generations with weigh_older, or NULL
     float *delta_older[REEF_LAYER_COUNT_MAX];
     // generation 0 only, but for the routers
     float *norm_scale, *norm_shift;
@@ -53,7 +53,10 @@ typedef struct reef_weights {
     reef_router_params routers[REEF_LAYER_COUNT_MAX];
 } reef_weights;
 
-/** The pool of experts of one block in one generation. All empty where the block's FFW retrieves nothing. */
+/**
+ * The pool of experts of one block in one generation. All empty where the block's FFW retrieves
+ * nothing.
+ */
 typedef struct reef_expert_table {
     size_t expert_count;   // N = side * side
     size_t row_values;     // of one expert
@@ -101,8 +104,8 @@ typedef struct reef_network {
 
 /**
  * Memory for a generation; values zero. `info.side` decides the sizes, `info.sealed` the layout,
- * `info.dtype` the type of its experts' rows (an open one's are floats). A sealed one has no memory for
- * its rows yet: see reef_generation_allocate_rows.
+ * `info.dtype` the type of its experts' rows (an open one's are floats). A sealed one has no memory
+ * for its rows yet: see reef_generation_allocate_rows.
  */
 REEF_MUST_CHECK reef_status reef_generation_new(reef_generation **out,
                                                 const reef_config *config,
@@ -124,9 +127,9 @@ void reef_generation_initialise(reef_generation *gen,
                                 const reef_generation *before);
 
 /**
- * The sealed twin of an open generation: batch norm folded, rows of experts as `dtype` (REEF_F32, or
- * REEF_BF16: each value rounded once). Experts, flags, usage and gate move over; `open` is only good for
- * reef_generation_free afterwards.
+ * The sealed twin of an open generation: batch norm folded, rows of experts as `dtype` (REEF_F32,
+ * or REEF_BF16: each value rounded once). Experts, flags, usage and gate move over; `open` is only
+ * good for reef_generation_free afterwards.
  */
 REEF_MUST_CHECK reef_status reef_generation_make_sealed(reef_generation **out,
                                                         reef_generation *open,
@@ -134,7 +137,10 @@ REEF_MUST_CHECK reef_status reef_generation_make_sealed(reef_generation **out,
                                                         reef_dtype dtype,
                                                         reef_error *err);
 
-/** An open generation with a larger side: old experts keep ids, rows and moments; new ones are silent. */
+/**
+ * An open generation with a larger side: old experts keep ids, rows and moments; new ones are
+ * silent.
+ */
 REEF_MUST_CHECK reef_status reef_generation_grow(reef_generation **out,
                                                  const reef_generation *open,
                                                  const reef_config *config,
@@ -142,8 +148,9 @@ REEF_MUST_CHECK reef_status reef_generation_grow(reef_generation **out,
                                                  reef_error *err);
 
 /**
- * Exchange the weights of an open generation with their averages, and fold: training moves the former, the
- * latter are what it is evaluated, sealed and stored as. Twice changes nothing; without averages it only folds.
+ * Exchange the weights of an open generation with their averages, and fold: training moves the
+ * former, the latter are what it is evaluated, sealed and stored as. Twice changes nothing; without
+ * averages it only folds.
  */
 void reef_generation_exchange(reef_generation *gen, const reef_config *config);
 
@@ -154,7 +161,10 @@ void reef_generation_gate_copy(reef_generation *to, const reef_generation *from)
 /** The averages of an open generation become its weights, from which training goes on. Folds. */
 void reef_generation_average_adopt(reef_generation *gen, const reef_config *config);
 
-/** Refresh `folded` of an open generation from its running statistics; its corrections are merged anew. */
+/**
+ * Refresh `folded` of an open generation from its running statistics; its corrections are merged
+ * anew.
+ */
 void reef_generation_fold(reef_generation *gen, const reef_config *config);
 
 /** The tensor of that name, or NULL. */

@@ -1,5 +1,5 @@
-// The initial values of a generation, and of what it gains by growing. Every draw is a function of seed, generation
-// and layer.
+// The initial values of a generation, and of what it gains by growing. Every draw is a function of
+// seed, generation and layer.
 #include "generation_internal.h"
 #include "reef_random.h"
 
@@ -56,9 +56,9 @@ void reef_generation_draw_router(reef_generation *gen,
     }
 }
 
-// The vectors of a row alternate in memory: each is drawn from its own streams so that growing the grid
-// later continues the same sequence. w_gate is drawn like w_down: a silent w_up silences both. A value is
-// nothing but a w_up.
+// The vectors of a row alternate in memory: each is drawn from its own streams so that growing the
+// grid later continues the same sequence. w_gate is drawn like w_down: a silent w_up silences both.
+// A value is nothing but a w_up.
 void reef_generation_draw_experts(reef_expert_table *table,
                                   size_t from,
                                   const reef_config *config,
@@ -79,7 +79,8 @@ void reef_generation_draw_experts(reef_expert_table *table,
     }
 }
 
-// Experts like dense networks. Until it is measured, a threshold lets in what scores more than the mean.
+// Experts like dense networks. Until it is measured, a threshold lets in what scores more than the
+// mean.
 static void initialise_mixture(reef_moe_params *moe,
                                const reef_moe_shape *shape,
                                float residual,

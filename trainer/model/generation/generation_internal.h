@@ -1,15 +1,15 @@
-// The inside of a generation in memory (model.h), shared by the files that make it up:
+// The inside of a generation in memory (generation.h), shared by the files that make it up:
 //
 //   shapes.c         shapes of its parts, by the configuration
-//   gen_layout.c     the one list of every tensor
-//   gen.c            memory
-//   gen_initial.c    initial values
-//   gen_copy.c       what one generation takes over from another
-//   gen_evaluated.c  an open one as it is evaluated: averages, folded queries
-//   gen_seal.c       the sealed twin of an open one
-//   gen_grow.c       an open one with a larger side
+//   generation_layout.c     the one list of every tensor
+//   generation.c            memory
+//   generation_init.c    initial values
+//   generation.c       what one generation takes over from another
+//   generation_seal.c  an open one as it is evaluated: averages, folded queries
+//   generation_seal.c       the sealed twin of an open one
+//   generation_grow.c       an open one with a larger side
 //
-// What they compute is for forward.c and backward.c, and bytes on disk for persist.c.
+// What they compute is for forward.c and backward.c, and bytes on disk for checkpoint.c.
 #ifndef REEF_GEN_H
 #define REEF_GEN_H
 
@@ -21,16 +21,22 @@ static inline void reef_floats_copy(float *out, const float *in, size_t count) {
     memcpy(out, in, count * sizeof *out);
 }
 
-// gen_layout.c
+// generation_layout.c
 
-/** How many tensors `gen`, of which nothing but `info` is known, will have, and values in all of them. */
+/**
+ * How many tensors `gen`, of which nothing but `info` is known, will have, and values in all of
+ * them.
+ */
 void reef_generation_count_tensors(reef_generation *gen, const reef_config *config);
 /** Name its tensors, now that there is memory for them, and place them and their views in it. */
 void reef_generation_lay_out(reef_generation *gen, const reef_config *config);
 
-// gen_initial.c
+// generation_init.c
 
-/** Sub-keys of an open generation drawn; its queries too, or copied from `before` where there is one. */
+/**
+ * Sub-keys of an open generation drawn; its queries too, or copied from `before` where there is
+ * one.
+ */
 void reef_generation_draw_router(reef_generation *gen,
                                  const reef_config *config,
                                  uint32_t layer,
@@ -45,9 +51,11 @@ void reef_generation_draw_experts(reef_expert_table *table,
                                   float up,
                                   uint64_t seed);
 
-// gen_copy.c
+// generation.c
 
-/** Copy every tensor that both have, as far as the smaller of the two goes: sub-keys may have grown. */
+/**
+ * Copy every tensor that both have, as far as the smaller of the two goes: sub-keys may have grown.
+ */
 void reef_generation_copy_tensors(reef_generation *to, const reef_generation *from, bool moments);
 
 #endif

@@ -1,5 +1,5 @@
-// The one list of every tensor of a generation, its name, size and place. Everything else (allocation, views,
-// gradients, storage) walks what it leaves.
+// The one list of every tensor of a generation, its name, size and place. Everything else
+// (allocation, views, gradients, storage) walks what it leaves.
 #include "generation_internal.h"
 
 #include <stdio.h>

@@ -14,8 +14,9 @@ static void move_gate(reef_generation *to, reef_generation *from) {
     to->gate_detect = from->gate_detect;
 }
 
-// Everything of the experts but the optimiser's state, which stays behind to be freed. Rows of the same
-// type change hands; others are rounded into the sealed generation's own, and all of them are dirty.
+// Everything of the experts but the optimiser's state, which stays behind to be freed. Rows of the
+// same type change hands; others are rounded into the sealed generation's own, and all of them are
+// dirty.
 static void move_experts(reef_expert_table *to, reef_expert_table *from) {
     size_t values = from->expert_count * from->row_values;
     to->flags = from->flags;
@@ -72,7 +73,8 @@ reef_status reef_generation_make_sealed(reef_generation **out,
 
 // ---- gen evaluated ------------------------------------------------------------------------------
 //
-// An open generation as it is evaluated, sealed and stored: averages in the place of its weights, batch norm folded.
+// An open generation as it is evaluated, sealed and stored: averages in the place of its weights,
+// batch norm folded.
 
 static void exchange(float *a, float *b, size_t count) {
     for (size_t i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
-// What a model is and how it learns: the configuration that a pool is made with, the tokens or vectors it is for, and
-// what a step of training costs.
+// What a model is and how it learns: the configuration that a pool is made with, the tokens or
+// vectors it is for, and what a step of training costs.
 #ifndef REEF_CONFIG_H
 #define REEF_CONFIG_H
 
@@ -24,7 +24,8 @@ typedef enum reef_ffw {
     REEF_FFW_PKM,   // k: values, retrieved by product keys (Lample et al. 2019)
 } reef_ffw;
 
-// Choices: the words of a configuration, parsed once. Enumerators stand in the order of the words in config_field.c.
+// Choices: the words of a configuration, parsed once. Enumerators stand in the order of the words
+// in config_field.c.
 
 /** Kind of model: language model, classes of vectors, one PEER layer by itself. */
 typedef enum reef_model_kind {
@@ -39,7 +40,10 @@ typedef enum reef_subkeys {
     REEF_SUBKEYS_HEAD,
 } reef_subkeys;
 
-/** Where a generation ends: where drift is found, where it is told, after so many bytes, or when its experts are used up. */
+/**
+ * Where a generation ends: where drift is found, where it is told, after so many bytes, or when its
+ * experts are used up.
+ */
 typedef enum reef_boundaries {
     REEF_BOUNDARIES_DRIFT,
     REEF_BOUNDARIES_GIVEN,
@@ -71,7 +75,9 @@ typedef enum reef_branch_new {
     REEF_BRANCH_NEW_TRIAL,
 } reef_branch_new;
 
-/** What later generations fire on: n-grams, the loss of older generations as well, or everything. */
+/**
+ * What later generations fire on: n-grams, the loss of older generations as well, or everything.
+ */
 typedef enum reef_gate_kind {
     REEF_GATE_NGRAM,
     REEF_GATE_LOSS,
@@ -110,12 +116,13 @@ typedef enum reef_expert_kind {
     REEF_EXPERT_VALUE, // w_up, whatever x is (Lample et al. 2019)
 } reef_expert_kind;
 
-// ---- configuration -------------------------------------------------------------------------------
+// ---- configuration ------------------------------------------------------------------------------
 
 /**
- * Everything that decides the function and its training. Written once by reef_pool_init to the pool's
- * meta record as JSON. One X-macro table in config.c names every field, its default, its bounds and
- * its help; the CLI's options and the JSON keys come from it (d_model is --d-model and "d_model").
+ * Everything that decides the function and its training. Written once by reef_pool_init to the
+ * pool's meta record as JSON. One X-macro table in config.c names every field, its default, its
+ * bounds and its help; the CLI's options and the JSON keys come from it (d_model is --d-model and
+ * "d_model").
  */
 typedef struct reef_config {
     reef_model_kind model; // "lm", "vector" or "layer"
@@ -125,7 +132,8 @@ typedef struct reef_config {
     uint32_t previous_bytes;                            // tokens embedded beside a token's own
     uint32_t batch;    // windows of T tokens of the stream per step
     uint32_t rehearse; // windows beside them, drawn from what the open generation has trained on
-    // One letter per block: 'p' peer, 'k' product-key memory, 'm' mixture of experts, 'd' dense; "p" = all
+    // One letter per block: 'p' peer, 'k' product-key memory, 'm' mixture of experts, 'd' dense;
+    // "p" = all
     char ffw[REEF_LAYER_COUNT_MAX + 1];
     uint32_t d_ffw;              // width of dense FFWs, and of each expert of a mixture
     uint32_t heads, topk, d_key; // PEER and product-key memory: H, K, d_key
@@ -185,9 +193,9 @@ typedef struct reef_config {
     float lwf_weight;            // of the distillation from the model of the last boundary
     float lwf_temperature;       // of both softmaxes of that distillation
     uint32_t sparse_slots; // experts of a layer that a step of sparse memory finetuning changes
-    // vector models only; of the fields above they read model, seed, side (also of later generations),
-    // boundaries ("drift" or "given") and strategy, and the rivals of generations learning_rate, warmup,
-    // decay, beta1, beta2 and epsilon
+    // vector models only; of the fields above they read model, seed, side (also of later
+    // generations), boundaries ("drift" or "given") and strategy, and the rivals of generations
+    // learning_rate, warmup, decay, beta1, beta2 and epsilon
     uint32_t inputs; // width of a vector; 0 for language models
     uint32_t memory; // examples, with their labels, that are kept as a sample of the past
     float ridge;     // penalty on w_up, in mean squared norms of a hidden vector
@@ -195,18 +203,21 @@ typedef struct reef_config {
         vector_gate; // which generation answers: "ridge", or "off" for always the newest
 } reef_config;
 
-// ---- tokens --------------------------------------------------------------------------------------
+// ---- tokens -------------------------------------------------------------------------------------
 
 /**
- * Bytes that a token of the stream takes: 1 where tokens are bytes, 2 where they are ids, little-endian. All
- * positions and counts of a stream are in bytes; losses are bits per token, which for bytes is bits per byte.
+ * Bytes that a token of the stream takes: 1 where tokens are bytes, 2 where they are ids,
+ * little-endian. All positions and counts of a stream are in bytes; losses are bits per token,
+ * which for bytes is bits per byte.
  */
 static inline size_t reef_token_bytes(const reef_config *config) {
     return config->vocab == REEF_VOCAB ? 1 : 2;
 }
 
-/** A text of a language model: INVALID where it ends within a token, or with the first id outside the vocabulary.
- *  `name` and `offset` say where its first byte lies. */
+/**
+ * A text of a language model: INVALID where it ends within a token, or with the first id outside
+ * the vocabulary. `name` and `offset` say where its first byte lies.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_tokens_check(const reef_config *config,
                                                        const char *name,
                                                        uint64_t offset,
@@ -214,10 +225,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_tokens_check(const reef_config *config
                                                        size_t count,
                                                        reef_error *err);
 
-// ---- vectors -------------------------------------------------------------------------------------
+// ---- vectors ------------------------------------------------------------------------------------
 
-// The stream of a vector model is records of one size, all little-endian: an int32 label (0 or more; -1:
-// none, the example is only looked at), then `inputs` floats, which must be finite.
+// The stream of a vector model is records of one size, all little-endian: an int32 label (0 or
+// more; -1: none, the example is only looked at), then `inputs` floats, which must be finite.
 #define REEF_VECTOR_LABEL_BYTES 4
 #define REEF_CLASS_COUNT_MAX 1024 // labels that one pool may meet
 #define REEF_VECTOR_SIDE_MAX 128  // sub-keys per side: 16,384 experts, solved for together
@@ -241,11 +252,16 @@ REEF_API const char *reef_ffw_text(reef_ffw kind); // "peer", "dense", "moe", "p
 REEF_API bool reef_layer_retrieves(const reef_config *config, uint32_t layer);
 /** How many layers have one. Without any, generations after the first learn corrections alone. */
 REEF_API uint32_t reef_config_retrieving_layers(const reef_config *config);
-/** Windows that a step rehearses: `rehearse`, or 0 where no window of the reservoir is longer than the context. */
+/**
+ * Windows that a step rehearses: `rehearse`, or 0 where no window of the reservoir is longer than
+ * the context.
+ */
 REEF_API uint32_t reef_config_rehearsed(const reef_config *config);
 /** Parameters of a layer's feed-forward network that train, with a pool of `side` * `side` rows. */
 REEF_API uint64_t reef_layer_parameters(const reef_config *config, uint32_t layer, uint32_t side);
-/** Those that one token meets: of a mixture on average, where every expert takes its full capacity. */
+/**
+ * Those that one token meets: of a mixture on average, where every expert takes its full capacity.
+ */
 REEF_API double reef_layer_parameters_active(const reef_config *config,
                                              uint32_t layer,
                                              uint32_t side);
@@ -269,19 +285,28 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
                                                      const char *name,
                                                      const char *value,
                                                      reef_error *err);
-/** The word of a field of type "text", such as "strategy", for messages and documents; "" where there is no such field. */
+/**
+ * The word of a field of type "text", such as "strategy", for messages and documents; "" where
+ * there is no such field.
+ */
 REEF_API const char *reef_config_word(const reef_config *config, const char *name);
-/** A reservoir_window that is not longer than the context becomes so: for a new pool, before what is given is set. */
+/**
+ * A reservoir_window that is not longer than the context becomes so: for a new pool, before what is
+ * given is set.
+ */
 REEF_API void reef_config_fit_reservoir(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
 /**
- * The same for a new pool, and INVALID are settings that would do nothing. A pool that exists may have them: it opens,
- * and goes on doing nothing.
+ * The same for a new pool, and INVALID are settings that would do nothing. A pool that exists may
+ * have them: it opens, and goes on doing nothing.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check_new(const reef_config *config,
                                                            reef_error *err);
-/** What a layer by itself has none of, such as attention, is set to nothing; other kinds stay as they are. */
+/**
+ * What a layer by itself has none of, such as attention, is set to nothing; other kinds stay as
+ * they are.
+ */
 REEF_API void reef_config_reduce(reef_config *config);
 /** JSON text of the configuration, on the heap (free with free()); NULL when out of memory. */
 REEF_API char *reef_config_format(const reef_config *config);
@@ -298,7 +323,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_init(const char *path,
                                                     const reef_config *config,
                                                     reef_error *err);
 
-// ---- what training costs -------------------------------------------------------------------------
+// ---- what training costs ------------------------------------------------------------------------
 
 // name in code, name for people
 #define REEF_FLOPS_PART_LIST(X)                                                                    \
@@ -318,7 +343,10 @@ typedef enum reef_flops_part {
         REEF_FLOPS_PART_COUNT
 } reef_flops_part;
 
-/** FLOPs of training on one window, all layers of a kind together; `router` is that of moe, pkm and peer. */
+/**
+ * FLOPs of training on one window, all layers of a kind together; `router` is that of moe, pkm and
+ * peer.
+ */
 typedef struct reef_flops {
     uint64_t forward[REEF_FLOPS_PART_COUNT], backward[REEF_FLOPS_PART_COUNT];
     uint64_t forward_window, backward_window; // their sums
@@ -330,8 +358,9 @@ typedef struct reef_flops {
 } reef_flops;
 
 /**
- * What training costs while generation 0 is open, formula by formula as in docs/PAPER.md: a multiply and an add
- * are 2 FLOPs; norms, softmax, activations, loss and optimiser are not counted. All zero for a vector model.
+ * What training costs while generation 0 is open, formula by formula as in docs/PAPER.md: a
+ * multiply and an add are 2 FLOPs; norms, softmax, activations, loss and optimiser are not counted.
+ * All zero for a vector model.
  */
 REEF_API void reef_flops_count(const reef_config *config, reef_flops *out);
 REEF_API const char *reef_flops_part_text(reef_flops_part part);

@@ -1,15 +1,19 @@
-// One PEER layer by itself: a pool whose model is nothing else, forward and backward on the caller's arrays.
+// One PEER layer by itself: a pool whose model is nothing else, forward and backward on the
+// caller's arrays.
 //
-// Such a pool ("model": "layer") grows in generations as the others do: y is the sum of what they add, the
-// open one learns, sealed ones never change. It has no stream: what the layer is for, what its loss is and
-// which generations take part in which row is the caller's business. Rows are counted where pools of text
-// count bytes.
+// Such a pool ("model": "layer") grows in generations as the others do: y is the sum of what they
+// add, the open one learns, sealed ones never change. It has no stream: what the layer is for, what
+// its loss is and which generations take part in which row is the caller's business. Rows are
+// counted where pools of text count bytes.
 #ifndef REEF_LAYER_H
 #define REEF_LAYER_H
 
 #include "reef_model.h"
 
-/** Rows that one worker takes at a time. What is evaluated depends on a row's place among so many, no more. */
+/**
+ * Rows that one worker takes at a time. What is evaluated depends on a row's place among so many,
+ * no more.
+ */
 #define REEF_LAYER_PIECE 64u
 
 /** What one forward leaves for its backward; memory is kept for the next, of whichever pool. */
@@ -31,8 +35,8 @@ typedef struct reef_layer_choice {
  * y     (rows, d_model) written; no part of it may be the memory of x
  * tape  filled for a backward, or NULL: none will follow (train needs one)
  *
- * Errors: INVALID no such generation, a pool that is no layer, values that are not finite, arrays that overlap;
- * NO_MEMORY.
+ * Errors: INVALID no such generation, a pool that is no layer, values that are not finite, arrays
+ * that overlap; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_layer_forward(reef_model *model,
                                                               const reef_layer_choice *choice,
@@ -43,14 +47,16 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_layer_forward(reef_model *model,
                                                               reef_error *err);
 
 /**
- * d_x from d_y, for the x and the tape of a forward, which is used up. Of a forward that trains, the gradients
- * of the open generation's parameters are collected, over any number of calls, until reef_trainer_layer_step.
+ * d_x from d_y, for the x and the tape of a forward, which is used up. Of a forward that trains,
+ * the gradients of the open generation's parameters are collected, over any number of calls, until
+ * reef_trainer_layer_step.
  *
  * d_y  (rows, d_model)
  * d_x  (rows, d_model) written; no part of it may be the memory of x or d_y
  *
- * Errors: INVALID a tape without a forward, or that a step has overtaken; values of d_y that are not finite, arrays
- * that overlap; FULL too many rows are collected; NO_MEMORY. The tape is then as it was.
+ * Errors: INVALID a tape without a forward, or that a step has overtaken; values of d_y that are
+ * not finite, arrays that overlap; FULL too many rows are collected; NO_MEMORY. The tape is then as
+ * it was.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_layer_backward(reef_model *model,
                                                                reef_layer_tape *tape,
@@ -60,10 +66,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_layer_backward(reef_model *model
                                                                reef_error *err);
 
 /**
- * Parameters by name: w_down, w_up and with glu w_gate, each (experts, d_model) in the order of ids; w_query
- * (d_model, heads * d_key), sub_keys_a and sub_keys_b (side, d_key / 2). Beside these an open generation has
- * bn_scale, bn_shift, bn_mean and bn_var (heads * d_key) where there is a batch norm, and a sealed one, into
- * whose w_query it is folded, query_bias (heads * d_key).
+ * Parameters by name: w_down, w_up and with glu w_gate, each (experts, d_model) in the order of
+ * ids; w_query (d_model, heads * d_key), sub_keys_a and sub_keys_b (side, d_key / 2). Beside these
+ * an open generation has bn_scale, bn_shift, bn_mean and bn_var (heads * d_key) where there is a
+ * batch norm, and a sealed one, into whose w_query it is folded, query_bias (heads * d_key).
  *
  * count  values that there are; INVALID where it is not what the caller's array has
  */

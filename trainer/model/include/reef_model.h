@@ -1,5 +1,5 @@
-// What a pool says of data, now and as of any earlier state. A reef_model is a read-only copy of some state of a pool,
-// made by a short read transaction, that lives without the pool afterwards.
+// What a pool says of data, now and as of any earlier state. A reef_model is a read-only copy of
+// some state of a pool, made by a short read transaction, that lives without the pool afterwards.
 #ifndef REEF_MODEL_H
 #define REEF_MODEL_H
 
@@ -13,24 +13,28 @@ typedef struct reef_model reef_model;
 
 typedef struct reef_model_options {
     size_t threads; // 0: one per core
-    /** What the process should hold at most; 0: what the machine has. When the rows of sealed
-     *  generations take more than half of it, they are not copied but read where they lie in the pool,
-     *  and let go of when the process grows beyond it. */
+    /**
+     * What the process should hold at most; 0: what the machine has. When the rows of sealed
+     * generations take more than half of it, they are not copied but read where they lie in the
+     * pool, and let go of when the process grows beyond it.
+     */
     uint64_t memory_bytes;
 } reef_model_options;
 
-/** What people write for memory_bytes: a whole number above 0, of bytes or with K, M, G or T (1024). */
+/**
+ * What people write for memory_bytes: a whole number above 0, of bytes or with K, M, G or T (1024).
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_memory_parse(const char *text,
                                                        uint64_t *bytes,
                                                        reef_error *err);
 
 /**
- * Copy a state of the pool into memory; for a pool larger than that, see reef_model_options: then a read
- * transaction is kept as long as the model, and checksums of rows are not verified.
+ * Copy a state of the pool into memory; for a pool larger than that, see reef_model_options: then a
+ * read transaction is kept as long as the model, and checksums of rows are not verified.
  *
  * as_of    NULL or "now": the last commit, every generation under its gate (task-free). A number g:
- *          generations 0 .. g, exactly the function the model was when g was sealed. Otherwise the name
- *          of a snapshot, or the beginning of only one.
+ *          generations 0 .. g, exactly the function the model was when g was sealed. Otherwise the
+ *          name of a snapshot, or the beginning of only one.
  * options  NULL for the defaults
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_open(reef_model **out,
@@ -39,8 +43,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_open(reef_model **out,
                                                      const reef_model_options *options,
                                                      reef_error *err);
 /**
- * The same, in exchange for an older copy, `*model` (NULL: none), of this pool or one of the same configuration; it is
- * used up also on failure. Sealed generations that are the same are taken over from it, so only the others are read.
+ * The same, in exchange for an older copy, `*model` (NULL: none), of this pool or one of the same
+ * configuration; it is used up also on failure. Sealed generations that are the same are taken over
+ * from it, so only the others are read.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_reopen(reef_model **model,
                                                        reef_store *store,
@@ -49,12 +54,15 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_reopen(reef_model **model,
                                                        reef_error *err);
 REEF_API void reef_model_close(reef_model *model); // accepts NULL
 /**
- * Nothing will be asked for a while: where rows are read in place, end the read transaction, which would keep the
- * writer from reusing pages. The next question begins another. BUSY from it: open the model again.
+ * Nothing will be asked for a while: where rows are read in place, end the read transaction, which
+ * would keep the writer from reusing pages. The next question begins another. BUSY from it: open
+ * the model again.
  */
 REEF_API void reef_model_unpin(reef_model *model);
 REEF_API const reef_config *reef_model_config(const reef_model *model);
-/** The commit that was the last one when the state was read; the state itself may be an earlier one. */
+/**
+ * The commit that was the last one when the state was read; the state itself may be an earlier one.
+ */
 REEF_API const reef_commit *reef_model_commit(const reef_model *model);
 REEF_API uint32_t reef_model_generation_count(const reef_model *model);
 REEF_API uint64_t reef_model_parameter_count(const reef_model *model);
@@ -69,8 +77,8 @@ typedef struct reef_score {
 /**
  * Loss of a text, read as one stream in windows of the model's context, gates carried along.
  * bytes  (count) whole tokens: here as in all questions to a model
- * bits   (tokens) or NULL: written; the surprise of each token given those before it in its window; bits[0] is
- *        that of one among `vocab` (8 of a byte: nothing came before).
+ * bits   (tokens) or NULL: written; the surprise of each token given those before it in its window;
+ *        bits[0] is that of one among `vocab` (8 of a byte: nothing came before).
  * progress  may be NULL; called with bytes done from the calling thread
  *
  * Errors: INVALID no language model, or what reef_tokens_check says.
@@ -85,13 +93,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
                                                       reef_error *err);
 
 /**
- * Which experts a text uses, as in He 2024 section 3.3: z' of every expert over all tokens, gates carried along.
- * For the paper's models, in which one block retrieves its experts.
+ * Which experts a text uses, as in He 2024 section 3.3: z' of every expert over all tokens, gates
+ * carried along. For the paper's models, in which one block retrieves its experts.
  *
  * usage  (expert_count) added to
  *
- * Errors: INVALID unless exactly one block retrieves (p or k), the model has one generation, and expert_count is
- * that block's.
+ * Errors: INVALID unless exactly one block retrieves (p or k), the model has one generation, and
+ * expert_count is that block's.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_usage(reef_model *model,
                                                       const uint8_t *bytes,
@@ -109,14 +117,15 @@ typedef struct reef_gate_stats {
 } reef_gate_stats;
 
 /**
- * Facts of a gate, and its margins along a text that begins cold: the gate fires at t where margins[t] > 0
- * (and no more than fire_max others have a higher one). A threshold that lies higher by x would fire where
- * margins[t] > x. Needs forward passes only for a gate that reads losses; generations after it have no say.
+ * Facts of a gate, and its margins along a text that begins cold: the gate fires at t where
+ * margins[t] > 0 (and no more than fire_max others have a higher one). A threshold that lies higher
+ * by x would fire where margins[t] > x. Needs forward passes only for a gate that reads losses;
+ * generations after it have no say.
  *
  * margins  (tokens) written; NULL for the facts alone
  *
- * Errors: INVALID generation 0, which has no gate, one that the state does not have, or a vector model.
- * Threads: one at a time on a model.
+ * Errors: INVALID generation 0, which has no gate, one that the state does not have, or a vector
+ * model. Threads: one at a time on a model.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_gate_margins(reef_model *model,
                                                              uint32_t generation,
@@ -134,12 +143,17 @@ typedef struct reef_sampling {
     uint64_t seed;
     float temperature; // 0: the most likely byte
     float top_p;       // in (0, 1]; 0 means 1
-    /** NULL, or told of every byte as soon as there is one; false ends the text there, without an error. */
+    /**
+     * NULL, or told of every byte as soon as there is one; false ends the text there, without an
+     * error.
+     */
     bool (*on_byte)(void *context, uint8_t byte);
     void *context;
 } reef_sampling;
 
-/** Continue `prompt` by `count` bytes. `out` (count) is written. INVALID where tokens are no bytes. */
+/**
+ * Continue `prompt` by `count` bytes. `out` (count) is written. INVALID where tokens are no bytes.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_model_generate(reef_model *model,
                                                          const uint8_t *prompt,
                                                          size_t prompt_bytes,
@@ -149,8 +163,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_generate(reef_model *model,
                                                          reef_error *err);
 
 /**
- * Visit what the reservoir holds, slot by slot: `bytes` of the stream, and the generation that was trained on
- * them; with a strategy that keeps one, the task. In a vector model an example each.
+ * Visit what the reservoir holds, slot by slot: `bytes` of the stream, and the generation that was
+ * trained on them; with a strategy that keeps one, the task. In a vector model an example each.
  */
 typedef reef_status (*reef_window_visit)(
     void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err);
@@ -159,13 +173,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_reservoir_scan(reef_txn *txn,
                                                          void *context,
                                                          reef_error *err);
 
-/** Leakage of the gate of a text model's generation, measured by its last fit; NaN where it has none. */
+/**
+ * Leakage of the gate of a text model's generation, measured by its last fit; NaN where it has
+ * none.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_gate_leak_read(reef_txn *txn,
                                                          uint32_t generation,
                                                          double *out,
                                                          reef_error *err);
 
-/** Usage of one PEER layer of one generation, from the pool. `usage` (side*side) is the caller's. */
+/**
+ * Usage of one PEER layer of one generation, from the pool. `usage` (side*side) is the caller's.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_usage_read(reef_txn *txn,
                                                      uint32_t generation,
                                                      uint32_t layer,
@@ -202,16 +221,18 @@ REEF_API REEF_MUST_CHECK reef_status reef_expert_stats_read(reef_txn *txn,
                                                             reef_expert_stats *out,
                                                             reef_error *err);
 
-/** The token that begins with byte `at` of a text chose an expert, with `score` (of all heads together); its neuron
- *  said `activation`. */
+/**
+ * The token that begins with byte `at` of a text chose an expert, with `score` (of all heads
+ * together); its neuron said `activation`.
+ */
 typedef void (*reef_expert_visit)(void *context, size_t at, double score, double activation);
 
 /**
- * Where a text, read as one stream with gates carried along, uses one expert: what it adds to the token of byte
- * `at` is score * activation * w_up. Visited in order.
+ * Where a text, read as one stream with gates carried along, uses one expert: what it adds to the
+ * token of byte `at` is score * activation * w_up. Visited in order.
  *
- * Errors: NOT_FOUND no such generation, layer or expert in this state; INVALID no language model, or what
- * reef_tokens_check says.
+ * Errors: NOT_FOUND no such generation, layer or expert in this state; INVALID no language model,
+ * or what reef_tokens_check says.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_expert_uses(reef_model *model,
                                                             uint32_t generation,
@@ -233,8 +254,8 @@ REEF_API void reef_model_classes(const reef_model *model, int32_t *labels);
  *
  * vectors      (count, inputs) row-major
  * labels       (count) written: the best class; -1 while the model knows none
- * scores       (count, class count) or NULL: written; about the probability of each class, rows need not
- *              sum to 1
+ * scores       (count, class count) or NULL: written; about the probability of each class, rows
+ *              need not sum to 1
  * generations  (count) or NULL: written; the generation whose experts had the most say
  *
  * Errors: INVALID a language model, or a value that is not finite (message names row and column).
@@ -247,11 +268,12 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_predict(reef_model *model,
                                                         uint32_t *generations,
                                                         reef_error *err);
 
-// ---- what a pool says of itself and of its history ------------------------------------------------
+// ---- what a pool says of itself and of its history ----------------------------------------------
 
 /**
- * Do the records of a pool have the sizes that its configuration gives them? For reef_check_options.also.
- * Nothing is checked where the pool has no configuration. Errors: those of reading it.
+ * Do the records of a pool have the sizes that its configuration gives them? For
+ * reef_check_options.also. Nothing is checked where the pool has no configuration. Errors: those of
+ * reading it.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_check_sizes(reef_txn *txn,
                                                            void (*on_damage)(void *context,
@@ -269,8 +291,8 @@ typedef struct reef_layer_change {
     uint64_t before, after; // how many there are
     uint64_t changed;       // of those that both have: rows that differ
     uint64_t uses;          // choices of an expert between the states
-    // How far the shares of these choices lie from those before: 0 the same, 1 none in common. NaN where
-    // a state has no usage stored, or nothing was chosen.
+    // How far the shares of these choices lie from those before: 0 the same, 1 none in common. NaN
+    // where a state has no usage stored, or nothing was chosen.
     double usage_drift;
 } reef_layer_change;
 
@@ -297,8 +319,8 @@ typedef struct reef_state_change {
 REEF_API void reef_state_change_release(reef_state_change *change); // accepts the zeroed one
 
 /**
- * What lies between two states: the generations sealed, and how the one that was open changed. Rows are
- * compared as they would be after sealing where one state has them in bf16.
+ * What lies between two states: the generations sealed, and how the one that was open changed. Rows
+ * are compared as they would be after sealing where one state has them in bf16.
  *
  * before, after  snapshots or beginnings of their names; NULL or "now" is the last commit
  * out            written; reef_state_change_release it, on failure too
@@ -326,16 +348,17 @@ typedef struct reef_export_options {
 } reef_export_options;
 
 /**
- * Write one sealed generation to a file in the safetensors format: its tensors, gate, rows and flags, and as
- * metadata all that importing needs (docs/FORMAT.md). A writer may go on meanwhile. The file is written as
- * PATH.part, synced, and renamed; whatever goes wrong leaves nothing of it, and what a killed process left is written
- * over by the next.
+ * Write one sealed generation to a file in the safetensors format: its tensors, gate, rows and
+ * flags, and as metadata all that importing needs (docs/FORMAT.md). A writer may go on meanwhile.
+ * The file is written as PATH.part, synced, and renamed; whatever goes wrong leaves nothing of it,
+ * and what a killed process left is written over by the next.
  *
  * options  NULL: all-zero
  * out      written; may be NULL
  *
- * Errors: NOT_FOUND no such generation, or it was consolidated, or no such directory; INVALID it is open, of a
- * vector model, or the file exists; BUSY it was stopped; CORRUPT it is not what its root says; FULL; IO; NO_MEMORY.
+ * Errors: NOT_FOUND no such generation, or it was consolidated, or no such directory; INVALID it is
+ * open, of a vector model, or the file exists; BUSY it was stopped; CORRUPT it is not what its root
+ * says; FULL; IO; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_export(reef_store *store,
                                                             uint32_t generation,
@@ -356,15 +379,16 @@ typedef struct reef_model_file {
 } reef_model_file;
 
 /**
- * Write a state of a pool to a file in the safetensors format: all generations with their weights, batch norm
- * statistics, gates, experts, flags and usage, and as metadata the configuration (docs/FORMAT.md). Of an open
- * generation the weights are those that it is evaluated by. The file is written as by reef_generation_export.
+ * Write a state of a pool to a file in the safetensors format: all generations with their weights,
+ * batch norm statistics, gates, experts, flags and usage, and as metadata the configuration
+ * (docs/FORMAT.md). Of an open generation the weights are those that it is evaluated by. The file
+ * is written as by reef_generation_export.
  *
  * as_of  as in reef_model_open
  * out    written; may be NULL
  *
- * Errors: NOT_FOUND no such state or directory; INVALID a vector model, a layer by itself or a rival strategy, or the
- * file exists; BUSY it was stopped; CORRUPT; FULL; IO; NO_MEMORY.
+ * Errors: NOT_FOUND no such state or directory; INVALID a vector model, a layer by itself or a
+ * rival strategy, or the file exists; BUSY it was stopped; CORRUPT; FULL; IO; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_export(reef_store *store,
                                                        const char *as_of,
@@ -378,7 +402,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_file_config(const char *path,
                                                             reef_config *config,
                                                             reef_error *err);
 
-/** What the trainer counts in all. Boundaries only where the strategy keeps one generation, else 0. */
+/**
+ * What the trainer counts in all. Boundaries only where the strategy keeps one generation, else 0.
+ */
 typedef struct reef_tasks {
     uint32_t task;                            // boundaries so far
     uint64_t task_at;                         // position in the stream of the last one
@@ -388,14 +414,17 @@ REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
                                                      reef_tasks *out,
                                                      reef_error *err);
 
-// The history of the loss takes bounded space: of each level at most so many points are kept. A point of
-// level l + 1 is the mean of so many of level l, the oldest of which it takes the place of.
+// The history of the loss takes bounded space: of each level at most so many points are kept. A
+// point of level l + 1 is the mean of so many of level l, the oldest of which it takes the place
+// of.
 #define REEF_SERIES_LEVELS 6
 #define REEF_SERIES_FOLD 16
 #define REEF_SERIES_POINTS_MAX 4096
 
-/** Steps and losses for `reef plot`, kept in `series`. With vectors, bits_per_byte is the share of the
- *  batch's labelled examples that were classed wrongly before they were learned. */
+/**
+ * Steps and losses for `reef plot`, kept in `series`. With vectors, bits_per_byte is the share of
+ * the batch's labelled examples that were classed wrongly before they were learned.
+ */
 typedef struct reef_point {
     uint64_t step, stream_bytes; // of the last batch: its step, and the position after it
     float bits_per_byte;         // the mean over its batches
@@ -431,7 +460,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_lineage_read(reef_lineage *out,
 REEF_API void reef_lineage_release(reef_lineage *lineage);
 /** Did this commit lead to the present state, or was it undone by a restore? */
 REEF_API bool reef_lineage_has(const reef_lineage *lineage, uint64_t commit);
-/** Has the series the losses with from < position <= to, or did a restore take some of them away? */
+/**
+ * Has the series the losses with from < position <= to, or did a restore take some of them away?
+ */
 REEF_API bool reef_lineage_knows_losses(const reef_lineage *lineage, uint64_t from, uint64_t to);
 
 #endif

@@ -1,10 +1,11 @@
-// Forward and backward of a layer by itself: the same router and experts that a model's passes call, generation
-// by generation, on the caller's rows.
+// Forward and backward of a layer by itself: the same router and experts that a model's passes
+// call, generation by generation, on the caller's rows.
 //
-// What always holds: y of a row is summed over generations in their order, so as of g it has the bits that it had
-// when g was the last; what is sealed or evaluated is routed in whole pieces, padded where the caller's rows are
-// none, so its bits do not depend on the rows beside it. Batch statistics are those of the caller's rows alone,
-// which are therefore not padded. Without a tape rows are computed in stretches, so memory is bounded.
+// What always holds: y of a row is summed over generations in their order, so as of g it has the
+// bits that it had when g was the last; what is sealed or evaluated is routed in whole pieces,
+// padded where the caller's rows are none, so its bits do not depend on the rows beside it. Batch
+// statistics are those of the caller's rows alone, which are therefore not padded. Without a tape
+// rows are computed in stretches, so memory is bounded.
 #include "layer_internal.h"
 
 #include <math.h>
@@ -30,7 +31,7 @@ void reef_layer_free(reef_layer *layer) {
     free(layer);
 }
 
-// ---- one pass ------------------------------------------------------------------------------------
+// ---- one pass -----------------------------------------------------------------------------------
 
 /** One generation's part of a pass over rows. */
 typedef struct layer_pass {
@@ -126,7 +127,7 @@ static void run_experts(const layer_pass *acts, void (*work)(void *context, size
     if (prefetch != NULL) reef_row_prefetch_finish(prefetch);
 }
 
-// ---- forward -------------------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 static void forward_piece(void *context, size_t piece) {
     const layer_pass *acts = context;
@@ -288,7 +289,7 @@ reef_status reef_layer_run(const reef_layer_view *view,
                         : run_stretches(view, &chosen, rows, x, y, err);
 }
 
-// ---- backward ------------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
 static void backward_piece(void *context, size_t piece) {
     const layer_pass *acts = context;

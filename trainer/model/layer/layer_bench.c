@@ -1,9 +1,11 @@
-// One PEER layer by itself, with random weights and tokens, for `reef bench peer` and `reef bench scale`.
+// One PEER layer by itself, with random weights and tokens, for `reef bench peer` and `reef bench
+// scale`.
 //
-// The passes call what a model's passes call (router, experts, the experts' update), in the same order
-// and cut into pieces the same way, but with nothing around them. What always holds: memory is allocated
-// and touched when the layer is made; a pass allocates nothing, and its bits do not depend on the
-// workers. Which passes are run, how often, and what the times are compared with, is the caller's.
+// The passes call what a model's passes call (router, experts, the experts' update), in the same
+// order and cut into pieces the same way, but with nothing around them. What always holds: memory
+// is allocated and touched when the layer is made; a pass allocates nothing, and its bits do not
+// depend on the workers. Which passes are run, how often, and what the times are compared with, is
+// the caller's.
 #include "experts.h"
 #include "generation.h"
 #include "reef_huge_page.h"
@@ -16,8 +18,8 @@
 #include <string.h>
 
 enum { LINE_BYTES = 64 };
-// Values of rows that are drawn together, on the stack, and how many such slabs one piece draws; and
-// parameters of the router that one piece updates.
+// Values of rows that are drawn together, on the stack, and how many such slabs one piece draws;
+// and parameters of the router that one piece updates.
 enum { VALUES_PER_SLAB = 1024, SLABS_PER_PIECE = 2048, VALUES_PER_PIECE = 8192 };
 
 // Streams of the random numbers; the rows of experts have one per slab from the last on.
@@ -56,7 +58,7 @@ struct reef_layer_bench {
     float *factors;                    // (tokens, P, 2)
 };
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 // The next `count` floats of the block, from a new cache line on; NULL while it is only measured.
 static float *carve_bench(float *block, size_t *at, size_t count) {
@@ -186,10 +188,10 @@ static reef_status allocate_bench(reef_layer_bench *layer, reef_error *err) {
     return status;
 }
 
-// ---- initial values ------------------------------------------------------------------------------
+// ---- initial values -----------------------------------------------------------------------------
 
-// `count` values from value `at` on, all in one slab. Variances are those of a model's first generation;
-// uniform values, because a billion normal ones would take longer than the measurement.
+// `count` values from value `at` on, all in one slab. Variances are those of a model's first
+// generation; uniform values, because a billion normal ones would take longer than the measurement.
 static void draw_slab(const reef_layer_bench *layer, size_t at, size_t count) {
     const float down = sqrtf(3.0f / (float)layer->D), up = sqrtf(3.0f / (float)layer->P);
     float slab[VALUES_PER_SLAB];
@@ -329,7 +331,7 @@ size_t reef_layer_bench_touched(reef_layer_bench *layer) {
     return touched;
 }
 
-// ---- passes --------------------------------------------------------------------------------------
+// ---- passes -------------------------------------------------------------------------------------
 
 /** What the workers do with one layer. */
 typedef struct layer_pass {

@@ -37,7 +37,7 @@ static reef_generation_record generation_of(const reef_router_shape *shape) {
     return (reef_generation_record){.side = (uint32_t)shape->side, .dtype = REEF_BF16};
 }
 
-// ---- writing -------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 
 typedef struct writer {
     const reef_router_shape *shape;
@@ -145,7 +145,7 @@ reef_status reef_layer_pool_write(const char *path,
     return status;
 }
 
-// ---- reading -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static reef_status cover(reef_layer_pool *pool, reef_error *err) {
     reef_map_span all = {0};

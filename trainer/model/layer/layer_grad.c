@@ -1,5 +1,5 @@
-// What backward collects for the step of a layer by itself: the pairs of token and expert, and what their gradients are
-// sums of. Any number of batches, one after the other.
+// What backward collects for the step of a layer by itself: the pairs of token and expert, and what
+// their gradients are sums of. Any number of batches, one after the other.
 #include "layer_internal.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 //
 //   layer.c         forward and backward over generations
 //   layer_tape.c    memory of one forward
-//   layer_learn.c   what backward collects, the step, the boundary
+//   layer_train.c   what backward collects, the step, the boundary
 //   layer_tensor.c  parameters by name
 //   layer_model.c   a read-only copy
 #ifndef REEF_LAYER_INSIDE_H
@@ -39,7 +39,10 @@ struct reef_layer_tape {
     uint8_t *mask;            // (generations, rows) copy of the forward's, or NULL
 };
 
-/** What backward has collected for the next step: the pairs of any number of batches, one after the other. */
+/**
+ * What backward has collected for the next step: the pairs of any number of batches, one after the
+ * other.
+ */
 typedef struct reef_layer_collected {
     size_t rows, rows_max;
     float *x, *d_y;          // (rows, D)
@@ -105,7 +108,7 @@ REEF_MUST_CHECK reef_status reef_layer_back(const reef_layer_view *view,
                                             float *d_x,
                                             reef_error *err);
 
-// layer_learn.c
+// layer_train.c
 
 void reef_layer_collected_release(reef_layer_collected *collected);
 /** Make room for the rows of a tape before its backward, so that collecting cannot fail. */
@@ -125,7 +128,10 @@ REEF_MUST_CHECK reef_status reef_layer_tensor_read(const reef_network *network,
                                                    size_t count,
                                                    reef_error *err);
 
-/** Which vector of an expert's row has this name: 0 w_down, 1 w_up, 2 w_gate; `vectors` where none has. */
+/**
+ * Which vector of an expert's row has this name: 0 w_down, 1 w_up, 2 w_gate; `vectors` where none
+ * has.
+ */
 size_t reef_layer_vector_index(const char *name, size_t vectors);
 
 /** The tensor of the layer with this name, or NULL. */

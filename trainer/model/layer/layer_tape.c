@@ -1,11 +1,12 @@
-// Memory of one forward of a layer by itself. It only ever grows: a tape that is used again for as many rows
-// of layers with the same sizes allocates nothing.
+// Memory of one forward of a layer by itself. It only ever grows: a tape that is used again for as
+// many rows of layers with the same sizes allocates nothing.
 #include "layer_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Where no backward follows all generations but the first, whose sides are mostly the same, share one trace.
+// Where no backward follows all generations but the first, whose sides are mostly the same, share
+// one trace.
 enum { SHARED_TRACES = 2 };
 
 static size_t whole_pieces(size_t rows) {

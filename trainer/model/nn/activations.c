@@ -1,7 +1,7 @@
 // The memory of one pass, and what forward.c and backward.c do alike.
 //
-// Tapes of a generation are made when it takes part for the first time, not per step: most generations never fire
-// in a given stream.
+// Tapes of a generation are made when it takes part for the first time, not per step: most
+// generations never fire in a given stream.
 #include "activations.h"
 #include "generation.h"
 #include "transformer.h"
@@ -23,7 +23,8 @@ static bool floats(float **out, size_t count) {
     return *out != NULL;
 }
 
-// Does a set of activations serve a mixture? In training set l is layer l's, in evaluation the one is all layers'.
+// Does a set of activations serve a mixture? In training set l is layer l's, in evaluation the one
+// is all layers'.
 static bool serves_mixture(const reef_config *config, size_t set, bool training) {
     if (training) return reef_layer_ffw(config, (uint32_t)set) == REEF_FFW_MOE;
     for (uint32_t l = 0; l < config->layers; l++)

@@ -73,7 +73,9 @@ typedef struct reef_activations {
     double seconds_router, seconds_experts, seconds_update;
 } reef_activations;
 
-/** No merged matrices for this token: corrections are added to the backbone's products one by one. */
+/**
+ * No merged matrices for this token: corrections are added to the backbone's products one by one.
+ */
 #define REEF_ANSWER_SEVERAL UINT32_MAX
 
 REEF_MUST_CHECK reef_status reef_activations_init(reef_activations *acts,
@@ -89,8 +91,8 @@ typedef enum reef_activations_mode {
 } reef_activations_mode;
 
 /**
- * Losses (and with batch->weight the gradient of the logits) of a batch. Changes nothing in the net.
- * y(x) = y_0(x) + sum over fired generations of y_g(x), deltas likewise.
+ * Losses (and with batch->weight the gradient of the logits) of a batch. Changes nothing in the
+ * net. y(x) = y_0(x) + sum over fired generations of y_g(x), deltas likewise.
  */
 REEF_MUST_CHECK reef_status reef_network_forward(reef_activations *acts,
                                                  const reef_network *network,
@@ -107,7 +109,9 @@ REEF_MUST_CHECK reef_status reef_activations_prepare_generation(reef_activations
                                                                 size_t g,
                                                                 reef_error *err);
 
-/** (T) of window `window`: where generation g takes part; NULL for generation 0, which always does. */
+/**
+ * (T) of window `window`: where generation g takes part; NULL for generation 0, which always does.
+ */
 const uint8_t *reef_batch_fire(const reef_batch *batch,
                                const reef_config *config,
                                size_t g,
@@ -119,7 +123,9 @@ bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, 
 /** x[t] += the embeddings of token t and of those before it in its window. */
 void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t);
-/** Run `work` over the windows, with the rows that generation g chose in layer l fetched beside it. */
+/**
+ * Run `work` over the windows, with the rows that generation g chose in layer l fetched beside it.
+ */
 void reef_activations_run_experts(reef_activations *acts,
                                   const reef_network *network,
                                   reef_thread_pool *workers,
@@ -128,7 +134,9 @@ void reef_activations_run_experts(reef_activations *acts,
                                   uint32_t l,
                                   void (*work)(void *context, size_t window),
                                   void *context);
-/** What a fired token of a window of old data weighs in the retain term of one part of the model. */
+/**
+ * What a fired token of a window of old data weighs in the retain term of one part of the model.
+ */
 float reef_retain_weight(const reef_config *config, const uint8_t *fire);
 #define REEF_RETAIN_FLOOR 1e-3f // added to the old output's squared norm, which divides
 /** Floats per token of window_scratch. */
@@ -144,8 +152,8 @@ typedef struct reef_network_update {
     bool freeze_experts;           // compute gradients of dense tensors only (gradient checks)
     const reef_expert_pull *pulls; // (layers) or NULL: a penalty on change of rows
     float *const *squares; // (layers) or NULL: squared gradients of rows are added, no row changes
-    // Which experts of layer l stay as they are, (N) flags, now that their pairs are sorted; NULL: those
-    // that are flagged as frozen.
+    // Which experts of layer l stay as they are, (N) flags, now that their pairs are sorted; NULL:
+    // those that are flagged as frozen.
     const uint8_t *(*freeze)(void *context, uint32_t l, const reef_expert_pairs *pairs);
     void *freeze_context;
 } reef_network_update;

@@ -1,5 +1,5 @@
-// See adapter.h. Products run over the whole window, so that their shapes are fixed; the mask decides
-// what is added.
+// See adapter.h. Products run over the whole window, so that their shapes are fixed; the mask
+// decides what is added.
 #include "adapter.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 // The same pass backwards: forward.c read upwards.
 //
-// The open generation gets gradients of its dense tensors and, while the rows are in cache, the update
-// of its experts; sealed generations only hand the gradient of their input down. Gradients of weights
-// are matrix products over all rows of the batch, cut into fixed tiles of the weight, so there is nothing
-// to reduce and no trace of the thread count.
+// The open generation gets gradients of its dense tensors and, while the rows are in cache, the
+// update of its experts; sealed generations only hand the gradient of their input down. Gradients
+// of weights are matrix products over all rows of the batch, cut into fixed tiles of the weight, so
+// there is nothing to reduce and no trace of the thread count.
 #include "adapter.h"
 #include "nn_internal.h"
 #include "transformer.h"
@@ -18,8 +18,8 @@ static void weight_gradients(const reef_backward *b,
     reef_weight_gradients(b->workers, b->rows, count, products);
 }
 
-// Sum the windows' layer norm gradients in window order: 4 * D floats a window, of which `from` is where
-// the D of scale and the D of shift begin.
+// Sum the windows' layer norm gradients in window order: 4 * D floats a window, of which `from` is
+// where the D of scale and the D of shift begin.
 static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, size_t from) {
     size_t D = b->acts->config->d_model;
     for (size_t w = 0; w < b->batch->windows; w++) {
@@ -28,7 +28,7 @@ static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, 
     }
 }
 
-// ---- head ----------------------------------------------------------------------------------------
+// ---- head ---------------------------------------------------------------------------------------
 
 // The logit gradient of a window as one generation's delta sees it: zero where it does not fire.
 static const float *masked_logits(const reef_backward *b, size_t g, size_t w, float *scratch) {
@@ -75,8 +75,8 @@ static void head_window(void *context, size_t w) {
                              acts->norm_rstd + row, base->norm_scale);
 }
 
-// Turn rows of the open generation's share of something into the gradient of their retain term: rows
-// that did not fire have none. `old` is what the older generations made of the same.
+// Turn rows of the open generation's share of something into the gradient of their retain term:
+// rows that did not fire have none. `old` is what the older generations made of the same.
 static void retain_rows(
     const reef_backward *b, size_t w, size_t width, float *rows, const float *old) {
     const reef_config *config = b->acts->config;
@@ -91,8 +91,8 @@ static void retain_rows(
     }
 }
 
-// The open generation's logit gradient, in place: nobody reads the unmasked one any more. A window of
-// old data has no loss; what its delta of the head adds to the logits is held down instead.
+// The open generation's logit gradient, in place: nobody reads the unmasked one any more. A window
+// of old data has no loss; what its delta of the head adds to the logits is held down instead.
 static void mask_logits_window(void *context, size_t w) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;
@@ -122,7 +122,7 @@ static void head(reef_backward *b) {
                                             b->open->grads.head, b->acts->norm, b->acts->logits});
 }
 
-// ---- adapters ------------------------------------------------------------------------------------
+// ---- adapters -----------------------------------------------------------------------------------
 
 typedef struct adapted {
     reef_adapter_shape shape;
@@ -160,8 +160,8 @@ static const reef_adapter *adapter_in(const reef_backward *b,
     return (const reef_adapter *)(const void *)layers + b->l;
 }
 
-// The gradient of an adapted product's input, through the adapters of all generations that fire. The
-// open one is the last, so its low and d_low are what stays.
+// The gradient of an adapted product's input, through the adapters of all generations that fire.
+// The open one is the last, so its low and d_low are what stays.
 static void unadapt_window(const reef_backward *b,
                            size_t w,
                            const adapted *of,
@@ -195,8 +195,8 @@ static size_t adapter_products(reef_weight_product *products,
     return count;
 }
 
-// Gradients of the open generation's two adapters of a block: of the product that was first in forward
-// (of `x`, with output gradient `d_y`), and of the one after it.
+// Gradients of the open generation's two adapters of a block: of the product that was first in
+// forward (of `x`, with output gradient `d_y`), and of the one after it.
 static void adapter_gradients(const reef_backward *b,
                               const adapted *first,
                               const float *first_x,
@@ -212,7 +212,7 @@ static void adapter_gradients(const reef_backward *b,
     weight_gradients(b, count, products);
 }
 
-// ---- feed-forward --------------------------------------------------------------------------------
+// ---- feed-forward -------------------------------------------------------------------------------
 
 static void dense_ffw_window(void *context, size_t w) {
     const reef_backward *b = context;
@@ -284,10 +284,10 @@ static void ffw(reef_backward *b, const reef_network_update *update) {
     }
 }
 
-// ---- attention -----------------------------------------------------------------------------------
+// ---- attention ----------------------------------------------------------------------------------
 
-// From d_x (of the block's output) and d_norm (of norm2) to d_x of the block's input. d_mid keeps the
-// gradient of x_mid, which w_out's gradient needs.
+// From d_x (of the block's output) and d_norm (of norm2) to d_x of the block's input. d_mid keeps
+// the gradient of x_mid, which w_out's gradient needs.
 static void attend_window(void *context, size_t w) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;
@@ -336,7 +336,7 @@ static void attend(reef_backward *b) {
     weight_gradients(b, 2, products);
 }
 
-// ---- embedding -----------------------------------------------------------------------------------
+// ---- embedding ----------------------------------------------------------------------------------
 
 // Table `back` holds the token that many places before one.
 static void embed_table(void *context, size_t back) {
@@ -422,8 +422,8 @@ void reef_network_backward(reef_activations *acts,
 
 // ---- backward experts ---------------------------------------------------------------------------
 //
-// Backward of a block's experts, one generation after the other: forward_experts.c read upwards, and the update of the
-// open generation's rows.
+// Backward of a block's experts, one generation after the other: forward.c read upwards, and the
+// update of the open generation's rows.
 
 // The gradient of what generation g adds, as generation `newer`, which weighs it, hands it down.
 static void weigh_gradient(const reef_backward *b, size_t newer, size_t w) {
@@ -448,8 +448,8 @@ static void older_gradient_window(const reef_backward *b, size_t w) {
             d_delta[d] += b->acts->d_y[at + d] * b->layer->older[at + d];
 }
 
-// d_y of a generation's layer output: the residual gradient as newer generations weigh it, for the open one
-// plus the retain term.
+// d_y of a generation's layer output: the residual gradient as newer generations weigh it, for the
+// open one plus the retain term.
 static void output_gradient_window(void *context, size_t w) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;

@@ -1,15 +1,15 @@
 // Selections of experts, sorted so that each expert's stand together: what the update pass walks.
 //
-// What always holds: nothing here has the size of the pool, nothing allocates after reef_expert_pairs_init, and
-// where a pair ends up does not depend on the number of threads.
+// What always holds: nothing here has the size of the pool, nothing allocates after
+// reef_expert_pairs_init, and where a pair ends up does not depend on the number of threads.
 #include "experts.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The sort's fixed number of pieces, and the bits of an id by which one round places at most: what a
-// round writes to at once, a line for each of 2^12 digits, stays in the second-level cache.
+// The sort's fixed number of pieces, and the bits of an id by which one round places at most: what
+// a round writes to at once, a line for each of 2^12 digits, stays in the second-level cache.
 enum { SORT_PIECES = 32, DIGIT_BITS_MAX = 12, DIGITS = 1 << DIGIT_BITS_MAX };
 
 reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
@@ -54,9 +54,9 @@ size_t reef_expert_pairs_end(const reef_expert_pairs *pairs, size_t begin) {
     return end;
 }
 
-// A stable sort by digits of the id, the least first (Knuth 1998, 5.2.5), in which every piece counts
-// and places its own share of the pairs: nothing has the size of the pool, and where a pair ends up does
-// not depend on who placed it.
+// A stable sort by digits of the id, the least first (Knuth 1998, 5.2.5), in which every piece
+// counts and places its own share of the pairs: nothing has the size of the pool, and where a pair
+// ends up does not depend on who placed it.
 typedef struct sort_pass {
     size_t rows, P, count;
     const reef_expert_id *indices;
@@ -83,8 +83,9 @@ static uint32_t *cleared_counts(const sort_pass *acts, size_t piece) {
     return counts;
 }
 
-// Turns what every piece counted of each digit into where its first one goes: digit by digit, and within
-// one in the order of the pieces. Returns the sum. Rows of digits are walked, not columns of pieces.
+// Turns what every piece counted of each digit into where its first one goes: digit by digit, and
+// within one in the order of the pieces. Returns the sum. Rows of digits are walked, not columns of
+// pieces.
 static size_t places_from_counts(const sort_pass *acts) {
     const size_t digits = (size_t)acts->mask + 1;
     uint32_t *next = cleared_counts(acts, SORT_PIECES), sum = 0;

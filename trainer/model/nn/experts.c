@@ -1,18 +1,19 @@
 // Retrieved experts: the loops over rows that are gathered by id, and the update pass that turns
-// (expert, token) pairs into Adam steps without ever storing a gradient. Values are experts without an
-// activation: theirs is 1, whatever the token.
+// (expert, token) pairs into Adam steps without ever storing a gradient. Values are experts without
+// an activation: theirs is 1, whatever the token.
 //
-// What always holds: a token's result depends on that token alone; a row's update depends on its own
-// pairs, in token order, alone; nothing here allocates after reef_expert_pairs_init. Which experts,
-// and with which weights, is the router's business; when a row may change is the caller's (flags).
+// What always holds: a token's result depends on that token alone; a row's update depends on its
+// own pairs, in token order, alone; nothing here allocates after reef_expert_pairs_init. Which
+// experts, and with which weights, is the router's business; when a row may change is the caller's
+// (flags).
 #include "experts.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-// Experts of one token that are handled together: bounds the buffers on the stack. The paper's 8 heads
-// with 16 experts each are one chunk.
+// Experts of one token that are handled together: bounds the buffers on the stack. The paper's 8
+// heads with 16 experts each are one chunk.
 #define CHUNK 256
 
 #define LINE_FLOATS (REEF_EXPERT_LINE_BYTES / sizeof(float))
@@ -21,7 +22,7 @@ static size_t experts_least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-// ---- activation ----------------------------------------------------------------------------------
+// ---- activation ---------------------------------------------------------------------------------
 
 // The P values after the first P of a token's hidden ones, where there are any.
 static const float *gated(const reef_expert_shape *shape, const float *hidden) {
@@ -39,8 +40,8 @@ static void activate(
         for (size_t p = 0; p < count; p++) a[p] *= down[p];
 }
 
-// d_down and d_glu from the gradient of the activation; the latter for gated experts only. The other
-// kinds may have d_down == d_a.
+// d_down and d_glu from the gradient of the activation; the latter for gated experts only. The
+// other kinds may have d_down == d_a.
 static void activate_backward(reef_expert_kind kind,
                               size_t count,
                               float *d_down,
@@ -62,7 +63,7 @@ static void activate_backward(reef_expert_kind kind,
     }
 }
 
-// ---- rows ----------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 
 /** Where the rows of one chunk lie. */
 typedef struct gathered {
@@ -111,10 +112,10 @@ static void axpy_rows(const gathered *g, float *y, const float *alpha, size_t of
         reef_axpy_rows(g->count, g->D, y, alpha, g->rows.f32, offset);
 }
 
-// ---- forward and backward ------------------------------------------------------------------------
+// ---- forward and backward -----------------------------------------------------------------------
 
-// Of values no product comes first, whose kernel would have fetched the rows. To the second-level cache, as
-// there.
+// Of values no product comes first, whose kernel would have fetched the rows. To the second-level
+// cache, as there.
 REEF_PREFETCH_ONLY static inline void fetch_rows(const gathered *g) {
     const size_t bytes = g->span * (g->dtype == REEF_BF16 ? sizeof(reef_bf16) : sizeof(float));
     for (size_t p = 0; p < g->count; p++) {
@@ -262,7 +263,7 @@ void reef_experts_backward(const reef_expert_shape *shape,
     }
 }
 
-// ---- update --------------------------------------------------------------------------------------
+// ---- update -------------------------------------------------------------------------------------
 
 void reef_expert_row_gradient(const reef_expert_shape *shape,
                               size_t pair_count,
@@ -309,7 +310,8 @@ static uint64_t usage_score(float gate) {
     return (uint64_t)(fmin((double)gate, REEF_USAGE_SCORE_MAX) * REEF_USAGE_SCORE_ONE + 0.5);
 }
 
-// Scores are rounded one by one to fixed point, so that sums are exact in any order and any grouping.
+// Scores are rounded one by one to fixed point, so that sums are exact in any order and any
+// grouping.
 static void usage_add(reef_usage *usage, size_t count, const reef_pair *pairs, const float *gate) {
     uint64_t score = 0;
     for (size_t i = 0; i < count; i++) score += usage_score(gate[reef_pair_index(pairs[i])]);
@@ -368,22 +370,22 @@ static size_t piece_begin(size_t count, size_t piece, size_t pieces) {
     return count * piece / pieces;
 }
 
-// Where the pairs of the first expert begin that begin in this piece or a later one: pieces are cut by
-// pairs, not by experts, so that a few busy experts do not make one long piece.
+// Where the pairs of the first expert begin that begin in this piece or a later one: pieces are cut
+// by pairs, not by experts, so that a few busy experts do not make one long piece.
 static size_t update_begin(const reef_expert_pairs *pairs, size_t piece) {
     size_t begin = piece_begin(pairs->pair_count, piece, REEF_EXPERT_PIECES);
     return begin == 0 ? 0 : reef_expert_pairs_end(pairs, begin - 1);
 }
 
-// Into the second-level cache, as in the kernels over rows: the first one tracks too few lines at a time
-// for three rows. A large pool's update takes 56 us a token this way, 68 us with prefetches into the first
-// level (262,144 experts of width 256, one thread, AVX-512 on Zen 4).
+// Into the second-level cache, as in the kernels over rows: the first one tracks too few lines at a
+// time for three rows. A large pool's update takes 56 us a token this way, 68 us with prefetches
+// into the first level (262,144 experts of width 256, one thread, AVX-512 on Zen 4).
 REEF_PREFETCH_ONLY static inline void prefetch_values(const float *values, size_t count) {
     for (size_t d = 0; d < count; d += LINE_FLOATS) __builtin_prefetch(values + d, 1, 2);
 }
 
-// In a large pool the selected rows lie far apart, and no hardware prefetcher sees the next one; it has
-// a pair or two there, so what the first one reads is worth as much as the row (56 to 50 us).
+// In a large pool the selected rows lie far apart, and no hardware prefetcher sees the next one; it
+// has a pair or two there, so what the first one reads is worth as much as the row (56 to 50 us).
 REEF_PREFETCH_ONLY static inline void expert_prefetch(const update_pass *acts, reef_pair first) {
     const size_t expert = reef_pair_expert(first), row = expert * acts->row_values;
     const uint32_t pair = reef_pair_index(first);

@@ -1,10 +1,10 @@
-// Retrieved experts of a layer: forward, backward, and the optimiser in the same pass. Single neurons (PEER), or
-// values (product-key memory).
+// Retrieved experts of a layer: forward, backward, and the optimiser in the same pass. Single
+// neurons (PEER), or values (product-key memory).
 //
 // A row holds the vectors of one expert side by side, [w_down, w_up], for gated ones [w_down, w_up,
-// w_gate], for values [w_up] alone, D values each, so that one prefetch stream serves them all. Expert gradients are never stored:
-// one pass over (expert, token) pairs sorted by expert accumulates a row's gradient and applies Adam at
-// once. He 2024 eq. 3 and 6.
+// w_gate], for values [w_up] alone, D values each, so that one prefetch stream serves them all.
+// Expert gradients are never stored: one pass over (expert, token) pairs sorted by expert
+// accumulates a row's gradient and applies Adam at once. He 2024 eq. 3 and 6.
 #ifndef REEF_EXPERTS_H
 #define REEF_EXPERTS_H
 
@@ -17,7 +17,8 @@
  *
  * Rows of one piece, summed in order p = 0 .. P-1.
  * y       (rows, D) accumulated into
- * hidden  (rows, reef_expert_hidden_values) written, which backward needs; may be NULL in evaluation
+ * hidden  (rows, reef_expert_hidden_values) written, which backward needs; may be NULL in
+ *         evaluation
  * active  (rows) or NULL: tokens with 0 are skipped, their y is not touched by one bit
  */
 void reef_experts_forward(const reef_expert_shape *shape,
@@ -34,12 +35,12 @@ void reef_experts_forward(const reef_expert_shape *shape,
  * What flows back through frozen and trained experts alike, with the weights of the forward:
  * d_x       (rows, D) accumulated into
  * d_gate    (rows, P) written
- * factors   (rows, P, reef_expert_vectors) written: what the gradient of each vector of the expert's row
- *           is a multiple of x or d_y by, which the update needs:
+ * factors   (rows, P, reef_expert_vectors) written: what the gradient of each vector of the
+ *           expert's row is a multiple of x or d_y by, which the update needs:
  *             d_w_down = factors[0] * x,   d_w_up = factors[1] * d_y,   d_w_gate = factors[2] * x
  *           (of values d_w_up = factors[0] * d_y).
- *           They lie side by side, because the update meets the pairs in the order of the experts and
- *           finds each one's on a cache line of its own. NULL where nothing is updated.
+ *           They lie side by side, because the update meets the pairs in the order of the experts
+ *           and finds each one's on a cache line of its own. NULL where nothing is updated.
  * Skipped tokens (active 0) get d_gate = factors = 0.
  */
 void reef_experts_backward(const reef_expert_shape *shape,
@@ -92,8 +93,9 @@ REEF_MUST_CHECK reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
 void reef_expert_pairs_release(reef_expert_pairs *pairs);
 
 /**
- * Sort the pairs of `rows` tokens by expert; every index is below expert_count. Tokens with active 0 have
- * no pairs, and their indices are not read. The result does not depend on the number of threads.
+ * Sort the pairs of `rows` tokens by expert; every index is below expert_count. Tokens with active
+ * 0 have no pairs, and their indices are not read. The result does not depend on the number of
+ * threads.
  */
 void reef_expert_pairs_sort(reef_expert_pairs *pairs,
                             reef_thread_pool *workers,
@@ -105,7 +107,10 @@ void reef_expert_pairs_sort(reef_expert_pairs *pairs,
 /** Where the pairs end that are of the same expert as sorted[begin], begin < pair_count. */
 size_t reef_expert_pairs_end(const reef_expert_pairs *pairs, size_t begin);
 
-/** A quadratic penalty: weight / 2 * the sum of stiffness * (value - anchor)^2 over rows that are met. */
+/**
+ * A quadratic penalty: weight / 2 * the sum of stiffness * (value - anchor)^2 over rows that are
+ * met.
+ */
 typedef struct reef_expert_pull {
     const float *stiffness, *anchor; // (N, row values); NULL: there is none
     float weight;
@@ -125,8 +130,8 @@ typedef struct reef_expert_update {
 
 /**
  * The gradient of every selected expert, summed over its pairs in token order from the factors that
- * backward left, its Adam step, and the step of its average. `gate` (rows, P) counts for the usage only.
- * Fixed pieces over experts, no reduction between them: same bits for any number of threads.
+ * backward left, its Adam step, and the step of its average. `gate` (rows, P) counts for the usage
+ * only. Fixed pieces over experts, no reduction between them: same bits for any number of threads.
  * `pairs` must have been sorted for the same indices.
  */
 void reef_experts_update(reef_thread_pool *workers,

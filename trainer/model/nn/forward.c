@@ -1,9 +1,10 @@
 // One pass through the model, forwards: losses of a batch of windows, and the tape for backward.
 //
-// A window of T tokens is the piece of work of everything but the router, which cuts the same rows into
-// the same pieces: shapes of all matrix products are fixed, so a window's result depends on nothing
-// outside it (in training: on nothing but the batch statistics of the open generation's queries).
-// Where a generation does not fire for a token, not one bit of the residual stream is touched.
+// A window of T tokens is the piece of work of everything but the router, which cuts the same rows
+// into the same pieces: shapes of all matrix products are fixed, so a window's result depends on
+// nothing outside it (in training: on nothing but the batch statistics of the open generation's
+// queries). Where a generation does not fire for a token, not one bit of the residual stream is
+// touched.
 #include "adapter.h"
 #include "nn_internal.h"
 #include "transformer.h"
@@ -21,7 +22,8 @@ void reef_embed_token(
                   tables + (back * V + reef_token_at(tokens, each, t - back)) * D);
 }
 
-// Which generation alone answers each token of the window; in training there are no merged matrices.
+// Which generation alone answers each token of the window; in training there are no merged
+// matrices.
 static void answer_window(const reef_forward *f, size_t w) {
     const reef_config *config = f->acts->config;
     size_t T = config->context;
@@ -95,8 +97,8 @@ static bool fires_among_several(const reef_forward *f, size_t g, size_t w, uint8
     return count > 0;
 }
 
-// Tokens of one window may be answered by different generations: each product runs over the whole window,
-// so that its shape is fixed, and the token's own rows are taken of it.
+// Tokens of one window may be answered by different generations: each product runs over the whole
+// window, so that its shape is fixed, and the token's own rows are taken of it.
 static void multiply_mixed(
     const reef_forward *f, const product *of, size_t w, float *y, const float *x) {
     size_t T = f->acts->config->context, out = of->shape.out;
@@ -202,8 +204,8 @@ static void dense_ffw_window(void *context, size_t w) {
     multiply_window(f, &out_of, w, f->acts->x + row * D, act);
 }
 
-// Experts choose among the tokens of a window where they train. Else thresholds decide, as in evaluation: the
-// mixtures of a sealed generation are as they are.
+// Experts choose among the tokens of a window where they train. Else thresholds decide, as in
+// evaluation: the mixtures of a sealed generation are as they are.
 static bool mixtures_train(const reef_forward *f) {
     return f->train && f->network->generations[0]->open &&
            !f->network->generations[0]->queries_frozen;
@@ -304,11 +306,11 @@ reef_status reef_network_forward(reef_activations *acts,
 
 // ---- forward experts ----------------------------------------------------------------------------
 //
-// Forward of a block's experts, one generation after the other: router, rows, and what a new generation must not add
-// to old data.
+// Forward of a block's experts, one generation after the other: router, rows, and what a new
+// generation must not add to old data.
 
-// x += delta * y_old where the generation fires: y_old is what all older ones together have added to x_mid.
-// A delta of zero changes no bit, so neither does opening a generation.
+// x += delta * y_old where the generation fires: y_old is what all older ones together have added
+// to x_mid. A delta of zero changes no bit, so neither does opening a generation.
 static void weigh_older(const reef_forward *f, size_t w) {
     const float *delta = f->network->generations[f->g]->weights.delta_older[f->l];
     if (delta == NULL) return;

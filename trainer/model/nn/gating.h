@@ -1,4 +1,5 @@
-// Which generations take part in which token: gates read along a stream, at most fire_max of them fire.
+// Which generations take part in which token: gates read along a stream, at most fire_max of them
+// fire.
 #ifndef REEF_FIRING_H
 #define REEF_FIRING_H
 
@@ -31,25 +32,28 @@ typedef struct reef_gating_means {
 } reef_gating_means;
 
 /**
- * Decide for the next `count` tokens of the stream: a generation g >= 1 fires where its margin is positive, but
- * at most the `fire_max` newest of those.
+ * Decide for the next `count` tokens of the stream: a generation g >= 1 fires where its margin is
+ * positive, but at most the `fire_max` newest of those.
  *
- * A gate that has a weight for losses reads that of the model of generations 0 .. g - 1, as they fire by their
- * own gates: the state as of generation g - 1. So generations decide in ascending order, each after at most one
- * forward pass (REEF_PASS_EVALUATE); none is needed where nothing has fired since the last one, because silence
- * is exact, and none at all where no gate has such a weight.
+ * A gate that has a weight for losses reads that of the model of generations 0 .. g - 1, as they
+ * fire by their own gates: the state as of generation g - 1. So generations decide in ascending
+ * order, each after at most one forward pass (REEF_PASS_EVALUATE); none is needed where nothing has
+ * fired since the last one, because silence is exact, and none at all where no gate has such a
+ * weight.
  *
- * A loss is known once the token after its own is, so the decision about a token rests on earlier losses
- * only: no token changes a decision before it.
+ * A loss is known once the token after its own is, so the decision about a token rests on earlier
+ * losses only: no token changes a decision before it.
  *
- * batch     windows, tokens and targets of the next part of the stream, from the beginning of a window on;
- *           of the last window anything may follow `count`. `fire` is ignored
- * count     tokens of the batch that belong to the stream; `targets` of the last one is the one after it, or
- *           the stream ends here and `firing` is good for nothing afterwards
- * fire      (generation_count, stride) row g >= 1, columns 0 .. count - 1 written, the rest of the batch cleared
+ * batch     windows, tokens and targets of the next part of the stream, from the beginning of a
+ *           window on; of the last window anything may follow `count`. `fire` is ignored
+ * count     tokens of the batch that belong to the stream; `targets` of the last one is the one
+ *           after it, or the stream ends here and `firing` is good for nothing afterwards
+ * fire      (generation_count, stride) row g >= 1, columns 0 .. count - 1 written, the rest of the
+ *           batch cleared
  * margins   (generation_count, stride) row g >= 1 written: before fire_max
- * answered  the pass holds losses and logits of this batch by all generations: what another forward pass with
- *           these decisions would give. False where no loss was needed, or the last to decide fires
+ * answered  the pass holds losses and logits of this batch by all generations: what another forward
+ *           pass with these decisions would give. False where no loss was needed, or the last to
+ *           decide fires
  *
  * Errors: NO_MEMORY, or what the pass says. `firing` is then unspecified.
  */

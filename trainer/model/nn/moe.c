@@ -1,4 +1,5 @@
-// See moe.h. Ties go to the earlier token; sums over experts run in their order, sums over windows in theirs.
+// See moe.h. Ties go to the earlier token; sums over experts run in their order, sums over windows
+// in theirs.
 #include "moe.h"
 
 #include "transformer.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 /** One expert's block of C tokens, wherever its arrays lie. */
 typedef struct block {
@@ -73,7 +74,7 @@ void reef_moe_begin(reef_moe_tape *tape, size_t windows, bool choose) {
     tape->chosen = choose;
 }
 
-// ---- who takes what ------------------------------------------------------------------------------
+// ---- who takes what -----------------------------------------------------------------------------
 
 // A score is not negative, so its bits are in the order of the scores.
 static uint32_t bits_of(float score) {
@@ -88,8 +89,9 @@ static size_t count_from(const reef_moe_shape *shape, const float *scores, uint3
     return count;
 }
 
-// Bits of the C-th highest of an expert's scores (every E-th): the largest number that C of them reach, bit by
-// bit. Nothing is moved or compared as floats, so it also ends where a score is not a number.
+// Bits of the C-th highest of an expert's scores (every E-th): the largest number that C of them
+// reach, bit by bit. Nothing is moved or compared as floats, so it also ends where a score is not a
+// number.
 static uint32_t lowest_taken(const reef_moe_shape *shape, const float *scores) {
     uint32_t lowest = 0;
     for (uint32_t bit = UINT32_C(1) << 31; bit != 0; bit >>= 1)
@@ -97,7 +99,8 @@ static uint32_t lowest_taken(const reef_moe_shape *shape, const float *scores) {
     return lowest;
 }
 
-// The C best tokens of one expert, the earlier one first among equals. Returns the lowest score among them.
+// The C best tokens of one expert, the earlier one first among equals. Returns the lowest score
+// among them.
 static float choose(const reef_moe_shape *shape, const float *scores, uint16_t *tokens) {
     uint32_t lowest = lowest_taken(shape, scores);
     size_t above = lowest == UINT32_MAX ? 0 : count_from(shape, scores, lowest + 1), count = 0;
@@ -146,9 +149,10 @@ static void route(const reef_moe_shape *shape,
     }
 }
 
-// ---- one block -----------------------------------------------------------------------------------
+// ---- one block ----------------------------------------------------------------------------------
 
-// The block of an expert's tokens from `begin` on; its arrays are the window's scratch, or what is kept.
+// The block of an expert's tokens from `begin` on; its arrays are the window's scratch, or what is
+// kept.
 static block block_at(
     const reef_moe_shape *shape, const reef_moe_tape *tape, size_t window, size_t e, size_t begin) {
     size_t C = shape->C, wide = C * shape->D, hidden = C * shape->F, place = window * shape->E + e;
@@ -229,7 +233,8 @@ static void compute_backward(const reef_moe_shape *shape,
         reef_axpy(D, d_x + b->tokens[i] * D, 1.0f, b->d_x + i * D);
 }
 
-// In place, from scores to logits: d_logit[e] = score[e] * (d_score[e] - sum over i of score[i] d_score[i])
+// In place, from scores to logits: d_logit[e] = score[e] * (d_score[e] - sum over i of score[i]
+// d_score[i])
 static void softmax_backward(size_t E, float *d, const float *scores) {
     float mean = reef_dot(E, d, scores);
     for (size_t e = 0; e < E; e++) d[e] = scores[e] * (d[e] - mean);
@@ -257,7 +262,7 @@ void reef_moe_backward(const reef_moe_shape *shape,
               shape->D);
 }
 
-// ---- parameters ----------------------------------------------------------------------------------
+// ---- parameters ---------------------------------------------------------------------------------
 
 void reef_moe_gradients(const reef_moe_shape *shape,
                         const reef_moe_params *grads,

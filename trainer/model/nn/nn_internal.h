@@ -1,4 +1,4 @@
-// One pass forwards, on its way: forward.c, and forward_experts.c for blocks that retrieve.
+// One pass forwards, on its way: forward.c, and forward.c for blocks that retrieve.
 #ifndef REEF_FORWARD_H
 #define REEF_FORWARD_H
 

@@ -2,9 +2,10 @@
 //
 //   sum over examples of |h W - y|^2  +  penalty * |W|^2     is     W = (H'H + penalty I)^-1 H'Y.
 //
-// H'H is a sum over examples, so what was learned does not depend on their order, and none is forgotten.
-// Symmetric matrices are kept as the tiles of their lower half, tile (i, j) with j <= i at index
-// i (i + 1) / 2 + j, each row-major. Every tile is one piece of work, so bits do not depend on threads.
+// H'H is a sum over examples, so what was learned does not depend on their order, and none is
+// forgotten. Symmetric matrices are kept as the tiles of their lower half, tile (i, j) with j <= i
+// at index i (i + 1) / 2 + j, each row-major. Every tile is one piece of work, so bits do not
+// depend on threads.
 #ifndef REEF_RIDGE_H
 #define REEF_RIDGE_H
 
@@ -27,7 +28,10 @@ size_t reef_ridge_tile_floats(const reef_ridge_shape *shape);
 /** Sum of the diagonal. */
 double reef_ridge_trace(const reef_ridge_shape *shape, const float *gram);
 
-/** gram += hidden' hidden. hidden (rows, padded of `shape` or wider), its rows `stride` floats apart. */
+/**
+ * gram += hidden' hidden. hidden (rows, padded of `shape` or wider), its rows `stride` floats
+ * apart.
+ */
 void reef_ridge_add(const reef_ridge_shape *shape,
                     reef_thread_pool *workers,
                     float *gram,

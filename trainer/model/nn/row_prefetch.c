@@ -1,11 +1,11 @@
-// See pager.h.
+// See row_prefetch.h.
 //
-// A page is asked for with MADV_WILLNEED, which starts to read it and does not wait, so that many reads
-// are under way at once; a disk that answers one at a time in 120 microseconds answers eight times as
-// many that way. A bit per page remembers what was asked for already. The thread looks at the size of
-// the process about every millisecond while a pass runs, and drops the pages of the whole map from the
-// process when that is too much: which rows come again is not known, and dropping a page that is still
-// in the system's cache costs a soft fault.
+// A page is asked for with MADV_WILLNEED, which starts to read it and does not wait, so that many
+// reads are under way at once; a disk that answers one at a time in 120 microseconds answers eight
+// times as many that way. A bit per page remembers what was asked for already. The thread looks at
+// the size of the process about every millisecond while a pass runs, and drops the pages of the
+// whole map from the process when that is too much: which rows come again is not known, and
+// dropping a page that is still in the system's cache costs a soft fault.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // madvise
 
@@ -46,7 +46,7 @@ struct reef_row_prefetch {
     _Atomic uint64_t drops;
 };
 
-// ---- pages ---------------------------------------------------------------------------------------
+// ---- pages --------------------------------------------------------------------------------------
 
 static void ask_for(reef_row_prefetch *prefetch, const uint8_t *row, size_t bytes) {
     if (row < prefetch->first) return;
@@ -82,7 +82,7 @@ static void keep_within(reef_row_prefetch *prefetch) {
     atomic_fetch_add_explicit(&prefetch->drops, 1, memory_order_relaxed);
 }
 
-// ---- the thread ----------------------------------------------------------------------------------
+// ---- the thread ---------------------------------------------------------------------------------
 
 static bool is_finished(const reef_row_prefetch *prefetch) {
     return atomic_load_explicit(&prefetch->finish, memory_order_relaxed);
@@ -140,7 +140,7 @@ static void *run_row_prefetch(void *argument) {
     return NULL;
 }
 
-// ---- life ----------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 
 reef_status reef_row_prefetch_new(reef_row_prefetch **out,
                                   uint64_t resident_bytes_max,

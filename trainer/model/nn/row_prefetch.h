@@ -1,6 +1,6 @@
-// Rows of sealed generations that stay where they lie in the store's map, for pools larger than memory:
-// a thread of its own asks the system for the pages of the rows that were chosen while the others
-// compute, and lets go of all pages when the process holds more than it may.
+// Rows of sealed generations that stay where they lie in the store's map, for pools larger than
+// memory: a thread of its own asks the system for the pages of the rows that were chosen while the
+// others compute, and lets go of all pages when the process holds more than it may.
 #ifndef REEF_PAGER_H
 #define REEF_PAGER_H
 
@@ -9,9 +9,9 @@
 typedef struct reef_row_prefetch reef_row_prefetch;
 
 /**
- * resident_bytes_max  what the whole process may hold in memory; when it holds three quarters of that,
- *                     the pages of the map go (the system may keep them in its cache). What lies
- *                     elsewhere cannot be let go.
+ * resident_bytes_max  what the whole process may hold in memory; when it holds three quarters of
+ *                     that, the pages of the map go (the system may keep them in its cache). What
+ *                     lies elsewhere cannot be let go.
  * Errors: NO_MEMORY, also when the thread cannot be started.
  */
 REEF_MUST_CHECK reef_status reef_row_prefetch_new(reef_row_prefetch **out,
@@ -20,8 +20,8 @@ REEF_MUST_CHECK reef_status reef_row_prefetch_new(reef_row_prefetch **out,
 void reef_row_prefetch_free(reef_row_prefetch *prefetch); // accepts NULL
 
 /**
- * From now on the rows lie in these `bytes` from `first` on, all of one file's map; nothing is held of
- * them yet. Not between start and finish. NULL and 0: nowhere. Errors: NO_MEMORY.
+ * From now on the rows lie in these `bytes` from `first` on, all of one file's map; nothing is held
+ * of them yet. Not between start and finish. NULL and 0: nowhere. Errors: NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_row_prefetch_cover(reef_row_prefetch *prefetch,
                                                     const void *first,
@@ -38,8 +38,9 @@ typedef struct reef_row_prefetch_request {
 } reef_row_prefetch_request;
 
 /**
- * Begin to fetch, token by token; returns at once. The arrays must not change before reef_row_prefetch_finish,
- * which stops what is left of it. Fetching is only about time: rows may be read all along.
+ * Begin to fetch, token by token; returns at once. The arrays must not change before
+ * reef_row_prefetch_finish, which stops what is left of it. Fetching is only about time: rows may
+ * be read all along.
  */
 void reef_row_prefetch_start(reef_row_prefetch *prefetch, const reef_row_prefetch_request *request);
 void reef_row_prefetch_finish(reef_row_prefetch *prefetch);

@@ -1,8 +1,8 @@
-// The dense parts of the transformer on plain arrays: layer norm, causal attention, cross-entropy and
-// the gradients of embedding and weights, forward and backward side by side.
+// The dense parts of the transformer on plain arrays: layer norm, causal attention, cross-entropy
+// and the gradients of embedding and weights, forward and backward side by side.
 //
-// What always holds: no state, no allocation; a row's result depends on that row, in attention on the
-// rows of its window up to itself. Matrix products with parameters are the model's business.
+// What always holds: no state, no allocation; a row's result depends on that row, in attention on
+// the rows of its window up to itself. Matrix products with parameters are the model's business.
 #include "transformer.h"
 
 #include "reef_router.h"
@@ -42,7 +42,7 @@ static float row_squares(size_t D, const float *x, float mean) {
     return lanes_sum(lane);
 }
 
-// ---- layer norm ----------------------------------------------------------------------------------
+// ---- layer norm ---------------------------------------------------------------------------------
 
 // y = (x - mean) * rstd * scale + shift
 static void row_norm(size_t D,
@@ -126,7 +126,7 @@ void reef_layer_norm_backward(size_t rows,
     }
 }
 
-// ---- gradients of weights ------------------------------------------------------------------------
+// ---- gradients of weights -----------------------------------------------------------------------
 
 typedef struct tile_job {
     size_t rows;
@@ -145,8 +145,8 @@ static size_t tile_count(const reef_weight_product *product, tile_size size) {
     return cuts(product->in, size.rows) * cuts(product->out, size.columns);
 }
 
-// What is one piece of work: the larger a tile, the less of x and d_y is packed twice; but a weight gives
-// four pieces or more, unless it is small itself.
+// What is one piece of work: the larger a tile, the less of x and d_y is packed twice; but a weight
+// gives four pieces or more, unless it is small itself.
 static tile_size tile_of(const reef_weight_product *product) {
     static const tile_size SIZES[] = {{256, 256}, {128, 256}, {64, 128}};
     size_t i = 0;
@@ -181,10 +181,10 @@ void reef_weight_gradients(reef_thread_pool *workers,
     reef_thread_pool_run(workers, pieces, weight_tile, &job);
 }
 
-// ---- attention -----------------------------------------------------------------------------------
+// ---- attention ----------------------------------------------------------------------------------
 
-// Queries are taken in blocks of REEF_ATTENTION_ROWS rows, each against the keys up to its own end: a little over
-// half of the full square. Blocks are cut by place in the window alone.
+// Queries are taken in blocks of REEF_ATTENTION_ROWS rows, each against the keys up to its own end:
+// a little over half of the full square. Blocks are cut by place in the window alone.
 
 static float attention_scale(size_t head_width) {
     return 1.0f / sqrtf((float)head_width);
@@ -223,8 +223,8 @@ void reef_attention_forward(
             attend_block(T, D, width, first, out + a * width, probs + a * T * T, qkv + a * width);
 }
 
-// In place: gradient of the probabilities -> gradient of the scores, for the queries first .. keys - 1.
-// The masked part becomes zero.
+// In place: gradient of the probabilities -> gradient of the scores, for the queries first .. keys
+// - 1. The masked part becomes zero.
 static void causal_softmax_backward(
     size_t T, size_t first, size_t keys, float *d_probs, const float *probs) {
     for (size_t t = first; t < keys; t++) {
@@ -236,7 +236,8 @@ static void causal_softmax_backward(
     }
 }
 
-// Writes d_q of the block; adds to d_k and d_v of the keys that it sees, or writes them with `beta` 0.
+// Writes d_q of the block; adds to d_k and d_v of the keys that it sees, or writes them with `beta`
+// 0.
 static void attend_block_backward(size_t T,
                                   size_t D,
                                   size_t width,
@@ -280,7 +281,7 @@ void reef_attention_backward(size_t T,
     }
 }
 
-// ---- cross-entropy -------------------------------------------------------------------------------
+// ---- cross-entropy ------------------------------------------------------------------------------
 
 #define EXP_CHUNK 256 // bytes have 256 classes: one chunk
 
@@ -342,7 +343,7 @@ void reef_cross_entropy(size_t rows,
     }
 }
 
-// ---- embedding -----------------------------------------------------------------------------------
+// ---- embedding ----------------------------------------------------------------------------------
 
 void reef_embedding_backward(size_t rows,
                              size_t D,

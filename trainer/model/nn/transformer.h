@@ -1,5 +1,6 @@
-// The dense parts of the transformer: pure functions on plain row-major arrays of one piece (a window
-// of T tokens, or any number of rows where the shape says `rows`). No allocation, no globals.
+// The dense parts of the transformer: pure functions on plain row-major arrays of one piece (a
+// window of T tokens, or any number of rows where the shape says `rows`). No allocation, no
+// globals.
 //
 // forward and backward stand next to each other; gradients are accumulated, the caller clears them.
 // Parameter gradients may be NULL: then the parameter is sealed and only d_x is computed.
@@ -39,8 +40,8 @@ typedef struct reef_weight_product {
 } reef_weight_product;
 
 /**
- * The gradients of `count` weights over the same `rows`. Together, so that there are tiles enough for
- * every thread; the tiles depend on the shapes alone.
+ * The gradients of `count` weights over the same `rows`. Together, so that there are tiles enough
+ * for every thread; the tiles depend on the shapes alone.
  */
 void reef_weight_gradients(reef_thread_pool *workers, // or NULL
                            size_t rows,
@@ -67,7 +68,8 @@ void reef_attention_backward(size_t T,
 
 /**
  * Cross-entropy in nats of each row, and its gradient in place of the logits.
- * logits   (rows, V) in: logits; out: weight[t] * (softmax - onehot); untouched when `gradient` false
+ * logits   (rows, V) in: logits; out: weight[t] * (softmax - onehot); untouched when `gradient`
+ *          false
  * loss     (rows) written, in nats, summed in double
  * weight   (rows) or NULL for 1
  */

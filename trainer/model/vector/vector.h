@@ -1,21 +1,21 @@
 // Vector models: what one generation knows, how generations answer together, and how both learn.
 //
-//   vector_gen.c       one generation: standardised inputs, frozen experts, a solved head
+//   vector_generation.c       one generation: standardised inputs, frozen experts, a solved head
 //   vector_gate.c      which generation answers: predictions of several generations, mixed
-//   vector_start.c     a trainer's part, and the opening of generations
-//   vector_learner.c   the stream: what is learned, held back and skipped; boundaries
+//   vector_trainer.c     a trainer's part, and the opening of generations
+//   vector_stream.c   the stream: what is learned, held back and skipped; boundaries
 //   vector_batch.c     records of a batch, and what the open generation says of them
 //   vector_drift.c     the drift test
-//   vector_sums.c      the sums that heads and gates are solved from
-//   vector_rival.c     the rivals of generations: Adam on the same experts and a softmax head
-//   vector_persist.c   records of all that, with vector_state.c
+//   ridge_sums.c      the sums that heads and gates are solved from
+//   vector_baseline.c     the rivals of generations: Adam on the same experts and a softmax head
+//   vector_checkpoint.c   records of all that, with vector_state.c
 //   vector_model.c     a read-only copy, for predictions
 //
 // A generation is one layer of N = side * side experts that all see every input: hidden unit n is
 // relu(w_down[n] . z + bias[n]), z the standardised input. w_down is drawn once and stays (random
 // features: Rahimi & Recht 2007; Huang et al. 2006); w_up is the solution of a ridge regression on
-// one-hot labels, whose sums are kept, not the examples. So within a generation the order of examples
-// and classes does not matter: there is nothing to forget.
+// one-hot labels, whose sums are kept, not the examples. So within a generation the order of
+// examples and classes does not matter: there is nothing to forget.
 #ifndef REEF_VECTOR_H
 #define REEF_VECTOR_H
 
@@ -27,7 +27,7 @@
 #define REEF_VECTOR_BATCH_MIN 32
 #define REEF_VECTOR_GATE_MAX 2048 // experts of generation 0 that the gate looks at
 
-// ---- one generation ------------------------------------------------------------------------------
+// ---- one generation -----------------------------------------------------------------------------
 
 /** What a generation has learned, from sums over its examples. */
 typedef struct reef_vector_head {
@@ -61,7 +61,9 @@ void reef_vector_generation_draw(reef_vector_generation *gen,
                                  size_t rows,
                                  const float *vectors);
 
-/** Make a head of that many classes and generations; values kept are those that were there before. */
+/**
+ * Make a head of that many classes and generations; values kept are those that were there before.
+ */
 REEF_MUST_CHECK reef_status reef_vector_head_size(reef_vector_head *head,
                                                   size_t class_count,
                                                   size_t width, // padded N
@@ -89,7 +91,7 @@ void reef_vector_hidden(
 /** Index of the largest of `count` > 0 values, the first among equals. */
 size_t reef_vector_best(size_t count, const float *values);
 
-// ---- generations together ------------------------------------------------------------------------
+// ---- generations together -----------------------------------------------------------------------
 
 typedef struct reef_vector_network {
     reef_config config;
@@ -109,8 +111,9 @@ uint64_t reef_vector_parameter_count(const reef_vector_network *network);
 size_t reef_vector_mix_floats(const reef_vector_network *network);
 
 /**
- * What all generations say of one piece, REEF_VECTOR_PIECE rows: their heads' scores, weighted by what the
- * last generation's gate gives each of them. A row's result does not depend on the other rows.
+ * What all generations say of one piece, REEF_VECTOR_PIECE rows: their heads' scores, weighted by
+ * what the last generation's gate gives each of them. A row's result does not depend on the other
+ * rows.
  *
  * vectors  (PIECE, D)
  * scores   (PIECE, class_count) written
@@ -126,8 +129,8 @@ void reef_vector_mix(const reef_vector_network *network,
 void reef_vector_gate_weigh(size_t rows, size_t G, float sharpness, float *scores);
 
 /**
- * The sharpness, of 1 to 64, that makes the true generations of some examples most likely (temperature
- * scaling: Guo et al. 2017); every generation counts the same.
+ * The sharpness, of 1 to 64, that makes the true generations of some examples most likely
+ * (temperature scaling: Guo et al. 2017); every generation counts the same.
  *
  * scores       (count, G) of the gate
  * generations  (count) the true ones, below G
@@ -137,7 +140,7 @@ float reef_vector_gate_sharpen(size_t count,
                                const float *scores,
                                const uint32_t *generations);
 
-// ---- learning ------------------------------------------------------------------------------------
+// ---- learning -----------------------------------------------------------------------------------
 
 #define REEF_VECTOR_DRIFT_WINDOW 32 // trained batches whose errors are what to expect
 
@@ -206,7 +209,10 @@ struct reef_trainer;
 /** Memory for a trainer whose configuration is known; its generations come after. */
 REEF_MUST_CHECK reef_status reef_vector_start(struct reef_trainer *trainer, reef_error *err);
 void reef_vector_free(reef_vector *vector); // accepts NULL
-/** INVALID where the trainer's model is of vectors: its experts, drawn once, cannot be what `what` says. */
+/**
+ * INVALID where the trainer's model is of vectors: its experts, drawn once, cannot be what `what`
+ * says.
+ */
 REEF_MUST_CHECK reef_status reef_vector_refuse_experts(const struct reef_trainer *trainer,
                                                        const char *what,
                                                        reef_error *err);
@@ -222,7 +228,10 @@ REEF_MUST_CHECK reef_status reef_vector_push(struct reef_trainer *trainer,
                                              size_t *steps,
                                              reef_error *err);
 
-/** What reef_vector_boundary refuses: a strategy without boundaries, and a generation that has learned nothing. */
+/**
+ * What reef_vector_boundary refuses: a strategy without boundaries, and a generation that has
+ * learned nothing.
+ */
 REEF_MUST_CHECK reef_status reef_vector_check_boundary(const struct reef_trainer *trainer,
                                                        reef_error *err);
 
@@ -237,7 +246,7 @@ REEF_MUST_CHECK reef_status reef_vector_refresh(struct reef_trainer *trainer, re
 /** Share of errors that is expected of labels that are known well; NaN when too few were seen. */
 double reef_vector_expected_errors(const reef_vector *vector);
 
-// vector_rival.c
+// vector_baseline.c
 
 /** One step of Adam on a batch whose vectors and classes are known. */
 REEF_MUST_CHECK reef_status reef_vector_baseline_step(struct reef_trainer *trainer,
@@ -247,7 +256,7 @@ REEF_MUST_CHECK reef_status reef_vector_baseline_widen(reef_vector *vector,
                                                        size_t class_count,
                                                        reef_error *err);
 
-// vector_persist.c
+// vector_checkpoint.c
 
 REEF_MUST_CHECK reef_status reef_vector_put(struct reef_trainer *trainer,
                                             reef_txn *txn,
@@ -256,7 +265,9 @@ void reef_vector_settle(struct reef_trainer *trainer);
 REEF_MUST_CHECK reef_status reef_vector_load(struct reef_trainer *trainer,
                                              reef_txn *txn,
                                              reef_error *err);
-/** A generation and the classes it knows; `records`: its own number, or that of a snapshot's copy. */
+/**
+ * A generation and the classes it knows; `records`: its own number, or that of a snapshot's copy.
+ */
 REEF_MUST_CHECK reef_status reef_vector_load_generation(reef_vector_network *network,
                                                         reef_txn *txn,
                                                         uint32_t records,

@@ -1,7 +1,7 @@
-// Which generation answers: a ridge regression on the first generation's experts, with the number of the
-// generation as its target, solved from sums of all inputs so far. It needs no stored examples, and is
-// what it would be had all domains come at once. Its scores become weights by a softmax, and the heads'
-// scores are mixed with them: where two domains overlap, both have a say.
+// Which generation answers: a ridge regression on the first generation's experts, with the number
+// of the generation as its target, solved from sums of all inputs so far. It needs no stored
+// examples, and is what it would be had all domains come at once. Its scores become weights by a
+// softmax, and the heads' scores are mixed with them: where two domains overlap, both have a say.
 #include "vector.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ uint64_t reef_vector_parameter_count(const reef_vector_network *network) {
     return count;
 }
 
-// ---- weights -------------------------------------------------------------------------------------
+// ---- weights ------------------------------------------------------------------------------------
 
 void reef_vector_gate_weigh(size_t rows, size_t G, float sharpness, float *scores) {
     for (size_t i = 0; i < rows; i++) {
@@ -87,7 +87,7 @@ float reef_vector_gate_sharpen(size_t count,
     return (float)chosen;
 }
 
-// ---- mixing --------------------------------------------------------------------------------------
+// ---- mixing -------------------------------------------------------------------------------------
 
 size_t reef_vector_mix_floats(const reef_vector_network *network) {
     const reef_vector_generation *first = network->generations[0];
@@ -107,8 +107,8 @@ static void weigh_gate(const reef_vector_network *network,
     size_t asked = last->head.gate_count;
     memset(weights, 0, REEF_VECTOR_PIECE * G * sizeof *weights);
     if (asked == 0) {
-        // Without a gate, or before there is anything to tell two generations apart by: the newest one
-        // that has learned something.
+        // Without a gate, or before there is anything to tell two generations apart by: the newest
+        // one that has learned something.
         size_t newest = G > 1 && last->head.class_count == 0 ? G - 2 : G - 1;
         for (size_t i = 0; i < REEF_VECTOR_PIECE; i++) weights[i * G + newest] = 1.0f;
         return;
@@ -125,8 +125,8 @@ static void weigh_gate(const reef_vector_network *network,
     }
 }
 
-// A generation that no row needs is passed over. A row's weight is cut to zero below WEIGHT_MIN, so that
-// what the row gets does not depend on whether another row needs that generation.
+// A generation that no row needs is passed over. A row's weight is cut to zero below WEIGHT_MIN, so
+// that what the row gets does not depend on whether another row needs that generation.
 static bool cut_gate(float *weights, size_t G, size_t g) {
     bool needed = false;
     for (size_t i = 0; i < REEF_VECTOR_PIECE; i++) {

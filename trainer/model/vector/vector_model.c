@@ -40,7 +40,7 @@ void reef_model_classes(const reef_model *model, int32_t *labels) {
     if (network != NULL) memcpy(labels, network->labels, network->class_count * sizeof *labels);
 }
 
-// ---- predictions ---------------------------------------------------------------------------------
+// ---- predictions --------------------------------------------------------------------------------
 
 // One set of pieces at a time, so that memory does not grow with the question.
 #define PIECES_AT_ONCE 32
