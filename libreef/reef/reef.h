@@ -1,21 +1,25 @@
 /*
- * libreef: pools of tiny experts that grow in generations and do not forget, for programs of your own.
+ * libreef: pools of tiny experts that grow in generations and do not forget, for programs of your
+ * own.
  *
- * A pool is a directory. It holds a model (of bytes or of labelled vectors, as `reefd` trains it) or a single PEER layer,
- * to stand in a network of yours. Exactly one generation is open and learns; sealing it opens the next, and what is sealed never
- * changes again: the function as of a generation is the same for ever, to the bit.
+ * A pool is a directory. It holds a model (of bytes or of labelled vectors, as `reefd` trains it)
+ * or a single PEER layer, to stand in a network of yours. Exactly one generation is open and
+ * learns; sealing it opens the next, and what is sealed never changes again: the function as of a
+ * generation is the same for ever, to the bit.
  *
- * Everything that can fail returns a reef_status and, where `err` is not NULL, fills it with a message that says
- * what was tried, on what, and why it failed. Handles are opaque and end with the function that their maker names;
- * there is no other state. Structs that may grow begin with their size, `sizeof` of the struct you compiled with:
- * a newer library reads and writes no more of them. Fields that are zero mean the default.
+ * Everything that can fail returns a reef_status and, where `err` is not NULL, fills it with a
+ * message that says what was tried, on what, and why it failed. Handles are opaque and end with the
+ * function that their maker names; there is no other state. Structs that may grow begin with their
+ * size, `sizeof` of the struct you compiled with: a newer library reads and writes no more of them.
+ * Fields that are zero mean the default.
  *
- * Threads: any number of pools at once, and one call at a time on each pool (further ones wait). Results do not
- * depend on how many threads compute them, nor on the locale, the rounding or the handling of denormal numbers that the
- * calling thread has set; afterwards it has them as before.
+ * Threads: any number of pools at once, and one call at a time on each pool (further ones wait).
+ * Results do not depend on how many threads compute them, nor on the locale, the rounding or the
+ * handling of denormal numbers that the calling thread has set; afterwards it has them as before.
  *
- * Processes: a pool is of the process that opened it. To a child of fork() every call on it says INVALID, and closing it
- * does nothing; the child opens it itself, and so do the workers of a data loader.
+ * Processes: a pool is of the process that opened it. To a child of fork() every call on it says
+ * INVALID, and closing it does nothing; the child opens it itself, and so do the workers of a data
+ * loader.
  */
 #ifndef REEF_H
 #define REEF_H
@@ -27,7 +31,7 @@
 extern "C" {
 #endif
 
-/* ---- failure ------------------------------------------------------------------------------------ */
+/* ---- failure --------------------------------------------------------------------------------- */
 
 #ifndef REEF_ERROR_H /* the library's own sources have these from reef_error.h */
 
@@ -59,7 +63,7 @@ REEF_API const char *reef_status_text(reef_status status);
 /** Version of the library, such as "0.1.0". */
 REEF_API const char *reef_library_version(void);
 
-/* ---- pools -------------------------------------------------------------------------------------- */
+/* ---- pools ----------------------------------------------------------------------------------- */
 
 typedef struct reef_pool reef_pool;
 
@@ -268,7 +272,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_usage_between(reef_pool *pool,
                                                              size_t count,
                                                              reef_error *err);
 
-/* ---- a layer ------------------------------------------------------------------------------------ */
+/* ---- a layer --------------------------------------------------------------------------------- */
 
 /**
  * What one forward leaves for its backward. Its memory is kept for the next forward, of whichever
@@ -367,7 +371,7 @@ reef_layer_gradient(reef_pool *pool, const char *name, float *out, size_t count,
 REEF_API uint32_t reef_expert_id_of(uint32_t i, uint32_t j);
 REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
 
-/* ---- a model of bytes, or of token ids ----------------------------------------------------------- */
+/* ---- a model of bytes, or of token ids ------------------------------------------------------- */
 
 /* A pool made with `vocab` other than 256 reads ids of two bytes each, little-endian: counts of a stream stay bytes,
  * what is scored and lost is counted by token. INVALID an id outside the vocabulary, a text that ends within one. */
@@ -439,7 +443,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_generate(reef_pool *pool,
                                                         size_t count,
                                                         reef_error *err);
 
-/* ---- a model of labelled vectors ----------------------------------------------------------------- */
+/* ---- a model of labelled vectors ------------------------------------------------------------- */
 
 /**
  * Learn the next `rows` examples of a stream, as far as whole batches reach; the rest waits for the
