@@ -113,7 +113,7 @@ static void mask_logits_window(void *context, size_t w) {
         if (!fire[t]) memset(d_logits + t * V, 0, V * sizeof *d_logits);
 }
 
-static void head(reef_backward *b) {
+static void head_backward(reef_backward *b) {
     reef_thread_pool_run(b->workers, b->batch->windows, head_window, b);
     if (b->first) reduce_norm(b, b->open->grads.norm_scale, b->open->grads.norm_shift, 0);
     reef_thread_pool_run(b->workers, b->batch->windows, mask_logits_window, b);
@@ -212,6 +212,129 @@ static void adapter_gradients(const reef_backward *b,
     weight_gradients(b, count, products);
 }
 
+// ---- retrieved experts --------------------------------------------------------------------------
+
+// The gradient of what generation g adds, as generation `newer`, which weighs it, hands it down.
+static void weigh_gradient(const reef_backward *b, size_t newer, size_t w) {
+    const reef_config *config = b->acts->config;
+    size_t D = config->d_model, T = config->context;
+    const float *delta = b->network->generations[newer]->weights.delta_older[b->l];
+    const uint8_t *fire = reef_batch_fire(b->batch, config, newer, w);
+    float *d_y = b->acts->d_y + w * T * D;
+    for (size_t t = 0; delta != NULL && t < T; t++, d_y += D)
+        for (size_t d = 0; fire[t] && d < D; d++) d_y[d] += delta[d] * d_y[d];
+}
+
+// The window's share of the gradient of the open generation's weights of older experts: (D).
+static void older_gradient_window(const reef_backward *b, size_t w) {
+    const reef_config *config = b->acts->config;
+    size_t D = config->d_model, T = config->context, at = w * T * D;
+    const uint8_t *fire = reef_batch_fire(b->batch, config, b->g, w);
+    float *d_delta = b->acts->norm_grads + w * 4 * D;
+    memset(d_delta, 0, D * sizeof *d_delta);
+    for (size_t t = 0; t < T; t++, at += D)
+        for (size_t d = 0; fire[t] && d < D; d++)
+            d_delta[d] += b->acts->d_y[at + d] * b->layer->older[at + d];
+}
+
+// d_y of a generation's layer output: the residual gradient as newer generations weigh it, for the
+// open one plus the retain term.
+static void output_gradient_window(void *context, size_t w) {
+    const reef_backward *b = context;
+    const reef_config *config = b->acts->config;
+    size_t count = (size_t)config->context * config->d_model, at = w * count;
+    memcpy(b->acts->d_y + at, b->acts->d_x + at, count * sizeof(float));
+    for (size_t newer = b->network->generation_count - 1; newer > b->g; newer--)
+        weigh_gradient(b, newer, w);
+    if (b->g == 0 || !b->network->generations[b->g]->open) return;
+    if (reef_batch_retains(b->batch, w))
+        reef_axpy(count, b->acts->d_y + at, 1.0f, b->layer->retain_d_y + at);
+    if (b->open->weights.delta_older[b->l] != NULL) older_gradient_window(b, w);
+}
+
+// In window order, whatever thread worked on which window: the sum is the same bits.
+static void reduce_older(const reef_backward *b) {
+    size_t D = b->acts->config->d_model;
+    float *d_delta = b->open->grads.delta_older[b->l];
+    for (size_t w = 0; d_delta != NULL && w < b->batch->windows; w++)
+        reef_axpy(D, d_delta, 1.0f, b->acts->norm_grads + w * 4 * D);
+}
+
+static void experts_window(void *context, size_t w) {
+    const reef_backward *b = context;
+    const reef_config *config = b->acts->config;
+    reef_expert_shape shape = reef_generation_expert_shape(config, b->l);
+    size_t D = shape.D, P = shape.P, T = config->context, row = w * T,
+           at = row * reef_expert_hidden_values(&shape);
+    if (!b->acts->piece_active[w]) return;
+    reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
+    bool open = b->network->generations[b->g]->open;
+    reef_experts_backward(&shape, T, b->acts->d_norm + row * D, table->d_gate + row * P,
+                          open ? table->factors + row * P * reef_expert_vectors(&shape) : NULL,
+                          b->acts->d_y + row * D, table->hidden + at, table->tape.indices + row * P,
+                          table->tape.gate + row * P,
+                          &b->network->generations[b->g]->expert_tables[b->l].rows,
+                          reef_batch_fire(b->batch, config, b->g, w));
+}
+
+static void update_experts(reef_backward *b, const reef_network_update *update) {
+    const reef_config *config = b->acts->config;
+    reef_expert_shape shape = reef_generation_expert_shape(config, b->l);
+    reef_activations_table *tape = &b->acts->expert_tables[b->g][b->l];
+    reef_expert_table *table = &b->open->expert_tables[b->l];
+    const uint8_t *fire = b->g == 0 ? NULL : reef_batch_fire(b->batch, config, b->g, 0);
+    // Sorted by expert, all pairs of a row meet it while it is in cache: one pass adds up its
+    // gradient and applies Adam, and no gradient of the pool is ever stored.
+    double start = reef_seconds();
+    reef_expert_pairs_sort(&b->acts->pairs, b->workers, b->rows, shape.P, tape->tape.indices, fire);
+    reef_expert_update expert_update = {
+        .adam = update->adam,
+        .average_rate = update->average_rate,
+        .clip = update->clip,
+        .flags = update->freeze == NULL
+                     ? table->flags
+                     : update->freeze(update->freeze_context, b->l, &b->acts->pairs),
+        .dirty = table->dirty,
+        .usage = table->usage,
+        .squares = update->squares == NULL ? NULL : update->squares[b->l],
+    };
+    if (update->pulls != NULL) expert_update.pull = update->pulls[b->l];
+    reef_experts_update(b->workers, &shape, table->experts, &table->moments, &b->acts->pairs,
+                        b->layer->norm2, b->acts->d_y, tape->tape.gate, tape->factors,
+                        &expert_update);
+    b->acts->seconds_update += reef_seconds() - start;
+}
+
+static void generation_backward(reef_backward *b, const reef_network_update *update) {
+    reef_activations *acts = b->acts;
+    reef_generation *gen = b->network->generations[b->g];
+    if (!reef_activations_activate(acts, b->batch, b->g)) return;
+    // Its batch statistics were of every row, so every row gets a gradient through them.
+    if (gen->open) memset(acts->piece_active, 1, b->batch->windows);
+    reef_activations_table *tape = &acts->expert_tables[b->g][b->l];
+    reef_router_shape shape = reef_generation_shape(acts->config, gen->info.side);
+    double start = reef_seconds();
+    reef_thread_pool_run(b->workers, b->batch->windows, output_gradient_window, b);
+    if (gen->open) reduce_older(b);
+    reef_activations_run_experts(acts, b->network, b->workers, b->batch, b->g, b->l, experts_window,
+                                 b);
+    double routed = reef_seconds();
+    // Sealed routers and frozen queries only pass the gradient of x on.
+    bool train = gen->open && !gen->queries_frozen;
+    reef_router_backward(&shape,
+                         gen->queries_frozen ? &gen->folded[b->l] : &gen->weights.routers[b->l],
+                         train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,
+                         b->layer->norm2, acts->piece_active, &tape->tape, tape->d_gate,
+                         acts->d_norm, gen->open ? &gen->grads.routers[b->l] : NULL);
+    acts->seconds_experts += routed - start;
+    acts->seconds_router += reef_seconds() - routed;
+    if (gen->open && !update->freeze_experts) update_experts(b, update);
+}
+
+static void experts_backward(reef_backward *b, const reef_network_update *update) {
+    for (b->g = 0; b->g < b->network->generation_count; b->g++) generation_backward(b, update);
+}
+
 // ---- feed-forward -------------------------------------------------------------------------------
 
 static void dense_ffw_window(void *context, size_t w) {
@@ -235,7 +358,7 @@ static void dense_ffw_window(void *context, size_t w) {
         unadapt_window(b, w, &into, b->acts->d_norm + row * D, in, b->layer->norm2 + row * D);
 }
 
-static void dense_ffw(reef_backward *b) {
+static void dense_ffw_backward(reef_backward *b) {
     const reef_config *config = b->acts->config;
     reef_thread_pool_run(b->workers, b->batch->windows, dense_ffw_window, b);
     if (!b->first) {
@@ -263,7 +386,7 @@ static void moe_window(void *context, size_t w) {
 }
 
 // Where its experts did not choose, the mixture stands still.
-static void moe(reef_backward *b) {
+static void moe_backward(reef_backward *b) {
     reef_moe_shape shape = reef_generation_moe_shape(b->acts->config);
     reef_thread_pool_run(b->workers, b->batch->windows, moe_window, b);
     if (b->layer->moe.chosen)
@@ -271,16 +394,16 @@ static void moe(reef_backward *b) {
                            b->layer->norm2);
 }
 
-static void ffw(reef_backward *b, const reef_network_update *update) {
+static void ffw_backward(reef_backward *b, const reef_network_update *update) {
     switch (reef_layer_ffw(b->acts->config, b->l)) {
     case REEF_FFW_DENSE:
-        dense_ffw(b);
+        dense_ffw_backward(b);
         break;
     case REEF_FFW_MOE:
-        moe(b);
+        moe_backward(b);
         break;
     default:
-        reef_backward_experts(b, update);
+        experts_backward(b, update);
     }
 }
 
@@ -316,7 +439,7 @@ static void attend_window(void *context, size_t w) {
                              layer->norm1_mean + row, layer->norm1_rstd + row, block->norm1_scale);
 }
 
-static void attend(reef_backward *b) {
+static void attend_backward(reef_backward *b) {
     reef_thread_pool_run(b->workers, b->batch->windows, attend_window, b);
     if (!b->first) {
         adapted qkv = adapted_qkv(b), out = adapted_out(b);
@@ -386,7 +509,7 @@ static void retain_embedding(const reef_backward *b, size_t w) {
     reef_axpy(T * D, b->acts->d_x + w * T * D, 1.0f, share);
 }
 
-static void embed(reef_backward *b) {
+static void embed_backward(reef_backward *b) {
     const reef_config *config = b->acts->config;
     for (size_t w = b->batch->windows - b->batch->retain_windows; w < b->batch->windows; w++)
         retain_embedding(b, w);
@@ -410,134 +533,14 @@ void reef_network_backward(reef_activations *acts,
         .rows = batch->windows * acts->config->context,
     };
     assert(b.open->open);
-    head(&b);
+    // Forward read upwards: head, then each block from its end, then the embedding.
+    head_backward(&b);
     for (b.l = network->config.layers; b.l-- > 0;) {
         b.layer = &acts->layers[b.l];
+        // Experts of all generations and their routers add to d_norm, in that order.
         memset(acts->d_norm, 0, b.rows * acts->config->d_model * sizeof *acts->d_norm);
-        ffw(&b, update);
-        attend(&b);
+        ffw_backward(&b, update);
+        attend_backward(&b);
     }
-    embed(&b);
-}
-
-// ---- backward experts ---------------------------------------------------------------------------
-//
-// Backward of a block's experts, one generation after the other: forward.c read upwards, and the
-// update of the open generation's rows.
-
-// The gradient of what generation g adds, as generation `newer`, which weighs it, hands it down.
-static void weigh_gradient(const reef_backward *b, size_t newer, size_t w) {
-    const reef_config *config = b->acts->config;
-    size_t D = config->d_model, T = config->context;
-    const float *delta = b->network->generations[newer]->weights.delta_older[b->l];
-    const uint8_t *fire = reef_batch_fire(b->batch, config, newer, w);
-    float *d_y = b->acts->d_y + w * T * D;
-    for (size_t t = 0; delta != NULL && t < T; t++, d_y += D)
-        for (size_t d = 0; fire[t] && d < D; d++) d_y[d] += delta[d] * d_y[d];
-}
-
-// The window's share of the gradient of the open generation's weights of older experts: (D).
-static void older_gradient_window(const reef_backward *b, size_t w) {
-    const reef_config *config = b->acts->config;
-    size_t D = config->d_model, T = config->context, at = w * T * D;
-    const uint8_t *fire = reef_batch_fire(b->batch, config, b->g, w);
-    float *d_delta = b->acts->norm_grads + w * 4 * D;
-    memset(d_delta, 0, D * sizeof *d_delta);
-    for (size_t t = 0; t < T; t++, at += D)
-        for (size_t d = 0; fire[t] && d < D; d++)
-            d_delta[d] += b->acts->d_y[at + d] * b->layer->older[at + d];
-}
-
-// d_y of a generation's layer output: the residual gradient as newer generations weigh it, for the
-// open one plus the retain term.
-static void output_gradient_window(void *context, size_t w) {
-    const reef_backward *b = context;
-    const reef_config *config = b->acts->config;
-    size_t count = (size_t)config->context * config->d_model, at = w * count;
-    memcpy(b->acts->d_y + at, b->acts->d_x + at, count * sizeof(float));
-    for (size_t newer = b->network->generation_count - 1; newer > b->g; newer--)
-        weigh_gradient(b, newer, w);
-    if (b->g == 0 || !b->network->generations[b->g]->open) return;
-    if (reef_batch_retains(b->batch, w))
-        reef_axpy(count, b->acts->d_y + at, 1.0f, b->layer->retain_d_y + at);
-    if (b->open->weights.delta_older[b->l] != NULL) older_gradient_window(b, w);
-}
-
-// In window order.
-static void reduce_older(const reef_backward *b) {
-    size_t D = b->acts->config->d_model;
-    float *d_delta = b->open->grads.delta_older[b->l];
-    for (size_t w = 0; d_delta != NULL && w < b->batch->windows; w++)
-        reef_axpy(D, d_delta, 1.0f, b->acts->norm_grads + w * 4 * D);
-}
-
-static void experts_window(void *context, size_t w) {
-    const reef_backward *b = context;
-    const reef_config *config = b->acts->config;
-    reef_expert_shape shape = reef_generation_expert_shape(config, b->l);
-    size_t D = shape.D, P = shape.P, T = config->context, row = w * T,
-           at = row * reef_expert_hidden_values(&shape);
-    if (!b->acts->piece_active[w]) return;
-    reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
-    bool open = b->network->generations[b->g]->open;
-    reef_experts_backward(&shape, T, b->acts->d_norm + row * D, table->d_gate + row * P,
-                          open ? table->factors + row * P * reef_expert_vectors(&shape) : NULL,
-                          b->acts->d_y + row * D, table->hidden + at, table->tape.indices + row * P,
-                          table->tape.gate + row * P,
-                          &b->network->generations[b->g]->expert_tables[b->l].rows,
-                          reef_batch_fire(b->batch, config, b->g, w));
-}
-
-static void update_experts(reef_backward *b, const reef_network_update *update) {
-    const reef_config *config = b->acts->config;
-    reef_expert_shape shape = reef_generation_expert_shape(config, b->l);
-    reef_activations_table *tape = &b->acts->expert_tables[b->g][b->l];
-    reef_expert_table *table = &b->open->expert_tables[b->l];
-    const uint8_t *fire = b->g == 0 ? NULL : reef_batch_fire(b->batch, config, b->g, 0);
-    double start = reef_seconds();
-    reef_expert_pairs_sort(&b->acts->pairs, b->workers, b->rows, shape.P, tape->tape.indices, fire);
-    reef_expert_update expert_update = {
-        .adam = update->adam,
-        .average_rate = update->average_rate,
-        .clip = update->clip,
-        .flags = update->freeze == NULL
-                     ? table->flags
-                     : update->freeze(update->freeze_context, b->l, &b->acts->pairs),
-        .dirty = table->dirty,
-        .usage = table->usage,
-        .squares = update->squares == NULL ? NULL : update->squares[b->l],
-    };
-    if (update->pulls != NULL) expert_update.pull = update->pulls[b->l];
-    reef_experts_update(b->workers, &shape, table->experts, &table->moments, &b->acts->pairs,
-                        b->layer->norm2, b->acts->d_y, tape->tape.gate, tape->factors,
-                        &expert_update);
-    b->acts->seconds_update += reef_seconds() - start;
-}
-
-static void generation(reef_backward *b, const reef_network_update *update) {
-    reef_activations *acts = b->acts;
-    reef_generation *gen = b->network->generations[b->g];
-    if (!reef_activations_activate(acts, b->batch, b->g)) return;
-    if (gen->open) memset(acts->piece_active, 1, b->batch->windows);
-    reef_activations_table *tape = &acts->expert_tables[b->g][b->l];
-    reef_router_shape shape = reef_generation_shape(acts->config, gen->info.side);
-    double start = reef_seconds();
-    reef_thread_pool_run(b->workers, b->batch->windows, output_gradient_window, b);
-    if (gen->open) reduce_older(b);
-    reef_activations_run_experts(acts, b->network, b->workers, b->batch, b->g, b->l, experts_window,
-                                 b);
-    double routed = reef_seconds();
-    bool train = gen->open && !gen->queries_frozen;
-    reef_router_backward(&shape,
-                         gen->queries_frozen ? &gen->folded[b->l] : &gen->weights.routers[b->l],
-                         train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,
-                         b->layer->norm2, acts->piece_active, &tape->tape, tape->d_gate,
-                         acts->d_norm, gen->open ? &gen->grads.routers[b->l] : NULL);
-    acts->seconds_experts += routed - start;
-    acts->seconds_router += reef_seconds() - routed;
-    if (gen->open && !update->freeze_experts) update_experts(b, update);
-}
-
-void reef_backward_experts(reef_backward *b, const reef_network_update *update) {
-    for (b->g = 0; b->g < b->network->generation_count; b->g++) generation(b, update);
+    embed_backward(&b);
 }

@@ -12,6 +12,8 @@
 #include <assert.h>
 #include <string.h>
 
+// ---- embedding ----------------------------------------------------------------------------------
+
 // The tables of a token itself and of those before it in its window: what attention would take many
 // steps to learn to fetch (compare the hashed n-gram embeddings of Pagnoni et al. 2024).
 void reef_embed_token(
@@ -45,18 +47,22 @@ static void embed_window(void *context, size_t w) {
     const reef_weights *base = &f->network->generations[0]->weights;
     const uint8_t *tokens = f->batch->tokens + w * T * reef_token_bytes(config);
     float *x = f->acts->x + w * T * D;
+    // Positions first: embeddings and deltas only add to them.
     memcpy(x, base->position, T * D * sizeof *x);
     for (size_t t = 0; t < T; t++) reef_embed_token(config, x, base->embedding, tokens, t);
     for (size_t g = 1; g < f->network->generation_count; g++) {
         const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
         const reef_weights *delta = &f->network->generations[g]->weights;
         for (size_t t = 0; t < T; t++) {
+            // A token where the gate is silent keeps every bit of older generations.
             if (!fire[t]) continue;
             if (delta->position != NULL) reef_axpy(D, x + t * D, 1.0f, delta->position + t * D);
             reef_embed_token(config, x, delta->embedding, tokens, t);
         }
     }
 }
+
+// ---- products of the backbone -------------------------------------------------------------------
 
 // One matrix product of the backbone: y = x W, or y += x W, with the corrections of what fires.
 typedef struct product {
@@ -138,6 +144,8 @@ static void multiply_window(
 #define IN_WEIGHTS(adapters, layer)                                                                \
     (offsetof(reef_weights, adapters) + (layer) * sizeof(reef_adapter))
 
+// ---- attention ----------------------------------------------------------------------------------
+
 // Everything of a block before its FFW: x_mid = x + attention(norm1(x)), norm2 = norm(x_mid).
 static void attend_window(void *context, size_t w) {
     const reef_forward *f = context;
@@ -148,9 +156,12 @@ static void attend_window(void *context, size_t w) {
     float *x_in = layer->x_in + row * D;
     float *x_mid = layer->x_mid + row * D;
     float *norm1 = layer->norm1 + row * D;
+    // Backward needs the block's input, and x is about to change.
     memcpy(x_in, f->acts->x + row * D, T * D * sizeof *x_in);
+    // Pre-norm: the residual stream itself is never normalised (Radford et al. 2019).
     reef_layer_norm_forward(T, D, norm1, layer->norm1_mean + row, layer->norm1_rstd + row, x_in,
                             block->norm1_scale, block->norm1_shift);
+    // Queries, keys and values are one product, with the corrections of the generations that fire.
     float *qkv = layer->qkv + row * 3 * D;
     product to_qkv = {
         .shape = reef_adapter_shape_qkv(config),
@@ -162,6 +173,7 @@ static void attend_window(void *context, size_t w) {
     multiply_window(f, &to_qkv, w, qkv, norm1);
     float *attended = layer->attended + row * D;
     reef_attention_forward(T, D, A, attended, layer->probs + w * A * T * T, qkv);
+    // The residual: the output projection adds to a copy of the input.
     memcpy(x_mid, x_in, T * D * sizeof *x_mid);
     product to_out = {
         .shape = reef_adapter_shape_out(config),
@@ -172,10 +184,13 @@ static void attend_window(void *context, size_t w) {
         .add = true,
     };
     multiply_window(f, &to_out, w, x_mid, attended);
+    // norm2 is what the feed-forward network and the routers of all generations read.
     reef_layer_norm_forward(T, D, layer->norm2 + row * D, layer->norm2_mean + row,
                             layer->norm2_rstd + row, x_mid, block->norm2_scale, block->norm2_shift);
     memcpy(f->acts->x + row * D, x_mid, T * D * sizeof *x_mid); // the FFW adds to it
 }
+
+// ---- feed-forward networks ----------------------------------------------------------------------
 
 static void dense_ffw_window(void *context, size_t w) {
     const reef_forward *f = context;
@@ -183,6 +198,7 @@ static void dense_ffw_window(void *context, size_t w) {
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
     const reef_block *block = &f->network->generations[0]->weights.blocks[f->l];
     float *in = f->layer->ffw_in + row * F, *act = f->layer->ffw_act + row * F;
+    // Without adapt_ffw later generations leave dense networks as generation 0 learned them.
     bool corrected = reef_layer_adapts_ffw(config, f->l);
     product into = {
         .shape = reef_adapter_shape_ffw_in(config),
@@ -218,96 +234,6 @@ static void moe_window(void *context, size_t w) {
     reef_moe_forward(&shape, &f->network->generations[0]->weights.blocks[f->l].moe, &f->layer->moe,
                      w, f->acts->x + at, f->layer->norm2 + at);
 }
-
-static reef_status ffw(reef_forward *f,
-                       reef_thread_pool *workers,
-                       reef_activations_mode mode,
-                       reef_error *err) {
-    size_t windows = f->batch->windows;
-    switch (reef_layer_ffw(&f->network->config, f->l)) {
-    case REEF_FFW_DENSE:
-        reef_thread_pool_run(workers, windows, dense_ffw_window, f);
-        return REEF_OK;
-    case REEF_FFW_MOE:
-        reef_moe_begin(&f->layer->moe, windows, mixtures_train(f));
-        reef_thread_pool_run(workers, windows, moe_window, f);
-        return REEF_OK;
-    default:
-        return reef_forward_experts(f, workers, mode, err);
-    }
-}
-
-// Final norm, logits with the heads' deltas, loss, and with weights the gradient of the logits.
-static void head_window(void *context, size_t w) {
-    const reef_forward *f = context;
-    const reef_config *config = f->acts->config;
-    size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
-    reef_activations *acts = f->acts;
-    const reef_weights *base = &f->network->generations[0]->weights;
-    float *norm = acts->norm + row * D, *logits = acts->logits + row * V;
-    reef_layer_norm_forward(T, D, norm, acts->norm_mean + row, acts->norm_rstd + row,
-                            acts->x + row * D, base->norm_scale, base->norm_shift);
-    product to_logits = {.shape = {.in = D, .out = V},
-                         .w = base->head,
-                         .merged = offsetof(reef_merged, head),
-                         .corrected = true};
-    multiply_window(f, &to_logits, w, logits, norm);
-    float *delta = acts->window_scratch + row * reef_activations_scratch_width(config);
-    uint8_t *several = acts->several + row;
-    for (size_t g = 1; g < f->network->generation_count; g++) {
-        if (!fires_among_several(f, g, w, several)) continue;
-        reef_gemm(false, false, T, V, D, 1.0f, norm, D, f->network->generations[g]->weights.head, V,
-                  0.0f, delta, V);
-        for (size_t t = 0; t < T; t++)
-            if (several[t]) reef_axpy(V, logits + t * V, 1.0f, delta + t * V);
-    }
-    if (f->batch->targets == NULL) return;
-    const float *weight = f->batch->weight == NULL ? NULL : f->batch->weight + row;
-    size_t each = reef_token_bytes(config);
-    reef_cross_entropy(T, V, acts->loss + row, logits, f->batch->targets + row * each, each, weight,
-                       weight != NULL);
-}
-
-// Corrections of the generations that fire in this evaluation, added up with the backbone.
-static reef_status merge_fired(const reef_forward *f, reef_error *err) {
-    const reef_network *network = f->network;
-    for (size_t g = 1; g < network->generation_count; g++) {
-        if (!reef_activations_activate(f->acts, f->batch, g)) continue;
-        reef_status status = reef_merged_make(network->generations[g], network->generations[0],
-                                              &network->config, err);
-        if (status != REEF_OK) return status;
-    }
-    return REEF_OK;
-}
-
-reef_status reef_network_forward(reef_activations *acts,
-                                 const reef_network *network,
-                                 reef_thread_pool *workers,
-                                 const reef_batch *batch,
-                                 reef_activations_mode mode,
-                                 reef_error *err) {
-    assert(batch->windows <= acts->windows_max);
-    assert(mode == REEF_PASS_EVALUATE || acts->training);
-    reef_forward f = {
-        .acts = acts, .train = mode == REEF_PASS_TRAIN, .network = network, .batch = batch};
-    reef_status merged = f.train ? REEF_OK : merge_fired(&f, err);
-    if (merged != REEF_OK) return merged;
-    reef_thread_pool_run(workers, batch->windows, embed_window, &f);
-    for (uint32_t l = 0; l < network->config.layers; l++) {
-        f.l = l;
-        f.layer = &acts->layers[acts->layer_sets == 1 ? 0 : l];
-        reef_thread_pool_run(workers, batch->windows, attend_window, &f);
-        reef_status status = ffw(&f, workers, mode, err);
-        if (status != REEF_OK) return status;
-    }
-    reef_thread_pool_run(workers, batch->windows, head_window, &f);
-    return REEF_OK;
-}
-
-// ---- forward experts ----------------------------------------------------------------------------
-//
-// Forward of a block's experts, one generation after the other: router, rows, and what a new
-// generation must not add to old data.
 
 // x += delta * y_old where the generation fires: y_old is what all older ones together have added
 // to x_mid. A delta of zero changes no bit, so neither does opening a generation.
@@ -376,6 +302,7 @@ static void experts_open_window(void *context, size_t w) {
         experts_window(context, w);
         return;
     }
+    // A window of old data: what x was before tells what this generation added to it.
     const reef_config *config = f->acts->config;
     size_t count = (size_t)config->context * config->d_model;
     float *before =
@@ -385,10 +312,11 @@ static void experts_open_window(void *context, size_t w) {
     retain_window(f, w, before);
 }
 
-reef_status reef_forward_experts(reef_forward *f,
-                                 reef_thread_pool *workers,
-                                 reef_activations_mode mode,
-                                 reef_error *err) {
+// The retrieved experts of one block: each generation adds its own to x, the oldest first.
+static reef_status experts_forward(reef_forward *f,
+                                   reef_thread_pool *workers,
+                                   reef_activations_mode mode,
+                                   reef_error *err) {
     reef_activations *acts = f->acts;
     for (size_t g = 0; g < f->network->generation_count; g++) {
         const reef_generation *gen = f->network->generations[g];
@@ -397,6 +325,7 @@ reef_status reef_forward_experts(reef_forward *f,
         if (status != REEF_OK) return status;
         bool train = gen->open && mode == REEF_PASS_TRAIN && !gen->queries_frozen;
         reef_router_shape shape = reef_generation_shape(acts->config, gen->info.side);
+        // An open generation is evaluated by its folded router: running statistics, no batch.
         const reef_router_params *router =
             gen->open && !train ? &gen->folded[f->l] : &gen->weights.routers[f->l];
         f->g = g;
@@ -409,6 +338,7 @@ reef_status reef_forward_experts(reef_forward *f,
                                      &acts->expert_tables[g][f->layer - acts->layers].tape, err);
         if (status != REEF_OK) return status;
         double routed = reef_seconds();
+        // Only a generation that trains beside older ones can disturb what they say.
         bool retain = train && g > 0;
         reef_activations_run_experts(acts, f->network, workers, f->batch, g, f->l,
                                      retain ? experts_open_window : experts_window, f);
@@ -416,5 +346,100 @@ reef_status reef_forward_experts(reef_forward *f,
         acts->seconds_experts += reef_seconds() - routed;
         if (acts->on_experts != NULL) acts->on_experts(acts->on_experts_context, g, f->l);
     }
+    return REEF_OK;
+}
+
+static reef_status ffw_forward(reef_forward *f,
+                               reef_thread_pool *workers,
+                               reef_activations_mode mode,
+                               reef_error *err) {
+    size_t windows = f->batch->windows;
+    switch (reef_layer_ffw(&f->network->config, f->l)) {
+    case REEF_FFW_DENSE:
+        reef_thread_pool_run(workers, windows, dense_ffw_window, f);
+        return REEF_OK;
+    case REEF_FFW_MOE:
+        reef_moe_begin(&f->layer->moe, windows, mixtures_train(f));
+        reef_thread_pool_run(workers, windows, moe_window, f);
+        return REEF_OK;
+    default:
+        return experts_forward(f, workers, mode, err);
+    }
+}
+
+// ---- head and loss ------------------------------------------------------------------------------
+
+// Final norm, logits with the heads' deltas, loss, and with weights the gradient of the logits.
+static void head_window(void *context, size_t w) {
+    const reef_forward *f = context;
+    const reef_config *config = f->acts->config;
+    size_t D = config->d_model, T = config->context, V = config->vocab, row = w * T;
+    reef_activations *acts = f->acts;
+    const reef_weights *base = &f->network->generations[0]->weights;
+    float *norm = acts->norm + row * D, *logits = acts->logits + row * V;
+    reef_layer_norm_forward(T, D, norm, acts->norm_mean + row, acts->norm_rstd + row,
+                            acts->x + row * D, base->norm_scale, base->norm_shift);
+    product to_logits = {.shape = {.in = D, .out = V},
+                         .w = base->head,
+                         .merged = offsetof(reef_merged, head),
+                         .corrected = true};
+    multiply_window(f, &to_logits, w, logits, norm);
+    // Where one generation answers alone its merged head has been used above. Where several do,
+    // each one's delta is a whole product of the window, of which the fired rows are added.
+    float *delta = acts->window_scratch + row * reef_activations_scratch_width(config);
+    uint8_t *several = acts->several + row;
+    for (size_t g = 1; g < f->network->generation_count; g++) {
+        if (!fires_among_several(f, g, w, several)) continue;
+        reef_gemm(false, false, T, V, D, 1.0f, norm, D, f->network->generations[g]->weights.head, V,
+                  0.0f, delta, V);
+        for (size_t t = 0; t < T; t++)
+            if (several[t]) reef_axpy(V, logits + t * V, 1.0f, delta + t * V);
+    }
+    // Generation has no targets: it wants the logits alone.
+    if (f->batch->targets == NULL) return;
+    const float *weight = f->batch->weight == NULL ? NULL : f->batch->weight + row;
+    size_t each = reef_token_bytes(config);
+    reef_cross_entropy(T, V, acts->loss + row, logits, f->batch->targets + row * each, each, weight,
+                       weight != NULL);
+}
+
+// ---- the pass -----------------------------------------------------------------------------------
+
+// Corrections of the generations that fire in this evaluation, added up with the backbone.
+static reef_status merge_fired(const reef_forward *f, reef_error *err) {
+    const reef_network *network = f->network;
+    for (size_t g = 1; g < network->generation_count; g++) {
+        if (!reef_activations_activate(f->acts, f->batch, g)) continue;
+        reef_status status = reef_merged_make(network->generations[g], network->generations[0],
+                                              &network->config, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+reef_status reef_network_forward(reef_activations *acts,
+                                 const reef_network *network,
+                                 reef_thread_pool *workers,
+                                 const reef_batch *batch,
+                                 reef_activations_mode mode,
+                                 reef_error *err) {
+    assert(batch->windows <= acts->windows_max);
+    assert(mode == REEF_PASS_EVALUATE || acts->training);
+    reef_forward f = {
+        .acts = acts, .train = mode == REEF_PASS_TRAIN, .network = network, .batch = batch};
+    // Merged matrices are of weights that stand still; training adds corrections one by one.
+    reef_status merged = f.train ? REEF_OK : merge_fired(&f, err);
+    if (merged != REEF_OK) return merged;
+    reef_thread_pool_run(workers, batch->windows, embed_window, &f);
+    // Every stage ends before the next begins: the experts of a block need norm2 of all windows.
+    for (uint32_t l = 0; l < network->config.layers; l++) {
+        f.l = l;
+        // Evaluation keeps one set of activations; training keeps one a layer, for backward.
+        f.layer = &acts->layers[acts->layer_sets == 1 ? 0 : l];
+        reef_thread_pool_run(workers, batch->windows, attend_window, &f);
+        reef_status status = ffw_forward(&f, workers, mode, err);
+        if (status != REEF_OK) return status;
+    }
+    reef_thread_pool_run(workers, batch->windows, head_window, &f);
     return REEF_OK;
 }
