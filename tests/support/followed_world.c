@@ -95,8 +95,8 @@ size_t pull(world *w) {
     size_t before = w->given.count;
     while (pull_once(w)) continue;
     assert_true(w->mark_count > 0 || w->given.count == 0);
-    reef_tail_word word;
-    while (reef_tail_word_take(w->set, &word)) {
+    reef_tail_event word;
+    while (reef_tail_event_take(w->set, &word)) {
         print_message("  %s: %s\n", word.event, word.text);
         assert_true(strlen(w->words) + strlen(word.event) + 2 < sizeof(w->words));
         strcat(strcat(w->words, word.event), " ");

@@ -1,4 +1,4 @@
-// Followed files as a stream: the table, and what is given of it; see tail.h.
+// Followed files as one stream: open, seek, and read bytes of the present read pass; see tail.h.
 #include "tail.h"
 
 #include "tail_internal.h"
@@ -15,11 +15,11 @@
 
 // ---- the table ----------------------------------------------------------------------------------
 
-bool reef_tail_word_take(reef_tail *set, reef_tail_word *word) {
-    if (!set->word_count) return false;
-    *word = set->words[set->word_first];
-    set->word_first = (set->word_first + 1) % REEF_FOLLOWED_WORDS_MAX;
-    set->word_count--;
+bool reef_tail_event_take(reef_tail *set, reef_tail_event *word) {
+    if (!set->event_count) return false;
+    *word = set->events[set->event_first];
+    set->event_first = (set->event_first + 1) % REEF_TAIL_EVENTS_MAX;
+    set->event_count--;
     return true;
 }
 
@@ -80,14 +80,14 @@ void reef_tail_close(reef_tail *set) {
     while (set->count) reef_tail_remove(set, set->count - 1);
     if (set->open) closedir(set->open);
     free(set->files);
-    free(set->suspects);
+    free(set->candidates);
     free(set->folder);
     free(set->name);
     free(set);
 }
 
-// Move on by what the pool has accepted since the mark: through the ranges of its round, and then
-// on in the last.
+// Skip the bytes that the pool has accepted since the checkpoint: first the ranges of its read
+// pass, then further in the last file.
 static void skip_tail(reef_tail *set, uint64_t bytes) {
     reef_tail_file *last = NULL;
     for (size_t i = 0; i < set->count; i++) {
@@ -119,9 +119,10 @@ reef_status reef_tail_seek(reef_tail *set, const reef_input_place *place, reef_e
     return status;
 }
 
-// ---- giving -------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
-// Nothing is said of where bytes lie when they follow, in the same file, those given before.
+// No checkpoint is needed for bytes that continue the same file: their offset follows from the
+// bytes before.
 static bool follows(const reef_tail *set, const reef_tail_file *file_entry) {
     bool only = true;
     for (size_t i = 0; i < set->count; i++)
@@ -130,8 +131,8 @@ static bool follows(const reef_tail *set, const reef_tail_file *file_entry) {
            file_entry->file_id.inode == set->last_inode;
 }
 
-// False when the file is not what it was when the round began: then there is another look.
-static bool give_tail(
+// False when the file has changed since the pass began; the caller then scans again.
+static bool read_file(
     reef_tail *set, reef_tail_file *file_entry, uint8_t *at, size_t room, size_t *count) {
     uint64_t range = file_entry->upto - file_entry->offset;
     if (!range) {
@@ -149,7 +150,8 @@ static bool give_tail(
     ssize_t got = reef_tail_file_read(file_entry, at, wanted, file_entry->offset);
     if (got < 0) reef_tail_failed(set, file_entry, errno);
     if (got != (ssize_t)wanted) return false;
-    // Read before it was looked at: when it still begins as it did, these bytes were its own.
+    // The bytes were read before the head was checked. A head that still matches proves that they
+    // belong to this file and not to a replacement.
     int code = file_entry->packed ? 0 : reef_tail_file_check_head(file_entry);
     if (code && code != ENODATA) reef_tail_failed(set, file_entry, code);
     if (code) return false;
@@ -159,7 +161,7 @@ static bool give_tail(
     return true;
 }
 
-static reef_status give_next(reef_tail *set,
+static reef_status read_next(reef_tail *set,
                              reef_tail_file *file_entry,
                              bool first,
                              uint8_t *at,
@@ -171,7 +173,7 @@ static reef_status give_next(reef_tail *set,
     char *text = due ? reef_tail_checkpoint(set) : NULL;
     if (due && !text)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the mark of '%s'", set->folder);
-    if (!give_tail(set, file_entry, at, room, count)) {
+    if (!read_file(set, file_entry, at, room, count)) {
         free(text);
         reef_tail_drop_read_pass(set);
         set->marked = false;
@@ -195,10 +197,10 @@ reef_status reef_tail_read(
     reef_tail_file *file_entry = reef_tail_next_file(set);
     reef_status status = REEF_OK;
     if (file_entry && !set->resumed && reef_tail_scan_is_old(set)) {
-        status = reef_tail_glance(set, err);
+        status = reef_tail_rescan(set, err);
         file_entry = reef_tail_next_file(set);
     }
-    // Twice: a file that changed under a round that was begun earlier is looked at again at once.
+    // Twice: when a file has changed under an older pass, scan and read again at once.
     for (int i = 0; status == REEF_OK && *count == 0 && i < 2; i++) {
         bool first = !file_entry || set->resumed || i > 0;
         if (first) {
@@ -206,7 +208,7 @@ reef_status reef_tail_read(
             file_entry = reef_tail_next_file(set);
         }
         if (status != REEF_OK || !file_entry) break;
-        status = give_next(set, file_entry, first, at, room, count, checkpoint, err);
+        status = read_next(set, file_entry, first, at, room, count, checkpoint, err);
     }
     return status;
 }

@@ -3,16 +3,16 @@
 //   follow: PATH and what it was renamed to: PATH.1, PATH.2.gz, PATH-20260131, PATH.old
 //   folder: all files of a folder, or those that a pattern fits
 //
-// All known files stand in a table, in the order in which they are read. A look at the folder finds
-// new ones, and what became of those known; then comes a *round*: of each file the whole lines that
-// it had at that look, one file after the other. So a mark, which is the table as a round began,
-// describes all bytes of the round.
+// A table holds all known files in reading order. A scan of the folder finds new files, and what
+// became of the known ones. A read pass then returns the whole lines that each file had at that
+// scan, one file after the other. A checkpoint is the table as a pass began, so it describes all
+// bytes of the pass.
 //
-//   look --> table --> round: part 1, part 2, ... --> look --> ...
+//   scan --> table --> read pass: file 1, file 2, ... --> scan --> ...
 //
-// Everything here waits for the disk: it is called on a thread of its own, one call at a time.
-#ifndef REEF_FOLLOWED_H
-#define REEF_FOLLOWED_H
+// All functions here wait for the disk. They run on a worker thread, one call at a time.
+#ifndef REEF_TAIL_H
+#define REEF_TAIL_H
 
 #include "reef_error.h"
 #include "reef_source.h"
@@ -22,20 +22,20 @@
 #include <stdint.h>
 
 #define REEF_DIR_FILES_MAX 4096
-#define REEF_FOLDER_NAMES_MAX 65536 // a folder with more is too large to be looked at every second
+#define REEF_FOLDER_NAMES_MAX 65536 // a folder with more is too large to scan every second
 #define REEF_SETTLE_MS                                                                             \
     2000 // a file that was left alone for so long is not being written, copied or packed
 
-#define REEF_LOOK_MS                                                                               \
-    1000 // a look is older than that: another one, in the middle of a long round too
+#define REEF_TAIL_SCAN_MS                                                                          \
+    1000 // a scan is stale after this time, also in the middle of a long read pass
 
 typedef struct reef_tail reef_tail;
 
-/** What people should know. */
-typedef struct reef_tail_word {
+/** Something that people should know; tail_source.c reports it. */
+typedef struct reef_tail_event {
     char event[24];
     char text[384];
-} reef_tail_word;
+} reef_tail_event;
 
 /**
  * `path` may be absent by now. INVALID when it can never be followed, such as a folder for a file.
@@ -45,33 +45,32 @@ REEF_MUST_CHECK reef_status reef_tail_open(reef_tail **out,
                                            bool folder,
                                            reef_error *err);
 void reef_tail_close(reef_tail *set); // accepts NULL
-/** Begin where `place` says. INVALID when its mark is none of ours. */
+/** Start at `place`. INVALID when its checkpoint is not one of ours. */
 REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *set,
                                            const reef_input_place *place,
                                            reef_error *err);
 /**
- * The next bytes, or none when there are no more whole lines now. Takes a glance, see below, where
- * the last look is REEF_LOOK_MS old: a round may take a slow reader hours.
+ * The next bytes, or none while there is no further whole line. Rescans when the last scan is
+ * REEF_TAIL_SCAN_MS old, because a slow reader may spend hours on one pass.
  *
- * at    (room) written
- * mark  on the heap, where the first of them lies; NULL when that follows from the mark before
+ * at          (room) written
+ * checkpoint  on the heap: where the first of them lies; NULL when it follows from the one before
  *
- * Errors: NO_MEMORY. Troubles with files are words, see below, and pass or do not.
+ * Errors: NO_MEMORY. Trouble with a file is an event, see below, and reading continues.
  */
 REEF_MUST_CHECK reef_status reef_tail_read(
     reef_tail *set, uint8_t *at, size_t room, size_t *count, char **checkpoint, reef_error *err);
 /**
- * Look at the folder while nothing is read: what is new is opened, so that it outlives its
- * deletion.
+ * Scan the folder while nobody reads. New files are opened, so that their bytes survive deletion.
  */
-REEF_MUST_CHECK reef_status reef_tail_glance(reef_tail *set, reef_error *err);
-/** Bytes that are there and were not given, as of the last look. */
+REEF_MUST_CHECK reef_status reef_tail_rescan(reef_tail *set, reef_error *err);
+/** Bytes that exist and were not returned yet, as of the last scan. */
 uint64_t reef_tail_unread(const reef_tail *set);
 /** Files in the table. */
 size_t reef_tail_count(const reef_tail *set);
-/** The folder that should be watched. */
+/** The folder to watch for changes. */
 const char *reef_tail_folder(const reef_tail *set);
-/** The next thing that was noticed; false when there is none. */
-bool reef_tail_word_take(reef_tail *set, reef_tail_word *word);
+/** Take the oldest event; false when there is none. */
+bool reef_tail_event_take(reef_tail *set, reef_tail_event *word);
 
 #endif

@@ -2,8 +2,8 @@
 //
 //   {"files": [[device, inode, offset, upto, head bytes, "head, 16 hex digits", flags, name], ...]}
 //
-// flags is a string with n (newline), e (ended), p (packed) and o (old). Bytes of the round are
-// those from `offset` to `upto` of each file in turn; bytes after the round follow in the last file
+// flags is a string with n (newline), e (ended), p (packed) and o (old). Bytes of the read pass are
+// those from `offset` to `upto` of each file in turn; bytes after the pass follow in the last file
 // that has such.
 #include "tail_internal.h"
 

@@ -1,4 +1,4 @@
-// One file among those that a source follows: which one it is, how far it was given, and its bytes.
+// One file of a followed source: its identity, how far it was read, and its bytes.
 //
 // A file is known by its device and inode, and by a fingerprint of its first bytes: an inode's
 // number is given to a new file once the old one is deleted, and a copy or a packed file has
@@ -19,7 +19,7 @@
     ((size_t)1 << 20) // a longer line is passed in pieces, before its end is there
 #define REEF_UNPACK_BYTES_MAX ((uint64_t)1 << 40) // of one packed file
 
-/** A file as a look at its folder saw it. */
+/** A file as a scan of its folder saw it. */
 typedef struct reef_file_id {
     char name[NAME_MAX + 1];
     uint64_t device, inode, size;
@@ -28,21 +28,21 @@ typedef struct reef_file_id {
 
 typedef struct reef_tail_file {
     reef_file_id file_id; // device and inode 0: its bytes have no file any more that is known
-    uint64_t offset;      // next byte to give
-    uint64_t upto;        // of those given now
+    uint64_t offset;      // next byte to return
+    uint64_t upto;        // end of the bytes that this read pass returns
     bool newline;         // after them comes a newline, which the file lacks and will not get
-    bool ended;           // that newline was given
+    bool ended;           // that newline was returned
     bool packed;          // by gzip; offsets and size are those of what is in it
-    bool old;             // rotated away and given to its end
+    bool old;             // rotated away and read to its end
     bool listed;          // its folder has it
-    bool looked;          // `sight` is of this process
+    bool looked;          // `file_id` was seen by this process
     uint32_t head_bytes;
     uint64_t head;      // XXH3 of the first `head_bytes`
     uint64_t missed_ms; // since when its folder does not have it; 0 when it does
     uint64_t still_ms;  // since when its size is what it is, on a clock that only moves forward
     int fd;             // or -1
     gzFile zip;         // of a copy of `fd`
-    uint64_t size;      // bytes that it has, as far as was looked
+    uint64_t size;      // its bytes as of the last scan
     uint8_t last_byte;  // of a packed file
 } reef_tail_file;
 

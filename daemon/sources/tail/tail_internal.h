@@ -1,57 +1,57 @@
 // What the files of tail.h share: the table and how it is kept.
-#ifndef REEF_FOLLOWED_SET_H
-#define REEF_FOLLOWED_SET_H
+#ifndef REEF_TAIL_INTERNAL_H
+#define REEF_TAIL_INTERNAL_H
 
 #include "tail.h"
 #include "tail_file.h"
 
 #include <dirent.h>
 
-#define REEF_FOLLOWED_WORDS_MAX 16
-#define REEF_FOLLOWED_OPEN_MAX 256 // descriptors kept between looks
+#define REEF_TAIL_EVENTS_MAX 16
+#define REEF_TAIL_OPEN_MAX 256 // descriptors kept open between scans
 
 /**
- * An unknown file that has the first bytes of a known one: a copy that is being made, or new data.
+ * An unknown file that may be a copy in the making: it has the first bytes of a known file.
  */
-typedef struct reef_suspect {
+typedef struct reef_tail_candidate {
     reef_file_id file_id;
-    uint64_t still_ms; // since when its size is what it is
-    bool seen;         // by this look
-    bool alone;        // no known file has its first bytes: it is new, once it is packed to its end
-    bool broken;       // packed, and cannot be unpacked
-} reef_suspect;
+    uint64_t still_ms; // when its size last changed
+    bool seen;         // by this scan
+    bool alone;        // no known file has its first bytes: new, once its compression has ended
+    bool broken;       // compressed, and damaged
+} reef_tail_candidate;
 
-/** What a look saw. */
+/** The names and inodes of one scan. */
 typedef struct reef_listing {
     reef_file_id *items;
-    bool *taken; // (count) a part of the table has it
-    bool *ours;  // (count) its name is one that this source reads
+    bool *taken; // (count) a file of the table has it
+    bool *ours;  // (count) its name belongs to this source
     size_t count, room;
     size_t live; // index of the file at the path that is followed, or SIZE_MAX
-    bool moved;  // follow: names were moved meanwhile, and a file may be missing
+    bool moved;  // follow: a rename ran during the scan, so a file may be missing
 } reef_listing;
 
 struct reef_tail {
     bool folder_kind;      // all files of a folder; otherwise one path
     char *folder, *name;   // name: of the followed file, or a pattern, or NULL
-    DIR *open;             // of the last look
+    DIR *open;             // of the last scan
     reef_tail_file *files; // (count) the table, in reading order; of follow: the live one last
     size_t count, room;
-    bool live;                        // follow: the last part is at the path
-    bool marked;                      // a mark for the table as it is was given
-    bool resumed;                     // no round was made in this process
-    uint64_t last_device, last_inode; // of the part that bytes were last given of
-    reef_suspect *suspects;
-    size_t suspect_count, suspect_room;
-    bool waiting, denied, full; // said already
-    bool denied_now;            // by this look
-    bool failed;                // a read of this round, which looks alone would not see
-    int away;                   // the errno that was said of the folder, or 0
+    bool live;                        // follow: the last file is the one at the path
+    bool marked;                      // a checkpoint of the present table was returned
+    bool resumed;                     // no read pass has begun in this process
+    uint64_t last_device, last_inode; // of the file whose bytes were returned last
+    reef_tail_candidate *candidates;
+    size_t candidate_count, candidate_room;
+    bool waiting, denied, full; // reported already
+    bool denied_now;            // by this scan
+    bool failed;                // a read of this pass failed, which a scan alone does not see
+    int away;                   // the errno that was reported for the folder, or 0
     uint64_t waiting_since_ms;
-    uint64_t now_ms;  // of this look, on a clock that only moves forward
+    uint64_t now_ms;  // of this scan, on a clock that only moves forward
     int64_t clock_ns; // and since 1970
-    reef_tail_word words[REEF_FOLLOWED_WORDS_MAX];
-    size_t word_first, word_count;
+    reef_tail_event events[REEF_TAIL_EVENTS_MAX];
+    size_t event_first, event_count;
 };
 
 // ---- tail.c ----------------------------------------------------------------------------------
@@ -81,9 +81,9 @@ int reef_tail_file_compare_age(const void *a, const void *b);
 // ---- tail_scan.c -----------------------------------------------------------------------------
 
 typedef enum reef_tail_scan_state {
-    REEF_LOOK_DONE,
-    REEF_LOOK_AGAIN, // names were moved meanwhile
-    REEF_LOOK_NO_MEMORY,
+    REEF_TAIL_SCAN_DONE,
+    REEF_TAIL_SCAN_AGAIN, // a rename ran during the scan
+    REEF_TAIL_SCAN_NO_MEMORY,
 } reef_tail_scan_state;
 
 /** Bring the table up to date, sizes excepted. */
@@ -96,26 +96,26 @@ void reef_tail_failed(reef_tail *set, const reef_tail_file *file_entry, int code
 // ---- tail_scan.c ------------------------------------------------------------------------------
 
 /**
- * Open the unknown file as a part of its own. 0, or the errno for which it or its first bytes
+ * Open an unknown file as an entry of its own. 0, or the errno for which it or its first bytes
  * cannot be read.
  */
 int reef_tail_open_unknown(reef_tail *set, reef_tail_file *file_entry, const reef_file_id *file_id);
-/** Whether the file begins with the bytes that the part is known by. */
+/** Does the file begin with the bytes that the entry is known by? */
 bool reef_tail_file_has_head_of(reef_tail_file *file, const reef_tail_file *file_entry);
 /** Add what is new to the table. */
 reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list);
-/** After a look: those that it did not see. */
-void reef_tail_forget_suspects(reef_tail *set);
+/** After a scan: drop the candidates that it did not see. */
+void reef_tail_forget_candidates(reef_tail *set);
 
 // ---- tail_read.c ----------------------------------------------------------------------------
 
-/** Look, and plan what is given of each file until the next round. */
+/** Scan, and plan which bytes of each file this read pass returns. */
 REEF_MUST_CHECK reef_status reef_tail_begin_read_pass(reef_tail *set, reef_error *err);
-/** The last look is REEF_LOOK_MS old. */
+/** Is the last scan REEF_TAIL_SCAN_MS old? */
 bool reef_tail_scan_is_old(const reef_tail *set);
-/** What was planned is not given: a file is not what it was. */
+/** Drop the rest of the plan: a file has changed under it. */
 void reef_tail_drop_read_pass(reef_tail *set);
-/** The part whose turn it is in this round, or NULL at its end. */
+/** The next file of this read pass, or NULL at its end. */
 reef_tail_file *reef_tail_next_file(reef_tail *set);
 bool reef_tail_file_has_range(const reef_tail_file *file_entry);
 
@@ -123,7 +123,7 @@ bool reef_tail_file_has_range(const reef_tail_file *file_entry);
 
 /** The table as it is, as JSON on the heap; NULL when memory runs out. */
 char *reef_tail_checkpoint(const reef_tail *set);
-/** The table of a mark. */
+/** Load the table from a checkpoint. */
 REEF_MUST_CHECK reef_status reef_tail_checkpoint_load(reef_tail *set,
                                                       const char *checkpoint,
                                                       reef_error *err);

@@ -1,5 +1,5 @@
-// A round of followed files: a look at the folder, and then how much of each file is given until
-// the next one; see tail.h.
+// A read pass over followed files: a scan of the folder, and then how much of each file is read
+// until the next one; see tail.h.
 #include "tail_internal.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static bool lacks_newline(reef_tail_file *file_entry) {
     return reef_tail_file_read(file_entry, &last, 1, file_entry->upto - 1) == 1 && last != '\n';
 }
 
-// How much of a part this round gives. A last line without its end waits, unless the line is too
+// How much of a file this pass returns. A last line without its end waits, unless the line is too
 // long or nobody writes the file any more.
 static void plan_part(reef_tail *set, size_t at) {
     reef_tail_file *file_entry = &set->files[at];
@@ -126,8 +126,8 @@ static int measure_all(reef_tail *set) {
 // A file whose place in the order is not known yet may come before all that is there.
 static bool unsure(const reef_tail *set) {
     bool found = false;
-    for (size_t i = 0; !set->folder_kind && i < set->suspect_count; i++)
-        found |= !set->suspects[i].broken && (set->resumed || set->suspects[i].alone);
+    for (size_t i = 0; !set->folder_kind && i < set->candidate_count; i++)
+        found |= !set->candidates[i].broken && (set->resumed || set->candidates[i].alone);
     return found;
 }
 
@@ -171,25 +171,25 @@ reef_tail_file *reef_tail_next_file(reef_tail *set) {
 
 // Look until no name was moved meanwhile; `whole` is false when that did not come about.
 static reef_status scan(reef_tail *set, bool *whole, reef_error *err) {
-    reef_tail_scan_state result = REEF_LOOK_AGAIN;
-    for (int i = 0; result == REEF_LOOK_AGAIN && i < LOOKS_MAX; i++) {
+    reef_tail_scan_state result = REEF_TAIL_SCAN_AGAIN;
+    for (int i = 0; result == REEF_TAIL_SCAN_AGAIN && i < LOOKS_MAX; i++) {
         set->now_ms = clock_ms();
         set->clock_ns = clock_ns();
         result = reef_tail_scan(set);
-        if (result == REEF_LOOK_DONE && measure_all(set)) result = REEF_LOOK_AGAIN;
+        if (result == REEF_TAIL_SCAN_DONE && measure_all(set)) result = REEF_TAIL_SCAN_AGAIN;
     }
-    *whole = result == REEF_LOOK_DONE;
-    if (result == REEF_LOOK_NO_MEMORY)
+    *whole = result == REEF_TAIL_SCAN_DONE;
+    if (result == REEF_TAIL_SCAN_NO_MEMORY)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow the files of '%s'",
                          set->folder);
     return REEF_OK;
 }
 
 bool reef_tail_scan_is_old(const reef_tail *set) {
-    return clock_ms() - set->now_ms >= REEF_LOOK_MS;
+    return clock_ms() - set->now_ms >= REEF_TAIL_SCAN_MS;
 }
 
-reef_status reef_tail_glance(reef_tail *set, reef_error *err) {
+reef_status reef_tail_rescan(reef_tail *set, reef_error *err) {
     bool whole = false;
     return scan(set, &whole, err);
 }
@@ -200,7 +200,7 @@ reef_status reef_tail_begin_read_pass(reef_tail *set, reef_error *err) {
     if (status == REEF_OK && whole)
         plan_read(set);
     else
-        reef_tail_drop_read_pass(set); // the next look may have more luck
+        reef_tail_drop_read_pass(set); // the next scan may succeed
     close_idle(set);
     if (reef_tail_next_file(set)) set->resumed = false;
     return status;

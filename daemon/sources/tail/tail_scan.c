@@ -1,8 +1,8 @@
-// A look at the folder of followed files: which files are still there, which were replaced, which
+// One scan of the folder of followed files: which files are still there, which were replaced, which
 // are new.
 //
-//   list --> known by inode: still itself?  --no--> its bytes are lost for now: a part without a file
-//        --> lost parts: has an unknown file their first bytes? It is a copy, or packed: read on there
+//   list --> known by inode: still itself?  --no--> its bytes are lost for now: an entry without a file
+//        --> lost entries: an unknown file with their first bytes is a copy, perhaps compressed: continue in it
 //        --> unknown files: new, or a copy that is being made
 #include "tail_internal.h"
 
@@ -19,15 +19,15 @@ static bool is_lost(const reef_tail_file *file_entry) {
 
 // ---- known files --------------------------------------------------------------------------------
 
-static size_t find_scan(const reef_listing *list, const reef_file_id *file_id) {
+static size_t listing_index(const reef_listing *list, const reef_file_id *file_id) {
     for (size_t i = 0; i < list->count; i++)
         if (reef_file_id_same(&list->items[i], file_id)) return i;
     return SIZE_MAX;
 }
 
-// Its file was cut, or its inode belongs to a new file, which is as unknown as any other: what it
-// was stays in the table without a file.
-static void lose_scan(reef_tail *set, reef_tail_file *file_entry) {
+// The file was truncated, or a new file has its inode. The entry stays in the table without a
+// file, until an unknown file turns out to have its bytes.
+static void mark_lost(reef_tail *set, reef_tail_file *file_entry) {
     reef_tail_file_shut(file_entry);
     file_entry->file_id.device = file_entry->file_id.inode = 0;
     file_entry->listed = false;
@@ -35,8 +35,8 @@ static void lose_scan(reef_tail *set, reef_tail_file *file_entry) {
     set->marked = false;
 }
 
-// What of it unpacks is read.
-static void say_broken(reef_tail *set, const reef_tail_file *file_entry) {
+// Reading continues with whatever decompresses.
+static void report_broken(reef_tail *set, const reef_tail_file *file_entry) {
     reef_tail_report(set, "source_broken",
                      "'%.100s' of '%.100s' does not unpack to its end: only what does is read",
                      file_entry->file_id.name, set->folder);
@@ -46,7 +46,7 @@ static bool is_cut(const reef_tail_file *file_entry) {
     return !file_entry->packed && file_entry->file_id.size < file_entry->offset;
 }
 
-// The part and what is at its inode now.
+// Compare an entry with what its inode holds now.
 static reef_tail_scan_state check_known(reef_tail *set,
                                         reef_tail_file *file_entry,
                                         const reef_file_id *file_id) {
@@ -58,36 +58,36 @@ static reef_tail_scan_state check_known(reef_tail *set,
     file_entry->file_id = *file_id;
     file_entry->listed = true;
     file_entry->missed_ms = 0;
-    if (!changed) return REEF_LOOK_DONE;
+    if (!changed) return REEF_TAIL_SCAN_DONE;
     int code = reef_tail_file_open(file_entry, dirfd(set->open));
-    if (code == ENOENT || code == ESTALE) return REEF_LOOK_AGAIN;
+    if (code == ENOENT || code == ESTALE) return REEF_TAIL_SCAN_AGAIN;
     if (!code) code = is_cut(file_entry) ? ENODATA : reef_tail_file_check_head(file_entry);
     bool lost = code == ENODATA;
     if (!code && file_entry->packed && !file_entry->looked && !file_entry->old)
         code = reef_tail_file_measure(file_entry);
     if (lost) {
-        lose_scan(set, file_entry);
+        mark_lost(set, file_entry);
     } else if (code && code != ENODATA) {
         reef_tail_denied(set, file_id->name, code);
         if (file_entry->packed) reef_tail_file_shut(file_entry); // its stream keeps the error
-        file_entry->looked = false;                              // look again once it can be read
+        file_entry->looked = false;                              // check again once it can be read
     } else {
-        if (code) say_broken(set, file_entry);
+        if (code) report_broken(set, file_entry);
         if (!file_entry->packed && file_id->size > file_entry->offset)
-            file_entry->old = false; // written to after all
+            file_entry->old = false; // its writer has returned
         file_entry->looked = true;
         if (!file_entry->packed)
-            reef_tail_grow_head(set, file_entry, file_id->size); // copies are known by it
+            reef_tail_grow_head(set, file_entry, file_id->size); // copies are recognised by it
     }
-    return REEF_LOOK_DONE;
+    return REEF_TAIL_SCAN_DONE;
 }
 
-static reef_tail_scan_state look_at_known(reef_tail *set, reef_listing *list) {
-    reef_tail_scan_state result = REEF_LOOK_DONE;
+static reef_tail_scan_state scan_known(reef_tail *set, reef_listing *list) {
+    reef_tail_scan_state result = REEF_TAIL_SCAN_DONE;
     size_t open = 0;
-    for (size_t i = 0; result == REEF_LOOK_DONE && i < set->count; i++) {
+    for (size_t i = 0; result == REEF_TAIL_SCAN_DONE && i < set->count; i++) {
         reef_tail_file *file_entry = &set->files[i];
-        size_t at = find_scan(list, &file_entry->file_id);
+        size_t at = listing_index(list, &file_entry->file_id);
         if (at == SIZE_MAX && file_entry->listed) file_entry->still_ms = set->now_ms;
         if (at == SIZE_MAX && !file_entry->missed_ms) file_entry->missed_ms = set->now_ms;
         file_entry->listed = false;
@@ -101,7 +101,7 @@ static reef_tail_scan_state look_at_known(reef_tail *set, reef_listing *list) {
 
 // ---- lost ones ----------------------------------------------------------------------------------
 
-// The part's bytes are in this file too: read on in it.
+// This file has the entry's bytes too: continue in it.
 static void move_into(reef_tail *set, reef_tail_file *file_entry, reef_tail_file *file) {
     reef_tail_file_shut(file_entry);
     file_entry->file_id = file->file_id;
@@ -116,8 +116,8 @@ static void move_into(reef_tail *set, reef_tail_file *file_entry, reef_tail_file
     set->marked = false;
 }
 
-// Whether an unknown file may have the bytes of a lost part, by names. In a folder small files are
-// often alike: there only what packing or cutting leaves behind counts.
+// By its name, may an unknown file have the bytes of a lost entry? Small files of one folder are
+// often alike, so there only names that compression or truncation leave behind count.
 static bool may_have(const reef_tail *set,
                      const reef_tail_file *file_entry,
                      const reef_listing *list,
@@ -133,7 +133,7 @@ static bool may_have(const reef_tail *set,
            (is_lost(file_entry) || reef_name_is_packed(name));
 }
 
-// 0, ENODATA when it has not, or the errno of a read.
+// 0 when it has the bytes, ENODATA when not, or the errno of a read.
 static int check_bytes(reef_tail_file *file, const reef_tail_file *file_entry) {
     if (!reef_tail_file_has_head_of(file, file_entry)) return ENODATA;
     int code = file->packed ? reef_tail_file_measure(file) : 0;
@@ -143,12 +143,12 @@ static int check_bytes(reef_tail_file *file, const reef_tail_file *file_entry) {
     return has ? 0 : ENODATA;
 }
 
-// Not because of what the file is, or of who may read it.
+// Errors that may pass: they depend neither on the file nor on its permissions.
 static bool may_pass(int code) {
     return code == EIO || code == ETIMEDOUT || code == EMFILE || code == ENFILE || code == ENOMEM;
 }
 
-// Plain files first: a packed one that is still being made stands beside its plain original.
+// Plain files first: while a compressor runs, its plain original still stands beside its output.
 static bool find_bytes(reef_tail *set, reef_tail_file *file_entry, reef_listing *list) {
     for (int packed = 0; file_entry->head_bytes && packed < 2; packed++)
         for (size_t i = 0; i < list->count; i++) {
@@ -171,7 +171,7 @@ static bool find_bytes(reef_tail *set, reef_tail_file *file_entry, reef_listing 
     return false;
 }
 
-static void say_loss(reef_tail *set, const reef_tail_file *file_entry) {
+static void report_loss(reef_tail *set, const reef_tail_file *file_entry) {
     uint64_t known = file_entry->size > file_entry->upto ? file_entry->size : file_entry->upto;
     known = known > file_entry->offset ? known - file_entry->offset : 0;
     bool cut = is_lost(file_entry);
@@ -184,10 +184,9 @@ static void say_loss(reef_tail *set, const reef_tail_file *file_entry) {
                      cut ? "cut or replaced" : "removed", file_entry->offset, known);
 }
 
-// A folder that is listed while names in it are moved may not show a file that is there all the
-// time, and a file that is being packed is between two names. So it takes a while until one counts
-// as gone.
-static void look_for_lost(reef_tail *set, reef_listing *list) {
+// readdir during a rename may miss a file that exists, and a compressor has no finished name for a
+// while. So a file counts as gone only after REEF_SETTLE_MS.
+static void scan_lost(reef_tail *set, reef_listing *list) {
     for (size_t i = set->count; i-- > 0;) {
         reef_tail_file *file_entry = &set->files[i];
         if (file_entry->listed || find_bytes(set, file_entry, list)) continue;
@@ -197,13 +196,13 @@ static void look_for_lost(reef_tail *set, reef_listing *list) {
                         reef_tail_settled(set, file_entry->still_ms, &file_entry->file_id);
             if (!over) continue;
         } else if (file_entry->offset || file_entry->head_bytes) {
-            say_loss(set, file_entry);
+            report_loss(set, file_entry);
         }
         reef_tail_remove(set, i);
     }
 }
 
-// ---- all of it ----------------------------------------------------------------------------------
+// ---- the scan ----------------------------------------------------------------------------------
 
 static void put_live_last(reef_tail *set, const reef_listing *list) {
     set->live = false;
@@ -218,7 +217,7 @@ static void put_live_last(reef_tail *set, const reef_listing *list) {
     }
 }
 
-// A packed file may be known as new only after plain ones that are younger.
+// A compressed file may be recognised as new only after younger plain ones: sort by age again.
 static void sort_unread(reef_tail *set) {
     size_t end = set->count - (set->live ? 1 : 0), first = end;
     while (first && !set->files[first - 1].offset && !set->files[first - 1].upto) first--;
@@ -226,8 +225,8 @@ static void sort_unread(reef_tail *set) {
         qsort(&set->files[first], end - first, sizeof(*set->files), reef_tail_file_compare_age);
 }
 
-// A moment without the file is part of a rotation.
-static void look_for_live(reef_tail *set, const reef_listing *list) {
+// During a rotation the path has no file for a moment, so its absence is reported late.
+static void scan_live(reef_tail *set, const reef_listing *list) {
     if (set->folder_kind) return;
     if (list->live != SIZE_MAX) {
         if (set->waiting)
@@ -244,8 +243,8 @@ static void look_for_live(reef_tail *set, const reef_listing *list) {
                      set->folder, set->name);
 }
 
-// The folder cannot be read: files that are open are, and no other counts as gone.
-static void say_away(reef_tail *set, int code) {
+// The folder cannot be read. Open files are still read, and no other file counts as gone.
+static void report_unreadable(reef_tail *set, int code) {
     char many[128];
     snprintf(many, sizeof(many),
              "it holds more names than the %d that are looked at: move old ones away",
@@ -260,21 +259,21 @@ reef_tail_scan_state reef_tail_scan(reef_tail *set) {
     reef_listing list;
     set->denied_now = false;
     int code = reef_listing_make(&list, set);
-    reef_tail_scan_state result = code == ENOMEM ? REEF_LOOK_NO_MEMORY : REEF_LOOK_DONE;
+    reef_tail_scan_state result = code == ENOMEM ? REEF_TAIL_SCAN_NO_MEMORY : REEF_TAIL_SCAN_DONE;
     if (code) {
-        say_away(set, code);
+        report_unreadable(set, code);
     } else if (list.moved) {
-        result = REEF_LOOK_AGAIN;
+        result = REEF_TAIL_SCAN_AGAIN;
     } else {
         set->away = 0;
-        result = look_at_known(set, &list);
-        if (result == REEF_LOOK_DONE) look_for_lost(set, &list);
-        if (result == REEF_LOOK_DONE) result = reef_tail_scan_new(set, &list);
+        result = scan_known(set, &list);
+        if (result == REEF_TAIL_SCAN_DONE) scan_lost(set, &list);
+        if (result == REEF_TAIL_SCAN_DONE) result = reef_tail_scan_new(set, &list);
         put_live_last(set, &list);
         sort_unread(set);
-        look_for_live(set, &list);
-        reef_tail_forget_suspects(set);
-        if (set->denied && !set->denied_now && !set->failed && result == REEF_LOOK_DONE) {
+        scan_live(set, &list);
+        reef_tail_forget_candidates(set);
+        if (set->denied && !set->denied_now && !set->failed && result == REEF_TAIL_SCAN_DONE) {
             reef_tail_report(set, "source_back",
                              "what could not be read of '%.200s' is gone or can", set->folder);
             set->denied = false;
@@ -284,10 +283,9 @@ reef_tail_scan_state reef_tail_scan(reef_tail *set) {
     return result;
 }
 
-// ---- followed new -------------------------------------------------------------------------------
+// ---- unknown files ------------------------------------------------------------------------------
 //
-// Unknown files of a folder that is followed: new ones, and copies that are being made; see
-// tail_scan.c.
+// An unknown file is new, or a copy in the making of a known one.
 
 int reef_tail_open_unknown(reef_tail *set,
                            reef_tail_file *file_entry,
@@ -315,29 +313,29 @@ bool reef_tail_file_has_head_of(reef_tail_file *file, const reef_tail_file *file
            hash == file_entry->head;
 }
 
-static reef_suspect *suspect(reef_tail *set, const reef_file_id *file_id) {
-    for (size_t i = 0; i < set->suspect_count; i++)
-        if (reef_file_id_same(&set->suspects[i].file_id, file_id)) return &set->suspects[i];
-    if (set->suspect_count == set->suspect_room) {
-        size_t room = set->suspect_room ? 2 * set->suspect_room : 8;
-        reef_suspect *larger = realloc(set->suspects, room * sizeof(*larger));
+static reef_tail_candidate *candidate_of(reef_tail *set, const reef_file_id *file_id) {
+    for (size_t i = 0; i < set->candidate_count; i++)
+        if (reef_file_id_same(&set->candidates[i].file_id, file_id)) return &set->candidates[i];
+    if (set->candidate_count == set->candidate_room) {
+        size_t room = set->candidate_room ? 2 * set->candidate_room : 8;
+        reef_tail_candidate *larger = realloc(set->candidates, room * sizeof(*larger));
         if (!larger) return NULL;
-        set->suspects = larger;
-        set->suspect_room = room;
+        set->candidates = larger;
+        set->candidate_room = room;
     }
-    set->suspects[set->suspect_count] =
-        (reef_suspect){.file_id = *file_id, .still_ms = set->now_ms};
-    return &set->suspects[set->suspect_count++];
+    set->candidates[set->candidate_count] =
+        (reef_tail_candidate){.file_id = *file_id, .still_ms = set->now_ms};
+    return &set->candidates[set->candidate_count++];
 }
 
-void reef_tail_forget_suspects(reef_tail *set) {
+void reef_tail_forget_candidates(reef_tail *set) {
     size_t kept = 0;
-    for (size_t i = 0; i < set->suspect_count; i++) {
-        if (!set->suspects[i].seen) continue;
-        set->suspects[kept] = set->suspects[i];
-        set->suspects[kept++].seen = false;
+    for (size_t i = 0; i < set->candidate_count; i++) {
+        if (!set->candidates[i].seen) continue;
+        set->candidates[kept] = set->candidates[i];
+        set->candidates[kept++].seen = false;
     }
-    set->suspect_count = kept;
+    set->candidate_count = kept;
 }
 
 static bool has_twin(const reef_tail *set, reef_tail_file *file) {
@@ -349,8 +347,8 @@ static bool has_twin(const reef_tail *set, reef_tail_file *file) {
 
 typedef enum verdict { NEW, COPY, LATER, NEVER } verdict;
 
-// COPY when all that is in the file is in the other one too, as far as first and last bytes tell.
-static verdict compare_scan(reef_tail *set, reef_tail_file *file, reef_tail_file *other) {
+// COPY when the other file contains this one, judged by the first and the last bytes.
+static verdict compare_files(reef_tail *set, reef_tail_file *file, reef_tail_file *other) {
     uint8_t a[REEF_HEAD_BYTES_MAX], b[REEF_HEAD_BYTES_MAX];
     size_t count = file->size < sizeof(a) ? file->size : sizeof(a);
     uint64_t from = file->size - count;
@@ -364,42 +362,42 @@ static verdict compare_scan(reef_tail *set, reef_tail_file *file, reef_tail_file
     return same ? COPY : NEW;
 }
 
-// Rotation by copying, or packing whose original stays: nothing in it is new. In a folder a copy is
-// a file.
-static verdict compare_all(reef_tail *set, reef_tail_file *file) {
+// copytruncate, or compression that keeps its original, adds no new bytes. In a folder a copy is a
+// file of its own.
+static verdict compare_with_all(reef_tail *set, reef_tail_file *file) {
     verdict found = NEW;
     for (size_t i = 0; found == NEW && !set->folder_kind && i < set->count; i++)
-        found = compare_scan(set, file, &set->files[i]);
+        found = compare_files(set, file, &set->files[i]);
     return found;
 }
 
-// A file waits while it may be the work of a copier or packer.
-static verdict judge_scan(reef_tail *set, reef_tail_file *file) {
+// A file that may be the unfinished output of a copier or compressor waits until it is settled.
+static verdict judge_unknown(reef_tail *set, reef_tail_file *file) {
     bool twin = has_twin(set, file);
     bool small =
         file->size < REEF_HEAD_BYTES_MAX && !set->folder_kind; // a copy that has just begun
     if (!file->packed && !twin && !small) return NEW;
-    reef_suspect *mind = suspect(set, &file->file_id);
-    if (!mind) return LATER;
-    mind->seen = true;
-    if (mind->file_id.size != file->file_id.size) mind->still_ms = set->now_ms;
-    mind->file_id = file->file_id;
-    mind->alone = !twin;
-    if (mind->broken) return NEVER;
-    if (!reef_tail_settled(set, mind->still_ms, &file->file_id)) return LATER;
+    reef_tail_candidate *candidate = candidate_of(set, &file->file_id);
+    if (!candidate) return LATER;
+    candidate->seen = true;
+    if (candidate->file_id.size != file->file_id.size) candidate->still_ms = set->now_ms;
+    candidate->file_id = file->file_id;
+    candidate->alone = !twin;
+    if (candidate->broken) return NEVER;
+    if (!reef_tail_settled(set, candidate->still_ms, &file->file_id)) return LATER;
     int code = file->packed ? reef_tail_file_measure(file) : 0;
     if (code && code != ENODATA) {
         reef_tail_denied(set, file->file_id.name, code);
         return LATER;
     }
     if (code) {
-        mind->broken = true;
+        candidate->broken = true;
         reef_tail_report(set, "source_broken",
                          "'%.100s' of '%.100s' does not unpack to its end, and is not read",
                          file->file_id.name, set->folder);
         return NEVER;
     }
-    return compare_all(set, file);
+    return compare_with_all(set, file);
 }
 
 static bool has_room(reef_tail *set, size_t found) {
@@ -413,7 +411,8 @@ static bool has_room(reef_tail *set, size_t found) {
     return room;
 }
 
-// First of all: a copy of it may be there already, and it is about to be cut.
+// The live file comes first: with copytruncate its copy may exist already, and it is about to be
+// truncated.
 static bool add_live(reef_tail *set, reef_listing *list) {
     reef_tail_file file;
     size_t at = list->live;
@@ -426,7 +425,7 @@ static bool add_live(reef_tail *set, reef_listing *list) {
     return false;
 }
 
-// Oldest first, none of them opened yet. Returns their number.
+// Unknown files, oldest first, none of them open yet. Returns their number.
 static size_t find_unknown(const reef_listing *list, reef_tail_file *out) {
     size_t count = 0;
     for (size_t i = 0; i < list->count; i++) {
@@ -438,20 +437,20 @@ static size_t find_unknown(const reef_listing *list, reef_tail_file *out) {
     return count;
 }
 
-// Renamed since it was listed. In a folder it is found by its new name; what is rotated has an
-// order, and is older than what was added.
+// Was the file renamed since it was listed? In a folder the next scan finds it. Rotated files have
+// an order, so there the scan starts again before a younger file is added.
 static bool is_moved(const reef_tail *set, int code) {
     return !set->folder_kind && (code == ENOENT || code == ESTALE);
 }
 
-// Judge all before one is added: they are not each other's twins. Where there is no room for all,
-// it is for the oldest.
+// Judge all files before the first is added, so that none counts as a copy of another new one. When
+// the table is short of room, the oldest get it.
 reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
     reef_tail_file *found = calloc(list->count ? list->count : 1, sizeof(*found));
     size_t count = 0, open = 0;
     if (!found || !add_live(set, list)) {
         free(found);
-        return REEF_LOOK_NO_MEMORY;
+        return REEF_TAIL_SCAN_NO_MEMORY;
     }
     size_t unknown = find_unknown(list, found);
     bool moved = false;
@@ -459,7 +458,7 @@ reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
         reef_file_id file_id = found[i].file_id;
         reef_tail_file *file = &found[count];
         int code = reef_tail_open_unknown(set, file, &file_id);
-        verdict what = code ? LATER : judge_scan(set, file);
+        verdict what = code ? LATER : judge_unknown(set, file);
         moved = is_moved(set, code);
         if (what == COPY) {
             file->offset = file->upto = file->size;
@@ -474,8 +473,8 @@ reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
     }
     size_t added = 0, first = set->count;
     while (!moved && added < count && reef_tail_insert(set, first + added, &found[added])) added++;
-    reef_tail_scan_state result = added == count ? REEF_LOOK_DONE : REEF_LOOK_NO_MEMORY;
-    if (moved) result = REEF_LOOK_AGAIN;
+    reef_tail_scan_state result = added == count ? REEF_TAIL_SCAN_DONE : REEF_TAIL_SCAN_NO_MEMORY;
+    if (moved) result = REEF_TAIL_SCAN_AGAIN;
     while (added < count) reef_tail_file_release(&found[added++]);
     free(found);
     return result;

@@ -1,13 +1,13 @@
 // Followed files on the loop; see tail_source.h.
 //
-//   read --> worker thread: reef_tail_read --> bytes: took --> nothing is read for a second: glance, again
-//     ^                                       '--> none: wait for the folder to stir, or for a second
+//   read --> worker thread: reef_tail_read --> bytes: took --> no read for a second: rescan, repeat
+//     ^                                       '--> none: wait for a change of the folder, or for a second
 //     |                                                                  |
 //     '------------------------------------------------------------------'
 //
-// While no read is asked for, because the queue is full, a worker looks at the folder all the same,
-// and so does one that reads a long round: files that are rotated away and deleted meanwhile stay
-// open, and the lag is what it is. One worker is out at a time, and the timer runs when none is.
+// A worker also scans the folder while the queue is full and no read is asked for, and during a
+// long read pass. So files that are rotated away and deleted stay open, and the reported lag is
+// current. One worker runs at a time; the timer runs while none does.
 #include "tail_source.h"
 
 #include "tail.h"
@@ -16,19 +16,19 @@
 #include <string.h>
 
 #define POLL_MS                                                                                    \
-    REEF_LOOK_MS // where nobody tells of changes: network file systems, links to other folders
+    REEF_TAIL_SCAN_MS // where inotify sees nothing: network file systems, links to other folders
 #define PACE_MS                                                                                    \
-    50 // after a change, so that a file written line by line is not looked at line by line
-#define FILES_PER_PACE_MS 4 // a large folder is looked at less often
+    50 // after a change, so that a file written line by line is not scanned for each line
+#define FILES_PER_PACE_MS 4 // a large folder is scanned less often
 
 typedef struct reef_follow {
     reef_input *input;
     reef_tail *set;
-    bool begun;          // handles are there
-    bool watched;        // the folder tells of changes
-    bool stirred;        // it did, since the last look
-    bool working, asked; // a worker is out; a read is to be answered
-    bool reads;          // the worker reads; otherwise it glances
+    bool begun;          // the handles are open
+    bool watched;        // inotify reports changes of the folder
+    bool stirred;        // it did, since the last scan
+    bool working, asked; // a worker runs; a read waits for its answer
+    bool reads;          // the worker reads; otherwise it rescans
     uv_work_t work;
     uv_timer_t timer;
     uv_fs_event_t watch;
@@ -78,7 +78,7 @@ static void work(uv_work_t *request) {
         follow->error.status = reef_tail_read(follow->set, follow->at, follow->room, &follow->count,
                                               &follow->checkpoint, &follow->error);
     else
-        follow->error.status = reef_tail_glance(follow->set, &follow->error);
+        follow->error.status = reef_tail_rescan(follow->set, &follow->error);
 }
 
 // ---- on the loop --------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ static unsigned pace_ms(const reef_follow *follow) {
     return large > PACE_MS ? (unsigned)large : PACE_MS;
 }
 
-static void wait_for_tail_source(reef_follow *follow, unsigned ms) {
+static void start_timer(reef_follow *follow, unsigned ms) {
     (void)uv_timer_start(&follow->timer, on_timer, ms, 0); // cannot fail with a callback
 }
 
@@ -103,12 +103,11 @@ static void on_stir(uv_fs_event_t *watch, const char *name, int events, int code
     (void)name;
     (void)events;
     reef_follow *follow = watch->data;
-    if (code) { // the folder is polled, and watched again when that can be
+    if (code) { // poll the folder, and watch it again when possible
         (void)uv_fs_event_stop(watch);
         follow->watched = false;
     }
-    if (follow->asked && !follow->working && !follow->stirred)
-        wait_for_tail_source(follow, pace_ms(follow));
+    if (follow->asked && !follow->working && !follow->stirred) start_timer(follow, pace_ms(follow));
     follow->stirred = true;
 }
 
@@ -118,15 +117,15 @@ static void watch_folder(reef_follow *follow) {
         uv_fs_event_start(&follow->watch, on_stir, reef_tail_folder(follow->set), 0) == 0;
 }
 
-static void report_tail_source(reef_follow *follow) {
-    reef_tail_word word;
-    while (reef_tail_word_take(follow->set, &word))
+static void report_events(reef_follow *follow) {
+    reef_tail_event word;
+    while (reef_tail_event_take(follow->set, &word))
         reef_input_warn(follow->input, word.event, "%s", word.text);
 }
 
-static void reply_tail_source(reef_follow *follow, char *checkpoint) {
+static void reply_read(reef_follow *follow, char *checkpoint) {
     follow->asked = false;
-    wait_for_tail_source(follow, POLL_MS); // unless the next read comes before
+    start_timer(follow, POLL_MS); // unless the next read comes before
     reef_input_took(follow->input, follow->count, checkpoint);
 }
 
@@ -140,17 +139,17 @@ static void on_worked(uv_work_t *request, int code) {
         free(checkpoint);
         return;
     }
-    report_tail_source(follow);
+    report_events(follow);
     follow->files = reef_tail_count(follow->set);
     input->bytes = input->offset + follow->count + reef_tail_unread(follow->set);
     if (follow->error.status != REEF_OK)
         reef_input_failed(input, &follow->error);
     else if (follow->count)
-        reply_tail_source(follow, checkpoint);
+        reply_read(follow, checkpoint);
     else if (follow->asked && !follow->reads)
-        begin_work(follow); // a read came while it glanced
+        begin_work(follow); // a read was asked for during the rescan
     else
-        wait_for_tail_source(follow, follow->asked && follow->stirred ? pace_ms(follow) : POLL_MS);
+        start_timer(follow, follow->asked && follow->stirred ? pace_ms(follow) : POLL_MS);
 }
 
 static void begin_work(reef_follow *follow) {
@@ -169,7 +168,7 @@ static void begin_work(reef_follow *follow) {
     reef_input_failed(follow->input, &err);
 }
 
-static int begin_tail_source(reef_follow *follow) {
+static int open_handles(reef_follow *follow) {
     int code = uv_timer_init(follow->input->loop, &follow->timer);
     if (!code) code = uv_fs_event_init(follow->input->loop, &follow->watch);
     follow->begun = code == 0; // neither init fails half-way
@@ -182,7 +181,7 @@ static void on_read(reef_input *input, uint8_t *at, size_t room) {
     follow->at = at;
     follow->room = room;
     follow->asked = true;
-    if (!follow->begun) (void)begin_tail_source(follow); // cannot fail on a loop that runs
+    if (!follow->begun) (void)open_handles(follow); // cannot fail on a loop that runs
     if (!follow->working) begin_work(follow);
 }
 

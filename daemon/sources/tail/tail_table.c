@@ -35,7 +35,7 @@ void reef_tail_remove(reef_tail *set, size_t at) {
     set->marked = false;
 }
 
-// By doubling, so that a mark is due only a few times.
+// By doubling, so that few checkpoints are due.
 void reef_tail_grow_head(reef_tail *set, reef_tail_file *file_entry, uint64_t size) {
     uint64_t bytes = size < REEF_HEAD_BYTES_MAX ? size : REEF_HEAD_BYTES_MAX;
     bool due = bytes > file_entry->head_bytes &&
@@ -46,16 +46,16 @@ void reef_tail_grow_head(reef_tail *set, reef_tail_file *file_entry, uint64_t si
 
 void reef_tail_spare(reef_tail_file *file_entry, size_t *open) {
     if (file_entry->fd < 0) return;
-    if (*open < REEF_FOLLOWED_OPEN_MAX || !file_entry->listed)
+    if (*open < REEF_TAIL_OPEN_MAX || !file_entry->listed)
         ++*open;
     else
         reef_tail_file_shut(file_entry);
 }
 
 void reef_tail_report(reef_tail *set, const char *event, const char *format, ...) {
-    if (set->word_count == REEF_FOLLOWED_WORDS_MAX) return; // so many at once help nobody
-    size_t at = (set->word_first + set->word_count++) % REEF_FOLLOWED_WORDS_MAX;
-    reef_tail_word *word = &set->words[at];
+    if (set->event_count == REEF_TAIL_EVENTS_MAX) return; // so many at once help nobody
+    size_t at = (set->event_first + set->event_count++) % REEF_TAIL_EVENTS_MAX;
+    reef_tail_event *word = &set->events[at];
     va_list arguments;
     snprintf(word->event, sizeof(word->event), "%s", event);
     va_start(arguments, format);

@@ -378,7 +378,7 @@ static void files_that_are_deleted_while_nothing_is_read_are_kept(void **state) 
     follow(w);
     for (int i = 0; i < 10; i++) {
         write_lines(w, "app.log", 30);
-        assert_int_equal(reef_tail_glance(w->set, &err), REEF_OK);
+        assert_int_equal(reef_tail_rescan(w->set, &err), REEF_OK);
         command("rm -f '%s.1' && mv '%s' '%s.1'", w->path, w->path, w->path);
     }
     pull_all(w);
@@ -395,7 +395,7 @@ static void files_that_are_deleted_during_a_long_round_are_kept(void **state) {
     pull_once(w);
     for (int i = 0; i < 3; i++) {
         write_lines(w, "app.log", 30);
-        pause_ms(REEF_LOOK_MS + 50);
+        pause_ms(REEF_TAIL_SCAN_MS + 50);
         assert_int_equal(pull_once(w), w->room);
         assert_int_equal(reef_tail_unread(w->set), w->expected.count - w->given.count);
         command("rm -f '%s.1' && mv '%s' '%s.1'", w->path, w->path, w->path);

@@ -85,14 +85,14 @@ static void a_disk_that_fails_is_told_once(void **state) {
         bad_offset = where ? 100000 : (off_t)w->expected.count - 1;
         for (int i = 0; i < 3; i++) {
             (void)pull(w);
-            pause_ms(REEF_LOOK_MS + 50);
+            pause_ms(REEF_TAIL_SCAN_MS + 50);
         }
         assert_true(w->given.count <= (size_t)bad_offset);
         assert_string_equal(w->words, "source_denied ");
     }
     bad_offset = -1;
     pull_all(w);
-    pause_ms(REEF_LOOK_MS + 50);
+    pause_ms(REEF_TAIL_SCAN_MS + 50);
     assert_int_equal(pull(w), 0);
     assert_string_equal(w->words, "source_denied source_back ");
     assert_same_from_anywhere(w, false, w->path);
@@ -110,11 +110,11 @@ static void a_beginning_that_cannot_be_read_is_no_new_file(void **state) {
         write_lines(w, "app.log", 100);
         bad_offset = 0;
         if (restarted) open_at(w, w->path, false, given);
-        assert_nothing_for(w, 3 * REEF_LOOK_MS);
+        assert_nothing_for(w, 3 * REEF_TAIL_SCAN_MS);
         assert_string_equal(w->words, "source_denied ");
         bad_offset = -1;
         pull_all(w);
-        pause_ms(REEF_LOOK_MS + 50);
+        pause_ms(REEF_TAIL_SCAN_MS + 50);
         assert_int_equal(pull(w), 0);
         assert_string_equal(w->words, "source_denied source_back ");
         w->words[0] = 0;
