@@ -5,48 +5,14 @@
 #include "growth_policy.h"
 #include "layer_trainer_internal.h"
 #include "trainer_internal.h"
-#include "vector.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Held batches wait in the carry. What was thought of them is no part of a commit: whatever changes
-// the model under them has them looked at again, as they are after a restart.
-static reef_status look_again(reef_trainer *trainer, reef_error *err) {
-    trainer->deferred_batches = 0;
-    trainer->anomalous = 0;
-    return trainer->layer == NULL ? reef_gating_copy(&trainer->ahead, &trainer->gating, err)
-                                  : REEF_OK;
-}
-
-// A generation of a vector model has nothing in bf16.
-static reef_status check_vector_dtype(const char *seal_dtype, reef_error *err) {
-    if (seal_dtype == NULL || strcmp(seal_dtype, "f32") == 0) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "rows of a vector model stay f32 when they are sealed; not %.16s", seal_dtype);
-}
-
-// It is measured by its errors as they come.
-static reef_status seal_vector(reef_trainer *trainer,
-                               const char *seal_dtype,
-                               reef_sealing *out,
-                               reef_error *err) {
-    uint32_t generation = reef_open_generation(trainer)->info.generation;
-    reef_status status = check_vector_dtype(seal_dtype, err);
-    if (status == REEF_OK) status = reef_vector_boundary(trainer, "command", err);
-    if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
-    if (status == REEF_OK && out != NULL)
-        *out = (reef_sealing){.generation = generation,
-                              .dtype = REEF_F32,
-                              .loss_before = (double)NAN,
-                              .loss_after = (double)NAN};
-    return status;
-}
-
 // May a generation of a language model be sealed now, and what would the next one be?
-static reef_status prepare(reef_trainer *trainer, reef_opening *opening, reef_error *err) {
+static reef_status prepare_seal(reef_trainer *trainer, reef_opening *opening, reef_error *err) {
     const reef_generation *open = reef_open_generation(trainer);
     if (reef_task_step(trainer) == 0)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -63,43 +29,35 @@ static reef_status prepare(reef_trainer *trainer, reef_opening *opening, reef_er
     return REEF_OK;
 }
 
-reef_status reef_trainer_seal_check(reef_trainer *trainer,
-                                    const char *seal_dtype,
-                                    uint32_t *side,
-                                    reef_error *err) {
+reef_status reef_language_seal_check(reef_trainer *trainer,
+                                     const char *seal_dtype,
+                                     uint32_t *side,
+                                     reef_error *err) {
     reef_opening opening = {0};
-    reef_config config = trainer->network.config;
+    reef_config config = trainer->network.config; // a copy: only the word is checked
     reef_status status = REEF_OK;
-    *side = trainer->vector != NULL ? config.side : config.side_new;
-    if (trainer->vector != NULL) {
-        status = check_vector_dtype(seal_dtype, err);
-        return status == REEF_OK ? reef_vector_check_boundary(trainer, err) : status;
-    }
+    *side = config.side_new;
     if (seal_dtype != NULL) status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
     if (status != REEF_OK) return status;
-    if (trainer->layer != NULL) return reef_layer_check_room(trainer, config.side_new, err);
-    status = prepare(trainer, &opening, err);
+    status = prepare_seal(trainer, &opening, err);
     *side = opening.side;
     return status;
 }
 
-reef_status reef_trainer_seal(reef_trainer *trainer,
-                              const char *seal_dtype,
-                              reef_sealing *out,
-                              reef_error *err) {
-    reef_status status = reef_trainer_check_whole(trainer, err);
-    if (status != REEF_OK) return status;
-    if (trainer->vector != NULL) return seal_vector(trainer, seal_dtype, out, err);
-    if (trainer->layer != NULL) return reef_trainer_layer_seal(trainer, 0, seal_dtype, out, err);
+reef_status reef_language_seal(reef_trainer *trainer,
+                               const char *seal_dtype,
+                               reef_sealing *out,
+                               reef_error *err) {
     reef_config config = trainer->network.config; // the pool's own stays as it is
     reef_sealing sealing;
     reef_opening opening;
-    status = reef_trainer_pin(trainer, err); // passes measure, and fit the gate
+    reef_status status = reef_trainer_pin(trainer, err); // passes measure, and fit the gate
     if (status == REEF_OK && seal_dtype != NULL)
         status = reef_config_set(&config, "seal_dtype", seal_dtype, err);
-    if (status == REEF_OK) status = prepare(trainer, &opening, err);
+    if (status == REEF_OK) status = prepare_seal(trainer, &opening, err);
     if (status != REEF_OK) return status;
-    status = look_again(trainer, err); // as the new generation's first batches
+    // What was deferred trains the new generation first.
+    status = trainer->kind->reset_lookahead(trainer, err);
     if (status == REEF_OK)
         status = reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(&config),
                                       &sealing, err);
@@ -108,9 +66,24 @@ reef_status reef_trainer_seal(reef_trainer *trainer,
     return status;
 }
 
+reef_status reef_trainer_seal_check(reef_trainer *trainer,
+                                    const char *seal_dtype,
+                                    uint32_t *side,
+                                    reef_error *err) {
+    return trainer->kind->seal_check(trainer, seal_dtype, side, err);
+}
+
+reef_status reef_trainer_seal(reef_trainer *trainer,
+                              const char *seal_dtype,
+                              reef_sealing *out,
+                              reef_error *err) {
+    reef_status status = reef_trainer_check_whole(trainer, err);
+    return status == REEF_OK ? trainer->kind->seal(trainer, seal_dtype, out, err) : status;
+}
+
 reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    reef_status refused = reef_vector_refuse_experts(trainer, "added", err);
+    reef_status refused = reef_kind_allows(trainer->kind->no_growth, err);
     if (refused != REEF_OK) return refused;
     if (reef_config_retrieving_layers(config) == 0)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -126,13 +99,11 @@ reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, 
 reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *err) {
     const reef_opening opening = {.reason = "command", .gap = NAN, .distance = NAN};
     reef_status status = reef_trainer_grow_check(trainer, side, err);
-    if (status == REEF_OK) status = look_again(trainer, err);
+    if (status == REEF_OK) status = trainer->kind->reset_lookahead(trainer, err);
     if (status == REEF_OK) status = reef_growth_enlarge(trainer, side, &opening, err);
-    if (status == REEF_OK && trainer->layer != NULL) {
-        trainer->layer->fold_is_stale = true;
-        trainer->layer->version++;
-    }
-    return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
+    if (status != REEF_OK) return status;
+    trainer->kind->grown(trainer);
+    return reef_trainer_commit(trainer, NULL, err);
 }
 
 static void put_in_place(reef_trainer *trainer, reef_generation *gen) {

@@ -1,24 +1,15 @@
 // A new pool: its configuration, what it begins with, and its first commit.
 #include "config_internal.h"
 #include "trainer_internal.h"
-#include "vector.h"
 
 #include <stdlib.h>
 
 // What a new pool begins with where nothing else does.
 static reef_status first_generation(void *context, reef_trainer *trainer, reef_error *err) {
-    const reef_config *config = &trainer->network.config;
-    reef_generation *gen = NULL;
-    reef_generation_record info = {.side = config->side, .dtype = REEF_F32};
     (void)context;
-    reef_status status = trainer->vector != NULL ? reef_vector_open_generation(trainer, err)
-                                                 : reef_generation_new(&gen, config, &info, err);
-    if (gen != NULL) {
-        reef_generation_initialise(gen, config, NULL);
-        status = reef_network_append(&trainer->network, gen, err);
-    }
+    reef_status status = trainer->kind->first_generation(trainer, err);
     if (status != REEF_OK) return status;
-    return reef_state_event(trainer, err, "init", "\"side\": %u", config->side);
+    return reef_state_event(trainer, err, "init", "\"side\": %u", trainer->network.config.side);
 }
 
 // In a pool that is not in place yet: there is none without a configuration and a first commit.
@@ -29,7 +20,8 @@ static reef_status write_first_commit(void *context, reef_store *store, reef_err
         .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status == REEF_OK) status = reef_config_put(txn, &trainer->network.config, err);
-    if (status == REEF_OK) status = reef_commit_put_generations(trainer, txn, commit.unix_ms, err);
+    if (status == REEF_OK)
+        status = trainer->kind->put_generations(trainer, txn, commit.unix_ms, err);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
     if (status != REEF_OK) {
@@ -54,7 +46,7 @@ reef_status reef_pool_init_with(const char *path,
     trainer->options.threads = 1;
     status = reef_trainer_allocate(trainer, err);
     if (status == REEF_OK) status = fill(context, trainer, err);
-    if (status == REEF_OK) status = reef_trainer_start_gating(trainer, err);
+    if (status == REEF_OK) status = trainer->kind->start_gating(trainer, err);
     if (status == REEF_OK && path != NULL)
         status = reef_store_create(path, write_first_commit, trainer, err);
     reef_trainer_close(trainer);

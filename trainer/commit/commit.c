@@ -2,44 +2,13 @@
 // it.
 #include "reef_fail_point.h"
 #include "trainer_internal.h"
-#include "vector.h"
-
-#include <string.h>
-
-reef_status reef_commit_put_generations(reef_trainer *trainer,
-                                        reef_txn *txn,
-                                        uint64_t unix_ms,
-                                        reef_error *err) {
-    if (trainer->vector != NULL) return reef_vector_put(trainer, txn, err);
-    const reef_network *network = &trainer->network;
-    for (size_t g = 0; g + 1 < network->generation_count; g++) {
-        if (network->generations[g]->stored) continue;
-        reef_status status = reef_state_delete(txn, network->generations[g]->info.generation, err);
-        if (status == REEF_OK)
-            status = reef_checkpoint_sealed(txn, &network->config, network->generations[g], unix_ms,
-                                            err);
-        if (status != REEF_OK) return status;
-    }
-    return reef_checkpoint_open(txn, &network->config, reef_open_generation(trainer), unix_ms, err);
-}
-
-// The model, and what a language model's training needs beside it.
-static reef_status write_model(reef_trainer *trainer,
-                               reef_txn *txn,
-                               uint64_t unix_ms,
-                               reef_error *err) {
-    reef_status status = reef_commit_put_generations(trainer, txn, unix_ms, err);
-    if (trainer->vector != NULL || trainer->layer != NULL) return status;
-    if (status == REEF_OK) status = reef_checkpoint_reservoir(txn, &trainer->reservoir, err);
-    if (status == REEF_OK) status = reef_strategy_put(trainer, txn, err);
-    return status;
-}
 
 static reef_status write_all(reef_trainer *trainer,
                              reef_txn *txn,
                              uint64_t unix_ms,
                              reef_error *err) {
-    reef_status status = write_model(trainer, txn, unix_ms, err);
+    reef_status status = trainer->kind->put_generations(trainer, txn, unix_ms, err);
+    if (status == REEF_OK) status = trainer->kind->put_state(trainer, txn, err);
     REEF_FAIL_POINT(COMMIT_MODEL);
     if (status == REEF_OK) status = reef_state_put(trainer, txn, err);
     REEF_FAIL_POINT(COMMIT_STATE);
@@ -52,16 +21,7 @@ static reef_status write_all(reef_trainer *trainer,
 
 // Nothing is dirty any more.
 static void settle(reef_trainer *trainer, const reef_commit *commit) {
-    if (trainer->vector != NULL) {
-        reef_vector_settle(trainer);
-    } else {
-        for (size_t g = 0; g < trainer->network.generation_count; g++)
-            if (!trainer->network.generations[g]->stored)
-                reef_checkpoint_clean(trainer->network.generations[g]);
-        if (trainer->reservoir.slots > 0)
-            memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
-    }
-    trainer->strategy.dirty = false;
+    trainer->kind->committed(trainer);
     reef_state_forget_history(trainer);
     trainer->committed_step = trainer->step;
     trainer->last_commit = *commit;

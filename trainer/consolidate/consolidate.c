@@ -501,17 +501,10 @@ reef_status reef_trainer_consolidate(reef_trainer *trainer,
                                      reef_consolidation *report,
                                      reef_error *err) {
     *report = (reef_consolidation){0};
-    if (trainer->layer != NULL)
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "generations of a layer by itself cannot be consolidated: there is no text "
-            "to teach from");
-    if (trainer->vector != NULL)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "generations of a vector model cannot be consolidated: each is solved in "
-                         "closed form from examples that are no longer there");
+    reef_status status = reef_kind_allows(trainer->kind->no_consolidation, err);
+    if (status != REEF_OK) return status;
     consolidation c = {.trainer = trainer, .options = options, .report = report};
-    reef_status status = reef_trainer_pin(trainer, err);
+    status = reef_trainer_pin(trainer, err);
     if (status == REEF_OK) status = plan_consolidate(&c, err);
     if (status == REEF_OK && !options->dry_run) status = check_snapshots(&c, err);
     if (status == REEF_OK) status = measure_before(&c, err);

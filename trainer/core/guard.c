@@ -1,17 +1,9 @@
 // Whether the trainer may go on: whole after every step, and the rows of sealed generations in
 // reach.
-#include "layer_internal.h"
 #include "trainer_internal.h"
-#include "vector.h"
-
-#include <math.h>
-#include <stdlib.h>
 
 reef_status reef_trainer_repin(reef_trainer *trainer, reef_error *err) {
-    if (trainer->vector != NULL) return REEF_OK; // all in memory
-    reef_status status = reef_residency_pin(&trainer->residency, &trainer->network, false, err);
-    trainer->acts.prefetch = trainer->residency.prefetch;
-    return status;
+    return trainer->kind->pin(trainer, err);
 }
 
 reef_status reef_trainer_pin(reef_trainer *trainer, reef_error *err) {

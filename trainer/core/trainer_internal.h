@@ -37,6 +37,7 @@
 #include "reservoir.h"
 #include "residency.h"
 #include "strategy_state.h"
+#include "trainer_kind.h"
 
 #include <jansson.h>
 
@@ -55,9 +56,10 @@ typedef struct reef_source {
 } reef_source;
 
 struct reef_trainer {
-    reef_store *store;          // not owned
-    struct reef_vector *vector; // NULL with a language model
-    struct reef_layer *layer;   // NULL but with a layer by itself
+    reef_store *store;             // not owned
+    const reef_trainer_kind *kind; // set by reef_trainer_allocate
+    struct reef_vector *vector;    // of the vector kind alone, else NULL
+    struct reef_layer *layer;      // of the layer kind alone, else NULL
     reef_trainer_options options;
     reef_trainer_writer on_commit; // NULL, or what writes along with every commit
     void *commit_context;
@@ -147,10 +149,11 @@ static inline uint64_t reef_task_at(const reef_trainer *trainer) {
 
 // trainer.c
 
-/** Everything the trainer needs that the configuration decides, but for generations. */
+/** Choose the kind, and allocate everything that the configuration decides but generations. */
 REEF_MUST_CHECK reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err);
-/** Once generations are there: their gates at the beginning of the stream. */
-REEF_MUST_CHECK reef_status reef_trainer_start_gating(reef_trainer *trainer, reef_error *err);
+
+// guard.c
+
 /**
  * A step or a boundary ended half way: what is in memory must not be learned on, or kept. `status`
  * is why, such as no memory.
@@ -162,6 +165,33 @@ REEF_MUST_CHECK reef_status reef_trainer_check_whole(const reef_trainer *trainer
 REEF_MUST_CHECK reef_status reef_trainer_pin(reef_trainer *trainer, reef_error *err);
 /** The same after a commit, which may have made them too large for memory. */
 REEF_MUST_CHECK reef_status reef_trainer_repin(reef_trainer *trainer, reef_error *err);
+
+// generations.c: the functions of trainer_kind.h that language model and layer share
+
+/** A generation of the configured side with random weights. */
+REEF_MUST_CHECK reef_status reef_generations_first(reef_trainer *trainer, reef_error *err);
+/** Errors: CORRUPT where the last generation is not open. */
+REEF_MUST_CHECK reef_status reef_generations_load(reef_trainer *trainer,
+                                                  reef_txn *txn,
+                                                  reef_error *err);
+REEF_MUST_CHECK reef_status reef_generations_pin(reef_trainer *trainer, reef_error *err);
+/** Write the generations sealed since the last commit, and the open one. */
+REEF_MUST_CHECK reef_status reef_generations_put(reef_trainer *trainer,
+                                                 reef_txn *txn,
+                                                 uint64_t unix_ms,
+                                                 reef_error *err);
+void reef_generations_committed(reef_trainer *trainer);
+
+// boundary_commands.c: sealing of a language model
+
+REEF_MUST_CHECK reef_status reef_language_seal_check(reef_trainer *trainer,
+                                                     const char *seal_dtype,
+                                                     uint32_t *side,
+                                                     reef_error *err);
+REEF_MUST_CHECK reef_status reef_language_seal(reef_trainer *trainer,
+                                               const char *seal_dtype,
+                                               reef_sealing *out,
+                                               reef_error *err);
 
 // pool_init.c
 
@@ -191,13 +221,6 @@ REEF_MUST_CHECK reef_status reef_kernels_compare(reef_trainer *trainer,
 
 // commit.c
 
-/**
- * Generations into a transaction: those that were sealed since the last commit, and the open one.
- */
-REEF_MUST_CHECK reef_status reef_commit_put_generations(reef_trainer *trainer,
-                                                        reef_txn *txn,
-                                                        uint64_t unix_ms,
-                                                        reef_error *err);
 /** A commit, and in the same transaction a snapshot where it has a name. */
 REEF_MUST_CHECK reef_status reef_trainer_commit_with(reef_trainer *trainer,
                                                      const char *snapshot_name, // or NULL

@@ -404,16 +404,8 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     if (options == NULL) options = &standard;
     importing i = {.trainer = trainer, .leak_max = options->leak_max, .file.fd = -1};
     reef_import unused;
-    if (trainer->layer != NULL)
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "a layer by itself takes no generation of another pool: there is no gate to "
-            "say where it takes part");
-    if (trainer->vector != NULL)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "a vector model cannot import a generation: its gate is solved together "
-                         "with those of the others");
-    reef_status status = check_trainer(trainer, i.leak_max, err);
+    reef_status status = reef_kind_allows(trainer->kind->no_import, err);
+    if (status == REEF_OK) status = check_trainer(trainer, i.leak_max, err);
     if (status == REEF_OK && !options->dry_run && is_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK) status = reef_safetensors_open(&i.file, path, err);

@@ -1,6 +1,7 @@
 // The inside of a reef_model, shared by the files that ask it something:
 //
-//   open.c    the copy: how it is read from a pool, and taken over by a later one
+//   open.c          the copy: how it is read from a pool, and taken over by a later one
+//   model_kind.c    what differs between language model, vector model and layer
 //   evaluate.c      one pass over a piece of a text; loss and logits
 //   expert_uses.c   which experts a text uses, and where it uses one
 //   gate_margins.c  the gate of one generation along a text
@@ -16,13 +17,39 @@
 #include "residency.h"
 #include "vector.h"
 
+struct reef_as_of;
+
+/** What a copy does differently for each kind of model (model_kind.c); every function is set. */
+typedef struct reef_eval_kind {
+    /** Read the chosen state into the model. BUSY: a generation vanished meanwhile; try again. */
+    reef_status (*load)(reef_model *model,
+                        reef_txn *txn,
+                        const struct reef_as_of *chosen,
+                        reef_error *err);
+    /**
+     * After that transaction: bring rows into reach, in a new one. Sealed generations are the same
+     * there, or were given up since: BUSY, as in `load`.
+     */
+    reef_status (*pin)(reef_model *model, reef_error *err);
+    /** Once both succeeded: memory for passes. */
+    reef_status (*prepare)(reef_model *model, reef_error *err);
+    uint32_t (*generation_count)(const reef_model *model);
+    uint64_t (*parameter_count)(const reef_model *model);
+    /** g < generation_count */
+    const reef_generation_record *(*generation)(const reef_model *model, size_t g);
+    bool reusable;        // a later copy may take over sealed generations
+    const char *no_text;  // why it cannot read a text; NULL: it can
+    const char *no_gates; // why its generations have no gate to be asked about; NULL: they have
+} reef_eval_kind;
+
 struct reef_model {
+    const reef_eval_kind *kind; // NULL until the configuration was read
     // While loading: of an older copy, whose sealed generations are taken over; or NULL.
     reef_network *known;
     reef_commit commit;            // that it was read at
-    reef_vector_network *vector;   // NULL in a language model; else `net` is the configuration only
-    reef_generation_record *infos; // (generations) of a vector model, as the state has them
-    reef_layer *layer;             // NULL but of a layer by itself
+    reef_vector_network *vector;   // of vectors alone; `network` is then the configuration only
+    reef_generation_record *infos; // (generations) of vectors alone, as the state has them
+    reef_layer *layer;             // of a layer by itself alone
     reef_network network;
     reef_activations acts;
     reef_thread_pool *workers;
@@ -33,13 +60,13 @@ struct reef_model {
     size_t stride; // windows * T
 };
 
+// model_kind.c
+
+extern const reef_eval_kind reef_eval_kinds[]; // by reef_model_type
+
 // evaluate.c
 
-/** Does it read a text: is it neither of vectors nor a layer by itself? */
-bool reef_model_has_stream(const reef_model *model);
-/** INVALID, and why a model without a stream cannot be asked about a text. */
-REEF_MUST_CHECK reef_status reef_model_refuse_text(const reef_model *model, reef_error *err);
-/** Can the model read this text? */
+/** INVALID where the model cannot read a text, or not this one: see reef_tokens_check. */
 REEF_MUST_CHECK reef_status reef_model_check_text(const reef_model *model,
                                                   const uint8_t *bytes,
                                                   size_t count,

@@ -1,7 +1,6 @@
 // Bytes of a source, accepted into the stream, and how far each source was read.
 #include "reef_json_build.h"
 #include "trainer_internal.h"
-#include "vector.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,12 +76,8 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
                               size_t *steps,
                               reef_error *err) {
     size_t accepted = 0, done = 0;
-    if (trainer->layer != NULL)
-        return reef_fail(
-            err, REEF_ERR_INVALID,
-            "the pool holds a layer by itself, which has no stream; a program that uses "
-            "it through libreef trains it");
-    reef_status status = reef_trainer_check_whole(trainer, err);
+    reef_status status = reef_kind_allows(trainer->kind->no_stream, err);
+    if (status == REEF_OK) status = reef_trainer_check_whole(trainer, err);
     if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     reef_source *from = find_source(trainer, source);
     if (status == REEF_OK && from == NULL) status = add_source(trainer, source, &from, err);
@@ -93,10 +88,8 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
         status = reef_prequential_source(trainer, (size_t)(from - trainer->sources), err);
     while (status == REEF_OK) {
         size_t took, ran;
-        status = trainer->vector != NULL ? reef_vector_push(trainer, bytes + accepted,
-                                                            count - accepted, &took, &ran, err)
-                                         : reef_stream_push(trainer, from, bytes + accepted,
-                                                            count - accepted, &took, &ran, err);
+        status = trainer->kind->push(trainer, from, bytes + accepted, count - accepted, &took, &ran,
+                                     err);
         accepted += took;
         from->cursor += took;
         done += ran;

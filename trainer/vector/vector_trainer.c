@@ -131,13 +131,3 @@ reef_status reef_vector_open_generation(reef_trainer *trainer, reef_error *err) 
     vector->network.generations[vector->network.generation_count++] = gen;
     return vector->baseline ? REEF_OK : reef_vector_sums_generation(vector, err);
 }
-
-reef_status reef_vector_refuse_experts(const reef_trainer *trainer,
-                                       const char *what,
-                                       reef_error *err) {
-    if (trainer->vector == NULL) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "experts of a vector model cannot be %s: they are drawn once and stay as they "
-                     "are; seal the generation to open another",
-                     what);
-}

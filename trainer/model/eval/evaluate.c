@@ -8,25 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool reef_model_has_stream(const reef_model *model) {
-    return model->vector == NULL && model->layer == NULL;
-}
-
-reef_status reef_model_refuse_text(const reef_model *model, reef_error *err) {
-    if (model->layer != NULL)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "the pool holds a layer by itself, which has no loss of bytes; what it is "
-                         "for is up to the program that uses it through libreef");
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "the pool holds a vector model, which has no loss of bytes; predict the "
-                     "classes of vectors with it");
-}
-
 reef_status reef_model_check_text(const reef_model *model,
                                   const uint8_t *bytes,
                                   size_t count,
                                   reef_error *err) {
-    if (!reef_model_has_stream(model)) return reef_model_refuse_text(model, err);
+    if (model->kind->no_text != NULL)
+        return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_text);
     return reef_tokens_check(&model->network.config, "the text", 0, bytes, count, err);
 }
 

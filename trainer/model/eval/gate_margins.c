@@ -39,9 +39,8 @@ reef_status reef_model_gate_margins(reef_model *model,
                                     reef_gate_stats *stats,
                                     float *margins,
                                     reef_error *err) {
-    if (!reef_model_has_stream(model))
-        return reef_fail(err, REEF_ERR_INVALID, "generations of a model of %s have no gate",
-                         model->vector != NULL ? "vectors" : "one layer");
+    if (model->kind->no_gates != NULL)
+        return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_gates);
     if (generation == 0 || generation >= model->network.generation_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "no gate of generation %u: generations 1 to %zu of this state have one",

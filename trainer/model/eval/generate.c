@@ -89,7 +89,8 @@ reef_status reef_model_generate(reef_model *model,
                                 const reef_sampling *sampling,
                                 uint8_t *out,
                                 reef_error *err) {
-    if (!reef_model_has_stream(model)) return reef_model_refuse_text(model, err);
+    if (model->kind->no_text != NULL)
+        return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_text);
     if (reef_token_bytes(&model->network.config) != 1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's tokens are ids of a vocabulary of %u: there is no text to "

@@ -209,14 +209,6 @@ struct reef_trainer;
 /** Memory for a trainer whose configuration is known; its generations come after. */
 REEF_MUST_CHECK reef_status reef_vector_start(struct reef_trainer *trainer, reef_error *err);
 void reef_vector_free(reef_vector *vector); // accepts NULL
-/**
- * INVALID where the trainer's model is of vectors: its experts, drawn once, cannot be what `what`
- * says.
- */
-REEF_MUST_CHECK reef_status reef_vector_refuse_experts(const struct reef_trainer *trainer,
-                                                       const char *what,
-                                                       reef_error *err);
-
 /** Open the next generation, or the first. */
 REEF_MUST_CHECK reef_status reef_vector_open_generation(struct reef_trainer *trainer,
                                                         reef_error *err);

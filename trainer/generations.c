@@ -1,0 +1,65 @@
+// The generations of a language model or a layer as the trainer holds them: made, loaded, kept in
+// reach and committed. A vector model has its own (vector/vector_checkpoint.c).
+#include "trainer_internal.h"
+
+reef_status reef_generations_first(reef_trainer *trainer, reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    reef_generation *gen = NULL;
+    reef_generation_record info = {.side = config->side, .dtype = REEF_F32};
+    reef_status status = reef_generation_new(&gen, config, &info, err);
+    if (status != REEF_OK) return status;
+    reef_generation_initialise(gen, config, NULL);
+    return reef_network_append(&trainer->network, gen, err);
+}
+
+reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    uint32_t count;
+    reef_status status = reef_generation_count(txn, &count, err);
+    if (status == REEF_OK)
+        status =
+            reef_residency_decide(&trainer->residency, txn, &trainer->network.config, count, err);
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
+        reef_generation *gen;
+        status = reef_checkpoint_load(&gen, txn, &trainer->network.config, g, g, true,
+                                      trainer->residency.in_place, trainer->workers, err);
+        if (status == REEF_OK) status = reef_network_append(&trainer->network, gen, err);
+    }
+    if (status != REEF_OK) return status;
+    // Consolidation empties generations, but never the backbone and never the open one.
+    if (count == 0 || !reef_open_generation(trainer)->open ||
+        reef_generation_is_empty(&reef_open_generation(trainer)->info) ||
+        reef_generation_is_empty(&trainer->network.generations[0]->info))
+        return reef_fail(err, REEF_ERR_CORRUPT, "pool %s has no open generation",
+                         reef_store_path(trainer->store));
+    return REEF_OK;
+}
+
+reef_status reef_generations_pin(reef_trainer *trainer, reef_error *err) {
+    reef_status status = reef_residency_pin(&trainer->residency, &trainer->network, false, err);
+    trainer->acts.prefetch = trainer->residency.prefetch;
+    return status;
+}
+
+reef_status reef_generations_put(reef_trainer *trainer,
+                                 reef_txn *txn,
+                                 uint64_t unix_ms,
+                                 reef_error *err) {
+    const reef_network *network = &trainer->network;
+    for (size_t g = 0; g + 1 < network->generation_count; g++) {
+        if (network->generations[g]->stored) continue;
+        // Sealed since the last commit. The state record lies under the number of the open
+        // generation, so the one that an earlier commit wrote for this number has to go.
+        reef_status status = reef_state_delete(txn, network->generations[g]->info.generation, err);
+        if (status == REEF_OK)
+            status = reef_checkpoint_sealed(txn, &network->config, network->generations[g], unix_ms,
+                                            err);
+        if (status != REEF_OK) return status;
+    }
+    return reef_checkpoint_open(txn, &network->config, reef_open_generation(trainer), unix_ms, err);
+}
+
+void reef_generations_committed(reef_trainer *trainer) {
+    for (size_t g = 0; g < trainer->network.generation_count; g++)
+        if (!trainer->network.generations[g]->stored)
+            reef_checkpoint_clean(trainer->network.generations[g]);
+}

@@ -1,0 +1,111 @@
+// A trainer of a language model: batches of tokens, gates that decide who fires, a reservoir of
+// the past and the strategy of the pool.
+#include "strategy.h"
+#include "trainer_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
+    const reef_config *config = &trainer->network.config;
+    size_t windows = reef_step_windows(config), rows = windows * config->context;
+    trainer->strategy.kind = config->strategy;
+    trainer->tokens = calloc(rows, reef_token_bytes(config));
+    trainer->targets = calloc(rows, reef_token_bytes(config));
+    trainer->weight = calloc(rows, sizeof(*trainer->weight));
+    if (trainer->tokens == NULL || trainer->targets == NULL || trainer->weight == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of %zu tokens", rows);
+    reef_status status = reef_thread_pool_new(&trainer->workers, trainer->options.threads, err);
+    if (status == REEF_OK)
+        status = reef_activations_init(&trainer->acts, config, windows, true, err);
+    if (status == REEF_OK) status = reef_reservoir_init(&trainer->reservoir, config, err);
+    if (status == REEF_OK) status = reef_drift_init(&trainer->drift, config->drift_window, err);
+    return status;
+}
+
+static reef_status start_language_gating(reef_trainer *trainer, reef_error *err) {
+    reef_status status = reef_step_reserve(trainer, trainer->network.generation_count, err);
+    if (status == REEF_OK) status = reef_gating_init(&trainer->gating, &trainer->network, err);
+    return status;
+}
+
+// After reef_state_load: the strategy's arrays depend on the task that it read.
+static reef_status load_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_status status = reef_strategy_load(trainer, txn, err);
+    if (status == REEF_OK) status = reef_gating_copy(&trainer->ahead, &trainer->gating, err);
+    if (status == REEF_OK) status = reef_checkpoint_load_reservoir(txn, &trainer->reservoir, err);
+    if (status == REEF_OK)
+        status = reef_reservoir_check(&trainer->reservoir, &trainer->network.config, err);
+    return status;
+}
+
+static void release_language(reef_trainer *trainer) {
+    reef_activations_release(&trainer->acts);
+    reef_reservoir_release(&trainer->reservoir);
+    reef_drift_release(&trainer->drift);
+    reef_strategy_release(&trainer->strategy);
+    reef_gating_release(&trainer->gating);
+    reef_gating_release(&trainer->ahead);
+    reef_gating_release(&trainer->before);
+    free(trainer->tokens);
+    free(trainer->targets);
+    free(trainer->fire);
+    free(trainer->weight);
+    free(trainer->margins);
+    free(trainer->reading);
+}
+
+// Deferred batches wait among the pending bytes. What was decided about them is not part of a
+// commit, so after a restart they are decided again; a change of the model does the same here, or
+// the two histories would train different batches.
+static reef_status reset_language_lookahead(reef_trainer *trainer, reef_error *err) {
+    trainer->deferred_batches = 0;
+    trainer->anomalous = 0;
+    return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
+}
+
+static reef_status put_language_state(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    reef_status status = reef_checkpoint_reservoir(txn, &trainer->reservoir, err);
+    return status == REEF_OK ? reef_strategy_put(trainer, txn, err) : status;
+}
+
+static void language_committed(reef_trainer *trainer) {
+    reef_generations_committed(trainer);
+    if (trainer->reservoir.slots > 0) memset(trainer->reservoir.dirty, 0, trainer->reservoir.slots);
+    trainer->strategy.dirty = false;
+}
+
+static void language_grown(reef_trainer *trainer) {
+    (void)trainer; // activations grow by themselves at the next forward pass
+}
+
+static void describe_language(const reef_trainer *trainer, reef_trainer_status *out) {
+    if (trainer->drift.count == 0) return;
+    double median, spread;
+    reef_drift_level(&trainer->drift, &median, &spread);
+    out->bits_per_byte = median;
+    out->drift_limit = reef_drift_limit(median, spread, &trainer->network.config);
+    // last_bits is NaN until this process has trained a batch.
+    if (spread > 0 && !isnan(trainer->last_bits))
+        out->drift = (trainer->last_bits - median) / spread;
+}
+
+const reef_trainer_kind reef_language_kind = {
+    .allocate = allocate_language,
+    .first_generation = reef_generations_first,
+    .load_generations = reef_generations_load,
+    .start_gating = start_language_gating,
+    .load_state = load_language_state,
+    .release = release_language,
+    .pin = reef_generations_pin,
+    .push = reef_stream_push,
+    .reset_lookahead = reset_language_lookahead,
+    .put_generations = reef_generations_put,
+    .put_state = put_language_state,
+    .committed = language_committed,
+    .seal_check = reef_language_seal_check,
+    .seal = reef_language_seal,
+    .grown = language_grown,
+    .describe = describe_language,
+};

@@ -1,0 +1,216 @@
+// What a copy of some state does differently for each kind of model.
+//
+//   language model  a network, activations of a pass, gates
+//   vector model    its own small network, all of it in memory
+//   layer           a network without a stream; its passes have their own memory
+#include "as_of.h"
+#include "checkpoint.h"
+#include "model_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PASS_WINDOWS 16
+#define PASS_LOGITS_MAX ((size_t)1 << 24) // of one pass, where a vocabulary is large
+
+// ---- vectors ------------------------------------------------------------------------------------
+
+static reef_status load_vector(reef_model *model,
+                               reef_txn *txn,
+                               const reef_as_of *chosen,
+                               reef_error *err) {
+    size_t count = (size_t)chosen->last + 1;
+    uint32_t *records = calloc(count, sizeof *records);
+    model->infos = calloc(count, sizeof *model->infos);
+    reef_status status = REEF_OK;
+    if (records == NULL || model->infos == NULL)
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
+        records[g] = reef_as_of_records(chosen, g);
+        status = reef_generation_read(txn, records[g], &model->infos[g], err);
+        model->infos[g].generation = g; // a snapshot's copy carries its own number
+    }
+    if (status == REEF_OK)
+        status = reef_vector_network_load(&model->vector, txn, &model->network.config, count,
+                                          records, err);
+    free(records);
+    return status;
+}
+
+static reef_status keep_vector(reef_model *model, reef_error *err) {
+    (void)model, (void)err; // nothing of it is read in place
+    return REEF_OK;
+}
+
+static reef_status prepare_vector(reef_model *model, reef_error *err) {
+    (void)model, (void)err; // reef_model_predict allocates what its question needs
+    return REEF_OK;
+}
+
+static uint32_t count_vector(const reef_model *model) {
+    return (uint32_t)model->vector->generation_count;
+}
+
+static uint64_t count_vector_parameters(const reef_model *model) {
+    return reef_vector_parameter_count(model->vector);
+}
+
+static const reef_generation_record *vector_record(const reef_model *model, size_t g) {
+    return &model->infos[g];
+}
+
+// ---- networks -----------------------------------------------------------------------------------
+
+static bool is_known(const reef_network *known,
+                     const reef_generation_record *expected,
+                     uint32_t g) {
+    if (known == NULL || g >= known->generation_count || known->generations[g] == NULL)
+        return false;
+    const reef_generation_record *info = &known->generations[g]->info;
+    return memcmp(info->root, expected->root, sizeof expected->root) == 0;
+}
+
+// A sealed generation does not change, and no open one has a root. What was merged with it stays
+// right where the backbone, which is generation 0, is the same as well.
+static bool take_known(reef_model *model,
+                       const reef_generation_record *base,
+                       const reef_generation_record *expected,
+                       uint32_t g) {
+    reef_network *known = model->residency.in_place ? NULL : model->known;
+    if (!expected->sealed || !is_known(known, expected, g)) return false;
+    if (g > 0 && !is_known(known, base, 0)) return false;
+    model->network.generations[g] = known->generations[g];
+    known->generations[g] = NULL;
+    return true;
+}
+
+// One generation, which must still be what it was when the state was chosen.
+static reef_status load_generation(reef_model *model,
+                                   reef_txn *txn,
+                                   const reef_as_of *chosen,
+                                   const reef_generation_record *expected,
+                                   uint32_t g,
+                                   reef_error *err) {
+    reef_generation **gen = &model->network.generations[g];
+    reef_status status =
+        reef_checkpoint_load(gen, txn, &model->network.config, g, reef_as_of_records(chosen, g),
+                             false, model->residency.in_place, NULL, err);
+    if (status != REEF_OK || memcmp((*gen)->info.root, expected->root, sizeof expected->root) == 0)
+        return status;
+    return reef_fail(err, REEF_ERR_BUSY,
+                     "generation %" PRIu32 " was given up while the model was read; try again", g);
+}
+
+// The last one first, which may be open: it belongs to the same commit as the list of generations.
+static reef_status load_generations(reef_model *model,
+                                    reef_txn *txn,
+                                    const reef_as_of *chosen,
+                                    reef_error *err) {
+    reef_network *network = &model->network;
+    size_t count = (size_t)chosen->last + 1;
+    reef_generation_record *expected = calloc(count, sizeof *expected);
+    if (expected == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
+    reef_status status = reef_network_reserve(network, count, err);
+    if (status == REEF_OK) {
+        memset(network->generations, 0, count * sizeof *network->generations); // NULL can be freed
+        network->generation_count = count;
+    }
+    for (uint32_t g = 0; status == REEF_OK && g < count; g++)
+        status = reef_generation_read(txn, reef_as_of_records(chosen, g), &expected[g], err);
+    // Only generations between the backbone's and the last one may have given way to a later one.
+    if (status == REEF_OK &&
+        (reef_generation_is_empty(&expected[0]) || reef_generation_is_empty(&expected[count - 1])))
+        status = reef_fail(err, REEF_ERR_CORRUPT, "generation %u is empty, and none stands for it",
+                           reef_generation_is_empty(&expected[0]) ? 0 : chosen->last);
+    for (uint32_t g = (uint32_t)count; status == REEF_OK && g-- > 0;)
+        if (!take_known(model, &expected[0], &expected[g], g))
+            status = load_generation(model, txn, chosen, &expected[g], g, err);
+    free(expected);
+    return status;
+}
+
+static reef_status load_network(reef_model *model,
+                                reef_txn *txn,
+                                const reef_as_of *chosen,
+                                reef_error *err) {
+    reef_status status =
+        reef_residency_decide(&model->residency, txn, &model->network.config, chosen->own, err);
+    return status == REEF_OK ? load_generations(model, txn, chosen, err) : status;
+}
+
+static reef_status pin_network(reef_model *model, reef_error *err) {
+    return reef_residency_pin(&model->residency, &model->network, true, err);
+}
+
+static uint32_t count_network(const reef_model *model) {
+    return (uint32_t)model->network.generation_count;
+}
+
+static uint64_t count_network_parameters(const reef_model *model) {
+    return reef_network_parameter_count(&model->network);
+}
+
+static const reef_generation_record *network_record(const reef_model *model, size_t g) {
+    return &model->network.generations[g]->info;
+}
+
+// Of one pass: which windows are read at once changes no bit.
+static size_t pass_windows(const reef_config *config) {
+    size_t most = PASS_LOGITS_MAX / ((size_t)config->context * config->vocab);
+    if (most < 1) return 1;
+    return most < PASS_WINDOWS ? most : PASS_WINDOWS;
+}
+
+static reef_status prepare_language(reef_model *model, reef_error *err) {
+    const reef_config *config = &model->network.config;
+    size_t windows = pass_windows(config), G = model->network.generation_count;
+    reef_status status = reef_activations_init(&model->acts, config, windows, false, err);
+    if (status != REEF_OK) return status;
+    model->acts.prefetch = model->residency.prefetch;
+    model->stride = windows * config->context;
+    model->tokens = calloc(model->stride, reef_token_bytes(config));
+    model->targets = calloc(model->stride, reef_token_bytes(config));
+    model->fire = calloc(G, model->stride);
+    model->margins = calloc(G * model->stride, sizeof(*model->margins));
+    if (model->tokens != NULL && model->targets != NULL && model->fire != NULL &&
+        model->margins != NULL)
+        return REEF_OK;
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for windows of %u tokens",
+                     config->context);
+}
+
+static reef_status prepare_layer(reef_model *model, reef_error *err) {
+    return reef_layer_new(&model->layer, err);
+}
+
+const reef_eval_kind reef_eval_kinds[] = {
+    [REEF_MODEL_LM] = {.load = load_network,
+                       .pin = pin_network,
+                       .prepare = prepare_language,
+                       .generation_count = count_network,
+                       .parameter_count = count_network_parameters,
+                       .generation = network_record,
+                       .reusable = true},
+    [REEF_MODEL_VECTOR] = {.load = load_vector,
+                           .pin = keep_vector,
+
+                           .prepare = prepare_vector,
+                           .generation_count = count_vector,
+                           .parameter_count = count_vector_parameters,
+                           .generation = vector_record,
+                           .no_text = "the pool holds a vector model, which has no loss of bytes; "
+                                      "predict the classes of vectors with it",
+                           .no_gates = "generations of a model of vectors have no gate"},
+    [REEF_MODEL_LAYER] = {.load = load_network,
+                          .pin = pin_network,
+                          .prepare = prepare_layer,
+                          .generation_count = count_network,
+                          .parameter_count = count_network_parameters,
+                          .generation = network_record,
+                          .reusable = true,
+                          .no_text = "the pool holds a layer by itself, which has no loss of "
+                                     "bytes; what it is for is up to the program that uses it "
+                                     "through libreef",
+                          .no_gates = "generations of a model of one layer have no gate"},
+};
