@@ -247,18 +247,18 @@ reef_status reef_step_task_free(reef_trainer *trainer,
 static void update_statistics(reef_trainer *trainer, reef_generation *gen) {
     const reef_config *config = &trainer->network.config;
     const reef_activations *acts = &trainer->acts;
-    reef_router_shape shape = reef_generation_shape(config, gen->info.side);
-    reef_moe_shape moe = reef_generation_moe_shape(config);
     if (gen->queries_frozen) return;
     for (uint32_t l = 0; l < config->layers; l++) {
-        if (reef_layer_retrieves(config, l) && config->batch_norm)
+        const reef_layer_plan *plan = &acts->plans[l];
+        reef_router_shape shape = reef_plan_router(plan, gen->info.side);
+        if (plan->retrieves && config->batch_norm)
             reef_router_update_stats(
                 &shape, &gen->weights.routers[l],
                 &acts->expert_tables[trainer->network.generation_count - 1][l].tape,
                 config->bn_momentum);
-        if (reef_layer_ffw(config, l) == REEF_FFW_MOE && gen->info.generation == 0)
-            reef_moe_update_thresholds(&moe, &gen->weights.blocks[l].moe, &acts->layers[l].moe,
-                                       config->bn_momentum);
+        if (plan->ffw == REEF_FFW_MOE && gen->info.generation == 0)
+            reef_moe_update_thresholds(&plan->moe, &gen->weights.blocks[l].moe,
+                                       &acts->layers[l].moe, config->bn_momentum);
     }
 }
 

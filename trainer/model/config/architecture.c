@@ -167,6 +167,21 @@ size_t reef_moe_capacity(const reef_config *config) {
     return (size_t)fminf(fmaxf(ceilf(share), 1.0f), context);
 }
 
+reef_layer_plan reef_layer_plan_make(const reef_config *config, uint32_t layer) {
+    return (reef_layer_plan){
+        .ffw = reef_layer_ffw(config, layer),
+        .retrieves = reef_layer_retrieves(config, layer),
+        .adapts_ffw = reef_layer_adapts_ffw(config, layer),
+        .router = reef_generation_shape(config, 0),
+        .experts = reef_generation_expert_shape(config, layer),
+        .moe = reef_generation_moe_shape(config),
+        .qkv = reef_adapter_shape_qkv(config),
+        .out = reef_adapter_shape_out(config),
+        .ffw_in = reef_adapter_shape_ffw_in(config),
+        .ffw_out = reef_adapter_shape_ffw_out(config),
+    };
+}
+
 // ---- parameters ---------------------------------------------------------------------------------
 
 // Queries: w_query (D, Q), and with batch norm a scale and a shift of each of the Q.

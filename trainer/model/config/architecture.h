@@ -38,6 +38,30 @@ reef_expert_shape reef_generation_expert_shape(const reef_config *config, uint32
 reef_expert_shape reef_generation_expert_shape_largest(const reef_config *config);
 reef_moe_shape reef_generation_moe_shape(const reef_config *config);
 
+// ---- the plan of a layer ------------------------------------------------------------------------
+
+/** What one block computes: everything that passes read of the configuration, derived once. */
+typedef struct reef_layer_plan {
+    reef_ffw ffw;
+    bool retrieves;            // p and k: it has a pool of experts in every generation
+    bool adapts_ffw;           // later generations correct its dense network
+    reef_router_shape router;  // where it retrieves; see reef_plan_router
+    reef_expert_shape experts; // where it retrieves
+    reef_moe_shape moe;        // where it is a mixture
+    reef_adapter_shape qkv, out, ffw_in, ffw_out;
+} reef_layer_plan;
+
+reef_layer_plan reef_layer_plan_make(const reef_config *config, uint32_t layer);
+
+/** The router of a generation with `side` sub-keys per side, the one size that can grow. */
+static inline reef_router_shape reef_plan_router(const reef_layer_plan *plan, uint32_t side) {
+    reef_router_shape shape = plan->router;
+    shape.side = side;
+    return shape;
+}
+
+// ---- what else follows from the configuration ---------------------------------------------------
+
 #define REEF_GATE_WINDOWS_MIN 4 // of each kind, or there is nothing to fit a gate on
 #define REEF_OLD_TO_YOUNG 4     // old slots to one young slot
 /** What rows of experts become when a generation is sealed. */

@@ -25,18 +25,18 @@ static bool floats(float **out, size_t count) {
 
 // Does a set of activations serve a mixture? In training set l is layer l's, in evaluation the one
 // is all layers'.
-static bool serves_mixture(const reef_config *config, size_t set, bool training) {
-    if (training) return reef_layer_ffw(config, (uint32_t)set) == REEF_FFW_MOE;
-    for (uint32_t l = 0; l < config->layers; l++)
-        if (reef_layer_ffw(config, l) == REEF_FFW_MOE) return true;
+static bool serves_mixture(const reef_activations *acts, size_t set) {
+    if (acts->training) return acts->plans[set].ffw == REEF_FFW_MOE;
+    for (uint32_t l = 0; l < acts->config->layers; l++)
+        if (acts->plans[l].ffw == REEF_FFW_MOE) return true;
     return false;
 }
 
 static bool allocate_layer(reef_activations_layer *layer,
-                           const reef_config *config,
-                           size_t windows,
-                           bool training,
+                           const reef_activations *acts,
                            bool mixture) {
+    const reef_config *config = acts->config;
+    size_t windows = acts->windows_max;
     size_t D = config->d_model, T = config->context, n = windows * T;
     bool ok = floats(&layer->x_in, n * D) && floats(&layer->norm1, n * D) &&
               floats(&layer->norm1_mean, n) && floats(&layer->norm1_rstd, n) &&
@@ -46,10 +46,10 @@ static bool allocate_layer(reef_activations_layer *layer,
               floats(&layer->norm2_mean, n) && floats(&layer->norm2_rstd, n) &&
               floats(&layer->ffw_in, n * config->d_ffw) &&
               floats(&layer->ffw_act, n * config->d_ffw);
-    reef_moe_shape moe = reef_generation_moe_shape(config);
-    ok = ok &&
-         (!mixture || reef_moe_tape_init(&layer->moe, &moe, windows, training, NULL) == REEF_OK);
-    return ok && (!training || (floats(&layer->retain_d_y, n * D) && floats(&layer->older, n * D)));
+    ok = ok && (!mixture || reef_moe_tape_init(&layer->moe, &acts->plans[0].moe, windows,
+                                               acts->training, NULL) == REEF_OK);
+    return ok &&
+           (!acts->training || (floats(&layer->retain_d_y, n * D) && floats(&layer->older, n * D)));
 }
 
 static bool allocate_backward(reef_activations *acts, const reef_config *config) {
@@ -78,10 +78,12 @@ reef_status reef_activations_init(reef_activations *acts,
         .layer_sets = training ? config->layers : 1,
     };
     size_t n = acts->rows_max;
-    bool ok = (acts->layers = calloc(acts->layer_sets, sizeof *acts->layers)) != NULL;
+    bool ok = (acts->layers = calloc(acts->layer_sets, sizeof *acts->layers)) != NULL &&
+              (acts->plans = calloc(config->layers, sizeof *acts->plans)) != NULL;
+    for (uint32_t l = 0; ok && l < config->layers; l++)
+        acts->plans[l] = reef_layer_plan_make(config, l);
     for (size_t l = 0; ok && l < acts->layer_sets; l++)
-        ok = allocate_layer(&acts->layers[l], config, windows_max, training,
-                            serves_mixture(config, l, training));
+        ok = allocate_layer(&acts->layers[l], acts, serves_mixture(acts, l));
     ok = ok && floats(&acts->x, n * D) && floats(&acts->norm, n * D) &&
          floats(&acts->norm_mean, n) && floats(&acts->norm_rstd, n) &&
          floats(&acts->logits, n * config->vocab) &&
@@ -130,6 +132,7 @@ void reef_activations_release(reef_activations *acts) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     reef_expert_pairs_release(&acts->pairs);
     free(acts->layers);
+    free(acts->plans);
     free(acts->expert_tables);
     free(acts->loss);
     free(acts->piece_active);
@@ -144,7 +147,7 @@ static reef_status allocate_table(reef_activations_table *table,
                                   reef_expert_shape experts,
                                   reef_error *err) {
     const reef_config *config = acts->config;
-    reef_router_shape shape = reef_generation_shape(config, gen->info.side);
+    reef_router_shape shape = reef_plan_router(&acts->plans[0], gen->info.side);
     size_t pairs = acts->rows_max * experts.P;
     size_t hidden = acts->rows_max * reef_expert_hidden_values(&experts);
     reef_status status = reef_router_tape_init(&table->tape, &shape, acts->rows_max,
@@ -177,9 +180,8 @@ reef_status reef_activations_prepare_generation(reef_activations *acts,
     reef_expert_shape largest = reef_generation_expert_shape_largest(acts->config);
     for (size_t l = 0; l < acts->layer_sets; l++) {
         // In evaluation the one set serves all layers.
-        if (acts->training && !reef_layer_retrieves(acts->config, (uint32_t)l)) continue;
-        reef_expert_shape experts =
-            acts->training ? reef_generation_expert_shape(acts->config, (uint32_t)l) : largest;
+        if (acts->training && !acts->plans[l].retrieves) continue;
+        reef_expert_shape experts = acts->training ? acts->plans[l].experts : largest;
         reef_status status = allocate_table(&sets[l], acts, gen, experts, err);
         if (status == REEF_OK) continue;
         release_tables(sets, acts->layer_sets);
@@ -241,13 +243,12 @@ void reef_activations_run_experts(reef_activations *acts,
                                   void (*work)(void *context, size_t window),
                                   void *context) {
     const reef_expert_table *table = &network->generations[g]->expert_tables[l];
-    const reef_expert_shape shape = reef_generation_expert_shape(acts->config, l);
     bool in_place = acts->prefetch != NULL && table->memory == NULL;
     const reef_row_prefetch_request request = {
         .rows = &table->rows,
         .row_bytes = table->row_values * reef_rows_value_bytes(table->rows.dtype),
         .tokens = batch->windows * acts->config->context,
-        .P = shape.P,
+        .P = acts->plans[l].experts.P,
         .indices = acts->expert_tables[g][acts->layer_sets == 1 ? 0 : l].tape.indices,
         .active = reef_batch_fire(batch, acts->config, g, 0),
     };

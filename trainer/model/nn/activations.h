@@ -2,6 +2,7 @@
 #ifndef REEF_ACTIVATIONS_H
 #define REEF_ACTIVATIONS_H
 
+#include "architecture.h"
 #include "experts.h"
 #include "generation.h"
 #include "moe.h"
@@ -44,6 +45,7 @@ typedef struct reef_activations_table {
 
 typedef struct reef_activations {
     const reef_config *config;
+    reef_layer_plan *plans; // (layers)
     bool training;
     size_t windows_max, rows_max;
     size_t layer_sets; // layers in training, 1 in evaluation

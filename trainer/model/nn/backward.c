@@ -131,24 +131,23 @@ typedef struct adapted {
 } adapted;
 
 static adapted adapted_qkv(const reef_backward *b) {
-    return (adapted){reef_adapter_shape_qkv(b->acts->config), offsetof(reef_weights, adapters_qkv),
-                     b->acts->low_qkv, b->acts->d_low_qkv};
+    return (adapted){b->plan->qkv, offsetof(reef_weights, adapters_qkv), b->acts->low_qkv,
+                     b->acts->d_low_qkv};
 }
 
 static adapted adapted_out(const reef_backward *b) {
-    return (adapted){reef_adapter_shape_out(b->acts->config), offsetof(reef_weights, adapters_out),
-                     b->acts->low_out, b->acts->d_low_out};
+    return (adapted){b->plan->out, offsetof(reef_weights, adapters_out), b->acts->low_out,
+                     b->acts->d_low_out};
 }
 
 // The feed-forward network is done when attention begins: both take the same memory.
 static adapted adapted_ffw_in(const reef_backward *b) {
-    return (adapted){reef_adapter_shape_ffw_in(b->acts->config),
-                     offsetof(reef_weights, adapters_ffw_in), b->acts->low_qkv, b->acts->d_low_qkv};
+    return (adapted){b->plan->ffw_in, offsetof(reef_weights, adapters_ffw_in), b->acts->low_qkv,
+                     b->acts->d_low_qkv};
 }
 
 static adapted adapted_ffw_out(const reef_backward *b) {
-    return (adapted){reef_adapter_shape_ffw_out(b->acts->config),
-                     offsetof(reef_weights, adapters_ffw_out), b->acts->low_out,
+    return (adapted){b->plan->ffw_out, offsetof(reef_weights, adapters_ffw_out), b->acts->low_out,
                      b->acts->d_low_out};
 }
 
@@ -263,14 +262,14 @@ static void reduce_older(const reef_backward *b) {
 static void experts_window(void *context, size_t w) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;
-    reef_expert_shape shape = reef_generation_expert_shape(config, b->l);
-    size_t D = shape.D, P = shape.P, T = config->context, row = w * T,
-           at = row * reef_expert_hidden_values(&shape);
+    const reef_expert_shape *shape = &b->plan->experts;
+    size_t D = shape->D, P = shape->P, T = config->context, row = w * T,
+           at = row * reef_expert_hidden_values(shape);
     if (!b->acts->piece_active[w]) return;
     reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
     bool open = b->network->generations[b->g]->open;
-    reef_experts_backward(&shape, T, b->acts->d_norm + row * D, table->d_gate + row * P,
-                          open ? table->factors + row * P * reef_expert_vectors(&shape) : NULL,
+    reef_experts_backward(shape, T, b->acts->d_norm + row * D, table->d_gate + row * P,
+                          open ? table->factors + row * P * reef_expert_vectors(shape) : NULL,
                           b->acts->d_y + row * D, table->hidden + at, table->tape.indices + row * P,
                           table->tape.gate + row * P,
                           &b->network->generations[b->g]->expert_tables[b->l].rows,
@@ -279,14 +278,15 @@ static void experts_window(void *context, size_t w) {
 
 static void update_experts(reef_backward *b, const reef_network_update *update) {
     const reef_config *config = b->acts->config;
-    reef_expert_shape shape = reef_generation_expert_shape(config, b->l);
+    const reef_expert_shape *shape = &b->plan->experts;
     reef_activations_table *tape = &b->acts->expert_tables[b->g][b->l];
     reef_expert_table *table = &b->open->expert_tables[b->l];
     const uint8_t *fire = b->g == 0 ? NULL : reef_batch_fire(b->batch, config, b->g, 0);
     // Sorted by expert, all pairs of a row meet it while it is in cache: one pass adds up its
     // gradient and applies Adam, and no gradient of the pool is ever stored.
     double start = reef_seconds();
-    reef_expert_pairs_sort(&b->acts->pairs, b->workers, b->rows, shape.P, tape->tape.indices, fire);
+    reef_expert_pairs_sort(&b->acts->pairs, b->workers, b->rows, shape->P, tape->tape.indices,
+                           fire);
     reef_expert_update expert_update = {
         .adam = update->adam,
         .average_rate = update->average_rate,
@@ -299,7 +299,7 @@ static void update_experts(reef_backward *b, const reef_network_update *update) 
         .squares = update->squares == NULL ? NULL : update->squares[b->l],
     };
     if (update->pulls != NULL) expert_update.pull = update->pulls[b->l];
-    reef_experts_update(b->workers, &shape, table->experts, &table->moments, &b->acts->pairs,
+    reef_experts_update(b->workers, shape, table->experts, &table->moments, &b->acts->pairs,
                         b->layer->norm2, b->acts->d_y, tape->tape.gate, tape->factors,
                         &expert_update);
     b->acts->seconds_update += reef_seconds() - start;
@@ -312,7 +312,7 @@ static void generation_backward(reef_backward *b, const reef_network_update *upd
     // Its batch statistics were of every row, so every row gets a gradient through them.
     if (gen->open) memset(acts->piece_active, 1, b->batch->windows);
     reef_activations_table *tape = &acts->expert_tables[b->g][b->l];
-    reef_router_shape shape = reef_generation_shape(acts->config, gen->info.side);
+    reef_router_shape shape = reef_plan_router(b->plan, gen->info.side);
     double start = reef_seconds();
     reef_thread_pool_run(b->workers, b->batch->windows, output_gradient_window, b);
     if (gen->open) reduce_older(b);
@@ -345,7 +345,7 @@ static void dense_ffw_window(void *context, size_t w) {
     float *d_act = window_scratch(b, w);
     reef_gemm(false, true, T, F, D, 1.0f, b->acts->d_x + row * D, D, block->w_ffw_out, D, 0.0f,
               d_act, F);
-    bool adapt = reef_layer_adapts_ffw(config, b->l);
+    bool adapt = b->plan->adapts_ffw;
     adapted out = adapted_ffw_out(b), into = adapted_ffw_in(b);
     if (adapt)
         unadapt_window(b, w, &out, d_act, b->acts->d_x + row * D, b->layer->ffw_act + row * F);
@@ -363,7 +363,7 @@ static void dense_ffw_backward(reef_backward *b) {
     reef_thread_pool_run(b->workers, b->batch->windows, dense_ffw_window, b);
     if (!b->first) {
         adapted into = adapted_ffw_in(b), out = adapted_ffw_out(b);
-        if (reef_layer_adapts_ffw(config, b->l))
+        if (b->plan->adapts_ffw)
             adapter_gradients(b, &into, b->layer->norm2, b->layer->ffw_in, &out, b->layer->ffw_act,
                               b->acts->d_x);
         return;
@@ -379,23 +379,22 @@ static void dense_ffw_backward(reef_backward *b) {
 
 static void moe_window(void *context, size_t w) {
     const reef_backward *b = context;
-    reef_moe_shape shape = reef_generation_moe_shape(b->acts->config);
-    size_t at = w * shape.T * shape.D;
-    reef_moe_backward(&shape, &b->network->generations[0]->weights.blocks[b->l].moe, &b->layer->moe,
+    const reef_moe_shape *shape = &b->plan->moe;
+    size_t at = w * shape->T * shape->D;
+    reef_moe_backward(shape, &b->network->generations[0]->weights.blocks[b->l].moe, &b->layer->moe,
                       w, b->acts->d_norm + at, b->acts->d_x + at, b->layer->norm2 + at);
 }
 
 // Where its experts did not choose, the mixture stands still.
 static void moe_backward(reef_backward *b) {
-    reef_moe_shape shape = reef_generation_moe_shape(b->acts->config);
     reef_thread_pool_run(b->workers, b->batch->windows, moe_window, b);
     if (b->layer->moe.chosen)
-        reef_moe_gradients(&shape, &b->open->grads.blocks[b->l].moe, &b->layer->moe, b->workers,
-                           b->layer->norm2);
+        reef_moe_gradients(&b->plan->moe, &b->open->grads.blocks[b->l].moe, &b->layer->moe,
+                           b->workers, b->layer->norm2);
 }
 
 static void ffw_backward(reef_backward *b, const reef_network_update *update) {
-    switch (reef_layer_ffw(b->acts->config, b->l)) {
+    switch (b->plan->ffw) {
     case REEF_FFW_DENSE:
         dense_ffw_backward(b);
         break;
@@ -536,6 +535,7 @@ void reef_network_backward(reef_activations *acts,
     // Forward read upwards: head, then each block from its end, then the embedding.
     head_backward(&b);
     for (b.l = network->config.layers; b.l-- > 0;) {
+        b.plan = &acts->plans[b.l];
         b.layer = &acts->layers[b.l];
         // Experts of all generations and their routers add to d_norm, in that order.
         memset(acts->d_norm, 0, b.rows * acts->config->d_model * sizeof *acts->d_norm);

@@ -164,7 +164,7 @@ static void attend_window(void *context, size_t w) {
     // Queries, keys and values are one product, with the corrections of the generations that fire.
     float *qkv = layer->qkv + row * 3 * D;
     product to_qkv = {
-        .shape = reef_adapter_shape_qkv(config),
+        .shape = f->plan->qkv,
         .w = block->w_qkv,
         .merged = IN_MERGED(w_qkv, f->l),
         .adapters = IN_WEIGHTS(adapters_qkv, f->l),
@@ -176,7 +176,7 @@ static void attend_window(void *context, size_t w) {
     // The residual: the output projection adds to a copy of the input.
     memcpy(x_mid, x_in, T * D * sizeof *x_mid);
     product to_out = {
-        .shape = reef_adapter_shape_out(config),
+        .shape = f->plan->out,
         .w = block->w_out,
         .merged = IN_MERGED(w_out, f->l),
         .adapters = IN_WEIGHTS(adapters_out, f->l),
@@ -199,22 +199,21 @@ static void dense_ffw_window(void *context, size_t w) {
     const reef_block *block = &f->network->generations[0]->weights.blocks[f->l];
     float *in = f->layer->ffw_in + row * F, *act = f->layer->ffw_act + row * F;
     // Without adapt_ffw later generations leave dense networks as generation 0 learned them.
-    bool corrected = reef_layer_adapts_ffw(config, f->l);
     product into = {
-        .shape = reef_adapter_shape_ffw_in(config),
+        .shape = f->plan->ffw_in,
         .w = block->w_ffw_in,
         .merged = IN_MERGED(w_ffw_in, f->l),
         .adapters = IN_WEIGHTS(adapters_ffw_in, f->l),
-        .corrected = corrected,
+        .corrected = f->plan->adapts_ffw,
     };
     multiply_window(f, &into, w, in, f->layer->norm2 + row * D);
     reef_gelu(T * F, act, in);
     product out_of = {
-        .shape = reef_adapter_shape_ffw_out(config),
+        .shape = f->plan->ffw_out,
         .w = block->w_ffw_out,
         .merged = IN_MERGED(w_ffw_out, f->l),
         .adapters = IN_WEIGHTS(adapters_ffw_out, f->l),
-        .corrected = corrected,
+        .corrected = f->plan->adapts_ffw,
         .add = true,
     };
     multiply_window(f, &out_of, w, f->acts->x + row * D, act);
@@ -229,9 +228,9 @@ static bool mixtures_train(const reef_forward *f) {
 
 static void moe_window(void *context, size_t w) {
     const reef_forward *f = context;
-    reef_moe_shape shape = reef_generation_moe_shape(f->acts->config);
-    size_t at = w * shape.T * shape.D;
-    reef_moe_forward(&shape, &f->network->generations[0]->weights.blocks[f->l].moe, &f->layer->moe,
+    const reef_moe_shape *shape = &f->plan->moe;
+    size_t at = w * shape->T * shape->D;
+    reef_moe_forward(shape, &f->network->generations[0]->weights.blocks[f->l].moe, &f->layer->moe,
                      w, f->acts->x + at, f->layer->norm2 + at);
 }
 
@@ -261,11 +260,11 @@ static void experts_window(void *context, size_t w) {
     const reef_config *config = f->acts->config;
     if (!f->acts->piece_active[w]) return;
     if (f->g > 0) weigh_older(f, w);
-    reef_expert_shape shape = reef_generation_expert_shape(config, f->l);
-    size_t D = shape.D, P = shape.P, T = config->context, row = w * T;
+    const reef_expert_shape *shape = &f->plan->experts;
+    size_t D = shape->D, P = shape->P, T = config->context, row = w * T;
     reef_activations_table *table = &f->acts->expert_tables[f->g][f->layer - f->acts->layers];
     reef_experts_forward(
-        &shape, T, f->acts->x + row * D, table->hidden + row * reef_expert_hidden_values(&shape),
+        shape, T, f->acts->x + row * D, table->hidden + row * reef_expert_hidden_values(shape),
         f->layer->norm2 + row * D, table->tape.indices + row * P, table->tape.gate + row * P,
         &f->network->generations[f->g]->expert_tables[f->l].rows,
         reef_batch_fire(f->batch, config, f->g, w));
@@ -324,7 +323,7 @@ static reef_status experts_forward(reef_forward *f,
         reef_status status = reef_activations_prepare_generation(acts, gen, g, err);
         if (status != REEF_OK) return status;
         bool train = gen->open && mode == REEF_PASS_TRAIN && !gen->queries_frozen;
-        reef_router_shape shape = reef_generation_shape(acts->config, gen->info.side);
+        reef_router_shape shape = reef_plan_router(f->plan, gen->info.side);
         // An open generation is evaluated by its folded router: running statistics, no batch.
         const reef_router_params *router =
             gen->open && !train ? &gen->folded[f->l] : &gen->weights.routers[f->l];
@@ -354,7 +353,7 @@ static reef_status ffw_forward(reef_forward *f,
                                reef_activations_mode mode,
                                reef_error *err) {
     size_t windows = f->batch->windows;
-    switch (reef_layer_ffw(&f->network->config, f->l)) {
+    switch (f->plan->ffw) {
     case REEF_FFW_DENSE:
         reef_thread_pool_run(workers, windows, dense_ffw_window, f);
         return REEF_OK;
@@ -434,6 +433,7 @@ reef_status reef_network_forward(reef_activations *acts,
     // Every stage ends before the next begins: the experts of a block need norm2 of all windows.
     for (uint32_t l = 0; l < network->config.layers; l++) {
         f.l = l;
+        f.plan = &acts->plans[l];
         // Evaluation keeps one set of activations; training keeps one a layer, for backward.
         f.layer = &acts->layers[acts->layer_sets == 1 ? 0 : l];
         reef_thread_pool_run(workers, batch->windows, attend_window, &f);

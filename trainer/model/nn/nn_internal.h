@@ -10,9 +10,11 @@ typedef struct reef_forward {
     bool train; // REEF_PASS_TRAIN
     const reef_network *network;
     const reef_batch *batch;
+    // The block that is computed now, and the generation whose experts run in it.
+    const reef_layer_plan *plan;
     reef_activations_layer *layer;
     uint32_t l;
-    size_t g; // the generation whose experts run
+    size_t g;
 } reef_forward;
 
 typedef struct reef_backward {
@@ -22,6 +24,7 @@ typedef struct reef_backward {
     reef_thread_pool *workers;
     reef_generation *open; // the generation being trained
     bool first;            // it is generation 0: the backbone trains
+    const reef_layer_plan *plan;
     reef_activations_layer *layer;
     uint32_t l;
     size_t g;
