@@ -1,9 +1,14 @@
 // The open generation is sealed, or grows, because somebody asked for it; when it does so by
 // itself, growth_policy.c says.
+#include "boundary_commands.h"
+#include "boundary.h"
 #include "branch.h"
+#include "commit.h"
+#include "enlarge.h"
+#include "events.h"
+#include "gate_refit.h"
 #include "generation.h"
 #include "growth_policy.h"
-#include "layer_trainer_internal.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>
@@ -90,9 +95,8 @@ reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, 
                          "the pool cannot grow to side %" PRIu32 ": its layers are of ffw %s, and "
                          "only those of kind p and k have experts that grow",
                          side, config->ffw);
-    if (reef_trainer_layer_collected(trainer) > 0)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "gradients are collected; take the step or discard them before it grows");
+    refused = trainer->kind->grow_check(trainer, err);
+    if (refused != REEF_OK) return refused;
     return reef_policy_check_side(trainer, side, err);
 }
 

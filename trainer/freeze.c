@@ -1,5 +1,6 @@
 // Experts of the open generation are frozen and thawed: by range, layer and how much they were
 // used.
+#include "events.h"
 #include "trainer_internal.h"
 #include "vector.h"
 

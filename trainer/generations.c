@@ -1,5 +1,7 @@
 // The generations of a language model or a layer as the trainer holds them: made, loaded, kept in
 // reach and committed. A vector model has its own (vector/vector_checkpoint.c).
+#include "generations.h"
+#include "events.h"
 #include "trainer_internal.h"
 
 reef_status reef_generations_first(reef_trainer *trainer, reef_error *err) {

@@ -1,6 +1,10 @@
 // A trainer of a language model: batches of tokens, gates that decide who fires, a reservoir of
 // the past and the strategy of the pool.
+#include "batch.h"
+#include "boundary_commands.h"
+#include "generations.h"
 #include "strategy.h"
+#include "stream.h"
 #include "trainer_internal.h"
 
 #include <math.h>
@@ -76,6 +80,11 @@ static void language_committed(reef_trainer *trainer) {
     trainer->strategy.dirty = false;
 }
 
+static reef_status check_language_grow(const reef_trainer *trainer, reef_error *err) {
+    (void)trainer, (void)err; // between two steps nothing depends on its size
+    return REEF_OK;
+}
+
 static void language_grown(reef_trainer *trainer) {
     (void)trainer; // activations grow by themselves at the next forward pass
 }
@@ -106,6 +115,7 @@ const reef_trainer_kind reef_language_kind = {
     .committed = language_committed,
     .seal_check = reef_language_seal_check,
     .seal = reef_language_seal,
+    .grow_check = check_language_grow,
     .grown = language_grown,
     .describe = describe_language,
 };

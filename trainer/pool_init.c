@@ -1,6 +1,9 @@
 // A new pool: its configuration, what it begins with, and its first commit.
+#include "pool_init.h"
 #include "config_internal.h"
+#include "events.h"
 #include "trainer_internal.h"
+#include "trainer_state.h"
 
 #include <stdlib.h>
 

@@ -9,8 +9,10 @@
 // The first snapshots hold no moments. A language model then goes on with an optimiser that begins
 // anew, without windows of the stream that the snapshot has not seen; what learns from sums cannot.
 #include "lineage.h"
+#include "loss_history.h"
 #include "reef_fail_point.h"
 #include "trainer_internal.h"
+#include "trainer_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -90,6 +92,62 @@ static reef_status forget_losses(reef_txn *txn, const reef_snapshot *snapshot, r
     return reef_series_forget_after(txn, shared, err);
 }
 
+// ---- pushed sources -----------------------------------------------------------------------------
+//
+// A snapshot holds the cursors of its time and the ids of the batches that it was trained on. The
+// journal (store/journal) may have dropped batches that were trained later. So when a cursor goes
+// back, the journal's positions move with it: the restored state continues with the first byte
+// that it has not seen and that is still there.
+
+static const char *name_of(const json_t *item) {
+    return json_string_value(json_object_get(item, "name"));
+}
+
+static const json_t *find_pool_restore(const json_t *sources, const char *name) {
+    size_t i;
+    json_t *item;
+    json_array_foreach(sources, i, item) {
+        const char *found = name_of(item);
+        if (found != NULL && strcmp(found, name) == 0) return item;
+    }
+    return NULL;
+}
+
+static uint64_t cursor_in(const json_t *sources, const char *name) {
+    return (uint64_t)json_integer_value(
+        json_object_get(find_pool_restore(sources, name), "cursor"));
+}
+
+static bool is_pushed(const char *name) {
+    return name != NULL && strlen(name) <= REEF_NAME_BYTES_MAX &&
+           strncmp(name, REEF_PUSH_PREFIX, strlen(REEF_PUSH_PREFIX)) == 0;
+}
+
+// A source that a state does not know was never read there: its cursor is 0.
+static reef_status move_journals(reef_txn *txn,
+                                 const reef_snapshot *snapshot,
+                                 const json_t *before,
+                                 const json_t *after,
+                                 reef_error *err) {
+    size_t i;
+    json_t *item;
+    reef_status status = REEF_OK;
+    json_array_foreach(before, i, item) {
+        const char *name = name_of(item);
+        if (status == REEF_OK && is_pushed(name))
+            status = reef_journal_move(txn, name, snapshot, cursor_in(before, name),
+                                       cursor_in(after, name), err);
+    }
+    json_array_foreach(after, i, item) {
+        const char *name = name_of(item);
+        if (status == REEF_OK && is_pushed(name) && find_pool_restore(before, name) == NULL)
+            status = reef_journal_move(txn, name, snapshot, 0, cursor_in(after, name), err);
+    }
+    return status;
+}
+
+// ---- the restore ---------------------------------------------------------------------------------
+
 static reef_status report_pool_restore(reef_txn *txn, const restoring *r, reef_error *err) {
     const reef_snapshot *snapshot = &r->out->plan.snapshot;
     char text[512], kept[REEF_NAME_BYTES_MAX + 32] = "";
@@ -111,7 +169,7 @@ static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
     const reef_snapshot *snapshot = &plan->snapshot;
     if (status == REEF_OK) status = check_trainable(txn, snapshot, err);
     if (status == REEF_OK) status = reef_state_sources(txn, &after, err);
-    if (status == REEF_OK) status = reef_pushed_move(txn, snapshot, before, after, err);
+    if (status == REEF_OK) status = move_journals(txn, snapshot, before, after, err);
     json_decref(before);
     json_decref(after);
     if (status == REEF_OK && !snapshot->exact)
@@ -179,15 +237,7 @@ reef_status reef_pool_restore_in_place(
     return restore_and_commit(&r, store, err);
 }
 
-// ---- pushed -------------------------------------------------------------------------------------
-//
-// What sources that are pushed into need of the trainer; the journal itself is the store's
-// (store/journal.c).
-//
-// A snapshot has the cursors of its time, and the ids of what it was trained on. What was trained
-// after it is gone with the state that is given up, and gone from the journal but for the batch
-// that was half trained. So when a cursor goes back the journal moves along, and the restored state
-// goes on with the first byte of it that it does not have.
+// ---- the journal of a trainer -------------------------------------------------------------------
 
 reef_status reef_trainer_journal(reef_trainer *trainer,
                                  reef_journal_batch *batches,
@@ -203,52 +253,5 @@ reef_status reef_trainer_journal(reef_trainer *trainer,
     // sends it again. Where they are not found now, they are looked for before the next batch,
     // which says so.
     (void)!reef_trainer_pin(trainer, NULL);
-    return status;
-}
-
-static const char *name_of(const json_t *item) {
-    return json_string_value(json_object_get(item, "name"));
-}
-
-static const json_t *find_pool_restore(const json_t *sources, const char *name) {
-    size_t i;
-    json_t *item;
-    json_array_foreach(sources, i, item) {
-        const char *found = name_of(item);
-        if (found != NULL && strcmp(found, name) == 0) return item;
-    }
-    return NULL;
-}
-
-static uint64_t cursor_in(const json_t *sources, const char *name) {
-    return (uint64_t)json_integer_value(
-        json_object_get(find_pool_restore(sources, name), "cursor"));
-}
-
-static bool is_pushed(const char *name) {
-    return name != NULL && strlen(name) <= REEF_NAME_BYTES_MAX &&
-           strncmp(name, REEF_PUSH_PREFIX, strlen(REEF_PUSH_PREFIX)) == 0;
-}
-
-// A source that a state does not know was never read there: its cursor is 0.
-reef_status reef_pushed_move(reef_txn *txn,
-                             const reef_snapshot *snapshot,
-                             const json_t *before,
-                             const json_t *after,
-                             reef_error *err) {
-    size_t i;
-    json_t *item;
-    reef_status status = REEF_OK;
-    json_array_foreach(before, i, item) {
-        const char *name = name_of(item);
-        if (status == REEF_OK && is_pushed(name))
-            status = reef_journal_move(txn, name, snapshot, cursor_in(before, name),
-                                       cursor_in(after, name), err);
-    }
-    json_array_foreach(after, i, item) {
-        const char *name = name_of(item);
-        if (status == REEF_OK && is_pushed(name) && find_pool_restore(before, name) == NULL)
-            status = reef_journal_move(txn, name, snapshot, 0, cursor_in(after, name), err);
-    }
     return status;
 }

@@ -1,6 +1,7 @@
 // The one writer of a pool: the public handle over stream, steps and growth, how it is opened and
 // closed.
 #include "trainer_internal.h"
+#include "trainer_state.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,10 @@
 // The state of the trainer as one transaction: a commit, what goes before it, a snapshot along with
 // it.
+#include "commit.h"
+#include "events.h"
 #include "reef_fail_point.h"
 #include "trainer_internal.h"
+#include "trainer_state.h"
 
 static reef_status write_all(reef_trainer *trainer,
                              reef_txn *txn,

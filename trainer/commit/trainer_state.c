@@ -18,6 +18,9 @@
 //  the carry's start;
 //                                             "surprise" of the next byte as well where the gate
 //                                             reads losses
+#include "trainer_state.h"
+#include "events.h"
+#include "loss_history.h"
 #include "reef_json_build.h"
 #include "stream_position.h"
 #include "trainer_internal.h"

@@ -8,7 +8,10 @@
 //   swap      it takes the place of the last of them; the others become numbers without content
 //   commit    one transaction; when it fails, the old ones are swapped back
 //   measure   again
+#include "batch.h"
+#include "commit.h"
 #include "distil.h"
+#include "events.h"
 
 #include <math.h>
 #include <stdio.h>

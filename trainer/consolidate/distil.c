@@ -7,7 +7,10 @@
 // on top: it was trained on top of just that.
 #include "distil.h"
 
+#include "batch.h"
+#include "gate_refit.h"
 #include "reef_random.h"
+#include "step.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // A training batch: windows of the stream, of the open generation's own past and of old data, and
 // which generations fire for each of their tokens.
+#include "batch.h"
 #include "reef_random.h"
 #include "trainer_internal.h"
 

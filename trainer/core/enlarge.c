@@ -1,4 +1,6 @@
 // The open generation grows in place, in memory: new sub-keys and experts beside those it has.
+#include "enlarge.h"
+#include "events.h"
 #include "trainer_internal.h"
 
 #include <math.h>

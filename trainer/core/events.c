@@ -1,4 +1,6 @@
 // What happened to the pool, as JSON lines that the next commit writes to the timeline.
+#include "events.h"
+#include "enlarge.h"
 #include "reef_json_build.h"
 #include "stream_position.h"
 #include "trainer_internal.h"

@@ -9,6 +9,7 @@
 // goes: each REEF_SERIES_FOLD of them become one point of the next level, their mean, in the place
 // of the last. So the levels follow each other in time without a gap, the coarsest first, and the
 // last one alone forgets.
+#include "loss_history.h"
 #include "trainer_internal.h"
 
 #include <stdlib.h>

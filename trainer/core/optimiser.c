@@ -1,5 +1,6 @@
 // The optimiser of dense parameters: learning rate, gradient norm and Adam, piece by piece on all
 // threads.
+#include "optimiser.h"
 #include "trainer_internal.h"
 
 #include <math.h>

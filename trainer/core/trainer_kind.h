@@ -10,6 +10,7 @@
 #define REEF_TRAINER_KIND_H
 
 #include "reef_trainer.h"
+#include "trainer_state.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -71,6 +72,8 @@ typedef struct reef_trainer_kind {
                         const char *seal_dtype,
                         reef_sealing *out,
                         reef_error *err);
+    /** May the open generation grow now? `no_growth` was asked before. */
+    reef_status (*grow_check)(const reef_trainer *trainer, reef_error *err);
     /** The open generation has more experts than a moment ago. */
     void (*grown)(reef_trainer *trainer);
 

@@ -11,8 +11,13 @@
 // Nothing in the file is believed before it was checked: that it is of this configuration and on
 // top of this backbone, that it has the tensors of such a generation and no others, and that its
 // data has the root that it had in its pool.
+#include "batch.h"
+#include "boundary.h"
 #include "checkpoint.h"
+#include "commit.h"
+#include "events.h"
 #include "gate_check.h"
+#include "gate_refit.h"
 #include "generation_file.h"
 #include "growth_policy.h"
 #include "reef_fail_point.h"

@@ -9,9 +9,13 @@
 // and no others, that no weight is infinite or no number, and that the data of a sealed generation
 // has the root that it had in its pool, where the file says which.
 #include "architecture.h"
+#include "boundary.h"
 #include "branch.h"
 #include "checkpoint.h"
+#include "events.h"
+#include "gate_refit.h"
 #include "model_file.h"
+#include "pool_init.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>

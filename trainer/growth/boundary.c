@@ -1,4 +1,10 @@
 // The life of generations: a boundary seals one and opens the next, grids grow.
+#include "boundary.h"
+#include "batch.h"
+#include "enlarge.h"
+#include "events.h"
+#include "gate_refit.h"
+#include "strategy.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
 

@@ -12,6 +12,7 @@
 // each.
 #include "branch.h"
 
+#include "batch.h"
 #include "generation.h"
 #include "growth_policy.h"
 

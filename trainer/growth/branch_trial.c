@@ -2,6 +2,7 @@
 #include "branch_trial.h"
 
 #include "branch.h"
+#include "step.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 // See expert_recycling.h. Draws are functions of seed, generation, step and layer.
 #include "expert_recycling.h"
 
+#include "events.h"
 #include "reef_random.h"
 
 #include <inttypes.h>

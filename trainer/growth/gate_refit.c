@@ -4,6 +4,8 @@
 // Half of the old windows of the reservoir fit, the other half calibrate; new are the generation's
 // own sample and, at a boundary, the batches that were held back. What is stored as the gate's leak
 // was measured on windows that its weights have never seen.
+#include "gate_refit.h"
+#include "batch.h"
 #include "trainer_internal.h"
 
 #include <math.h>

@@ -1,6 +1,9 @@
 // See growth_policy.h. Everything here is decided by positions in the stream and by what is part of
 // a commit.
 #include "growth_policy.h"
+#include "boundary.h"
+#include "enlarge.h"
+#include "events.h"
 #include "strategy.h"
 
 #include <inttypes.h>

@@ -15,6 +15,7 @@
 #ifndef REEF_POLICY_H
 #define REEF_POLICY_H
 
+#include "enlarge.h"
 #include "trainer_internal.h"
 
 #define REEF_POLICY_STEPS 32 // steps of training from one look at the usage to the next

@@ -1,6 +1,8 @@
 // A look at fresh batches before a generation is opened for them: their loss, and how much of them
 // no gate claims.
+#include "batch.h"
 #include "growth_policy.h"
+#include "step.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,9 @@
 // See warm_start.h. Draws are functions of seed, generation and layer.
 #include "warm_start.h"
 
+#include "batch.h"
 #include "branch_trial.h"
+#include "events.h"
 #include "generation.h"
 #include "growth_policy.h"
 #include "reef_random.h"

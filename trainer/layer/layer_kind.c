@@ -1,5 +1,6 @@
 // A trainer of a layer by itself: what trainer_kind.h asks of it. Its generations are those of a
 // language model with nothing around the experts, so opening and committing are shared.
+#include "generations.h"
 #include "layer_trainer_internal.h"
 #include "trainer_kind.h"
 
@@ -64,6 +65,12 @@ static reef_status seal_layer(reef_trainer *trainer,
     return reef_trainer_layer_seal(trainer, 0, seal_dtype, out, err);
 }
 
+static reef_status check_layer_grow(const reef_trainer *trainer, reef_error *err) {
+    if (trainer->layer->collected.rows == 0) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "gradients are collected; take the step or discard them before it grows");
+}
+
 static void layer_grown(reef_trainer *trainer) {
     trainer->layer->fold_is_stale = true;
     trainer->layer->version++; // tapes of before no longer fit
@@ -88,6 +95,7 @@ const reef_trainer_kind reef_layer_kind = {
     .committed = reef_generations_committed,
     .seal_check = check_layer_seal,
     .seal = seal_layer,
+    .grow_check = check_layer_grow,
     .grown = layer_grown,
     .describe = describe_layer,
     .no_stream = "the pool holds a layer by itself, which has no stream; a program that uses it "

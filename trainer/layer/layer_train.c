@@ -2,8 +2,11 @@
 // it, a boundary seals. Gradients of the router lie in the open generation as in every model; those
 // of experts are never formed, but what they are sums of is kept until the step, so that many
 // batches give the step of one.
+#include "boundary.h"
+#include "events.h"
 #include "growth_policy.h"
 #include "layer_trainer_internal.h"
+#include "optimiser.h"
 #include "trainer_internal.h"
 
 #include <inttypes.h>

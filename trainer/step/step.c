@@ -1,6 +1,10 @@
 // One batch of the stream: forward with the open generation's gate forced open, backward,
 // optimiser.
+#include "step.h"
+#include "batch.h"
+#include "optimiser.h"
 #include "reef_random.h"
+#include "strategy.h"
 #include "trainer_internal.h"
 
 #include <assert.h>

@@ -6,6 +6,7 @@
 // Fisher, diagonal. The reservoir samples all tasks alike, so F is estimated anew at each boundary;
 // Schwarz et al., who have the last task's data only, add to an F that decays. Rows of experts are
 // pulled when a step meets them.
+#include "batch.h"
 #include "strategy.h"
 #include "trainer_internal.h"
 

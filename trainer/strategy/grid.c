@@ -2,6 +2,7 @@
 // generation would have, and only these and their sub-keys train. Old rows, backbone, embedding,
 // head and query network stand still, but every new sub-key competes with the old ones for the K
 // places of a token: that, not the weights, is where it forgets.
+#include "enlarge.h"
 #include "strategy.h"
 #include "trainer_internal.h"
 

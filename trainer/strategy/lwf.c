@@ -5,6 +5,7 @@
 //
 // The teacher is a sealed copy: batch norm folded, no moments, nothing that could change. It costs
 // one more forward pass a step.
+#include "batch.h"
 #include "strategy.h"
 #include "trainer_internal.h"
 #include "transformer.h"

@@ -1,7 +1,9 @@
 // Experience replay: a share of the windows of every step is raw data of earlier tasks, from the
 // uniform reservoir (Robins 1995; Rolnick et al. 2019). They take the places of rehearsal, so that
 // a step has as many windows as with any other strategy.
+#include "batch.h"
 #include "reef_random.h"
+#include "strategy.h"
 #include "trainer_internal.h"
 
 #include <math.h>

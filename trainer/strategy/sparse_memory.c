@@ -2,6 +2,7 @@
 // boundary only rows of experts train, and of these in each step the `sparse_slots` of a layer that
 // the step uses much and old data uses little: TF-IDF with a step as the document and windows of
 // old data as the corpus.
+#include "batch.h"
 #include "strategy.h"
 #include "trainer_internal.h"
 

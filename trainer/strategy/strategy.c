@@ -2,6 +2,8 @@
 // boundary is for each of them, what trains afterwards, and how a step of training differs from
 // that of generations.
 #include "strategy.h"
+#include "enlarge.h"
+#include "events.h"
 #include "reef_random.h"
 #include "trainer_internal.h"
 

@@ -13,7 +13,10 @@
 #ifndef REEF_STRATEGY_H
 #define REEF_STRATEGY_H
 
+#include "enlarge.h"
 #include "strategy_state.h"
+#include "trainer_internal.h"
+#include "trainer_state.h"
 
 void reef_strategy_release(reef_strategy *strategy);
 
@@ -71,5 +74,68 @@ size_t reef_sparse_choose(const reef_expert_pairs *pairs,
  * The smallest side with at least as many new experts as a new generation of `side_new` would have.
  */
 uint32_t reef_grid_side(uint32_t side, uint32_t side_new);
+
+// ---- strategy.c --------------------------------------------------------------------------------
+
+/**
+ * What generations' rivals do at a boundary, in memory: the next task begins. INVALID with `joint`.
+ */
+REEF_MUST_CHECK reef_status reef_strategy_boundary(reef_trainer *trainer,
+                                                   const reef_opening *opening,
+                                                   reef_error *err);
+/** Freeze in the open generation what the strategy does not train (any more). */
+void reef_strategy_freeze(reef_trainer *trainer);
+/** Before backward: what is different about this step's update of experts. */
+void reef_strategy_update(reef_trainer *trainer, reef_network_update *update);
+/** After backward: what is added to the gradients of dense tensors. */
+void reef_strategy_gradients(reef_trainer *trainer);
+/** Does a teacher's opinion join the loss? Then forward leaves logits for reef_lwf_gradient. */
+bool reef_strategy_distills(const reef_trainer *trainer);
+
+// ---- strategy_checkpoint.c ---------------------------------------------------------------------
+
+/** What the last boundary made, into the transaction; nothing when an earlier commit has it. */
+REEF_MUST_CHECK reef_status reef_strategy_put(reef_trainer *trainer,
+                                              reef_txn *txn,
+                                              reef_error *err);
+/** After reef_state_load: what the last boundary made. */
+REEF_MUST_CHECK reef_status reef_strategy_load(reef_trainer *trainer,
+                                               reef_txn *txn,
+                                               reef_error *err);
+
+// ---- ewc.c -------------------------------------------------------------------------------------
+
+REEF_MUST_CHECK reef_status reef_ewc_boundary(reef_trainer *trainer, reef_error *err);
+void reef_ewc_pull_rows(reef_trainer *trainer, reef_network_update *update);
+void reef_ewc_pull_dense(reef_trainer *trainer);
+
+// ---- grid.c ------------------------------------------------------------------------------------
+
+/** Grow by as many experts as a generation of that side would have. */
+REEF_MUST_CHECK reef_status reef_grid_boundary(reef_trainer *trainer,
+                                               uint32_t side_new,
+                                               reef_error *err);
+
+// ---- lwf.c -------------------------------------------------------------------------------------
+
+/** Memory for a teacher of the open generation's shape. */
+REEF_MUST_CHECK reef_status reef_lwf_prepare(reef_trainer *trainer, reef_error *err);
+REEF_MUST_CHECK reef_status reef_lwf_boundary(reef_trainer *trainer, reef_error *err);
+/** Turn the logits that forward left into the gradient of the loss with distillation, in place. */
+REEF_MUST_CHECK reef_status reef_lwf_gradient(reef_trainer *trainer,
+                                              const reef_batch *batch,
+                                              reef_error *err);
+
+// ---- replay.c ----------------------------------------------------------------------------------
+
+/** Place windows of earlier tasks behind the stream's; returns how many. 0 but with `replay`. */
+size_t reef_replay_add(reef_trainer *trainer);
+
+// ---- sparse_memory.c ---------------------------------------------------------------------------
+
+/** Memory for the counts of the background. */
+REEF_MUST_CHECK reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err);
+REEF_MUST_CHECK reef_status reef_sparse_boundary(reef_trainer *trainer, reef_error *err);
+const uint8_t *reef_sparse_freeze(void *trainer, uint32_t l, const reef_expert_pairs *pairs);
 
 #endif

@@ -22,8 +22,13 @@
 // generations on both sides see nothing of each other's data, and all gates begin anew behind it,
 // since another stream begins there. A mark before anything was trained since the last boundary is
 // only taken out of the stream.
+#include "stream.h"
+#include "batch.h"
 #include "expert_recycling.h"
+#include "gate_refit.h"
 #include "growth_policy.h"
+#include "loss_history.h"
+#include "step.h"
 #include "trainer_internal.h"
 #include "warm_start.h"
 

@@ -20,6 +20,7 @@
 //
 // Moments are of the open generation only. JSON and reservoir: vector_state.c.
 #include "vector_checkpoint.h"
+#include "events.h"
 #include "ridge_sums.h"
 #include "trainer_internal.h"
 #include "vector_state.h"

@@ -83,6 +83,11 @@ static reef_status seal_vector(reef_trainer *trainer,
     return status;
 }
 
+static reef_status check_vector_grow(const reef_trainer *trainer, reef_error *err) {
+    (void)trainer, (void)err; // never called: no_growth
+    return REEF_OK;
+}
+
 static void vector_grown(reef_trainer *trainer) {
     (void)trainer; // never called: no_growth
 }
@@ -114,6 +119,7 @@ const reef_trainer_kind reef_vector_kind = {
     .committed = reef_vector_settle,
     .seal_check = check_vector_seal,
     .seal = seal_vector,
+    .grow_check = check_vector_grow,
     .grown = vector_grown,
     .describe = describe_vector,
     .no_branch = "a vector model cannot branch: its experts are drawn once and learn nothing that "

@@ -11,6 +11,8 @@
 // A batch that the open generation does not explain but all generations together do is of a domain
 // that came back: sealed generations do not learn, so it is skipped.
 #include "vector_stream.h"
+#include "events.h"
+#include "loss_history.h"
 #include "reef_random.h"
 
 #include <assert.h>

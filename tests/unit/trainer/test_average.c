@@ -1,5 +1,7 @@
 // Averaged weights: what is averaged, that it is what readers evaluate and sealing keeps, and that
 // training moves the same weights as without.
+#include "boundary.h"
+#include "enlarge.h"
 #include "lifelong.h"
 #include "trainer_internal.h"
 #include "warm_start.h"

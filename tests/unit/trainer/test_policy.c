@@ -1,6 +1,7 @@
 // When and how a pool grows, policy by policy: boundaries stand at the byte where they should,
 // whatever the cuts, commits and restarts; what a new generation begins with changes no output;
 // budgets hold.
+#include "enlarge.h"
 #include "growth_policy.h"
 #include "lifelong.h"
 #include "trainer_internal.h"

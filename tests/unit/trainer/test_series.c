@@ -1,7 +1,8 @@
 // The history of the loss: it takes bounded space, loses no stretch of the stream on the way, and
 // is no part of what decides the root hash.
-#include "trainer_internal.h"
 #include "lifelong.h"
+#include "loss_history.h"
+#include "trainer_internal.h"
 
 #include <math.h>
 

@@ -1,8 +1,10 @@
 // What each strategy promises, on real pools: what trains and what stands still, what a step reads,
 // that penalties have the gradients they say, and that the stream alone decides the bits of all of
 // them.
+#include "batch.h"
 #include "gradcheck.h"
 #include "lifelong.h"
+#include "step.h"
 #include "strategy.h"
 #include "trainer_internal.h"
 

@@ -1,0 +1,21 @@
+// Events of the trainer, kept until the next commit writes them.
+#ifndef REEF_EVENTS_H
+#define REEF_EVENTS_H
+
+#include "enlarge.h"
+#include "trainer_internal.h"
+
+REEF_MUST_CHECK reef_status reef_state_delete(reef_txn *txn, uint32_t generation, reef_error *err);
+
+/** Record an event: `fields` is printf-formatted JSON members after the common ones, or "". */
+REEF_MUST_CHECK reef_status
+reef_state_event(reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/**
+ * Members of an event that tell how far the new data is from what was learned; "" where it was not
+ * measured.
+ */
+const char *reef_distance_text(const reef_opening *opening, char text[REEF_DISTANCE_BYTES]);
+
+#endif

@@ -1,0 +1,16 @@
+// Adam on the dense tensors of the open generation.
+#ifndef REEF_OPTIMISER_H
+#define REEF_OPTIMISER_H
+
+#include "trainer_internal.h"
+
+/** Norm of the gradient of the open generation's dense tensors, all together. */
+double reef_step_gradient_norm(reef_thread_pool *workers, reef_generation *gen);
+
+/** Adam on these tensors, whose gradients are zero afterwards; clipped by their norm. */
+void reef_step_update_dense(reef_trainer *trainer, reef_generation *gen, double gradient_norm);
+
+/** Of the next step: warm-up from 0 after the last boundary. */
+float reef_learning_rate(const reef_config *config, uint64_t task_step);
+
+#endif
