@@ -3,6 +3,8 @@
 #define REEF_COMMANDS_H
 
 #include "cli.h"
+#include "cli_pool.h"
+#include "cli_table.h"
 
 // function, in the order of the table
 #define CLI_RUN_LIST(X)                                                                            \

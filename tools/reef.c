@@ -1,5 +1,8 @@
 // `reef`: one tool for everything that is not streaming. Finds the command, runs it, and turns what
 // went wrong into one line and an exit code of sysexits(3).
+#include "cli_format.h"
+#include "cli_help.h"
+#include "cli_transport.h"
 #include "commands.h"
 #include "reef_process.h"
 

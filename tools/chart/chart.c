@@ -1,5 +1,6 @@
 // What both kinds of chart need: round ticks, smoothing, boundaries.
 #include "chart.h"
+#include "cli_pool.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #define REEF_CHART_H
 
 #include "cli.h"
+#include "cli_pool.h"
 #include "matrix.h"
 
 /** Loss over the stream, with the places where generations were opened. */

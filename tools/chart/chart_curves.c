@@ -1,6 +1,7 @@
 // See chart_curves.h.
 #include "chart_curves.h"
 
+#include "cli_format.h"
 #include "svg.h"
 
 #include <math.h>

@@ -2,6 +2,8 @@
 #include "chart_forgetting.h"
 
 #include "chart.h"
+#include "cli_format.h"
+#include "cli_table.h"
 #include "svg.h"
 
 #include <math.h>

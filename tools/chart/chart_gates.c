@@ -1,6 +1,7 @@
 // See chart_gates.h.
 #include "chart_gates.h"
 
+#include "cli_format.h"
 #include "svg.h"
 
 #include <ctype.h>

@@ -1,5 +1,6 @@
 // The charts as SVG.
 #include "chart.h"
+#include "cli_format.h"
 #include "svg.h"
 
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 // The loss chart in a terminal, in the dots of braille patterns (U+2800): 2 x 4 dots a character.
 #include "chart.h"
+#include "cli_format.h"
 
 #include <math.h>
 #include <stdlib.h>

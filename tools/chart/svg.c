@@ -2,6 +2,8 @@
 #include "svg.h"
 
 #include "cli.h"
+#include "cli_format.h"
+#include "cli_pool.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,4 +1,6 @@
 // reef branch: the open generation begins as a copy of a sealed one.
+#include "cli_format.h"
+#include "cli_transport.h"
 #include "commands.h"
 
 #include <errno.h>

@@ -1,5 +1,8 @@
 // reef compact: usage over time into coarser windows, now. A daemon does it by itself between
 // commits.
+#include "cli_format.h"
+#include "cli_table.h"
+#include "cli_time.h"
 #include "commands.h"
 
 #include <inttypes.h>

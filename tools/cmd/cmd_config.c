@@ -1,4 +1,5 @@
 // reef config show and reef config check: the settings of reefd, and where each comes from.
+#include "cli_table.h"
 #include "commands.h"
 #include "reef_settings.h"
 

@@ -2,6 +2,9 @@
 //
 // It gives up for good what the pool was as of those generations, so it wants --yes, or a typed yes
 // on a terminal after the plan was shown. It never goes through a daemon: distilling takes minutes.
+#include "cli_format.h"
+#include "cli_progress.h"
+#include "cli_table.h"
 #include "commands.h"
 
 #include <inttypes.h>

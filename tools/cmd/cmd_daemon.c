@@ -1,4 +1,6 @@
 // reef commit, pause, resume, drain, reload, stop: what only a running daemon can be asked for.
+#include "cli_format.h"
+#include "cli_transport.h"
 #include "commands.h"
 
 #include <inttypes.h>

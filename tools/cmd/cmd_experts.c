@@ -1,5 +1,10 @@
 // reef experts: single experts, as a table of the first of them or one in full, with what it
 // answers to in a text.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
+#include "cli_time.h"
+#include "cli_vectors.h"
 #include "commands.h"
 #include "experts_list.h"
 #include "experts_trace.h"

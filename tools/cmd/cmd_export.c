@@ -1,4 +1,6 @@
 // reef export: a pool as a compact pool of its own, or one sealed generation as a file.
+#include "cli_format.h"
+#include "cli_pool.h"
 #include "commands.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 // reef export model: a state of a pool as one file of tensors, for other programs and for reef init
 // --from.
+#include "cli_format.h"
 #include "commands.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
 // reef freeze and reef thaw: whether single experts of the open generation learn.
+#include "cli_format.h"
+#include "cli_transport.h"
 #include "commands.h"
 
 #include <inttypes.h>

@@ -1,4 +1,7 @@
 // reef generate: let the model continue a text.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_vectors.h"
 #include "commands.h"
 
 #include <stdlib.h>

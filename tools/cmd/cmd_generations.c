@@ -1,4 +1,7 @@
 // reef generations: the generations of a pool, one line each.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
 #include "commands.h"
 
 #include <inttypes.h>

@@ -1,4 +1,8 @@
 // reef grow: add experts to the open generation.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_transport.h"
+#include "cli_vectors.h"
 #include "commands.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 // reef help: explain a command, or list all of them.
+#include "cli_help.h"
 #include "commands.h"
 #include "manual.h"
 

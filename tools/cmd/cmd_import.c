@@ -1,6 +1,7 @@
 // reef import: a sealed generation of another pool joins this one.
 //
 // It never goes through a daemon: the open generation, which a daemon trains, gets another number.
+#include "cli_format.h"
 #include "commands.h"
 
 #include <inttypes.h>

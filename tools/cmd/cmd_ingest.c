@@ -5,6 +5,11 @@
 #include "commands.h"
 #include "ingest_batches.h"
 
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
+#include "cli_time.h"
+#include "cli_transport.h"
 #include "reef_client.h"
 
 #include <inttypes.h>

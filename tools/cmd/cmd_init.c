@@ -1,6 +1,9 @@
 // reef init: make a new pool. Every field of the configuration is an option; sizes can be chosen by
 // a word or by memory, and are then tried out, so that what they cost is known before anything is
 // trained.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_tokens.h"
 #include "commands.h"
 #include "config_template.h"
 #include "init_size.h"

@@ -1,5 +1,7 @@
 // reef plot loss: loss over the stream, in the terminal or as SVG.
 #include "chart.h"
+#include "cli_pool.h"
+#include "cli_tokens.h"
 #include "commands.h"
 #include "svg.h"
 

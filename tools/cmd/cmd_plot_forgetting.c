@@ -1,5 +1,8 @@
 // reef plot forgetting: what each domain costs in every state, in the terminal or as SVG.
 #include "chart_forgetting.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_tokens.h"
 #include "commands.h"
 #include "eval_set.h"
 #include "matrix.h"

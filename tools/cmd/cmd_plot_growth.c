@@ -4,6 +4,9 @@
 // by growing in place; these are steps of their own, from the timeline. What was consolidated
 // counts where its heir stands.
 #include "chart.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
 #include "commands.h"
 #include "reef_pool_json.h"
 #include "svg.h"

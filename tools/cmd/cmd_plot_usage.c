@@ -5,6 +5,10 @@
 // curve is the share of all selections that the first x per cent of them had: a straight line where
 // all are used alike.
 #include "chart.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
+#include "cli_vectors.h"
 #include "commands.h"
 #include "svg.h"
 

@@ -1,4 +1,7 @@
 // reef predict: the class of each vector.
+#include "cli_pool.h"
+#include "cli_progress.h"
+#include "cli_vectors.h"
 #include "commands.h"
 
 #include <inttypes.h>

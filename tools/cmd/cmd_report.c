@@ -4,6 +4,10 @@
 // the generation opened at the found boundary nearest to that place; the first domain in generation
 // 0.
 #include "chart.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
+#include "cli_vectors.h"
 #include "commands.h"
 #include "matrix.h"
 #include "svg.h"

@@ -1,5 +1,6 @@
 // reef run: the daemon in the foreground. Finds reefd and becomes it; options are the daemon's, and
 // it explains its own mistakes, but those of the command line are told before it is started.
+#include "cli_format.h"
 #include "commands.h"
 #include "reef_settings.h"
 

@@ -1,4 +1,8 @@
 // reef seal: seal the open generation for good and open the next.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_tokens.h"
+#include "cli_transport.h"
 #include "commands.h"
 
 #include <inttypes.h>

@@ -1,4 +1,8 @@
 // reef snapshot: keep states of a pool under a name, and look at them.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
+#include "cli_transport.h"
 #include "commands.h"
 #include "reef_log.h"
 #include "reef_pool_json.h"

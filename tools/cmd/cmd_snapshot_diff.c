@@ -1,4 +1,7 @@
 // reef snapshot diff: what lies between two states of a pool.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
 #include "commands.h"
 #include "reef_pool_json.h"
 

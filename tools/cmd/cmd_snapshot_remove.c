@@ -2,6 +2,11 @@
 //
 // Both make a list of names first; what is on it goes in one transaction, through the daemon where
 // one runs. A snapshot that is made meanwhile is on no list.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
+#include "cli_terminal.h"
+#include "cli_transport.h"
 #include "commands.h"
 #include "reef_log.h"
 #include "reef_pool_json.h"

@@ -1,4 +1,8 @@
 // reef status: what a pool holds; and, when reefd runs on it, what the daemon is doing.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_tokens.h"
+#include "cli_transport.h"
 #include "commands.h"
 
 #include <inttypes.h>

@@ -1,5 +1,10 @@
 // reef usage: how evenly the experts of one generation are used, layer by layer, always or in a
 // range of time.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
+#include "cli_time.h"
+#include "cli_vectors.h"
 #include "commands.h"
 #include "npy_file.h"
 #include "reef_usage_json.h"

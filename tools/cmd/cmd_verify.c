@@ -1,5 +1,7 @@
 // reef verify: check a pool, whole or in part, in a child process, so that a damaged file cannot
 // take the tool down; and say what can be saved of a damaged one.
+#include "cli_format.h"
+#include "cli_time.h"
 #include "commands.h"
 #include "reef_pool_json.h"
 #include "repair_advice.h"

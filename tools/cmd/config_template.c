@@ -5,6 +5,7 @@
 #include "config_template.h"
 
 #include "cli.h"
+#include "cli_pool.h"
 #include "reef_settings.h"
 
 #include <ctype.h>

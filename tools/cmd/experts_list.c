@@ -2,6 +2,7 @@
 // far only the rows that may be shown are kept, so memory does not grow with the pool.
 #include "experts_list.h"
 
+#include "cli_pool.h"
 #include "reef_usage_json.h"
 
 #include <assert.h>

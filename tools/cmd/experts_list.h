@@ -3,6 +3,7 @@
 #define REEF_EXPERTS_LIST_H
 
 #include "cli.h"
+#include "cli_pool.h"
 
 // name on the command line, heading of its column
 #define EXPERTS_SORT_LIST(X)                                                                       \

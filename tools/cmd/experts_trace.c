@@ -1,5 +1,8 @@
 // See experts_trace.h.
 #include "experts_trace.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,6 +2,7 @@
 #ifndef REEF_EXPERTS_TEXT_H
 #define REEF_EXPERTS_TEXT_H
 
+#include "cli_pool.h"
 #include "experts_list.h"
 
 #define EXPERTS_TEXT_BYTES 5 // most frequent bytes that are shown

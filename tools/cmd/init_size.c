@@ -2,6 +2,8 @@
 #include "init_size.h"
 
 #include "cli.h"
+#include "cli_format.h"
+#include "cli_pool.h"
 #include "scratch_pool.h"
 
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 // snapshot whose whole state was found sound, the removal of a snapshot that nothing else needs,
 // the export of a generation that is whole.
 #include "repair_advice.h"
+#include "cli_format.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,6 +3,9 @@
 // Options come from tables, so help, parsing and what is suggested for a mistyped option cannot
 // drift apart. What the options mean is the business of the commands.
 #include "cli.h"
+#include "cli_format.h"
+#include "cli_terminal.h"
+#include "cli_time.h"
 
 #include "reef_edit_distance.h"
 

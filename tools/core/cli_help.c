@@ -1,5 +1,6 @@
 // What help says about commands, as text and as JSON; manual.c writes the same as pages of the
 // manual.
+#include "cli_help.h"
 #include "cli.h"
 
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 //
 // Every transaction here is short: what is read is copied, so that a long evaluation never keeps
 // the daemon from reusing pages.
+#include "cli_pool.h"
 #include "cli.h"
 #include "reef_pool_json.h"
 

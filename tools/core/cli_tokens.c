@@ -1,5 +1,8 @@
 // What a pool's tokens are to people: bytes of a text, or ids that no line or word is made of.
+#include "cli_tokens.h"
 #include "cli.h"
+#include "cli_pool.h"
+#include "cli_vectors.h"
 #include "reef_vectors.h"
 
 #include <inttypes.h>

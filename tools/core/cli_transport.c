@@ -1,5 +1,7 @@
 // A change of a pool: through the daemon that holds it, or by this program when there is none.
+#include "cli_transport.h"
 #include "cli.h"
+#include "cli_format.h"
 
 #include "reef_client.h"
 

@@ -5,6 +5,7 @@
 #include "completion.h"
 
 #include "cli.h"
+#include "cli_help.h"
 #include "reef_settings.h"
 
 #include <stdlib.h>

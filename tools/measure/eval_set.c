@@ -1,6 +1,10 @@
 // See eval_set.h.
 #include "eval_set.h"
 
+#include "cli_pool.h"
+#include "cli_progress.h"
+#include "cli_tokens.h"
+#include "cli_vectors.h"
 #include "forgetting.h"
 #include "matrix.h"
 

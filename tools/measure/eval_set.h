@@ -3,6 +3,8 @@
 #define REEF_EVAL_SET_H
 
 #include "cli.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
 
 typedef struct reef_eval_domain {
     char *name;

@@ -1,5 +1,7 @@
 // See gate_det.h. Margins are sorted once a text and gate; every other threshold is then a search.
 #include "gate_det.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
 
 #include <math.h>
 #include <stdlib.h>

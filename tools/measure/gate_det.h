@@ -4,6 +4,7 @@
 #define REEF_GATE_CURVES_H
 
 #include "cli.h"
+#include "cli_pool.h"
 #include "forgetting.h"
 
 #define GATE_NEVER SIZE_MAX

@@ -2,6 +2,10 @@
 // model is in memory at a time.
 #include "matrix.h"
 
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
+#include "cli_table.h"
 #include "eval_set.h"
 
 #include <inttypes.h>

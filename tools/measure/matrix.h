@@ -4,6 +4,9 @@
 #define REEF_MATRIX_H
 
 #include "cli.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
 #include "forgetting.h"
 
 /** Rows 0 .. generation_count - 1 are as of that generation; the last row is now, task-free. */

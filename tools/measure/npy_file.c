@@ -6,6 +6,7 @@
 //   10            {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, padded so that data
 //                 begins at a multiple of 64
 #include "npy_file.h"
+#include "cli_pool.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,9 @@
 // Memory and text of a program that ends when there is none.
-#include "cli.h"
+#include "cli_alloc.h"
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define EXIT_NO_MEMORY 71 // EX_OSERR

@@ -1,12 +1,14 @@
 // Numbers and text as people read them. Pure functions; nothing here prints.
 #define _XOPEN_SOURCE 700 // wcwidth
 
-#include "cli.h"
+#include "cli_format.h"
+#include "cli_alloc.h"
 
 #include "reef_log.h"
 
 #include <inttypes.h>
 #include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

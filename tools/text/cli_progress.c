@@ -2,8 +2,11 @@
 //
 // It never shows when standard error is no terminal, nor for what is over before anyone could read
 // it.
-#include "cli.h"
+#include "cli_progress.h"
+#include "cli_alloc.h"
+#include "cli_format.h"
 
+#include <stdio.h>
 #include <unistd.h>
 
 #define BAR_CELLS 24

@@ -1,9 +1,12 @@
 // Tables that line up: every column is as wide as its widest cell, counted in columns of a
 // terminal.
-#include "cli.h"
+#include "cli_table.h"
+#include "cli_alloc.h"
+#include "cli_format.h"
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

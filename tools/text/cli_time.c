@@ -1,8 +1,10 @@
 // Times as people type them.
-#include "cli.h"
+#include "cli_time.h"
+#include "cli_alloc.h"
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

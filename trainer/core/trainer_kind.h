@@ -10,7 +10,6 @@
 #define REEF_TRAINER_KIND_H
 
 #include "reef_trainer.h"
-#include "trainer_state.h"
 
 #include <stddef.h>
 #include <stdint.h>

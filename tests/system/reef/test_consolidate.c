@@ -1,6 +1,7 @@
 // reef consolidate as a user runs it: plan, confirmation, answer, and what other commands say
 // afterwards.
 #include "cli.h"
+#include "cli_pool.h"
 #include "program.h"
 #include "reef_trainer.h"
 

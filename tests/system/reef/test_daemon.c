@@ -1,6 +1,7 @@
 // `reef` beside a running reefd: reading goes on, changes go through the daemon, and afterwards the
 // tool does them itself.
 #include "cli.h"
+#include "cli_format.h"
 #include "program.h"
 #include "tiny_pool.h"
 

@@ -1,6 +1,7 @@
 // `reef experiment` as a user runs it: which cells there are, that a killed run ends with the same
 // figures, and what files come out. Models are tiny: shapes are tested here, not the paper's
 // orders.
+#include "cli_pool.h"
 #include "tools_world.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 // `reef experts`: what it says of single experts is what the pool holds and what the model does.
+#include "cli_pool.h"
 #include "tools_world.h"
 
 #include <inttypes.h>

@@ -3,6 +3,7 @@
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
 #define _XOPEN_SOURCE 700 // a terminal of the test's own
 
+#include "cli_format.h"
 #include "outliers.h"
 #include "tools_world.h"
 

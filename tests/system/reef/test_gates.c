@@ -1,5 +1,6 @@
 // reef eval --gates: where gates fire, from which byte on, and what another threshold would do.
 #include "cli.h"
+#include "cli_pool.h"
 #include "program.h"
 #include "tiny_pool.h"
 

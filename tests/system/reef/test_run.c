@@ -1,4 +1,5 @@
 // `reef run`: finds reefd, becomes it, and keeps what it says and how it ends.
+#include "cli_format.h"
 #include "tools_world.h"
 
 #include <libgen.h>

@@ -1,5 +1,6 @@
 // Pools of token ids as a user has them: made, trained and measured with `reef`, in tokens; and
 // every command that is about bytes of text says so.
+#include "cli_pool.h"
 #include "tools_world.h"
 
 #include <math.h>

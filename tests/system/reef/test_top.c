@@ -2,6 +2,8 @@
 // pool.
 #include "tools_world.h"
 
+#include "cli_format.h"
+#include "cli_pool.h"
 #include "top_view.h"
 
 #include <math.h>

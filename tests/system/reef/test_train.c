@@ -1,6 +1,7 @@
 // `reef train` as a user runs it: the bits of the daemon, also after interruptions, and a document
 // that says what separate evaluations say.
 #include "cli.h"
+#include "cli_format.h"
 #include "program.h"
 #include "reefd_run.h"
 

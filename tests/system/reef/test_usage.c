@@ -1,4 +1,5 @@
 // `reef usage` over ranges of time, `reef compact`, and a daemon that compacts by itself.
+#include "cli_time.h"
 #include "tools_world.h"
 
 #include <reef/reef.h> // after the rooms, whose words for failure it shares

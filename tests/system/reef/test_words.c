@@ -2,6 +2,8 @@
 #include "chart.h"
 #include "chart_forgetting.h"
 #include "cli.h"
+#include "cli_format.h"
+#include "cli_table.h"
 #include "commands.h"
 #include "reef_edit_distance.h"
 

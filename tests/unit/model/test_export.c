@@ -2,6 +2,8 @@
 // nothing of it.
 #include "transfer.h"
 
+#include <jansson.h>
+
 #include "small_disk.h"
 
 #include <sys/file.h>

@@ -3,6 +3,8 @@
 #include "draw.h"
 #include "transfer.h"
 
+#include <jansson.h>
+
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>

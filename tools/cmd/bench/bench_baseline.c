@@ -2,6 +2,7 @@
 #include "bench_baseline.h"
 
 #include "cli.h"
+#include "cli_format.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,6 +7,7 @@
 #include "bench_exhaustive.h"
 
 #include "cli.h"
+#include "cli_format.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -2,6 +2,7 @@
 #include "bench_machine.h"
 
 #include "bench_layer.h"
+#include "cli_table.h"
 
 #include <stdio.h>
 #include <string.h>

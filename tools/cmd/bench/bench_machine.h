@@ -4,6 +4,7 @@
 
 #include "bench_roofline.h"
 #include "cli.h"
+#include "cli_table.h"
 
 typedef struct reef_bench_machine {
     size_t threads;

@@ -1,6 +1,7 @@
 // What the wider kernels save: this program runs itself with those of a processor that has AVX2 but
 // not AVX-512, ours and OpenBLAS's, at the same sizes; see bench_peer.h.
 #include "bench_peer.h"
+#include "cli_format.h"
 
 #include <errno.h>
 #include <fcntl.h>

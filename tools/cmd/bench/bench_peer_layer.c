@@ -4,6 +4,7 @@
 // repetitions, so that other load on the machine meets all of them alike. The share of the limit is
 // taken within each repetition, from measurements that follow each other.
 #include "bench_peer.h"
+#include "cli_progress.h"
 
 #include <math.h>
 #include <stdlib.h>

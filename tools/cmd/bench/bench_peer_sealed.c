@@ -6,6 +6,8 @@
 // other; those in bf16 have rows of their own. Routers are their own, and there are no moments. All
 // layers work on the tokens of the first.
 #include "bench_peer.h"
+#include "cli_format.h"
+#include "cli_progress.h"
 
 #include <math.h>
 #include <stdlib.h>

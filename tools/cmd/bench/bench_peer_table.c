@@ -1,5 +1,7 @@
 // The findings of `reef bench peer` for people; see bench_peer.h.
 #include "bench_peer.h"
+#include "cli_format.h"
+#include "cli_table.h"
 
 #include <math.h>
 

@@ -16,6 +16,7 @@
 #include "scratch_pool.h"
 
 #include "cli.h"
+#include "cli_format.h"
 
 #include <assert.h>
 #include <math.h>

@@ -4,6 +4,7 @@
 
 #include "bench_exhaustive.h"
 #include "bench_roofline.h"
+#include "cli_progress.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
 #define _XOPEN_SOURCE 700 // posix_fadvise
 
 #include "bench_scale.h"
+#include "cli_format.h"
+#include "cli_progress.h"
 #include "scratch_pool.h"
 
 #include <fcntl.h>

@@ -1,5 +1,7 @@
 // The findings of `reef bench scale` for people: tables, and a picture of bars; see bench_scale.h.
 #include "bench_scale.h"
+#include "cli_format.h"
+#include "cli_table.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,6 +3,7 @@
 #include "bench_layer.h"
 #include "bench_store.h"
 #include "cli.h"
+#include "cli_format.h"
 #include "scratch_pool.h"
 
 #include <errno.h>

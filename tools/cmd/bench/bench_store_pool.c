@@ -3,6 +3,8 @@
 #include "bench_layer.h"
 #include "bench_store.h"
 #include "cli.h"
+#include "cli_format.h"
+#include "cli_progress.h"
 #include "scratch_pool.h"
 
 #include <stdlib.h>

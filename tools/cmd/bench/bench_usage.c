@@ -10,6 +10,8 @@
 #include "bench_usage.h"
 
 #include "cli.h"
+#include "cli_format.h"
+#include "cli_progress.h"
 #include "scratch_pool.h"
 
 #include <inttypes.h>

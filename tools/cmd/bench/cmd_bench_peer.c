@@ -1,6 +1,7 @@
 // reef bench peer: one PEER layer by itself, against what the machine allows and against a rival;
 // what sealing, half the bytes and wider kernels are worth.
 #include "bench_peer.h"
+#include "cli_format.h"
 #include "commands.h"
 
 #include <math.h>

@@ -6,6 +6,8 @@
 // without waiting for each other. Therefore each also reports what it waited: time in which it
 // neither ran nor stood in line for a processor, but was blocked by a lock, the disk or anything
 // else. That is exact with one thread each; with more, a process also waits for its own threads.
+#include "cli_format.h"
+#include "cli_table.h"
 #include "commands.h"
 #include "scratch_pool.h"
 

@@ -6,6 +6,10 @@
 #include "bench_baseline.h"
 #include "bench_layer.h"
 #include "bench_machine.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
+#include "cli_table.h"
 #include "commands.h"
 #include "scratch_pool.h"
 

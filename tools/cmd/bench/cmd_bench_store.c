@@ -1,6 +1,8 @@
 // reef bench store: what commits, snapshots, opening and readers cost, beside what the disk allows.
 #include "bench_store.h"
 #include "bench_usage.h"
+#include "cli_format.h"
+#include "cli_table.h"
 #include "commands.h"
 #include "scratch_pool.h"
 

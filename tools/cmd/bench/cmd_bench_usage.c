@@ -1,6 +1,8 @@
 // reef bench usage: usage over time of a simulated year, how large it becomes, and whether every
 // sum is exact.
 #include "bench_usage.h"
+#include "cli_format.h"
+#include "cli_table.h"
 #include "commands.h"
 
 #include <inttypes.h>

@@ -1,4 +1,10 @@
 // reef eval: loss on files, now or as of any earlier state; with --matrix, in every state.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
+#include "cli_table.h"
+#include "cli_tokens.h"
+#include "cli_vectors.h"
 #include "commands.h"
 #include "eval_gates.h"
 #include "eval_logits.h"

@@ -2,6 +2,10 @@
 #include "eval_gates.h"
 
 #include "chart_gates.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
+#include "cli_vectors.h"
 #include "eval_set.h"
 #include "svg.h"
 

@@ -1,6 +1,7 @@
 // See eval_logits.h.
 #include "eval_logits.h"
 
+#include "cli_pool.h"
 #include "npy_file.h"
 
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #define REEF_EVAL_LOGITS_H
 
 #include "cli.h"
+#include "cli_pool.h"
 
 /**
  * Write the logits of one text, (tokens, vocab) floats, to the .npy file that --logits names; row i

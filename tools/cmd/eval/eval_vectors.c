@@ -1,5 +1,10 @@
 // See eval_vectors.h.
 #include "eval_vectors.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
+#include "cli_table.h"
+#include "cli_vectors.h"
 
 #include <math.h>
 #include <stdlib.h>

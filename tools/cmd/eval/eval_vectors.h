@@ -3,6 +3,7 @@
 #define REEF_EVAL_VECTORS_H
 
 #include "cli.h"
+#include "cli_pool.h"
 
 /** How many of each file's examples the model tells right, as of one state; prints or answers. */
 REEF_MUST_CHECK reef_status reef_eval_vectors(reef_cli_call *cli,

@@ -1,5 +1,7 @@
 // See eval_words.h.
 #include "eval_words.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
 
 #include <math.h>
 #include <stdlib.h>

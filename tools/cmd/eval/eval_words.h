@@ -4,6 +4,8 @@
 #define REEF_EVAL_WORDS_H
 
 #include "cli.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
 
 /** Words of a text: runs of bytes that are no ASCII white space. */
 uint64_t reef_eval_word_count(const uint8_t *bytes, size_t count);

@@ -1,4 +1,5 @@
 // reef experiment: the paper's figures and tables on one's own machine and data.
+#include "cli_format.h"
 #include "commands.h"
 #include "experiment.h"
 

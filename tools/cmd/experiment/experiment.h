@@ -12,6 +12,7 @@
 #define REEF_EXPERIMENT_H
 
 #include "cli.h"
+#include "cli_pool.h"
 
 typedef enum reef_experiment_kind {
     EXPERIMENT_ISOFLOP,

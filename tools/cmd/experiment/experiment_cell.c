@@ -4,6 +4,9 @@
 // What always holds: a pool's name follows from all that decides its training, so whatever lies
 // there is this model, trained a part of the way. Training is the same to the bit however often it
 // was interrupted.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_tokens.h"
 #include "eval_words.h"
 #include "experiment.h"
 #include "train_budget.h"

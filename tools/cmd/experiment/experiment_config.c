@@ -8,6 +8,8 @@
 #include "eval_set.h"
 #include "experiment.h"
 
+#include "cli_pool.h"
+#include "cli_vectors.h"
 #include "reef_config_file.h"
 #include "reef_edit_distance.h"
 

@@ -2,6 +2,7 @@
 //
 // What always holds: the same file and results give the same cells in the same order, and more
 // results never take a cell away that was wanted before.
+#include "cli_tokens.h"
 #include "experiment.h"
 
 #include <inttypes.h>

@@ -1,5 +1,9 @@
 // What came out: tables, CSV and the pictures of the paper.
 #include "chart_curves.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
+#include "cli_tokens.h"
 #include "experiment.h"
 #include "svg.h"
 

@@ -7,6 +7,9 @@
 // What always holds: results.jsonl is replaced as a whole, so it has complete rows only. A child
 // dies with its parent; its pool is then as its last commit left it, and the next run goes on from
 // there.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
 #include "experiment.h"
 
 #include <errno.h>

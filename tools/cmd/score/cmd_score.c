@@ -1,4 +1,9 @@
 // reef score: how surprising each line of a text is, and which lines stand out.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
+#include "cli_table.h"
+#include "cli_vectors.h"
 #include "commands.h"
 #include "matrix.h"
 #include "score_follow.h"

@@ -1,5 +1,6 @@
 // See outliers.h.
 #include "outliers.h"
+#include "cli_format.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,10 @@
 // that with a summary.
 #include "score_follow.h"
 
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_terminal.h"
+#include "cli_vectors.h"
 #include "line_reader.h"
 #include "outliers.h"
 

@@ -1,5 +1,9 @@
 // See top_view.h.
 #include "top_view.h"
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_time.h"
+#include "cli_tokens.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -8,6 +8,9 @@
 //                               --results FILE, so that a run that was killed goes on
 //
 // Measuring reads the last commit only, so it leaves no trace in the training.
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
 #include "commands.h"
 #include "eval_set.h"
 #include "reef_pool_json.h"

@@ -3,6 +3,11 @@
 // count.
 #include "train_budget.h"
 
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_progress.h"
+#include "cli_table.h"
+#include "cli_tokens.h"
 #include "eval_set.h"
 #include "train_stream.h"
 

@@ -4,6 +4,7 @@
 #define REEF_TRAIN_RECORD_H
 
 #include "cli.h"
+#include "cli_pool.h"
 #include "eval_set.h"
 #include "train_stream.h"
 

@@ -1,6 +1,9 @@
 // The document of `reef train`: from what was measured to the figures of forgetting.h.
 #include "train_record.h"
 
+#include "cli_format.h"
+#include "cli_pool.h"
+#include "cli_table.h"
 #include "forgetting.h"
 
 #include <inttypes.h>

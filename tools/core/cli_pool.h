@@ -1,0 +1,122 @@
+// Pools and files.
+#ifndef REEF_CLI_POOL_H
+#define REEF_CLI_POOL_H
+
+#include "cli.h"
+#include "reef_error.h"
+#include "reef_store.h"
+#include "reef_trainer.h"
+
+#include <jansson.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/** What reading commands need to know of a pool, copied out by one short transaction. */
+typedef struct reef_cli_pool {
+    reef_store *store;
+    reef_config config;
+    reef_commit commit;
+    reef_tasks tasks;
+    reef_generation_record *generations;
+    uint32_t generation_count;
+    uint64_t file_bytes;
+} reef_cli_pool;
+
+/** Open the command's pool for reading. */
+REEF_MUST_CHECK reef_status reef_cli_pool_open(reef_cli_pool *pool,
+                                               const reef_cli_call *cli,
+                                               reef_error *err);
+/** Read everything but the store again. */
+REEF_MUST_CHECK reef_status reef_cli_pool_refresh(reef_cli_pool *pool, reef_error *err);
+void reef_cli_pool_close(reef_cli_pool *pool); // accepts the zeroed pool
+
+/** Whether boundaries count tasks of one generation, instead of sealing it. */
+bool reef_cli_keeps_one_generation(const reef_cli_pool *pool);
+/** INVALID for a layer by itself, which no command trains. */
+REEF_MUST_CHECK reef_status reef_cli_pool_has_stream(const reef_cli_pool *pool, reef_error *err);
+/** A position in the stream as people count it: in bytes of a text, in examples, or in rows. */
+uint64_t reef_cli_stream_units(const reef_config *config, uint64_t bytes);
+/** Bytes of the stream that such a unit takes. */
+size_t reef_cli_stream_unit_bytes(const reef_config *config);
+/** What it is then counted in: "byte", "example", or "row" of a layer by itself. */
+const char *reef_cli_stream_unit(const reef_config *config);
+/** Whether the feed-forward network of a block retrieves experts: kinds p and k. */
+bool reef_cli_layer_is_peer(const reef_config *config, uint32_t layer);
+/** Number of such layers of a configuration. */
+uint32_t reef_cli_peer_layers(const reef_config *config);
+/** Experts of one generation in all layers together. */
+uint64_t reef_cli_generation_experts(const reef_cli_pool *pool,
+                                     const reef_generation_record *generation);
+/** The generation that has its content: itself, or that into which it was consolidated. */
+uint32_t reef_cli_generation_merged_into(const reef_cli_pool *pool,
+                                         const reef_generation_record *generation);
+json_t *reef_cli_generation_json(const reef_cli_pool *pool,
+                                 const reef_generation_record *generation);
+json_t *reef_cli_commit_json(const reef_commit *commit);
+
+#define CLI_FILE_BYTES_MAX ((size_t)1 << 30) // a text is held in memory as a whole
+
+/** A text in memory. */
+typedef struct reef_cli_file {
+    const char *path;
+    uint8_t *bytes;
+    size_t count;
+} reef_cli_file;
+
+/**
+ * Read a file as a whole; "-" is standard input. NOT_FOUND when it is not there or not readable.
+ */
+REEF_MUST_CHECK reef_status reef_cli_file_read(reef_cli_file *file,
+                                               const char *path,
+                                               reef_error *err);
+/** The same for a text to score: INVALID when there is nothing in it to predict. */
+REEF_MUST_CHECK reef_status reef_cli_text_read(reef_cli_file *file,
+                                               const char *path,
+                                               reef_error *err);
+void reef_cli_file_release(reef_cli_file *file); // accepts the zeroed file
+/**
+ * Say that a file could not be written, and why; `code` is an errno: FULL where the disk is full,
+ * otherwise IO.
+ */
+REEF_MUST_CHECK reef_status reef_cli_write_failed(const char *path, int code, reef_error *err);
+/**
+ * Make a directory for `file` and others, or accept one that is there. INVALID where it is a pool;
+ * IO.
+ */
+REEF_MUST_CHECK reef_status reef_cli_output_directory(const char *path,
+                                                      const char *file,
+                                                      reef_error *err);
+
+/** Of a pool of a layer, in messages. */
+#define CLI_IS_LAYER                                                                               \
+    "holds a layer by itself; what it is for is up to the program that uses it through libreef"
+
+/** The loss curve of a pool. */
+typedef struct reef_cli_points {
+    reef_point *points;
+    size_t count, capacity;
+} reef_cli_points;
+
+REEF_MUST_CHECK reef_status reef_cli_points_read(reef_cli_points *points,
+                                                 reef_cli_pool *pool,
+                                                 reef_error *err);
+void reef_cli_points_release(reef_cli_points *points);
+/** Batches that a point is the mean of. */
+uint64_t reef_cli_point_batches(const reef_point *point);
+
+/** Usage of the experts of one PEER layer of a generation; *usage is the caller's. */
+REEF_MUST_CHECK reef_status reef_cli_usage_read(reef_cli_pool *pool,
+                                                const reef_generation_record *generation,
+                                                uint32_t layer,
+                                                reef_usage **usage,
+                                                reef_error *err);
+/** All layers of a generation together: counts are summed, unevenness is averaged. */
+REEF_MUST_CHECK reef_status reef_cli_usage_summary(reef_cli_pool *pool,
+                                                   const reef_generation_record *generation,
+                                                   reef_usage_summary *out,
+                                                   reef_error *err);
+
+#endif

@@ -1,0 +1,34 @@
+// Numbers and text for people.
+#ifndef REEF_CLI_FORMAT_H
+#define REEF_CLI_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CLI_WORD_BYTES 40
+
+/** 1,234,567 */
+const char *reef_cli_count(uint64_t value, char out[CLI_WORD_BYTES]);
+/** 1.4 MB */
+const char *reef_cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]);
+/** 2 min 5 s */
+const char *reef_cli_duration(double seconds, char out[CLI_WORD_BYTES]);
+/** Shares as percentages in a row, "100 0.02". On the heap. */
+char *reef_cli_shares(const double *shares, size_t count);
+/** 2024-05-01 12:00:00, local time */
+const char *reef_cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]);
+/** Seconds of a clock that never goes back. */
+double reef_cli_clock(void);
+
+/**
+ * Bytes as text that any terminal shows: UTF-8 stays, what is not UTF-8 and control characters
+ * become \xNN. Line ends stay with `lines`, and become \n without. On the heap.
+ */
+char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines);
+/** UTF-8 text in at most so many columns, with an ellipsis where something was cut. On the heap. */
+char *reef_cli_cut(const char *text, size_t columns);
+/** Columns of UTF-8 text in a terminal: two of a wide character, none of an accent by itself. */
+size_t reef_cli_width(const char *text);
+
+#endif
