@@ -132,14 +132,14 @@ static void close_all(reef_daemon *daemon) {
 
 static void on_wake(uv_async_t *handle) {
     reef_daemon *daemon = handle->data;
-    reef_training_answer(daemon->training);
-    if (daemon->queries) reef_routes_answer(&daemon->routes);
+    reef_training_reply(daemon->training);
+    if (daemon->queries) reef_routes_reply(&daemon->routes);
     reef_reader_settle(&daemon->reader);
     reef_reader_resume(&daemon->reader);
     reef_training_view view;
     reef_training_view_read(daemon->training, &view, NULL);
     if (!view.ended || daemon->closing) return;
-    reef_training_answer(daemon->training); // what was answered since, and with the end
+    reef_training_reply(daemon->training); // what was answered since, and with the end
     close_all(daemon);
 }
 
@@ -188,17 +188,18 @@ static reef_status check_sources(reef_daemon *daemon, reef_error *err) {
 
 // To where the pool's last commit stands, which has the place of a live source's next byte.
 static reef_status seek_source(reef_daemon *daemon, reef_input *source, reef_error *err) {
-    reef_input_place place = {.cursor = reef_trainer_cursor(daemon->trainer, source->name)};
-    char *mark = NULL;
+    reef_input_offset offset = {.cursor = reef_trainer_cursor(daemon->trainer, source->name)};
+    char *checkpoint = NULL;
     source->store = daemon->store;
     source->report = &daemon->report;
     reef_status status = REEF_OK;
-    if (source->kind->live && place.cursor > 0)
-        status = reef_place_read(daemon->store, source->name, &place.begin, &mark, err);
+    if (source->kind->live && offset.cursor > 0)
+        status = reef_source_checkpoint_read(daemon->store, source->name, &offset.begin,
+                                             &checkpoint, err);
     if (status == REEF_ERR_NOT_FOUND) status = REEF_OK; // its kind may know by itself
-    place.mark = mark;
-    if (status == REEF_OK) status = reef_input_seek(source, &place, err);
-    free(mark);
+    offset.checkpoint = checkpoint;
+    if (status == REEF_OK) status = reef_input_seek(source, &offset, err);
+    free(checkpoint);
     return status;
 }
 

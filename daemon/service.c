@@ -67,7 +67,7 @@ static void reply_service(reef_request *request, json_t *result, const reef_erro
     }
     request->result = result;
     request->error = *err;
-    if (request->owner) request->on_answer(request);
+    if (request->owner) request->on_reply(request);
     reef_request_release(request);
     free(request);
 }
@@ -168,7 +168,7 @@ static void on_pace(reef_request *pace) {
     end_reload(service, request, &pace->error);
 }
 
-static reef_status ask_trainer(reef_service *service, reef_error *err) {
+static reef_status request_trainer(reef_service *service, reef_error *err) {
     const reef_options *options = &service->reload.options;
     reef_request *pace = calloc(1, sizeof(*pace));
     if (!pace) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
@@ -177,7 +177,7 @@ static reef_status ask_trainer(reef_service *service, reef_error *err) {
                              .commit_seconds = options->commit_seconds,
                              .commit_retries = (uint32_t)options->commit_retries};
     pace->owner = service;
-    pace->on_answer = on_pace;
+    pace->on_reply = on_pace;
     reef_status status = reef_training_request(service->training, pace, err);
     if (status != REEF_OK) free(pace);
     return status;
@@ -190,7 +190,7 @@ static reef_status reload(reef_service *service, reef_request *request, reef_err
     service->reload = (reef_reload){.running = true, .request = request};
     reef_notify_reloading(&service->notify);
     reef_status status = read_again(service, &service->reload, err);
-    if (status == REEF_OK) status = ask_trainer(service, err);
+    if (status == REEF_OK) status = request_trainer(service, err);
     if (status != REEF_OK) end_reload(service, NULL, err);
     return status;
 }

@@ -10,15 +10,15 @@
 #define STATUS_NS 2000000000u // between two lines of status
 #define TIMER_MS_MIN 50       // between two looks
 #define TIMER_MS_MAX 1000
-#define LOOKS_PER_WATCHDOG 4 // a look that comes late does not matter
+#define CHECKS_PER_WATCHDOG 4 // a look that comes late does not matter
 
 static void tell_status(reef_notify *notify) {
     char line[sizeof(notify->status)], message[sizeof(line) + 16];
     uint64_t now = uv_hrtime();
-    if (notify->told_ns != 0 && now - notify->told_ns < STATUS_NS) return;
+    if (notify->reported_ns != 0 && now - notify->reported_ns < STATUS_NS) return;
     reef_status_view_line(notify->monitor, line, sizeof(line));
     if (strcmp(line, notify->status) == 0) return;
-    notify->told_ns = now;
+    notify->reported_ns = now;
     memcpy(notify->status, line, sizeof(line));
     snprintf(message, sizeof(message), "STATUS=%s", line);
     (void)sd_notify(0, message);
@@ -42,7 +42,7 @@ static void on_timer(uv_timer_t *timer) {
 void reef_notify_start(reef_notify *notify) {
     uint64_t watchdog_us = 0, wait_ms = TIMER_MS_MAX;
     notify->watched = sd_watchdog_enabled(0, &watchdog_us) > 0;
-    if (notify->watched) wait_ms = watchdog_us / 1000 / LOOKS_PER_WATCHDOG;
+    if (notify->watched) wait_ms = watchdog_us / 1000 / CHECKS_PER_WATCHDOG;
     if (wait_ms < TIMER_MS_MIN) wait_ms = TIMER_MS_MIN;
     if (wait_ms > TIMER_MS_MAX) wait_ms = TIMER_MS_MAX;
     notify->fed = UINT64_MAX;

@@ -26,10 +26,10 @@ typedef struct reef_notify {
     // its own
     uv_timer_t timer;
     bool started, stopping;
-    bool watched;     // there is a watchdog
-    uint64_t fed;     // `advances` when it was fed last
-    char status[512]; // told last
-    uint64_t told_ns; // and when
+    bool watched;         // there is a watchdog
+    uint64_t fed;         // `advances` when it was fed last
+    char status[512];     // told last
+    uint64_t reported_ns; // and when
 } reef_notify;
 
 /** The pool is open and training runs. The first food comes with it. */

@@ -36,7 +36,7 @@
 
 #define LOCK_FILE "lock.mdb"
 #define WRITER_FILE "writer.lock"
-#define NURSERY "unfinished" // where a pool is made, until it is whole
+#define STAGING "unfinished" // where a pool is made, until it is whole
 
 static reef_status no_memory(const char *path, reef_error *err) {
     return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory while opening pool %s", path);
@@ -70,7 +70,7 @@ typedef struct listing {
 
 static void note_name(listing *all, const char *name) {
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return;
-    if (strcmp(name, NURSERY) == 0)
+    if (strcmp(name, STAGING) == 0)
         all->staging = true;
     else if (strcmp(name, WRITER_FILE) == 0)
         all->writer = true;
@@ -247,21 +247,21 @@ static int staging_remove(const char *staging) {
 }
 
 reef_status reef_pool_staging_make(const char *path, char **staging, reef_error *err) {
-    *staging = reef_pool_file_path(path, NURSERY);
+    *staging = reef_pool_file_path(path, STAGING);
     if (*staging == NULL) return no_memory(path, err);
     if (mkdir(*staging, 0700) == 0) return REEF_OK;
     if (errno != EEXIST) return fail_errno(err, "create", *staging);
     // We hold the writer lock, so whoever made it is dead.
     if (staging_remove(*staging) != 0)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "cannot create pool %.100s: its " NURSERY
+                         "cannot create pool %.100s: its " STAGING
                          " holds what is no pool's (%s); choose another directory",
                          path, strerror(errno));
     return mkdir(*staging, 0700) == 0 ? REEF_OK : fail_errno(err, "create", *staging);
 }
 
 void reef_pool_staging_sweep(const char *path) {
-    char *staging = reef_pool_file_path(path, NURSERY);
+    char *staging = reef_pool_file_path(path, STAGING);
     if (staging != NULL && access(staging, F_OK) == 0) (void)staging_remove(staging);
     free(staging);
 }

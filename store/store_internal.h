@@ -11,7 +11,7 @@ struct reef_store {
     reef_environment *environment;
     char *path; // as it was given
     bool write;
-    uint64_t turn_ns; // of reads in turns
+    uint64_t renew_ns; // of reads in turns
 };
 
 struct reef_txn {
@@ -145,9 +145,9 @@ REEF_MUST_CHECK reef_status reef_offsets_drop(reef_txn *txn, uint32_t copy, reef
  */
 REEF_MUST_CHECK reef_status reef_offsets_restore(reef_txn *txn, uint32_t copy, reef_error *err);
 /** Whether a record is one of those: of the journal, and not of a source that is pushed into. */
-bool reef_places_has(const reef_key *key);
+bool reef_snapshot_offsets_has(const reef_key *key);
 /** The copy whose snapshot such a record belongs to; 0: to none. */
-uint32_t reef_places_copy(const reef_key *key);
+uint32_t reef_snapshot_offsets_copy(const reef_key *key);
 /**
  * reef_snapshot_create that shares at most `shared_max` sealed generations and copies the others.
  */

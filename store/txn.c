@@ -95,8 +95,8 @@ void reef_txn_abort(reef_txn *txn) {
     free(txn);
 }
 
-reef_status reef_txn_turn(reef_txn *txn, bool *turned, reef_error *err) {
-    *turned = txn->mode == REEF_TXN_READ_IN_TURNS && now_ns() - txn->begun_ns > txn->store->turn_ns;
+reef_status reef_txn_renew(reef_txn *txn, bool *turned, reef_error *err) {
+    *turned = txn->mode == REEF_TXN_READ_RENEWED && now_ns() - txn->begun_ns > txn->store->renew_ns;
     if (!*turned) return REEF_OK;
     lmdb_end(txn);
     return lmdb_begin(txn, err);

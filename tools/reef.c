@@ -48,7 +48,7 @@ static reef_status run(reef_cli_call *cli, int argc, char **argv, reef_error *er
     if (status != REEF_OK) return status;
     if (help) return reef_cli_help(cli, command, err);
     if (cli->pool) guard_reef(cli);
-    if (cli->pool) reef_cli_way_say(cli);
+    if (cli->pool) reef_cli_route_log(cli);
     status = reef_program_choose_kernels(err);
     return status == REEF_OK ? command->run(cli, err) : status;
 }
@@ -60,7 +60,7 @@ static char *spelling(const char *argument) {
     return NULL;
 }
 
-static bool asked_for_json(int argc, char **argv) {
+static bool wants_json(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--json") == 0) return true;
     return false;
@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
     }
 
     reef_status status = run(&cli, argc, argv, &err);
-    if (status != REEF_OK) report_reef(&cli, &err, asked_for_json(argc, argv));
+    if (status != REEF_OK) report_reef(&cli, &err, wants_json(argc, argv));
     // What failed to be written earlier is an error too, even where nothing is left to write.
     bool failed_before = ferror(stdout) != 0;
     if ((fflush(stdout) != 0 || failed_before) && status == REEF_OK) {

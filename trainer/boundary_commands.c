@@ -110,11 +110,11 @@ reef_status reef_trainer_grow(reef_trainer *trainer, uint32_t side, reef_error *
     return reef_trainer_commit(trainer, NULL, err);
 }
 
-static void put_in_place(reef_trainer *trainer, reef_generation *gen) {
+static void put_in_place(reef_trainer *trainer, reef_generation *generation) {
     size_t n = trainer->network.generation_count - 1;
-    trainer->network.generations[n] = gen;
+    trainer->network.generations[n] = generation;
     reef_activations_forget_generation(&trainer->acts, n);
-    reef_gate_reset(&gen->gate, &trainer->gating.states[n]);
+    reef_gate_reset(&generation->gate, &trainer->gating.states[n]);
 }
 
 static bool is_unstored(const reef_trainer *trainer) {

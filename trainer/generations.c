@@ -6,12 +6,12 @@
 
 reef_status reef_generations_first(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    reef_generation *gen = NULL;
+    reef_generation *generation = NULL;
     reef_generation_record info = {.side = config->side, .dtype = REEF_F32};
-    reef_status status = reef_generation_new(&gen, config, &info, err);
+    reef_status status = reef_generation_new(&generation, config, &info, err);
     if (status != REEF_OK) return status;
-    reef_generation_initialise(gen, config, NULL);
-    return reef_network_append(&trainer->network, gen, err);
+    reef_generation_initialise(generation, config, NULL);
+    return reef_network_append(&trainer->network, generation, err);
 }
 
 reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
@@ -21,10 +21,10 @@ reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_err
         status =
             reef_residency_decide(&trainer->residency, txn, &trainer->network.config, count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
-        reef_generation *gen;
-        status = reef_checkpoint_load(&gen, txn, &trainer->network.config, g, g, true,
+        reef_generation *generation;
+        status = reef_checkpoint_load(&generation, txn, &trainer->network.config, g, g, true,
                                       trainer->residency.in_place, trainer->workers, err);
-        if (status == REEF_OK) status = reef_network_append(&trainer->network, gen, err);
+        if (status == REEF_OK) status = reef_network_append(&trainer->network, generation, err);
     }
     if (status != REEF_OK) return status;
     // Consolidation empties generations, but never the backbone and never the open one.

@@ -176,7 +176,7 @@ static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
         status = forget_windows(txn, snapshot->stream_bytes, err);
     if (status == REEF_OK) status = forget_losses(txn, snapshot, err);
     if (status == REEF_OK) status = report_pool_restore(txn, r, err);
-    REEF_FAIL_POINT(RESTORE_TOLD);
+    REEF_FAIL_POINT(RESTORE_REPORTED);
     return status;
 }
 

@@ -36,7 +36,7 @@
     X(RESTORE_KEPT, "restore.kept")                                                                \
     X(RESTORE_REMOVED, "restore.removed")                                                          \
     X(RESTORE_COPIED, "restore.copied")                                                            \
-    X(RESTORE_TOLD, "restore.told")                                                                \
+    X(RESTORE_REPORTED, "restore.told")                                                            \
     X(JOURNAL_WRITTEN, "journal.written")
 
 #ifdef REEF_FAIL_POINTS

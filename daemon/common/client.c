@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #define SEND_SECONDS_MAX 10
-#define ANSWER_SECONDS_MAX                                                                         \
+#define REPLY_SECONDS_MAX                                                                          \
     600 // a seal or a commit waits for the step that is running and for the disk
-#define ANSWER_ROOM_FIRST 4096
+#define REPLY_ROOM_FIRST 4096
 
 static reef_status fail_io(const struct sockaddr_un *address, const char *what, reef_error *err) {
     return reef_fail(err, REEF_ERR_IO, "%s the daemon at '%s': %s", what, address->sun_path,
@@ -56,10 +56,7 @@ static bool takes_long(const json_t *request) {
 
 // The request as one line, whatever way it was written, and how long its answer may take; -1: for
 // ever.
-static reef_status compact_client(char **out,
-                                  int *answer_ms,
-                                  const char *request,
-                                  reef_error *err) {
+static reef_status compact_client(char **out, int *reply_ms, const char *request, reef_error *err) {
     json_error_t why;
     json_t *object = json_loads(request, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(object)) {
@@ -69,7 +66,7 @@ static reef_status compact_client(char **out,
         return status;
     }
     *out = json_dumps(object, JSON_COMPACT);
-    *answer_ms = takes_long(object) ? -1 : ANSWER_SECONDS_MAX * 1000;
+    *reply_ms = takes_long(object) ? -1 : REPLY_SECONDS_MAX * 1000;
     json_decref(object);
     return *out ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
 }
@@ -95,17 +92,17 @@ static reef_status send_line(int fd,
 
 static reef_status wait_for_bytes(int fd,
                                   const struct sockaddr_un *address,
-                                  int answer_ms,
+                                  int reply_ms,
                                   reef_error *err) {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     int ready = 0;
     do {
-        ready = poll(&wait, 1, answer_ms);
+        ready = poll(&wait, 1, reply_ms);
     } while (ready < 0 && errno == EINTR);
     if (ready < 0) return fail_io(address, "cannot wait for", err);
     if (ready == 0)
         return reef_fail(err, REEF_ERR_BUSY, "the daemon at '%s' has not answered for %d s",
-                         address->sun_path, answer_ms / 1000);
+                         address->sun_path, reply_ms / 1000);
     return REEF_OK;
 }
 
@@ -114,33 +111,33 @@ typedef struct text {
     size_t used, room;
 } text;
 
-static reef_status make_room(text *answer, reef_error *err) {
-    if (answer->used + 1 < answer->room) return REEF_OK;
-    if (answer->room > REEF_REQUEST_BYTES_MAX)
+static reef_status make_room(text *reply, reef_error *err) {
+    if (reply->used + 1 < reply->room) return REEF_OK;
+    if (reply->room > REEF_REQUEST_BYTES_MAX)
         return reef_fail(err, REEF_ERR_IO, "the daemon's answer is longer than %u bytes",
                          REEF_REQUEST_BYTES_MAX);
-    size_t room = answer->room ? answer->room * 2 : ANSWER_ROOM_FIRST;
-    char *bytes = realloc(answer->bytes, room);
+    size_t room = reply->room ? reply->room * 2 : REPLY_ROOM_FIRST;
+    char *bytes = realloc(reply->bytes, room);
     if (!bytes) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the daemon's answer");
-    answer->bytes = bytes;
-    answer->room = room;
+    reply->bytes = bytes;
+    reply->room = room;
     return REEF_OK;
 }
 
 static reef_status receive_line(
-    int fd, const struct sockaddr_un *address, int answer_ms, text *answer, reef_error *err) {
+    int fd, const struct sockaddr_un *address, int reply_ms, text *reply, reef_error *err) {
     for (;;) {
-        reef_status status = make_room(answer, err);
-        if (status == REEF_OK) status = wait_for_bytes(fd, address, answer_ms, err);
+        reef_status status = make_room(reply, err);
+        if (status == REEF_OK) status = wait_for_bytes(fd, address, reply_ms, err);
         if (status != REEF_OK) return status;
-        ssize_t count = recv(fd, answer->bytes + answer->used, answer->room - answer->used - 1, 0);
+        ssize_t count = recv(fd, reply->bytes + reply->used, reply->room - reply->used - 1, 0);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return fail_io(address, "cannot read from", err);
         if (count == 0)
             return reef_fail(err, REEF_ERR_IO, "the daemon at '%s' ended before it answered",
                              address->sun_path);
-        char *end = memchr(answer->bytes + answer->used, '\n', (size_t)count);
-        answer->used += (size_t)count;
+        char *end = memchr(reply->bytes + reply->used, '\n', (size_t)count);
+        reply->used += (size_t)count;
         if (!end) continue;
         *end = 0;
         return REEF_OK;
@@ -158,14 +155,14 @@ static reef_status status_from_text(const char *name) {
     return REEF_ERR_IO;
 }
 
-static reef_status read_answer(char **result,
-                               const char *line,
-                               unsigned *retry_ms,
-                               reef_error *err) {
-    json_t *answer = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-    json_t *ok = json_object_get(answer, "ok");
-    json_t *value = json_object_get(answer, "result");
-    json_t *error = json_object_get(answer, "error");
+static reef_status read_reply(char **result,
+                              const char *line,
+                              unsigned *retry_ms,
+                              reef_error *err) {
+    json_t *reply = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+    json_t *ok = json_object_get(reply, "ok");
+    json_t *value = json_object_get(reply, "result");
+    json_t *error = json_object_get(reply, "error");
     const char *message = json_string_value(json_object_get(error, "message"));
     reef_status status = REEF_OK;
     if (json_is_true(ok) && value) {
@@ -181,7 +178,7 @@ static reef_status read_answer(char **result,
     } else {
         status = reef_fail(err, REEF_ERR_IO, "the daemon's answer is not understood: %.80s", line);
     }
-    json_decref(answer);
+    json_decref(reply);
     return status;
 }
 
@@ -203,25 +200,25 @@ reef_status reef_daemon_call_hinted(const char *pool,
     *result = NULL;
     *retry_ms = 0;
     struct sockaddr_un address;
-    int fd = -1, answer_ms = 0;
+    int fd = -1, reply_ms = 0;
     char *line = NULL;
-    text answer = {0};
+    text reply = {0};
 
     reef_status status = reef_address_init(&address, pool, socket_path, err);
     if (status != REEF_OK) goto cleanup;
-    status = compact_client(&line, &answer_ms, request, err);
+    status = compact_client(&line, &reply_ms, request, err);
     if (status != REEF_OK) goto cleanup;
     status = connect_to(&fd, &address, err);
     if (status != REEF_OK) goto cleanup;
     status = send_line(fd, &address, line, err);
     if (status != REEF_OK) goto cleanup;
-    status = receive_line(fd, &address, answer_ms, &answer, err);
+    status = receive_line(fd, &address, reply_ms, &reply, err);
     if (status != REEF_OK) goto cleanup;
-    status = read_answer(result, answer.bytes, retry_ms, err);
+    status = read_reply(result, reply.bytes, retry_ms, err);
 
 cleanup:
     if (fd >= 0) close(fd);
-    free(answer.bytes);
+    free(reply.bytes);
     free(line);
     return status;
 }

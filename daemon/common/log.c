@@ -153,11 +153,11 @@ static void set_stamp(json_t *object, reef_level level) {
     json_object_set_new(object, "level", json_string(level_text(level)));
 }
 
-static void say_log(reef_report *report,
-                    reef_level level,
-                    const char *event,
-                    const char *status,
-                    const char *message) {
+static void write_log(reef_report *report,
+                      reef_level level,
+                      const char *event,
+                      const char *status,
+                      const char *message) {
     uv_mutex_lock(&report->lock);
     if (report->json) {
         json_t *object = json_object();
@@ -174,7 +174,7 @@ static void say_log(reef_report *report,
 }
 
 void reef_report_error(reef_report *report, reef_status status, const char *message) {
-    say_log(report, REEF_LEVEL_ERROR, "error", reef_status_text(status), message);
+    write_log(report, REEF_LEVEL_ERROR, "error", reef_status_text(status), message);
 }
 
 void reef_report_warning(reef_report *report, const char *event, const char *format, ...) {
@@ -183,7 +183,7 @@ void reef_report_warning(reef_report *report, const char *event, const char *for
     va_start(arguments, format);
     vsnprintf(message, sizeof(message), format, arguments);
     va_end(arguments);
-    say_log(report, REEF_LEVEL_WARNING, event, NULL, message);
+    write_log(report, REEF_LEVEL_WARNING, event, NULL, message);
 }
 
 // One field of an event for people: "generation_step": 3 reads "generation step 3".

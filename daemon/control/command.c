@@ -308,7 +308,7 @@ static json_t *result_json(const reef_request *request) {
     }
 }
 
-json_t *reef_command_answer(const reef_request *request) {
+json_t *reef_command_reply(const reef_request *request) {
     if (request->error.status != REEF_OK) return reef_reply_error(&request->error);
     json_t *result = result_json(request);
     // A check waits for no step.

@@ -34,6 +34,6 @@ REEF_MUST_CHECK reef_status reef_command_parse(reef_command *command,
                                                reef_error *err);
 
 /** The whole answer to a request that was served. */
-json_t *reef_command_answer(const reef_request *request);
+json_t *reef_command_reply(const reef_request *request);
 
 #endif

@@ -31,9 +31,9 @@ struct reef_client {
     reef_request *pending;
     reef_push_batch *pushing;
     uv_write_t write;
-    char *answer; // being written
-    bool last;    // close after the answer
-    bool eof;     // the client will send no more
+    char *reply; // being written
+    bool last;   // close after the answer
+    bool eof;    // the client will send no more
     uint64_t active_ms;
     struct reef_client *next;
 };
@@ -45,7 +45,7 @@ static void serve_lines(reef_client *client);
 static void on_closed(uv_handle_t *handle) {
     reef_client *client = handle->data;
     free(client->line);
-    free(client->answer);
+    free(client->reply);
     free(client);
 }
 
@@ -68,8 +68,8 @@ static void drop_control_socket(reef_client *client) {
 
 static void on_written(uv_write_t *write, int code) {
     reef_client *client = write->data;
-    free(client->answer);
-    client->answer = NULL;
+    free(client->reply);
+    client->reply = NULL;
     if (uv_is_closing((uv_handle_t *)&client->pipe)) return;
     if (code || client->last)
         drop_control_socket(client);
@@ -77,7 +77,7 @@ static void on_written(uv_write_t *write, int code) {
         serve_lines(client);
 }
 
-static void answer(reef_client *client, json_t *object) {
+static void reply(reef_client *client, json_t *object) {
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);
     if (!text) { // out of memory; the client sees the end of the connection
@@ -86,7 +86,7 @@ static void answer(reef_client *client, json_t *object) {
     }
     size_t bytes = strlen(text);
     text[bytes] = '\n'; // in place of the final zero
-    client->answer = text;
+    client->reply = text;
     client->active_ms = uv_now(client->control->loop);
     client->write.data = client;
     uv_buf_t buffer = uv_buf_init(text, (unsigned)(bytes + 1));
@@ -94,14 +94,14 @@ static void answer(reef_client *client, json_t *object) {
         drop_control_socket(client);
 }
 
-static void answer_failure(reef_client *client, const reef_error *err) {
-    answer(client, reef_reply_error(err));
+static void reply_failure(reef_client *client, const reef_error *err) {
+    reply(client, reef_reply_error(err));
 }
 
-static void on_answer(reef_request *request) {
+static void on_reply(reef_request *request) {
     reef_client *client = request->owner;
     client->pending = NULL;
-    answer(client, reef_command_answer(request));
+    reply(client, reef_command_reply(request));
 }
 
 static reef_status pass_on(reef_control *control,
@@ -119,7 +119,7 @@ static void hand_over(reef_client *client, reef_command_kind to, reef_request *r
     if (copy) {
         *copy = *request;
         copy->owner = client;
-        copy->on_answer = on_answer;
+        copy->on_reply = on_reply;
         client->pending = copy;
         status = pass_on(client->control, to, copy, &err);
     } else {
@@ -129,26 +129,26 @@ static void hand_over(reef_client *client, reef_command_kind to, reef_request *r
     client->pending = NULL;
     reef_request_release(request);
     free(copy);
-    answer_failure(client, &err);
+    reply_failure(client, &err);
 }
 
 static void on_pushed(reef_push_batch *batch) {
     reef_client *client = batch->owner;
     client->pushing = NULL;
-    answer(client, batch->error.status == REEF_OK
-                       ? reef_reply_result(reef_push_result(batch))
-                       : reef_push_failure(&batch->error, batch->retry_ms));
+    reply(client, batch->error.status == REEF_OK
+                      ? reef_reply_result(reef_push_result(batch))
+                      : reef_push_failure(&batch->error, batch->retry_ms));
 }
 
 static void push_control_socket(reef_client *client, reef_push_batch *batch) {
     reef_error err;
     batch->owner = client;
-    batch->on_answer = on_pushed;
+    batch->on_reply = on_pushed;
     if (reef_push_submit(client->control->pusher, batch, &err) == REEF_OK) {
         client->pushing = batch;
         return;
     }
-    answer(client, reef_push_failure(&err, batch->retry_ms));
+    reply(client, reef_push_failure(&err, batch->retry_ms));
     reef_push_batch_free(batch);
 }
 
@@ -160,12 +160,12 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
     reef_error err;
     client->active_ms = uv_now(control->loop);
     if (reef_command_parse(&command, line, bytes, &err) != REEF_OK) {
-        answer_failure(client, &err);
+        reply_failure(client, &err);
         return;
     }
     switch (command.kind) {
     case REEF_COMMAND_STATUS:
-        answer(client, reef_reply_result(reef_status_view_status(control->monitor)));
+        reply(client, reef_reply_result(reef_status_view_status(control->monitor)));
         break;
     case REEF_COMMAND_TRAINER:
     case REEF_COMMAND_SERVICE:
@@ -177,7 +177,7 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
         break;
     case REEF_COMMAND_STOP:
         control->on_stop(control->context);
-        answer(client, reef_reply_result(json_pack("{s:s}", "state", "draining")));
+        reply(client, reef_reply_result(json_pack("{s:s}", "state", "draining")));
         break;
     }
 }
@@ -219,7 +219,7 @@ static void refuse_long_line(reef_client *client) {
     client->last = true;
     (void)reef_fail(&err, REEF_ERR_INVALID, "the request is longer than %u bytes",
                     REEF_REQUEST_BYTES_MAX);
-    answer_failure(client, &err);
+    reply_failure(client, &err);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
@@ -256,7 +256,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
 
 // Serve until a line is in someone else's hands or none is complete; then read on.
 static void serve_lines(reef_client *client) {
-    while (!client->pending && !client->pushing && !client->answer &&
+    while (!client->pending && !client->pushing && !client->reply &&
            !uv_is_closing((uv_handle_t *)&client->pipe)) {
         size_t length = first_line(client);
         if (length == SIZE_MAX) {
@@ -317,7 +317,7 @@ static void on_connect(uv_stream_t *listener, int code) {
     }
     client->last = true;
     (void)reef_fail(&err, err.status, "%s", why);
-    answer_failure(client, &err);
+    reply_failure(client, &err);
 }
 
 // Both directions are closed: nobody takes an answer. One who only sends no more still waits for

@@ -1,6 +1,6 @@
 // Who is at the other end of a Unix socket.
-#ifndef REEF_PEER_H
-#define REEF_PEER_H
+#ifndef REEF_PEER_CRED_H
+#define REEF_PEER_CRED_H
 
 #include <stdbool.h>
 

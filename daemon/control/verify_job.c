@@ -15,8 +15,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define DAMAGE_TOLD_MAX 1000 // lines; the count goes on
-#define ANSWER_BYTES_MAX (1u << 20)
+#define DAMAGE_REPORTED_MAX 1000 // lines; the count goes on
+#define REPLY_BYTES_MAX (1u << 20)
 #define ROOM_FIRST 65536
 #define DESCRIPTORS_MAX 4096 // more than a daemon with all its clients and sources has
 #define NICENESS 10          // training is worth more than a check beside it
@@ -25,7 +25,7 @@
 
 static void on_damage(void *context, const char *what) {
     json_t *lines = context;
-    if (json_array_size(lines) < DAMAGE_TOLD_MAX)
+    if (json_array_size(lines) < DAMAGE_REPORTED_MAX)
         json_array_append_new(lines, reef_json_text(what));
 }
 
@@ -69,24 +69,24 @@ int reef_verify_job_main(int argc, char **argv) {
     const reef_verify_scope scope = {.quick = argv[3][0] == '1',
                                      .percent = strtod(argv[4], NULL),
                                      .seed = strtoull(argv[5], NULL, 10)};
-    json_t *answer = check_verify_job(argv[2], &scope);
-    int failed = json_dumpf(answer, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
-    json_decref(answer);
+    json_t *reply = check_verify_job(argv[2], &scope);
+    int failed = json_dumpf(reply, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    json_decref(reply);
     return failed || fflush(stdout) != 0 ? reef_status_exit_code(REEF_ERR_IO) : 0;
 }
 
 // ---- the answer ---------------------------------------------------------------------------------
 
 static json_t *read_result(const reef_verify_job *job, reef_error *err) {
-    json_t *answer =
+    json_t *reply =
         job->used ? json_loadb(job->text, job->used, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    json_t *result = json_incref(json_object_get(answer, "result"));
+    json_t *result = json_incref(json_object_get(reply, "result"));
     const char *message =
-        json_string_value(json_object_get(json_object_get(answer, "error"), "message"));
+        json_string_value(json_object_get(json_object_get(reply, "error"), "message"));
     if (!result)
         (void)reef_fail(err, REEF_ERR_IO, "%s",
                         message ? message : "the check ended before it answered");
-    json_decref(answer);
+    json_decref(reply);
     return result;
 }
 
@@ -122,7 +122,7 @@ static void on_exit_of(uv_process_t *process, int64_t code, int number) {
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
     (void)suggested;
     reef_verify_job *job = handle->data;
-    if (job->used == job->room && job->room < ANSWER_BYTES_MAX) {
+    if (job->used == job->room && job->room < REPLY_BYTES_MAX) {
         size_t room = job->room ? 2 * job->room : ROOM_FIRST;
         char *text = realloc(job->text, room);
         if (text) {

@@ -49,7 +49,7 @@ void reef_http_respond(reef_http_request *request,
                        const char *type,
                        struct MHD_Response *response) {
     request->code = code;
-    request->answer = response;
+    request->reply = response;
     request->answered = true;
     if (response) add_headers(response, code, type);
     if (!request->deferred) return; // on_request sends it

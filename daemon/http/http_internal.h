@@ -31,7 +31,7 @@ struct reef_http {
     reef_http_token token;
     reef_http_connection *connections;
     size_t connection_count, stream_count;
-    uint64_t answers[6];   // by hundreds of the code; [0]: none was sent
+    uint64_t replies[6];   // by hundreds of the code; [0]: none was sent
     size_t bodies_bytes;   // of requests that are being read
     unsigned open_handles; // of the loop
     bool running, closing;

@@ -50,7 +50,7 @@ static reef_http_request *request_new(reef_http *http,
     return request;
 }
 
-void reef_http_answer(
+void reef_http_reply(
     reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes) {
     struct MHD_Response *response =
         MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_MUST_FREE);
@@ -58,25 +58,24 @@ void reef_http_answer(
     reef_http_respond(request, code, type, response);
 }
 
-void reef_http_answer_static(reef_http_request *request,
-                             const char *type,
-                             const unsigned char *body,
-                             size_t bytes) {
+void reef_http_reply_static(reef_http_request *request,
+                            const char *type,
+                            const unsigned char *body,
+                            size_t bytes) {
     // MHD only reads it.
     struct MHD_Response *response =
         MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)body, MHD_RESPMEM_PERSISTENT);
     reef_http_respond(request, MHD_HTTP_OK, type, response);
 }
 
-static enum MHD_Result send_answer(reef_http_request *request) {
-    request->http->answers[request->answer && request->code < 600 ? request->code / 100 : 0]++;
-    if (!request->answer)
+static enum MHD_Result send_reply(reef_http_request *request) {
+    request->http->replies[request->reply && request->code < 600 ? request->code / 100 : 0]++;
+    if (!request->reply)
         return MHD_NO; // no memory for it, or nobody to take it: the connection is closed
     if (request->peer) request->peer->since_ms = reef_http_now_ms(request->http);
-    enum MHD_Result result =
-        MHD_queue_response(request->connection, request->code, request->answer);
-    MHD_destroy_response(request->answer);
-    request->answer = NULL;
+    enum MHD_Result result = MHD_queue_response(request->connection, request->code, request->reply);
+    MHD_destroy_response(request->reply);
+    request->reply = NULL;
     return result;
 }
 
@@ -93,7 +92,7 @@ static void refuse_body(reef_http_request *request, unsigned code, const char *e
     size_t room = strlen(error) + sizeof(FORMAT);
     char *text = malloc(room);
     int bytes = text ? snprintf(text, room, FORMAT, error) : 0;
-    reef_http_answer(request, code, "application/json", text, (size_t)bytes);
+    reef_http_reply(request, code, "application/json", text, (size_t)bytes);
     request->http->bodies_bytes -= request->body_room;
     release_body(request);
 }
@@ -184,9 +183,9 @@ static enum MHD_Result refuse_ambiguous(reef_http_request *request) {
         request, MHD_HTTP_BAD_REQUEST,
         "\"status\":\"invalid\",\"message\":\"the header has Host or Content-Length twice, or "
         "Transfer-Encoding in a way that is not taken\"");
-    if (request->answer)
-        (void)MHD_add_response_header(request->answer, MHD_HTTP_HEADER_CONNECTION, "close");
-    return send_answer(request);
+    if (request->reply)
+        (void)MHD_add_response_header(request->reply, MHD_HTTP_HEADER_CONNECTION, "close");
+    return send_reply(request);
 }
 
 // Called by MHD once with the header, then with pieces of the body, then with nothing; and once
@@ -209,7 +208,7 @@ static enum MHD_Result on_request(void *context,
         if (is_ambiguous(connection)) return refuse_ambiguous(request);
         if (declares_too_much(connection)) {
             refuse_long(request);
-            return send_answer(request);
+            return send_reply(request);
         }
         http->options.begin(http->options.context, request);
         return MHD_YES;
@@ -219,11 +218,11 @@ static enum MHD_Result on_request(void *context,
         *upload_bytes = 0;
         return taken ? MHD_YES : MHD_NO;
     }
-    if (request->answered) return send_answer(request); // a refused or a deferred one
+    if (request->answered) return send_reply(request); // a refused or a deferred one
     http->bodies_bytes -= request->body_room; // who handles it has bounds for what it keeps
     http->options.handle(http->options.context, request);
     release_body(request);
-    if (!request->deferred) return send_answer(request);
+    if (!request->deferred) return send_reply(request);
     if (request->peer) {
         request->peer->waits_for_us = true;
         request->peer->deferred = request;
@@ -243,7 +242,7 @@ static void on_completed(void *context,
     if (!request) return;
     if (request->deferred) http->options.forget(http->options.context, request);
     reef_http_stream_gone(request->stream);
-    if (request->answer) MHD_destroy_response(request->answer);
+    if (request->reply) MHD_destroy_response(request->reply);
     if (request->peer) {
         request->peer->since_ms = reef_http_now_ms(http);
         request->peer->waits_for_us = false;
@@ -329,8 +328,8 @@ size_t reef_http_connection_count(const reef_http *http) {
     return http->connection_count;
 }
 
-const uint64_t *reef_http_answers(const reef_http *http) {
-    return http->answers;
+const uint64_t *reef_http_replies(const reef_http *http) {
+    return http->replies;
 }
 
 // ---- who may ask --------------------------------------------------------------------------------

@@ -42,10 +42,10 @@ typedef struct reef_http_request {
     const char *method, *path;
     uint8_t *body; // on the heap, the request's; freed once it was handled
     size_t body_bytes, body_room;
-    struct MHD_Response *answer; // with `code`, until it is sent; NULL without memory for it
+    struct MHD_Response *reply; // with `code`, until it is sent; NULL without memory for it
     unsigned code;
     bool answered;
-    bool deferred; // suspended: reef_http_answer comes later
+    bool deferred; // suspended: reef_http_reply comes later
     // of who handles it
     const void *route;
     void *work; // what a deferred request waits for
@@ -61,7 +61,7 @@ typedef struct reef_http_options {
     const char *token_file; // NULL: none
     /** The header is there. What is answered now is refused: its body is passed over. */
     void (*begin)(void *context, reef_http_request *request);
-    /** The body too: answer by reef_http_answer, or set `deferred` and do it later. */
+    /** The body too: answer by reef_http_reply, or set `deferred` and do it later. */
     void (*handle)(void *context, reef_http_request *request);
     /** The client of a deferred request went away; its answer must not be sent any more. */
     void (*forget)(void *context, reef_http_request *request);
@@ -112,7 +112,7 @@ size_t reef_http_connection_count(const reef_http *http);
  * Six counts of answers, by hundreds of their code; at [0] of requests that got none. MHD's own are
  * not among them.
  */
-const uint64_t *reef_http_answers(const reef_http *http);
+const uint64_t *reef_http_replies(const reef_http *http);
 /** Let go of clients whose time is up; call at a steady pace. */
 void reef_http_tick(reef_http *http);
 /** Accepts NULL. Deferred requests are forgotten. */
@@ -126,19 +126,19 @@ const char *reef_http_query(const reef_http_request *request, const char *name);
  * Answer with `bytes` of `body`, which must be on the heap and is taken. On the loop's thread; a
  * deferred request goes on from here.
  */
-void reef_http_answer(
+void reef_http_reply(
     reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes);
 
 /** The same of bytes that stay where they are. */
-void reef_http_answer_static(reef_http_request *request,
-                             const char *type,
-                             const unsigned char *body,
-                             size_t bytes);
+void reef_http_reply_static(reef_http_request *request,
+                            const char *type,
+                            const unsigned char *body,
+                            size_t bytes);
 
 // ---- streams ------------------------------------------------------------------------------------
 
 /**
- * Answer with bytes that come later, as by reef_http_answer with 200. NULL when there are too many
+ * Answer with bytes that come later, as by reef_http_reply with 200. NULL when there are too many
  * streams, or no memory: nothing is answered then.
  *
  * on_gone  called with `owner` when the client is gone; the stream must not be used any more

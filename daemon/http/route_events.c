@@ -11,9 +11,9 @@
 #include <time.h>
 
 #define EVERY_TICKS 2                 // of 500 ms
-#define FACTS_SHARE 20                // of the time at most one part in so many goes to facts
-#define FACTS_PAUSE_NS 2000000000u    // between them at least
-#define FACTS_AGE_NS_MAX 60000000000u // they are read anew although nothing was committed
+#define STATS_SHARE 20                // of the time at most one part in so many goes to facts
+#define STATS_PAUSE_NS 2000000000u    // between them at least
+#define STATS_AGE_NS_MAX 60000000000u // they are read anew although nothing was committed
 
 // ---- status -------------------------------------------------------------------------------------
 
@@ -84,18 +84,18 @@ static bool stats_are_due(const reef_events *events, reef_status_view *monitor) 
     if (!events->stats) return true;
     uint64_t age = uv_hrtime() - events->stats_ns;
     double took = json_number_value(json_object_get(events->stats, "took_s"));
-    if (age < FACTS_PAUSE_NS || (double)age < FACTS_SHARE * took * 1e9) return false;
+    if (age < STATS_PAUSE_NS || (double)age < STATS_SHARE * took * 1e9) return false;
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, NULL);
     uint64_t known = (uint64_t)json_integer_value(json_object_get(events->stats, "commit"));
-    return known != view.last.commit.number || age > FACTS_AGE_NS_MAX;
+    return known != view.last.commit.number || age > STATS_AGE_NS_MAX;
 }
 
-static void ask_for_stats(reef_events *events, reef_query_thread *queries) {
+static void request_stats(reef_events *events, reef_query_thread *queries) {
     reef_error err;
     reef_query *query = calloc(1, sizeof(*query));
     if (!query) return;
-    query->run = reef_job_stats;
+    query->run = reef_query_stats;
     query->owner = events;
     query->on_done = on_stats;
     if (reef_query_thread_submit(queries, query, &err) == REEF_OK)
@@ -106,7 +106,7 @@ static void ask_for_stats(reef_events *events, reef_query_thread *queries) {
 
 void reef_events_tick(reef_events *events, reef_status_view *monitor, reef_query_thread *queries) {
     if (++events->ticks % EVERY_TICKS == 0) send_status(events, monitor);
-    if (stats_are_due(events, monitor)) ask_for_stats(events, queries);
+    if (stats_are_due(events, monitor)) request_stats(events, queries);
 }
 
 void reef_events_release(reef_events *events) {

@@ -39,7 +39,7 @@ typedef struct route {
 // ---- answers ------------------------------------------------------------------------------------
 
 static void send_text(reef_http_request *request, unsigned code, const char *type, char *text) {
-    reef_http_answer(request, code, type, text, text ? strlen(text) : 0);
+    reef_http_reply(request, code, type, text, text ? strlen(text) : 0);
 }
 
 // Takes the text.
@@ -76,9 +76,9 @@ static unsigned code_of(reef_status status) {
 }
 
 static void send_failure(reef_http_request *request, unsigned code, const reef_error *err) {
-    json_t *answer = reef_reply_error(err);
-    json_object_del(answer, "ok"); // the code says so
-    send_json(request, code, answer);
+    json_t *reply = reef_reply_error(err);
+    json_object_del(reply, "ok"); // the code says so
+    send_json(request, code, reply);
 }
 
 static void refuse_routes(reef_http_request *request, unsigned code, const char *message) {
@@ -105,7 +105,7 @@ static void readyz(reef_routes *routes, reef_http_request *request) {
 
 static void metrics(reef_routes *routes, reef_http_request *request) {
     char *text = reef_prometheus_text(routes->monitor, reef_http_connection_count(request->http),
-                                      reef_http_answers(request->http), routes->events.stats);
+                                      reef_http_replies(request->http), routes->events.stats);
     send_text(request, text ? MHD_HTTP_OK : MHD_HTTP_INTERNAL_SERVER_ERROR, PROMETHEUS, text);
 }
 
@@ -116,7 +116,7 @@ static void status(reef_routes *routes, reef_http_request *request) {
 static void page(reef_routes *routes, reef_http_request *request) {
     (void)routes;
     const reef_page_file *file = reef_page_find(request->path);
-    reef_http_answer_static(request, file->type, file->bytes, *file->count);
+    reef_http_reply_static(request, file->type, file->bytes, *file->count);
 }
 
 static void events(reef_routes *routes, reef_http_request *request) {
@@ -138,16 +138,16 @@ void reef_routes_release(reef_routes *routes) {
 
 // ---- commands -----------------------------------------------------------------------------------
 
-static void on_command_answer(reef_request *served) {
+static void on_command_reply(reef_request *served) {
     reef_http_request *request = served->owner;
     request->work = NULL;
     if (served->error.status != REEF_OK) {
         send_failure(request, code_of(served->error.status), &served->error);
         return;
     }
-    json_t *answer = reef_command_answer(served), *result = json_object_get(answer, "result");
+    json_t *reply = reef_command_reply(served), *result = json_object_get(reply, "result");
     json_incref(result);
-    json_decref(answer);
+    json_decref(reply);
     send_json(request, MHD_HTTP_OK, result);
 }
 
@@ -170,7 +170,7 @@ static void hand_over(reef_routes *routes, reef_http_request *request, reef_comm
     if (copy) {
         *copy = *parsed;
         copy->owner = request;
-        copy->on_answer = on_command_answer;
+        copy->on_reply = on_command_reply;
         if (give_to(routes, command->kind, copy, &err) == REEF_OK) {
             request->deferred = true;
             request->work = copy;
@@ -189,9 +189,9 @@ static void send_push_failure(reef_http_request *request,
                               unsigned code,
                               const reef_error *err,
                               unsigned retry_ms) {
-    json_t *answer = reef_push_failure(err, retry_ms);
-    json_object_del(answer, "ok"); // the code says so
-    send_json(request, code, answer);
+    json_t *reply = reef_push_failure(err, retry_ms);
+    json_object_del(reply, "ok"); // the code says so
+    send_json(request, code, reply);
 }
 
 static void on_pushed(reef_push_batch *batch) {
@@ -210,7 +210,7 @@ static void forget_push(void *work) {
 static void push_routes(reef_routes *routes, reef_http_request *request, reef_push_batch *batch) {
     reef_error err;
     batch->owner = request;
-    batch->on_answer = on_pushed;
+    batch->on_reply = on_pushed;
     reef_status result = reef_push_submit(routes->pusher, batch, &err);
     if (result != REEF_OK) {
         send_push_failure(request, code_of(result), &err, batch->retry_ms);
@@ -313,10 +313,10 @@ static void pass_on_emitted(reef_routes *routes) {
 static void end_stream(reef_query *query) {
     bool failed = query->error.status != REEF_OK;
     if (failed) {
-        json_t *answer = reef_reply_error(&query->error);
-        json_object_del(answer, "ok");
-        query->text = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
-        json_decref(answer);
+        json_t *reply = reef_reply_error(&query->error);
+        json_object_del(reply, "ok");
+        query->text = json_dumps(reply, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        json_decref(reply);
     }
     const char *text = query->text;
     size_t room = text ? strlen(text) + 32 : 0;
@@ -330,7 +330,7 @@ static void end_stream(reef_query *query) {
     free(event);
 }
 
-static void answer_query(reef_query *query) {
+static void reply_query(reef_query *query) {
     if (query->on_done) {
         query->on_done(query);
         return;
@@ -351,12 +351,12 @@ static void answer_query(reef_query *query) {
     }
 }
 
-void reef_routes_answer(reef_routes *routes) {
+void reef_routes_reply(reef_routes *routes) {
     pass_on_emitted(routes);
-    for (reef_query *query = reef_query_thread_answered(routes->queries), *next; query;
+    for (reef_query *query = reef_query_thread_replied(routes->queries), *next; query;
          query = next) {
         next = query->next;
-        answer_query(query);
+        reply_query(query);
         reef_query_free(query);
     }
 }
@@ -519,7 +519,7 @@ static bool is_of_another_site(const reef_http_request *request) {
     return !strcmp(request->method, "POST") && site && strcasecmp(site, "cross-site") == 0;
 }
 
-static bool may_ask(const route *found, reef_http_request *request) {
+static bool may_query(const route *found, reef_http_request *request) {
     bool needs = found->needs == ACCESS_CHANGE ||
                  (found->needs == ACCESS_READ && reef_http_is_public(request->http));
     return !needs || reef_http_has_token(request);
@@ -559,7 +559,7 @@ void reef_routes_begin(void *context, reef_http_request *request) {
         refuse_routes(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
     else if (!found)
         refuse_routes(request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
-    else if (!may_ask(found, request))
+    else if (!may_query(found, request))
         refuse_routes(request, MHD_HTTP_UNAUTHORIZED,
                       "this needs the token of --http-token: Authorization: Bearer TOKEN");
     else if (is_packed(request))

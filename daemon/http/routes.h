@@ -30,7 +30,7 @@ void reef_routes_handle(void *context, reef_http_request *request);
 void reef_routes_forget(void *context, reef_http_request *request);
 void reef_routes_hung_up(void *context, reef_http_request *request);
 /** Send the answers that the serving thread has ready. */
-void reef_routes_answer(reef_routes *routes);
+void reef_routes_reply(reef_routes *routes);
 /** Send what is sent without being asked for; call at a steady pace. */
 void reef_routes_tick(reef_routes *routes);
 void reef_routes_release(reef_routes *routes);

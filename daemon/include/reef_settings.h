@@ -85,7 +85,7 @@ typedef void (*reef_misspelt_variable)(void *context, const char *name, const ch
  * that begin with REEF_ are nobody's business: whoever starts programs in containers sets such as
  * REEF_SERVICE_HOST.
  */
-void reef_options_misspelt(reef_misspelt_variable told, void *context);
+void reef_options_misspelt(reef_misspelt_variable on_found, void *context);
 
 /**
  * Look at a configuration file alone, and tell of every mistake in it.
@@ -93,8 +93,11 @@ void reef_options_misspelt(reef_misspelt_variable told, void *context);
  * settings  written: keys that stand in it, wrong ones too
  * Errors: those of reef_config_file_check.
  */
-REEF_MUST_CHECK reef_status reef_options_check_file(
-    const char *path, reef_config_mistake told, void *context, size_t *settings, reef_error *err);
+REEF_MUST_CHECK reef_status reef_options_check_file(const char *path,
+                                                    reef_config_mistake on_mistake,
+                                                    void *context,
+                                                    size_t *settings,
+                                                    reef_error *err);
 
 /** The text of --help. */
 const char *reef_options_help(void);

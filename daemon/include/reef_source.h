@@ -27,11 +27,11 @@ typedef struct reef_training reef_training;
 typedef struct reef_input reef_input;
 
 /** Where reading begins. */
-typedef struct reef_input_place {
-    uint64_t cursor;  // bytes of the source that the pool has accepted: the next byte to give
-    uint64_t begin;   // at most `cursor`: the byte that `mark` describes
-    const char *mark; // as it was given to reef_input_took, or NULL: nothing of it is known
-} reef_input_place;
+typedef struct reef_input_offset {
+    uint64_t cursor;        // bytes of the source that the pool has accepted: the next byte to give
+    uint64_t begin;         // at most `cursor`: the byte that `mark` describes
+    const char *checkpoint; // as it was given to reef_input_took, or NULL: nothing of it is known
+} reef_input_offset;
 
 /**
  * A kind of source. `open`, `check`, `seek` and `close` are called without the loop, before and
@@ -55,7 +55,7 @@ typedef struct reef_input_kind {
     /** INVALID when a pool with this configuration cannot be trained on it. */
     reef_status (*check)(reef_input *input, const reef_config *config, reef_error *err);
     /** Sets `offset` and, where it is known, `bytes`. CORRUPT when what it had is gone. */
-    reef_status (*seek)(reef_input *input, const reef_input_place *place, reef_error *err);
+    reef_status (*seek)(reef_input *input, const reef_input_offset *offset, reef_error *err);
     /**
      * Put the next bytes at `at`, at most `room` (1 or more), and answer exactly once - at once or
      * much later - by reef_input_took, reef_input_ended (not of live ones) or reef_input_failed.
@@ -89,7 +89,7 @@ typedef struct reef_input_kind {
      * After a commit, on the loop: it has everything up to `place`, whose mark, if any, is lent.
      * The last of several commits may be all that is told. May be NULL.
      */
-    void (*settled)(reef_input *input, const reef_input_place *place);
+    void (*settled)(reef_input *input, const reef_input_offset *offset);
     /** Free `state`; the loop is gone. */
     void (*close)(reef_input *input);
     /** Members for `status`, a new reference, or NULL; the function may be NULL. */
@@ -125,7 +125,7 @@ struct reef_input {
 /** What a reader does with the answer to a read. */
 typedef struct reef_input_sink {
     /** `count` bytes from offset `begin` of the source lie in the lent space; takes `mark`. */
-    void (*took)(reef_input *input, size_t count, uint64_t begin, char *mark);
+    void (*took)(reef_input *input, size_t count, uint64_t begin, char *checkpoint);
     void (*ended)(reef_input *input);
     void (*failed)(reef_input *input, const reef_error *err);
 } reef_input_sink;
@@ -134,7 +134,7 @@ typedef struct reef_input_sink {
  * `count` bytes (1 or more) are in the lent space. `mark`: JSON text on the heap that says where
  * the first of them lies, or NULL where that follows from the mark before; taken.
  */
-void reef_input_took(reef_input *input, size_t count, char *mark);
+void reef_input_took(reef_input *input, size_t count, char *checkpoint);
 /** There are no more bytes. */
 void reef_input_ended(reef_input *input);
 /** It cannot go on: the daemon ends with this error, and loses nothing that was committed. */
@@ -155,7 +155,7 @@ REEF_MUST_CHECK reef_status reef_input_open(reef_input *input, const char *spec,
 REEF_MUST_CHECK reef_status reef_input_check_spec(const char *spec, reef_error *err);
 /** Go on after `place`; see reef_input_kind. */
 REEF_MUST_CHECK reef_status reef_input_seek(reef_input *input,
-                                            const reef_input_place *place,
+                                            const reef_input_offset *offset,
                                             reef_error *err);
 void reef_input_close(reef_input *input);
 

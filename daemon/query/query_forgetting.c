@@ -16,8 +16,8 @@
 #define COLUMN_EXAMPLES 256  // of vectors
 #define SLICE_NS 80000000u   // of work on one question; what has begun is finished
 #define KEPT_NS 10000000000u // that a row's model waits for the next question
-#define REST_SHARE 20        // of the time at most one part in so many
-#define REST_SHARE_SEALED 5  // where a generation has been sealed since
+#define PAUSE_SHARE 20       // of the time at most one part in so many
+#define PAUSE_SHARE_SEALED 5 // where a generation has been sealed since
 
 typedef struct column {
     uint32_t generation;
@@ -155,23 +155,24 @@ static reef_status measure_vectors(
     size_t classes = reef_model_class_count(model);
     float *vectors = calloc(count * inputs, sizeof(*vectors));
     float *scores = calloc(count * classes + 1, sizeof(*scores));
-    int32_t *told = calloc(count, sizeof(*told));
-    reef_status status = vectors && scores && told ? REEF_OK
-                                                   : reef_fail(err, REEF_ERR_NO_MEMORY,
-                                                               "no memory for %zu vectors", count);
+    int32_t *predicted = calloc(count, sizeof(*predicted));
+    reef_status status =
+        vectors && scores && predicted
+            ? REEF_OK
+            : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu vectors", count);
     if (status == REEF_OK) {
         for (size_t i = 0; i < count; i++)
             memcpy(vectors + i * inputs, of->bytes + i * f->record_bytes + 4, inputs * 4);
-        status = reef_model_predict(model, count, vectors, told, scores, NULL, err);
+        status = reef_model_predict(model, count, vectors, predicted, scores, NULL, err);
     }
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         int32_t label;
         memcpy(&label, of->bytes + i * f->record_bytes, 4);
         labelled += label >= 0;
-        wrong += label >= 0 && (classes == 0 || told[i] != label);
+        wrong += label >= 0 && (classes == 0 || predicted[i] != label);
     }
     *out = labelled ? (double)wrong / (double)labelled : (double)NAN;
-    free(told);
+    free(predicted);
     free(scores);
     free(vectors);
     return status;
@@ -279,9 +280,9 @@ static reef_status is_stale(reef_query_thread *queries,
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
     bool sealed = generations != f->end;
-    uint64_t share = sealed ? REST_SHARE_SEALED : REST_SHARE;
-    bool rested = uv_hrtime() - f->finished_ns >= share * f->worked_ns;
-    *out = (is_complete(f) || sealed) && rested && commit.number != f->commit;
+    uint64_t share = sealed ? PAUSE_SHARE_SEALED : PAUSE_SHARE;
+    bool unpinned = uv_hrtime() - f->finished_ns >= share * f->worked_ns;
+    *out = (is_complete(f) || sealed) && unpinned && commit.number != f->commit;
     return REEF_OK;
 }
 

@@ -165,7 +165,7 @@ typedef struct spoken {
     size_t count;
 } spoken;
 
-static bool say_jobs(const spoken *to, const char *character) {
+static bool report_jobs(const spoken *to, const char *character) {
     json_t *object = json_pack("{s:o}", "text", reef_json_text(character));
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     char line[128]; // a character is at most 12 bytes when escaped
@@ -176,24 +176,24 @@ static bool say_jobs(const spoken *to, const char *character) {
 }
 
 // What is no UTF-8 becomes question marks, a byte each.
-static bool say_broken(spoken *to) {
+static bool report_broken(spoken *to) {
     bool heard = true;
-    for (; heard && to->count; to->count--) heard = say_jobs(to, "?");
+    for (; heard && to->count; to->count--) heard = report_jobs(to, "?");
     return heard;
 }
 
 static bool on_byte(void *context, uint8_t byte) {
     spoken *to = context;
     bool continues = (byte & 0xc0) == 0x80;
-    if (to->count && !continues && !say_broken(to)) return false;
+    if (to->count && !continues && !report_broken(to)) return false;
     to->bytes[to->count++] = byte;
     to->bytes[to->count] = 0;
     if (byte && reef_character_bytes(to->bytes, to->count)) {
         to->count = 0;
-        return say_jobs(to, (const char *)to->bytes);
+        return report_jobs(to, (const char *)to->bytes);
     }
     bool begins = to->bytes[0] >= 0xc2; // a character of more than one byte
-    if (!begins || to->count == CHARACTER_BYTES_MAX) return say_broken(to);
+    if (!begins || to->count == CHARACTER_BYTES_MAX) return report_broken(to);
     return !atomic_load(&to->query->abandoned);
 }
 
@@ -214,7 +214,7 @@ static reef_status generate(reef_query_thread *queries,
     reef_status status = reef_model_generate(model, (const uint8_t *)asked->prompt,
                                              asked->prompt_bytes, count, &sampling, out, err);
     if (status == REEF_OK) {
-        (void)say_broken(&to); // the last character may not be whole
+        (void)report_broken(&to); // the last character may not be whole
         for (size_t i = 0; i < count; i++)
             if (!out[i]) out[i] = '?'; // text ends at a zero
         query->result = json_object();
@@ -317,10 +317,10 @@ static json_t *prediction_json(const reef_query *query,
     return object;
 }
 
-static reef_status predict_jobs(reef_model *model,
-                                reef_query *query,
-                                const json_t *rows,
-                                reef_error *err) {
+static reef_status predict_query(reef_model *model,
+                                 reef_query *query,
+                                 const json_t *rows,
+                                 reef_error *err) {
     size_t count = json_array_size(rows), inputs = reef_model_config(model)->inputs;
     size_t classes = reef_model_class_count(model);
     float *vectors = calloc(count * inputs, sizeof(*vectors));
@@ -354,7 +354,7 @@ reef_status reef_query_predict(reef_query_thread *queries, reef_query *query, re
         status = reef_fail(err, REEF_ERR_INVALID, "\"vectors\" is no list of 1 to %d vectors",
                            VECTORS_MAX);
     if (status == REEF_OK) status = model_of(queries, query, true, &model, err);
-    if (status == REEF_OK) status = predict_jobs(model, query, rows, err);
+    if (status == REEF_OK) status = predict_query(model, query, rows, err);
     json_decref(body);
     return status;
 }
@@ -391,17 +391,17 @@ static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, ree
     return REEF_OK;
 }
 
-static reef_status begin_jobs(reef_query_thread *queries,
-                              reef_query *query,
-                              reef_txn **txn,
-                              reef_error *err) {
+static reef_status begin_query(reef_query_thread *queries,
+                               reef_query *query,
+                               reef_txn **txn,
+                               reef_error *err) {
     query->result = json_object();
     return reef_txn_begin(txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
 }
 
 reef_status reef_query_generations(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_txn *txn = NULL;
-    reef_status status = begin_jobs(queries, query, &txn, err);
+    reef_status status = begin_query(queries, query, &txn, err);
     if (status == REEF_OK) status = read_generations(txn, query->result, err);
     reef_txn_abort(txn);
     return status;
@@ -409,7 +409,7 @@ reef_status reef_query_generations(reef_query_thread *queries, reef_query *query
 
 reef_status reef_query_snapshots(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_txn *txn = NULL;
-    reef_status status = begin_jobs(queries, query, &txn, err);
+    reef_status status = begin_query(queries, query, &txn, err);
     json_object_set_new(query->result, "snapshots", json_array());
     json_object_set_new(query->result, "damaged", json_array());
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, query->result, err);
@@ -423,7 +423,7 @@ reef_status reef_query_timeline(reef_query_thread *queries, reef_query *query, r
     reef_status status = reef_query_count(query, "last", EVENTS_DEFAULT, 1, COUNT_MAX, &last, err);
     if (status != REEF_OK) return status;
     json_t *list = json_array();
-    status = begin_jobs(queries, query, &txn, err);
+    status = begin_query(queries, query, &txn, err);
     if (status == REEF_OK) status = reef_timeline_json(txn, list, err);
     reef_txn_abort(txn);
     json_t *shown = json_array();
@@ -503,7 +503,7 @@ reef_status reef_query_series(reef_query_thread *queries, reef_query *query, ree
         status = reef_fail(err, REEF_ERR_INVALID, "from=%" PRIu64 " lies behind to=%" PRIu64,
                            all.from, all.to);
     if (status != REEF_OK) return status;
-    status = begin_jobs(queries, query, &txn, err);
+    status = begin_query(queries, query, &txn, err);
     if (status == REEF_OK) status = reef_series_scan(txn, on_point, &all, err);
     reef_txn_abort(txn);
     json_object_set_new(query->result, "points", cut_series(&all, wanted));

@@ -1,7 +1,7 @@
 // What the serving thread answers: scores and predictions of a committed state, and records of the
 // pool.
-#ifndef REEF_HTTP_JOBS_H
-#define REEF_HTTP_JOBS_H
+#ifndef REEF_QUERY_JOBS_H
+#define REEF_QUERY_JOBS_H
 
 #include "query_thread.h"
 

@@ -152,7 +152,7 @@ static reef_status tell_generations(reef_txn *txn,
                                     reef_error *err) {
     reef_status status = REEF_OK;
     uint32_t first =
-        pool->count > REEF_FACTS_GENERATIONS_MAX ? pool->count - REEF_FACTS_GENERATIONS_MAX : 0;
+        pool->count > REEF_STATS_GENERATIONS_MAX ? pool->count - REEF_STATS_GENERATIONS_MAX : 0;
     for (uint32_t g = first; status == REEF_OK && g < pool->count; g++) {
         double share, unevenness, leak = (double)NAN;
         status = sum_usage(txn, pool, &pool->generations[g], &share, &unevenness, err);
@@ -180,7 +180,7 @@ static void tell_file(const reef_file_stat *file,
     json_object_set_new(result, "commit", json_integer((json_int_t)commit->number));
 }
 
-reef_status reef_job_stats(reef_query_thread *queries, reef_query *query, reef_error *err) {
+reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_store *store = reef_query_thread_store(queries);
     uint64_t begin = uv_hrtime();
     reef_txn *txn = NULL;

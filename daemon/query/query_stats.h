@@ -1,11 +1,11 @@
 // What the serving thread reads of a pool for its operator: usage of experts, gates, the file and
 // its readers.
-#ifndef REEF_HTTP_FACTS_H
-#define REEF_HTTP_FACTS_H
+#ifndef REEF_QUERY_STATS_H
+#define REEF_QUERY_STATS_H
 
 #include "query_thread.h"
 
-#define REEF_FACTS_GENERATIONS_MAX 64 // the newest ones
+#define REEF_STATS_GENERATIONS_MAX 64 // the newest ones
 
 /** Usage of one generation, as `reef usage --json`. Arguments: generation, layer, since, until. */
 reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef_error *err);
@@ -15,6 +15,6 @@ reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef
  * "free_bytes", "readers", "reader_lag", "longest_read_s", "commit", "took_s"}. What a generation
  * does not have is null.
  */
-reef_status reef_job_stats(reef_query_thread *queries, reef_query *query, reef_error *err);
+reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef_error *err);
 
 #endif

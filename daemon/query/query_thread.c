@@ -114,7 +114,7 @@ reef_status reef_query_thread_submit(reef_query_thread *queries,
                                      reef_query *query,
                                      reef_error *err) {
     uv_mutex_lock(&queries->lock);
-    bool full = queries->waiting_count == REEF_SERVING_QUEUE_MAX;
+    bool full = queries->waiting_count == REEF_QUERY_QUEUE_MAX;
     if (!full) {
         append_thread(&queries->waiting, query);
         queries->waiting_count++;
@@ -123,10 +123,10 @@ reef_status reef_query_thread_submit(reef_query_thread *queries,
     uv_mutex_unlock(&queries->lock);
     if (!full) return REEF_OK;
     return reef_fail(err, REEF_ERR_BUSY, "%d questions wait already; try again",
-                     REEF_SERVING_QUEUE_MAX);
+                     REEF_QUERY_QUEUE_MAX);
 }
 
-reef_query *reef_query_thread_answered(reef_query_thread *queries) {
+reef_query *reef_query_thread_replied(reef_query_thread *queries) {
     uv_mutex_lock(&queries->lock);
     reef_query *list = queries->done;
     queries->done = NULL;

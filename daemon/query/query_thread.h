@@ -4,8 +4,8 @@
 // They come from a committed state, never from half-trained parameters. The model is opened when it
 // is first asked for, and opened anew when a question comes after a later commit, but at most so
 // often that opening takes a tenth of the time: every answer names the commit that it is of.
-#ifndef REEF_SERVING_H
-#define REEF_SERVING_H
+#ifndef REEF_QUERY_THREAD_H
+#define REEF_QUERY_THREAD_H
 
 #include "reef_error.h"
 #include "reef_store.h"
@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#define REEF_SERVING_QUEUE_MAX 64 // jobs that wait; one more is refused
+#define REEF_QUERY_QUEUE_MAX 64 // jobs that wait; one more is refused
 
 typedef struct reef_query_thread reef_query_thread;
 typedef struct reef_forgetting reef_forgetting; // query_forgetting.c
@@ -72,7 +72,7 @@ REEF_MUST_CHECK reef_status reef_query_thread_submit(reef_query_thread *queries,
                                                      reef_query *query,
                                                      reef_error *err);
 /** The jobs done since the last call, as a list; the caller's. */
-reef_query *reef_query_thread_answered(reef_query_thread *queries);
+reef_query *reef_query_thread_replied(reef_query_thread *queries);
 /** What the job under way has emitted since the last call, on the heap; NULL when nothing was. */
 char *reef_query_thread_emitted(reef_query_thread *queries, reef_query **query, size_t *bytes);
 

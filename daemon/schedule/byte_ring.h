@@ -4,8 +4,8 @@
 // One thread fills at the tail and one takes from the head. The ring itself has no lock: its owner
 // calls under its own, and only the bytes that `space` and `view` lend are touched outside it,
 // which no other call moves or hands out again.
-#ifndef REEF_RING_H
-#define REEF_RING_H
+#ifndef REEF_BYTE_RING_H
+#define REEF_BYTE_RING_H
 
 #include "reef_error.h"
 

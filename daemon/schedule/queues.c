@@ -12,7 +12,7 @@ static reef_queue *add_queue(reef_queues *queues, bool live) {
     reef_queue *queue = &queues->queues[queues->count++];
     queue->live = live;
     queue->until = UINT64_MAX;
-    queue->marks_end = &queue->marks;
+    queue->checkpoints_end = &queue->checkpoints;
     return queue;
 }
 
@@ -28,7 +28,7 @@ static reef_status put_in_queue(reef_queues *queues,
     if (!queue) {
         queue = add_queue(queues, live);
         queue->sources = calloc(live ? 1 : queues->input_count, sizeof(*queue->sources));
-        if (!queue->sources) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a lane");
+        if (!queue->sources) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a queue");
         size_t unit = input->kind->promised && record_bytes ? record_bytes : 1;
         reef_status status =
             reef_ring_init(&queue->ring, live ? REEF_LIVE_BYTES_HIGH : REEF_QUEUE_BYTES_HIGH, unit,
@@ -60,19 +60,19 @@ reef_status reef_queues_init(reef_queues *queues,
     return status;
 }
 
-static void free_first_mark(reef_queue *queue) {
-    reef_place_mark *mark = queue->marks;
-    queue->marks = mark->next;
-    queue->mark_bytes -= strlen(mark->text);
-    if (!queue->marks) queue->marks_end = &queue->marks;
-    free(mark->text);
-    free(mark);
+static void free_first_checkpoint(reef_queue *queue) {
+    reef_queue_checkpoint *first = queue->checkpoints;
+    queue->checkpoints = first->next;
+    queue->checkpoint_bytes -= strlen(first->text);
+    if (!queue->checkpoints) queue->checkpoints_end = &queue->checkpoints;
+    free(first->text);
+    free(first);
 }
 
 void reef_queues_release(reef_queues *queues) {
     for (size_t i = 0; i < queues->count; i++) {
         reef_queue *queue = &queues->queues[i];
-        while (queue->marks) free_first_mark(queue);
+        while (queue->checkpoints) free_first_checkpoint(queue);
         reef_ring_release(&queue->ring);
         free(queue->sources);
     }
@@ -84,7 +84,7 @@ void reef_queues_release(reef_queues *queues) {
 
 // ---- filling ------------------------------------------------------------------------------------
 
-static bool is_its_turn(const reef_queues *queues, const reef_queue *queue, size_t source) {
+static bool is_current_source(const reef_queues *queues, const reef_queue *queue, size_t source) {
     for (size_t i = 0; i < queue->count && queue->sources[i] != source; i++)
         if (queues->ends[queue->sources[i]] == NOT_ENDED) return false;
     return queues->ends[source] == NOT_ENDED;
@@ -92,29 +92,30 @@ static bool is_its_turn(const reef_queues *queues, const reef_queue *queue, size
 
 // The newest mark stays for as long as nothing comes after it: however long it is, it is no reason
 // to wait.
-static bool marks_fit(const reef_queue *queue) {
-    return !queue->marks || !queue->marks->next || queue->mark_bytes < REEF_MARK_BYTES_HIGH;
+static bool checkpoints_fit(const reef_queue *queue) {
+    return !queue->checkpoints || !queue->checkpoints->next ||
+           queue->checkpoint_bytes < REEF_CHECKPOINT_BYTES_HIGH;
 }
 
 bool reef_queues_space(reef_queues *queues, size_t source, uint8_t **at, size_t *count) {
     reef_queue *queue = &queues->queues[queues->queue_of[source]];
-    if (!is_its_turn(queues, queue, source)) return false;
-    if (marks_fit(queue) && reef_ring_space(&queue->ring, at, count)) return true;
+    if (!is_current_source(queues, queue, source)) return false;
+    if (checkpoints_fit(queue) && reef_ring_space(&queue->ring, at, count)) return true;
     queue->blocked = true;
     return false;
 }
 
 void reef_queues_fill(
-    reef_queues *queues, size_t source, size_t count, uint64_t begin, char *mark) {
+    reef_queues *queues, size_t source, size_t count, uint64_t begin, char *text) {
     reef_queue *queue = &queues->queues[queues->queue_of[source]];
     reef_ring_fill(&queue->ring, count);
-    if (!mark) return;
-    reef_place_mark *place = malloc(sizeof(*place));
-    if (!place) abort(); // a few bytes; without them the place would be lost
-    *place = (reef_place_mark){.begin = begin, .text = mark};
-    *queue->marks_end = place;
-    queue->marks_end = &place->next;
-    queue->mark_bytes += strlen(mark);
+    if (text == NULL) return;
+    reef_queue_checkpoint *checkpoint = malloc(sizeof(*checkpoint));
+    if (!checkpoint) abort(); // a few bytes; without them the place would be lost
+    *checkpoint = (reef_queue_checkpoint){.begin = begin, .text = text};
+    *queue->checkpoints_end = checkpoint;
+    queue->checkpoints_end = &checkpoint->next;
+    queue->checkpoint_bytes += strlen(text);
 }
 
 void reef_queues_end(reef_queues *queues, size_t source) {
@@ -176,8 +177,8 @@ bool reef_queues_take(reef_queues *queues, size_t index, size_t count) {
     reef_queue *queue = &queues->queues[index];
     reef_ring_take(&queue->ring, count);
     reef_queue_skip_ended(queues, queue);
-    bool room =
-        queue->blocked && reef_ring_count(&queue->ring) < queue->ring.high / 2 && marks_fit(queue);
+    bool room = queue->blocked && reef_ring_count(&queue->ring) < queue->ring.high / 2 &&
+                checkpoints_fit(queue);
     if (room) queue->blocked = false;
     return room;
 }
@@ -195,8 +196,9 @@ uint64_t reef_queues_waiting(const reef_queues *queues) {
     return waiting;
 }
 
-const reef_place_mark *reef_queue_mark(reef_queue *queue, uint64_t cursor) {
-    while (queue->marks && queue->marks->next && queue->marks->next->begin <= cursor)
-        free_first_mark(queue);
-    return queue->marks && queue->marks->begin <= cursor ? queue->marks : NULL;
+const reef_queue_checkpoint *reef_queue_checkpoint_at(reef_queue *queue, uint64_t cursor) {
+    while (queue->checkpoints && queue->checkpoints->next &&
+           queue->checkpoints->next->begin <= cursor)
+        free_first_checkpoint(queue);
+    return queue->checkpoints && queue->checkpoints->begin <= cursor ? queue->checkpoints : NULL;
 }

@@ -3,8 +3,8 @@
 // Sources that end are one lane, read one after another; a live source is a lane of its own. A lane
 // has no lock: its owner (training_thread.c) calls under its own, and only the bytes that
 // reef_queues_space and reef_queues_view lend are touched outside it.
-#ifndef REEF_LANES_H
-#define REEF_LANES_H
+#ifndef REEF_QUEUES_H
+#define REEF_QUEUES_H
 
 #include "byte_ring.h"
 #include "reef_source.h"
@@ -15,14 +15,14 @@
 
 #define REEF_QUEUE_BYTES_HIGH (4u << 20) // of sources that end: reading stops when this much waits
 #define REEF_LIVE_BYTES_HIGH (1u << 20)  // of a live source
-#define REEF_MARK_BYTES_HIGH (1u << 20)  // of its marks: those of a large directory are long
+#define REEF_CHECKPOINT_BYTES_HIGH (1u << 20) // of its marks: those of a large directory are long
 
 /** Where a byte of a live source lies, as its kind put it. */
-typedef struct reef_place_mark {
+typedef struct reef_queue_checkpoint {
     uint64_t begin; // position in the source
     char *text;     // JSON, on the heap
-    struct reef_place_mark *next;
-} reef_place_mark;
+    struct reef_queue_checkpoint *next;
+} reef_queue_checkpoint;
 
 typedef struct reef_queue {
     bool live;
@@ -32,8 +32,8 @@ typedef struct reef_queue {
     reef_ring ring;
     uint64_t until; // no byte from this position on is lent; for reef_queues_stop
     bool blocked;   // no room was found: wake the loop when there is
-    reef_place_mark *marks, **marks_end;
-    size_t mark_bytes; // of their texts
+    reef_queue_checkpoint *checkpoints, **checkpoints_end;
+    size_t checkpoint_bytes; // of their texts
 } reef_queue;
 
 typedef struct reef_queues {
@@ -70,7 +70,8 @@ bool reef_queues_space(reef_queues *queues, size_t source, uint8_t **at, size_t 
  * `count` bytes came; `mark` (heap, taken; may be NULL) says where the first of them, byte `begin`,
  * lies.
  */
-void reef_queues_fill(reef_queues *queues, size_t source, size_t count, uint64_t begin, char *mark);
+void reef_queues_fill(
+    reef_queues *queues, size_t source, size_t count, uint64_t begin, char *checkpoint);
 /** The source has no more; the taker moves on by reef_queue_skip_ended. */
 void reef_queues_end(reef_queues *queues, size_t source);
 /**
@@ -106,6 +107,6 @@ uint64_t reef_queues_waiting(const reef_queues *queues);
  * The mark of byte `cursor` of a live lane's source: the last one at or before it. Marks before it
  * are freed; it stays the lane's. NULL when there is none.
  */
-const reef_place_mark *reef_queue_mark(reef_queue *queue, uint64_t cursor);
+const reef_queue_checkpoint *reef_queue_checkpoint_at(reef_queue *queue, uint64_t cursor);
 
 #endif

@@ -13,8 +13,8 @@ static void name_queue(reef_schedule *schedule) {
     for (size_t i = 0; i < schedule->queues.count; i++) {
         const reef_queue *queue = &schedule->queues.queues[i];
         const reef_input *input = &schedule->queues.inputs[queue->sources[0]];
-        schedule->turn_queue[i] = (reef_turn_queue){.name = queue->live ? input->name : "",
-                                                    .weight = queue->live ? input->weight : 1};
+        schedule->stride_queues[i] = (reef_stride_queue){.name = queue->live ? input->name : "",
+                                                         .weight = queue->live ? input->weight : 1};
     }
 }
 
@@ -35,7 +35,7 @@ static void finish_record(reef_schedule *schedule) {
     for (size_t i = 0; stride->record_bytes && i < schedule->queues.count; i++) {
         uint64_t begun = begun_record(schedule, i);
         bool current = stride->current == i;
-        schedule->turn_queue[i].partial = begun != 0;
+        schedule->stride_queues[i].partial = begun != 0;
         if (current ? stride->given % stride->record_bytes == begun : begun == 0) continue;
         reef_stride_give_to(stride, i);
         stride->given = begun;
@@ -53,13 +53,13 @@ reef_status reef_schedule_init(reef_schedule *schedule,
     reef_status status = reef_queues_init(&schedule->queues, inputs, count, record_bytes, err);
     if (status != REEF_OK) return status;
     size_t queues = schedule->queues.count;
-    schedule->turn_queue = calloc(queues + 1, sizeof(*schedule->turn_queue));
-    schedule->out_since = calloc(queues + 1, sizeof(*schedule->out_since));
+    schedule->stride_queues = calloc(queues + 1, sizeof(*schedule->stride_queues));
+    schedule->idle_since = calloc(queues + 1, sizeof(*schedule->idle_since));
     schedule->empty_since = calloc(queues + 1, sizeof(*schedule->empty_since));
-    if (!schedule->turn_queue || !schedule->out_since || !schedule->empty_since)
+    if (!schedule->stride_queues || !schedule->idle_since || !schedule->empty_since)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu lanes", queues);
     name_queue(schedule);
-    reef_stride_init(&schedule->stride, schedule->turn_queue, queues, record_bytes);
+    reef_stride_init(&schedule->stride, schedule->stride_queues, queues, record_bytes);
     if (queues < 2) return REEF_OK;
     status = reef_stride_read(store, &schedule->stride, &schedule->after, err);
     if (status == REEF_OK) finish_record(schedule);
@@ -69,8 +69,8 @@ reef_status reef_schedule_init(reef_schedule *schedule,
 void reef_schedule_release(reef_schedule *schedule) {
     reef_queues_release(&schedule->queues);
     reef_decisions_release(&schedule->after);
-    free(schedule->turn_queue);
-    free(schedule->out_since);
+    free(schedule->stride_queues);
+    free(schedule->idle_since);
     free(schedule->empty_since);
     *schedule = (reef_schedule){0};
 }
@@ -83,8 +83,8 @@ static bool all_applied(const reef_schedule *schedule) {
 
 static void apply_scheduler(reef_schedule *schedule, const reef_decision *decision) {
     for (size_t i = 0; i < schedule->stride.count; i++)
-        if (!strcmp(schedule->turn_queue[i].name, decision->queue))
-            reef_stride_set_idle(&schedule->stride, i, decision->out);
+        if (!strcmp(schedule->stride_queues[i].name, decision->queue))
+            reef_stride_set_idle(&schedule->stride, i, decision->idle);
     schedule->stride.decided = decision->number;
 }
 
@@ -92,9 +92,9 @@ static void apply_scheduler(reef_schedule *schedule, const reef_decision *decisi
 // one.
 static bool would_cut(const reef_schedule *schedule, const reef_decision *decision) {
     size_t current = schedule->stride.current;
-    return schedule->stride.record_bytes && decision->out && current != REEF_TURN_NONE &&
-           schedule->turn_queue[current].partial &&
-           !strcmp(schedule->turn_queue[current].name, decision->queue);
+    return schedule->stride.record_bytes && decision->idle && current != REEF_STRIDE_NONE &&
+           schedule->stride_queues[current].partial &&
+           !strcmp(schedule->stride_queues[current].name, decision->queue);
 }
 
 // What was decided at this place of the stream is decided again, but for what is to be passed by.
@@ -111,8 +111,8 @@ reef_decision reef_schedule_decision(const reef_schedule *schedule,
                                      const reef_schedule_next *next) {
     return (reef_decision){.number = schedule->stride.decided + 1,
                            .at = schedule->stride.total,
-                           .out = next->out,
-                           .queue = (char *)schedule->turn_queue[next->queue].name};
+                           .idle = next->idle,
+                           .queue = (char *)schedule->stride_queues[next->queue].name};
 }
 
 void reef_schedule_decided(reef_schedule *schedule,
@@ -120,7 +120,7 @@ void reef_schedule_decided(reef_schedule *schedule,
                            uint64_t now_ns) {
     reef_decision decision = reef_schedule_decision(schedule, next);
     apply_scheduler(schedule, &decision);
-    if (next->out) schedule->out_since[next->queue] = now_ns;
+    if (next->idle) schedule->idle_since[next->queue] = now_ns;
 }
 
 void reef_schedule_forgot(reef_schedule *schedule) {
@@ -153,22 +153,22 @@ static void note_ended_queue(reef_schedule *schedule) {
     for (size_t i = 0; i < schedule->queues.count; i++) {
         reef_queue *queue = &schedule->queues.queues[i];
         reef_queue_skip_ended(&schedule->queues, queue);
-        if (reef_queue_is_done(queue) && !schedule->turn_queue[i].done)
+        if (reef_queue_is_done(queue) && !schedule->stride_queues[i].done)
             reef_stride_done(&schedule->stride, i);
     }
 }
 
 // The place of the next decision of the run before, which may lie within a slice; UINT64_MAX when
 // there is none.
-static uint64_t next_place(const reef_schedule *schedule) {
+static uint64_t next_position(const reef_schedule *schedule) {
     return all_applied(schedule) ? UINT64_MAX : schedule->after.items[schedule->applied].at;
 }
 
 static bool lend(reef_schedule *schedule, size_t queue, reef_schedule_next *next) {
     size_t count = reef_queues_view(&schedule->queues, queue, &next->bytes);
     if (!count) return false;
-    uint64_t place = next_place(schedule), at = schedule->stride.total;
-    if (place > at && place - at < count) count = (size_t)(place - at);
+    uint64_t due = next_position(schedule), at = schedule->stride.total;
+    if (due > at && due - at < count) count = (size_t)(due - at);
     next->kind = REEF_SCHEDULE_BYTES;
     next->queue = queue;
     next->count = reef_stride_share(&schedule->stride, next->bytes, count);
@@ -180,14 +180,14 @@ static size_t kept_queue(reef_schedule *schedule) {
     const uint8_t *bytes = NULL;
     for (size_t i = 0; i < schedule->queues.count; i++)
         if (reef_queues_view(&schedule->queues, i, &bytes)) return i;
-    return REEF_TURN_NONE;
+    return REEF_STRIDE_NONE;
 }
 
 // Whoever is in the middle of a line finishes it, so that it and what is kept do not become one.
 static void lend_what_is_kept(reef_schedule *schedule, reef_schedule_next *next) {
     size_t kept = kept_queue(schedule), current = schedule->stride.current;
-    if (kept == REEF_TURN_NONE) return;
-    if (current != REEF_TURN_NONE && schedule->turn_queue[current].partial) {
+    if (kept == REEF_STRIDE_NONE) return;
+    if (current != REEF_STRIDE_NONE && schedule->stride_queues[current].partial) {
         reef_queues_keep_line(&schedule->queues, current);
         if (lend(schedule, current, next)) return;
     }
@@ -199,19 +199,19 @@ static void set_deadline(reef_schedule_next *next, uint64_t deadline_ns) {
     if (deadline_ns < next->deadline_ns) next->deadline_ns = deadline_ns;
 }
 
-static void decide_scheduler(reef_schedule_next *next, size_t queue, bool out) {
+static void decide_scheduler(reef_schedule_next *next, size_t queue, bool idle) {
     next->kind = REEF_SCHEDULE_DECIDE;
     next->queue = queue;
-    next->out = out;
+    next->idle = idle;
 }
 
 // A lane that sits out and has something again is back with a slice, or after a while with less.
 static bool find_return(reef_schedule *schedule, uint64_t now, reef_schedule_next *next) {
-    bool alone = reef_turns_queue(&schedule->stride) == REEF_TURN_NONE;
+    bool alone = reef_stride_next(&schedule->stride) == REEF_STRIDE_NONE;
     for (size_t i = 0; i < schedule->queues.count; i++) {
-        const reef_turn_queue *queue = &schedule->turn_queue[i];
-        if (!queue->out || queue->done || !waiting(schedule, i)) continue;
-        uint64_t due = schedule->out_since[i] + schedule->patience_ns;
+        const reef_stride_queue *queue = &schedule->stride_queues[i];
+        if (!queue->idle || queue->done || !waiting(schedule, i)) continue;
+        uint64_t due = schedule->idle_since[i] + schedule->patience_ns;
         if (alone || waiting(schedule, i) >= REEF_SLICE_BYTES || now >= due) {
             decide_scheduler(next, i, false);
             return true;
@@ -232,7 +232,7 @@ static void wait_for_scheduler(reef_schedule *schedule,
                                size_t index,
                                uint64_t now,
                                reef_schedule_next *next) {
-    const reef_turn_queue *queue = &schedule->turn_queue[index];
+    const reef_stride_queue *queue = &schedule->stride_queues[index];
     if ((queue->partial && schedule->stride.record_bytes) || !others_wait(schedule, index)) return;
     bool at_once = queue->fresh && !queue->partial;
     uint64_t due = schedule->empty_since[index] + (at_once ? 0 : schedule->patience_ns);
@@ -247,7 +247,7 @@ static void wait_for_scheduler(reef_schedule *schedule,
 // Everybody sits out, and what was decided next lies further on: the sources are not the ones they
 // were.
 static void forget_if_stuck(const reef_schedule *schedule, reef_schedule_next *next) {
-    if (!all_applied(schedule) && others_wait(schedule, REEF_TURN_NONE))
+    if (!all_applied(schedule) && others_wait(schedule, REEF_STRIDE_NONE))
         next->kind = REEF_SCHEDULE_FORGET;
 }
 
@@ -265,12 +265,12 @@ void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_
     note_empty_queue(schedule, now_ns);
     apply_due(schedule);
     if (all_applied(schedule) && find_return(schedule, now_ns, next)) return;
-    if (next_place(schedule) < schedule->stride.total) { // it was passed by, out of turn
+    if (next_position(schedule) < schedule->stride.total) { // it was passed by, out of turn
         next->kind = REEF_SCHEDULE_FORGET;
         return;
     }
-    size_t queue = reef_turns_queue(&schedule->stride);
-    if (queue == REEF_TURN_NONE)
+    size_t queue = reef_stride_next(&schedule->stride);
+    if (queue == REEF_STRIDE_NONE)
         forget_if_stuck(schedule, next);
     else if (!lend(schedule, queue, next))
         wait_for_scheduler(schedule, queue, now_ns, next);

@@ -1,8 +1,8 @@
 // What is trained next: the lanes' queues (queues.h), whose turn it is (stride.h), and how long a
 // lane that has nothing is waited for. Without a lock of its own: training_thread.c calls under its
 // own.
-#ifndef REEF_SCHEDULE_H
-#define REEF_SCHEDULE_H
+#ifndef REEF_SCHEDULER_H
+#define REEF_SCHEDULER_H
 
 #include "queues.h"
 #include "stride_checkpoint.h"
@@ -19,18 +19,18 @@ typedef struct reef_schedule_next {
     size_t queue;
     const uint8_t *bytes; // (count) lent until they are taken
     size_t count;
-    bool out;             // a decision: the lane sits out, or is back
+    bool idle;            // a decision: the lane sits out, or is back
     uint64_t deadline_ns; // of uv_hrtime; UINT64_MAX: only a change helps
 } reef_schedule_next;
 
 typedef struct reef_schedule {
     reef_queues queues;
     reef_stride stride;
-    reef_turn_queue *turn_queue; // (lanes.count)
-    uint64_t *out_since;         // (lanes.count) when it sat out, of uv_hrtime; 0 before this run
-    uint64_t *empty_since;       // (lanes.count) when its queue was found empty; 0: it is not
-    reef_decisions after;        // of the run before, after its last commit
-    size_t applied;              // how many of them took effect again
+    reef_stride_queue *stride_queues; // (lanes.count)
+    uint64_t *idle_since;  // (lanes.count) when it sat out, of uv_hrtime; 0 before this run
+    uint64_t *empty_since; // (lanes.count) when its queue was found empty; 0: it is not
+    reef_decisions after;  // of the run before, after its last commit
+    size_t applied;        // how many of them took effect again
     uint64_t patience_ns;
     bool stopping;
 } reef_schedule;

@@ -8,28 +8,30 @@
 #define SCALE 1000 // of where a lane stands: as fine as the largest weight
 
 void reef_stride_init(reef_stride *stride,
-                      reef_turn_queue *queues,
+                      reef_stride_queue *queues,
                       size_t count,
                       size_t record_bytes) {
-    *stride = (reef_stride){
-        .queues = queues, .count = count, .record_bytes = record_bytes, .current = REEF_TURN_NONE};
+    *stride = (reef_stride){.queues = queues,
+                            .count = count,
+                            .record_bytes = record_bytes,
+                            .current = REEF_STRIDE_NONE};
 }
 
-static bool takes_part(const reef_turn_queue *queue) {
-    return !queue->done && !queue->out;
+static bool is_runnable(const reef_stride_queue *queue) {
+    return !queue->done && !queue->idle;
 }
 
 static size_t lowest(const reef_stride *stride) {
-    size_t best = REEF_TURN_NONE;
+    size_t best = REEF_STRIDE_NONE;
     for (size_t i = 0; i < stride->count; i++)
-        if (takes_part(&stride->queues[i]) &&
-            (best == REEF_TURN_NONE || stride->queues[i].at < stride->queues[best].at))
+        if (is_runnable(&stride->queues[i]) &&
+            (best == REEF_STRIDE_NONE || stride->queues[i].pass < stride->queues[best].pass))
             best = i;
     return best;
 }
 
-size_t reef_turns_queue(reef_stride *stride) {
-    if (stride->current == REEF_TURN_NONE) {
+size_t reef_stride_next(reef_stride *stride) {
+    if (stride->current == REEF_STRIDE_NONE) {
         stride->current = lowest(stride);
         stride->given = 0;
     }
@@ -60,7 +62,7 @@ size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t
     return share < longest ? share : (size_t)longest;
 }
 
-static bool turn_is_over(const reef_stride *stride, uint8_t last) {
+static bool slice_is_over(const reef_stride *stride, uint8_t last) {
     if (stride->record_bytes) return left_by_count(stride) == 0;
     return stride->given >= REEF_SLICE_BYTES_MAX ||
            (stride->given >= REEF_SLICE_BYTES && last == '\n');
@@ -70,33 +72,33 @@ void reef_stride_took(reef_stride *stride, const uint8_t *bytes, size_t count) {
     if (count == 0) return;
     stride->total += count;
     if (stride->count == 1) return;
-    assert(stride->current != REEF_TURN_NONE);
-    reef_turn_queue *queue = &stride->queues[stride->current];
+    assert(stride->current != REEF_STRIDE_NONE);
+    reef_stride_queue *queue = &stride->queues[stride->current];
     stride->given += count;
     queue->partial =
         stride->record_bytes ? stride->given % stride->record_bytes != 0 : bytes[count - 1] != '\n';
-    if (!turn_is_over(stride, bytes[count - 1])) return;
-    queue->at += stride->given * SCALE / queue->weight;
+    if (!slice_is_over(stride, bytes[count - 1])) return;
+    queue->pass += stride->given * SCALE / queue->weight;
     queue->fresh = false;
-    stride->current = REEF_TURN_NONE;
+    stride->current = REEF_STRIDE_NONE;
 }
 
 // What it gave in a turn that ends early counts as well.
-static void leave_turn(reef_stride *stride, size_t queue) {
+static void end_slice(reef_stride *stride, size_t queue) {
     if (stride->current != queue) return;
-    stride->queues[queue].at += stride->given * SCALE / stride->queues[queue].weight;
-    stride->current = REEF_TURN_NONE;
+    stride->queues[queue].pass += stride->given * SCALE / stride->queues[queue].weight;
+    stride->current = REEF_STRIDE_NONE;
 }
 
 void reef_stride_give_to(reef_stride *stride, size_t queue) {
     if (stride->count == 1 || stride->current == queue) return;
-    if (stride->current != REEF_TURN_NONE) leave_turn(stride, stride->current);
+    if (stride->current != REEF_STRIDE_NONE) end_slice(stride, stride->current);
     stride->current = queue;
     stride->given = 0;
 }
 
 void reef_stride_done(reef_stride *stride, size_t queue) {
-    leave_turn(stride, queue);
+    end_slice(stride, queue);
     stride->queues[queue].done = true;
 }
 
@@ -105,29 +107,29 @@ void reef_stride_done(reef_stride *stride, size_t queue) {
 // are back.
 static uint64_t standing(const reef_stride *stride) {
     size_t best = lowest(stride);
-    if (best != REEF_TURN_NONE) return stride->queues[best].at;
+    if (best != REEF_STRIDE_NONE) return stride->queues[best].pass;
     uint64_t highest = 0;
     for (size_t i = 0; i < stride->count; i++)
-        if (!stride->queues[i].done && stride->queues[i].at > highest)
-            highest = stride->queues[i].at;
+        if (!stride->queues[i].done && stride->queues[i].pass > highest)
+            highest = stride->queues[i].pass;
     return highest;
 }
 
 // Having been away is no reason to catch up.
-static void join_stride(const reef_stride *stride, reef_turn_queue *queue) {
+static void join_stride(const reef_stride *stride, reef_stride_queue *queue) {
     uint64_t at = standing(stride);
-    if (queue->at < at) queue->at = at;
+    if (queue->pass < at) queue->pass = at;
 }
 
-void reef_stride_set_idle(reef_stride *stride, size_t queue, bool out) {
+void reef_stride_set_idle(reef_stride *stride, size_t queue, bool idle) {
     // Whoever was found before has not begun: made again at this place, the decision comes first.
-    if (stride->given == 0) stride->current = REEF_TURN_NONE;
-    if (out)
-        leave_turn(stride, queue);
+    if (stride->given == 0) stride->current = REEF_STRIDE_NONE;
+    if (idle)
+        end_slice(stride, queue);
     else
         join_stride(stride, &stride->queues[queue]);
-    stride->queues[queue].out = out;
-    stride->queues[queue].fresh = !out;
+    stride->queues[queue].idle = idle;
+    stride->queues[queue].fresh = !idle;
 }
 
 // ---- between two runs ---------------------------------------------------------------------------
@@ -137,13 +139,13 @@ void reef_stride_set_idle(reef_stride *stride, size_t queue, bool out) {
 json_t *reef_stride_save(const reef_stride *stride) {
     json_t *queues = json_array();
     for (size_t i = 0; i < stride->count; i++) {
-        const reef_turn_queue *queue = &stride->queues[i];
+        const reef_stride_queue *queue = &stride->queues[i];
         if (queue->done) continue;
         json_array_append_new(queues, json_pack("{s:s, s:I, s:b, s:b, s:b}", "name", queue->name,
-                                                "at", (json_int_t)queue->at, "out", queue->out,
+                                                "at", (json_int_t)queue->pass, "out", queue->idle,
                                                 "fresh", queue->fresh, "partial", queue->partial));
     }
-    const char *current = stride->current == REEF_TURN_NONE || stride->given == 0
+    const char *current = stride->current == REEF_STRIDE_NONE || stride->given == 0
                               ? NULL
                               : stride->queues[stride->current].name;
     return json_pack("{s:I, s:I, s:I, s:s?, s:o}", "total", (json_int_t)stride->total, "decided",
@@ -152,21 +154,21 @@ json_t *reef_stride_save(const reef_stride *stride) {
                      queues);
 }
 
-static reef_turn_queue *queue_named(const reef_stride *stride, const char *name) {
+static reef_stride_queue *queue_named(const reef_stride *stride, const char *name) {
     for (size_t i = 0; i < stride->count; i++)
         if (!strcmp(stride->queues[i].name, name)) return &stride->queues[i];
     return NULL;
 }
 
-static bool load_queue(reef_turn_queue *queue, const json_t *saved) {
+static bool load_queue(reef_stride_queue *queue, const json_t *saved) {
     json_int_t at = 0;
     int out = 0, fresh = 0, partial = 0;
     if (json_unpack((json_t *)saved, "{s:I, s:b, s:b, s:b}", "at", &at, "out", &out, "fresh",
                     &fresh, "partial", &partial) ||
         at < 0)
         return false;
-    queue->at = (uint64_t)at;
-    queue->out = out;
+    queue->pass = (uint64_t)at;
+    queue->idle = out;
     queue->fresh = fresh;
     queue->partial = partial;
     return true;
@@ -180,11 +182,11 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
                              &decided, "given", &given, "lanes", &queues) &&
                 json_is_array(queues) && total >= 0 && decided >= 0 && given >= 0 &&
                 given < REEF_SLICE_BYTES_MAX + (json_int_t)stride->record_bytes;
-    for (size_t i = 0; i < stride->count; i++) stride->queues[i].out = true; // until it is known
+    for (size_t i = 0; i < stride->count; i++) stride->queues[i].idle = true; // until it is known
     for (size_t i = 0; good && i < json_array_size(queues); i++) {
         const json_t *one = json_array_get(queues, i);
         const char *name = json_string_value(json_object_get(one, "name"));
-        reef_turn_queue *queue = name ? queue_named(stride, name) : NULL;
+        reef_stride_queue *queue = name ? queue_named(stride, name) : NULL;
         good = name && (!queue || load_queue(queue, one));
     }
     if (!good)
@@ -193,7 +195,7 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
                          "pool");
     stride->total = (uint64_t)total;
     stride->decided = (uint64_t)decided;
-    reef_turn_queue *now = current ? queue_named(stride, current) : NULL;
+    reef_stride_queue *now = current ? queue_named(stride, current) : NULL;
     if (now) {
         stride->current = (size_t)(now - stride->queues);
         stride->given = (uint64_t)given;
@@ -205,7 +207,7 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
                             json_string_value(json_object_get(json_array_get(queues, k), "name")));
         if (known) continue;
         join_stride(stride, &stride->queues[i]);
-        stride->queues[i].out = false;
+        stride->queues[i].idle = false;
     }
     return REEF_OK;
 }

@@ -55,17 +55,17 @@ static reef_status add_decision(reef_decisions *after,
     if (!items) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a decision");
     after->items = items;
     items[after->count++] =
-        (reef_decision){.number = number, .at = (uint64_t)at, .out = out, .queue = strdup(queue)};
+        (reef_decision){.number = number, .at = (uint64_t)at, .idle = out, .queue = strdup(queue)};
     return items[after->count - 1].queue
                ? REEF_OK
                : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a name");
 }
 
-static reef_status read_turns(reef_txn *txn,
-                              reef_stride *stride,
-                              reef_decisions *after,
-                              reef_error *err) {
-    reef_key key = journal_key(REEF_TURNS_NAME, 0);
+static reef_status read_stride(reef_txn *txn,
+                               reef_stride *stride,
+                               reef_decisions *after,
+                               reef_error *err) {
+    reef_key key = journal_key(REEF_STRIDE_NAME, 0);
     json_t *json = NULL;
     reef_status status = view_json(txn, &key, &json, err);
     if (status == REEF_OK) status = reef_stride_load(stride, json, err);
@@ -73,7 +73,7 @@ static reef_status read_turns(reef_txn *txn,
         status = REEF_OK; // the first commit with several lanes is to come
     json_decref(json);
     for (uint64_t number = stride->decided + 1; status == REEF_OK; number++) {
-        key = journal_key(REEF_TURNS_NAME, number);
+        key = journal_key(REEF_STRIDE_NAME, number);
         status = view_json(txn, &key, &json, err);
         if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
         if (status == REEF_OK) status = add_decision(after, number, json, err);
@@ -89,13 +89,13 @@ reef_status reef_stride_read(reef_store *store,
     reef_txn *txn = NULL;
     *after = (reef_decisions){0};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = read_turns(txn, stride, after, err);
+    if (status == REEF_OK) status = read_stride(txn, stride, after, err);
     reef_txn_abort(txn);
     return status;
 }
 
 reef_status reef_stride_write(reef_txn *txn, const reef_stride *stride, reef_error *err) {
-    reef_key key = journal_key(REEF_TURNS_NAME, 0);
+    reef_key key = journal_key(REEF_STRIDE_NAME, 0);
     reef_status status = put_json(txn, &key, reef_stride_save(stride), err);
     // The ones before the last commit's are gone already.
     for (uint64_t number = stride->decided; status == REEF_OK && number > 0; number--) {
@@ -108,17 +108,17 @@ reef_status reef_stride_write(reef_txn *txn, const reef_stride *stride, reef_err
 }
 
 reef_status reef_decision_write(reef_txn *txn, const reef_decision *decision, reef_error *err) {
-    reef_key key = journal_key(REEF_TURNS_NAME, decision->number);
+    reef_key key = journal_key(REEF_STRIDE_NAME, decision->number);
     return put_json(txn, &key,
                     json_pack("{s:I, s:s, s:b}", "at", (json_int_t)decision->at, "lane",
-                              decision->queue, "out", decision->out),
+                              decision->queue, "out", decision->idle),
                     err);
 }
 
 reef_status reef_decisions_drop(reef_txn *txn, const reef_decisions *after, reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; i < after->count && status == REEF_OK; i++) {
-        reef_key key = journal_key(REEF_TURNS_NAME, after->items[i].number);
+        reef_key key = journal_key(REEF_STRIDE_NAME, after->items[i].number);
         status = reef_record_delete(txn, &key, err);
     }
     return status;
@@ -126,46 +126,46 @@ reef_status reef_decisions_drop(reef_txn *txn, const reef_decisions *after, reef
 
 // ---- places -------------------------------------------------------------------------------------
 
-static reef_status read_place(
-    reef_txn *txn, const char *source, uint64_t *begin, char **mark, reef_error *err) {
+static reef_status read_checkpoint(
+    reef_txn *txn, const char *source, uint64_t *begin, char **checkpoint, reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
     reef_source_name(name, REEF_NAME_BYTES_MAX, source, strlen(source));
     reef_key key = journal_key(name, 0);
     json_t *json = NULL;
     reef_status status = view_json(txn, &key, &json, err);
     if (status != REEF_OK) return status;
-    json_t *place = json_object_get(json, "mark");
+    json_t *saved = json_object_get(json, "mark");
     json_int_t at = json_integer_value(json_object_get(json, "begin"));
-    if (place && at >= 0) {
+    if (saved && at >= 0) {
         *begin = (uint64_t)at;
-        *mark = json_dumps(place, JSON_COMPACT);
+        *checkpoint = json_dumps(saved, JSON_COMPACT);
     }
     json_decref(json);
-    if (*mark) return REEF_OK;
+    if (*checkpoint) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT, "the place of the source '%.100s' makes no sense",
                      source);
 }
 
-reef_status reef_place_read(
-    reef_store *store, const char *source, uint64_t *begin, char **mark, reef_error *err) {
+reef_status reef_source_checkpoint_read(
+    reef_store *store, const char *source, uint64_t *begin, char **checkpoint, reef_error *err) {
     reef_txn *txn = NULL;
-    *mark = NULL;
+    *checkpoint = NULL;
     *begin = 0;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = read_place(txn, source, begin, mark, err);
+    if (status == REEF_OK) status = read_checkpoint(txn, source, begin, checkpoint, err);
     reef_txn_abort(txn);
     return status;
 }
 
-reef_status reef_place_write(
-    reef_txn *txn, const char *source, uint64_t begin, const char *mark, reef_error *err) {
+reef_status reef_source_checkpoint_write(
+    reef_txn *txn, const char *source, uint64_t begin, const char *checkpoint, reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
     reef_source_name(name, REEF_NAME_BYTES_MAX, source, strlen(source));
     reef_key key = journal_key(name, 0);
-    json_t *place = json_loads(mark, 0, NULL);
-    if (!place)
+    json_t *saved = json_loads(checkpoint, 0, NULL);
+    if (!saved)
         return reef_fail(err, REEF_ERR_INVALID, "the place of the source '%.100s' is not JSON",
                          source);
-    return put_json(txn, &key, json_pack("{s:I, s:o}", "begin", (json_int_t)begin, "mark", place),
+    return put_json(txn, &key, json_pack("{s:I, s:o}", "begin", (json_int_t)begin, "mark", saved),
                     err);
 }

@@ -1,21 +1,22 @@
 // What has to survive of the order of the stream, in the pool's journal: whose turn it is,
 // decisions that are not part of a commit yet, and where the next byte of a live source lies.
 // docs/FORMAT.md has the records.
-#ifndef REEF_TURNS_STORE_H
-#define REEF_TURNS_STORE_H
+#ifndef REEF_STRIDE_CHECKPOINT_H
+#define REEF_STRIDE_CHECKPOINT_H
 
 #include "reef_store.h"
 #include "stride.h"
 
 #include <stdint.h>
 
-#define REEF_TURNS_NAME "turns" // of its journal records; no live source has a name without a colon
+#define REEF_STRIDE_NAME                                                                           \
+    "turns" // of its journal records; no live source has a name without a colon
 
 /** A lane that sits out, or is back, from a point of the stream on. */
 typedef struct reef_decision {
     uint64_t number; // one more than the one before
     uint64_t at;     // `total` of the turns when it was made
-    bool out;
+    bool idle;
     char *queue; // its name, on the heap
 } reef_decision;
 
@@ -52,9 +53,9 @@ REEF_MUST_CHECK reef_status reef_decisions_drop(reef_txn *txn,
  * Where byte `begin` of a live source lies. NOT_FOUND leaves `mark` NULL; otherwise it is the
  * caller's.
  */
-REEF_MUST_CHECK reef_status reef_place_read(
-    reef_store *store, const char *source, uint64_t *begin, char **mark, reef_error *err);
-REEF_MUST_CHECK reef_status reef_place_write(
-    reef_txn *txn, const char *source, uint64_t begin, const char *mark, reef_error *err);
+REEF_MUST_CHECK reef_status reef_source_checkpoint_read(
+    reef_store *store, const char *source, uint64_t *begin, char **checkpoint, reef_error *err);
+REEF_MUST_CHECK reef_status reef_source_checkpoint_write(
+    reef_txn *txn, const char *source, uint64_t begin, const char *checkpoint, reef_error *err);
 
 #endif

@@ -18,8 +18,8 @@ typedef struct reading {
     unsigned line; // that inih works on
     size_t bytes;
     reef_config_entry entry;
-    reef_config_section_entry any; // instead: keys of all sections
-    reef_config_mistake told;      // NULL: nobody
+    reef_config_section_entry any;  // instead: keys of all sections
+    reef_config_mistake on_mistake; // NULL: nobody
     void *context;
     reef_error first; // the first mistake
     unsigned first_line;
@@ -36,7 +36,7 @@ static reef_error *mistake(reading *now) {
 // After a mistake.
 static void report_file(const reading *now) {
     const reef_error *last = now->later.status != REEF_OK ? &now->later : &now->first;
-    if (now->told) now->told(now->context, now->line, last->message);
+    if (now->on_mistake) now->on_mistake(now->context, now->line, last->message);
 }
 
 static void refuse_file(reading *now, const char *why) {
@@ -175,15 +175,18 @@ reef_status reef_config_file_read_all(const char *path,
 reef_status reef_config_file_check(const char *path,
                                    const char *section,
                                    reef_config_entry entry,
-                                   reef_config_mistake told,
+                                   reef_config_mistake on_mistake,
                                    void *context,
                                    reef_error *err) {
-    reading now = {
-        .path = path, .section = section, .entry = entry, .told = told, .context = context};
+    reading now = {.path = path,
+                   .section = section,
+                   .entry = entry,
+                   .on_mistake = on_mistake,
+                   .context = context};
     int line = 0;
     reef_status status = read_file(&now, &line, err);
     reef_error refused;
     if (status == REEF_OK && line > 0 && refuse_line(path, line, &refused) != REEF_OK)
-        told(context, (unsigned)line, refused.message);
+        on_mistake(context, (unsigned)line, refused.message);
     return status;
 }

@@ -72,7 +72,7 @@ static reef_status on_entry(
 // For a file that is only looked at: what it is read into, and who is told of mistakes.
 typedef struct checking {
     reef_options *options;
-    reef_config_mistake told;
+    reef_config_mistake on_mistake;
     void *context;
     size_t settings;
 } checking;
@@ -84,9 +84,9 @@ static reef_status on_checked_entry(
     return on_entry(now->options, key, value, line, err);
 }
 
-static void on_mistake(void *context, unsigned line, const char *message) {
+static void pass_mistake_on(void *context, unsigned line, const char *message) {
     const checking *now = context;
-    now->told(now->context, line, message);
+    now->on_mistake(now->context, line, message);
 }
 
 static reef_status take_file(reef_options *options, reef_error *err) {
@@ -134,13 +134,13 @@ static bool is_variable(const char *name) {
     return strcmp(name, reef_option_variable("config", out)) == 0;
 }
 
-void reef_options_misspelt(reef_misspelt_variable told, void *context) {
+void reef_options_misspelt(reef_misspelt_variable on_found, void *context) {
     for (char **entry = environ; entry && *entry; entry++) {
         char name[LABEL_BYTES_MAX], meant[OPTION_NAME_BYTES_MAX];
         size_t bytes = strcspn(*entry, "=");
         if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 || bytes >= sizeof(name)) continue;
         snprintf(name, sizeof(name), "%.*s", (int)bytes, *entry);
-        if (!is_variable(name) && nearly_variable(name, meant)) told(context, name, meant);
+        if (!is_variable(name) && nearly_variable(name, meant)) on_found(context, name, meant);
     }
 }
 
@@ -204,14 +204,17 @@ reef_status reef_options_parse(reef_options *options, int argc, char **argv, ree
     return check_complete(options, err);
 }
 
-reef_status reef_options_check_file(
-    const char *path, reef_config_mistake told, void *context, size_t *settings, reef_error *err) {
+reef_status reef_options_check_file(const char *path,
+                                    reef_config_mistake on_mistake,
+                                    void *context,
+                                    size_t *settings,
+                                    reef_error *err) {
     reef_options options;
     set_defaults(&options);
     options.config = path;
-    checking now = {.options = &options, .told = told, .context = context};
+    checking now = {.options = &options, .on_mistake = on_mistake, .context = context};
     reef_status status =
-        reef_config_file_check(path, SECTION, on_checked_entry, on_mistake, &now, err);
+        reef_config_file_check(path, SECTION, on_checked_entry, pass_mistake_on, &now, err);
     reef_options_release(&options);
     *settings = now.settings;
     return status;

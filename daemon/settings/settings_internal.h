@@ -39,7 +39,7 @@ typedef struct setting {
 extern const setting reef_settings[]; // reef_setting_count() of them
 
 /** Where a setting's value is. */
-void *reef_setting_place(reef_options *options, const setting *one);
+void *reef_setting_field(reef_options *options, const setting *one);
 /** The variable of the environment that has a setting: REEF_COMMIT_SECONDS. Returns `out`. */
 const char *reef_option_variable(const char *name, char out[OPTION_NAME_BYTES_MAX]);
 

@@ -36,7 +36,7 @@ const setting reef_settings[] = {
 _Static_assert(COUNT <= REEF_SETTING_COUNT_MAX, "every setting has room for its origin");
 
 // A struct's members lie where offsetof says.
-void *reef_setting_place(reef_options *options, const setting *one) {
+void *reef_setting_field(reef_options *options, const setting *one) {
     return (char *)options + one->at;
 }
 
@@ -138,7 +138,7 @@ _Static_assert(sizeof(double) == sizeof(uint64_t), "a setting that may change ha
 void reef_options_take_live(reef_options *options, const reef_options *from) {
     for (size_t i = 0; i < COUNT; i++) {
         if (!reef_settings[i].live) continue;
-        memcpy(reef_setting_place(options, &reef_settings[i]), value_of(from, &reef_settings[i]),
+        memcpy(reef_setting_field(options, &reef_settings[i]), value_of(from, &reef_settings[i]),
                kind_bytes(reef_settings[i].kind));
         options->origins[i] = from->origins[i];
     }

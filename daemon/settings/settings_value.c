@@ -136,5 +136,5 @@ reef_status reef_option_take(reef_options *options,
     bool first = options->origins[index].kind != origin.kind;
     options->origins[index] = origin;
     if (one->kind == SETTING_SOURCE) return take_source(options, &origin, text, first, err);
-    return reef_option_value_parse(one, label, text, reef_setting_place(options, one), err);
+    return reef_option_value_parse(one, label, text, reef_setting_field(options, one), err);
 }

@@ -61,12 +61,12 @@ static reef_status file_check(reef_input *input, const reef_config *config, reef
     return reef_input_check_text(input, config, err);
 }
 
-static reef_status file_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
-    if (input->bytes >= place->cursor) return REEF_OK;
+static reef_status file_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
+    if (input->bytes >= offset->cursor) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "'%s' has %" PRIu64 " bytes, but the pool has already read %" PRIu64
                      " of it: it shrank or was replaced (give new content a new name)",
-                     input->label, input->bytes, place->cursor);
+                     input->label, input->bytes, offset->cursor);
 }
 
 static reef_status fail_read(const reef_input *input,

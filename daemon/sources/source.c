@@ -39,9 +39,9 @@ reef_status reef_input_check_text(const reef_input *input,
                      input->label);
 }
 
-reef_status reef_input_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
-    input->offset = place->cursor;
-    return input->kind->seek(input, place, err);
+reef_status reef_input_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
+    input->offset = offset->cursor;
+    return input->kind->seek(input, offset, err);
 }
 
 // ---- answers ------------------------------------------------------------------------------------
@@ -53,16 +53,16 @@ static bool is_awaited(reef_input *input) {
     return !input->stopped;
 }
 
-void reef_input_took(reef_input *input, size_t count, char *mark) {
+void reef_input_took(reef_input *input, size_t count, char *checkpoint) {
     if (!is_awaited(input)) {
-        free(mark);
+        free(checkpoint);
         return;
     }
     uint64_t begin = input->offset;
     input->offset += count;
     if (input->bytes != REEF_BYTES_UNKNOWN && input->bytes < input->offset)
         input->bytes = input->offset;
-    input->sink->took(input, count, begin, mark);
+    input->sink->took(input, count, begin, checkpoint);
 }
 
 void reef_input_ended(reef_input *input) {

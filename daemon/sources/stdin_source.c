@@ -51,9 +51,11 @@ static reef_status stream_check(reef_input *input, const reef_config *config, re
     return reef_input_check_text(input, config, err);
 }
 
-static reef_status stream_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
+static reef_status stream_seek(reef_input *input,
+                               const reef_input_offset *offset,
+                               reef_error *err) {
     (void)err;
-    if (input->bytes != REEF_BYTES_UNKNOWN) input->bytes += place->cursor;
+    if (input->bytes != REEF_BYTES_UNKNOWN) input->bytes += offset->cursor;
     return REEF_OK;
 }
 

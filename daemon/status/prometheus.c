@@ -230,7 +230,7 @@ static void write_stats(FILE *out, const json_t *stats) {
               json_number_value(json_object_get(stats, gauges[i].field)));
 }
 
-static void write_http(FILE *out, size_t connections, const uint64_t answers[6]) {
+static void write_http(FILE *out, size_t connections, const uint64_t replies[6]) {
     static const char *const NAME = "reef_http_answers_total";
     static const char *const CODES[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
     prometheus_head(
@@ -238,7 +238,7 @@ static void write_http(FILE *out, size_t connections, const uint64_t answers[6])
         "HTTP answers by the first digit of their code; malformed requests are not counted.");
     for (size_t i = 0; i < 6; i++) {
         labelled(out, NAME, "code", CODES[i]);
-        fprintf(out, "%" PRIu64 "\n", answers[i]);
+        fprintf(out, "%" PRIu64 "\n", replies[i]);
     }
     gauge(out, "reef_http_connections", "HTTP connections that are open.", (double)connections);
 }
@@ -280,7 +280,7 @@ static void write_training(FILE *out,
 
 char *reef_prometheus_text(reef_status_view *monitor,
                            size_t connections,
-                           const uint64_t answers[6],
+                           const uint64_t replies[6],
                            const json_t *stats) {
     char *text = NULL;
     size_t bytes = 0;
@@ -305,7 +305,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
     gauge(out, "reef_resident_memory_bytes", "Memory of the process that is resident.",
           reef_status_view_resident_bytes());
     write_stats(out, stats);
-    write_http(out, connections, answers);
+    write_http(out, connections, replies);
     if (fclose(out) == 0) return text;
     free(text);
     return NULL;

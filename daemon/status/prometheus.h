@@ -15,7 +15,7 @@
  */
 char *reef_prometheus_text(reef_status_view *monitor,
                            size_t connections,
-                           const uint64_t answers[6],
+                           const uint64_t replies[6],
                            const json_t *stats);
 
 #endif

@@ -140,11 +140,11 @@ static void reply_queue(reef_push_batch *batch) {
         reef_push_grew(batch->input, batch->position);
     }
     reef_push_count(batch->input, batch);
-    if (batch->owner) batch->on_answer(batch);
+    if (batch->owner) batch->on_reply(batch);
     reef_push_batch_free(batch);
 }
 
-static void answer_all(reef_push_batch *list) {
+static void reply_all(reef_push_batch *list) {
     while (list) {
         reef_push_batch *next = list->next;
         reply_queue(list);
@@ -152,12 +152,12 @@ static void answer_all(reef_push_batch *list) {
     }
 }
 
-static void answer_done(reef_pusher *pusher) {
+static void reply_done(reef_pusher *pusher) {
     uv_mutex_lock(&pusher->lock);
     reef_push_batch *done = pusher->done;
     pusher->done = NULL;
     uv_mutex_unlock(&pusher->lock);
-    answer_all(done);
+    reply_all(done);
 }
 
 // Nobody will journal them any more: the daemon ends.
@@ -165,17 +165,17 @@ static void refuse_waiting(reef_pusher *pusher, const reef_error *err) {
     size_t count;
     reef_push_batch *list = take_waiting(pusher, &count);
     fail_all(list, err);
-    answer_all(list);
+    reply_all(list);
 }
 
 static void on_journalled(reef_request *request) {
     reef_pusher *pusher = request->owner;
-    answer_done(pusher);
+    reply_done(pusher);
     // A request that was not served at all has left them where they were.
     if (request->error.status == REEF_ERR_BUSY) refuse_waiting(pusher, &request->error);
 }
 
-static void ask_trainer(reef_pusher *pusher) {
+static void request_trainer(reef_pusher *pusher) {
     reef_error err = {.status = REEF_ERR_NO_MEMORY, .message = "no memory for the request"};
     reef_request *request = calloc(1, sizeof(*request));
     if (request) {
@@ -183,7 +183,7 @@ static void ask_trainer(reef_pusher *pusher) {
                                   .call = journal_waiting,
                                   .call_context = pusher,
                                   .owner = pusher,
-                                  .on_answer = on_journalled};
+                                  .on_reply = on_journalled};
         if (reef_training_request(pusher->training, request, &err) == REEF_OK) return;
     }
     free(request);
@@ -220,7 +220,7 @@ static void on_made(uv_work_t *work, int code) {
     bool ask = !pusher->asked;
     pusher->asked = true;
     uv_mutex_unlock(&pusher->lock);
-    if (ask) ask_trainer(pusher);
+    if (ask) request_trainer(pusher);
 }
 
 static reef_input *find_input(reef_pusher *pusher, const char *name, size_t *count) {

@@ -36,9 +36,10 @@ static void read_by_worker(reef_input *input, uint8_t *at, size_t room) {
     if (code) on_read_now(&input->work.request, code);
 }
 
-static void on_took(reef_input *input, size_t count, uint64_t begin, char *mark) {
+static void on_took(reef_input *input, size_t count, uint64_t begin, char *checkpoint) {
     reef_reader *reader = input->reader;
-    reef_training_fill(reader->training, (size_t)(input - reader->sources), count, begin, mark);
+    reef_training_fill(reader->training, (size_t)(input - reader->sources), count, begin,
+                       checkpoint);
     reef_reader_resume(reader);
 }
 
@@ -86,12 +87,13 @@ void reef_reader_resume(reef_reader *reader) {
 void reef_reader_settle(reef_reader *reader) {
     for (size_t i = 0; i < reader->count && !reader->stopped; i++) {
         reef_input *input = &reader->sources[i];
-        reef_input_place place;
-        char *mark = NULL;
-        if (!input->kind->settled || !reef_training_settled(reader->training, i, &place, &mark))
+        reef_input_offset offset;
+        char *checkpoint = NULL;
+        if (!input->kind->settled ||
+            !reef_training_settled(reader->training, i, &offset, &checkpoint))
             continue;
-        input->kind->settled(input, &place);
-        free(mark);
+        input->kind->settled(input, &offset);
+        free(checkpoint);
     }
 }
 

@@ -22,10 +22,10 @@ static void count_commit(reef_commit_times *times, double seconds) {
 void reef_training_settle(reef_training *training) {
     uv_mutex_lock(&training->lock);
     for (size_t i = 0; i < training->options.source_count; i++) {
-        if (!training->places[i].fresh) continue;
-        free(training->settled[i].mark);
-        training->settled[i] = training->places[i];
-        training->places[i] = (reef_settled_place){0};
+        if (!training->positions[i].fresh) continue;
+        free(training->settled[i].checkpoint);
+        training->settled[i] = training->positions[i];
+        training->positions[i] = (reef_settled_position){0};
     }
     uv_mutex_unlock(&training->lock);
     (void)uv_async_send(training->options.wake);

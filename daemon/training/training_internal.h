@@ -12,11 +12,11 @@
 #define NS_PER_SECOND 1000000000u
 
 /** A place of a live source that a commit has. */
-typedef struct reef_settled_place {
+typedef struct reef_settled_position {
     uint64_t cursor, begin;
-    char *mark; // on the heap, or NULL
-    bool fresh; // not told yet
-} reef_settled_place;
+    char *checkpoint; // on the heap, or NULL
+    bool fresh;       // not told yet
+} reef_settled_position;
 
 struct reef_training {
     // set before the thread starts
@@ -25,25 +25,25 @@ struct reef_training {
     void (*serve)(reef_training *training, reef_request *request);
     uv_thread_t thread;
     // the trainer's thread only
-    uint64_t committed_ns;      // when the last commit was
-    uint64_t commit_steps;      // steps since
-    bool dirty;                 // something was accepted since
-    bool commit_soon;           // and somebody waits for the next one
-    bool served;                // the last piece of work was a request
-    bool compacting;            // since the last commit usage may have windows to merge
-    bool compacted;             // the last piece of work merged some
-    bool drained;               // the last source's end was dealt with
-    bool stop_seen;             // a pause between commits was cut short
-    reef_settled_place *places; // (sources) as the commit under way writes them
-    uv_mutex_t lock;            // protects everything below
-    uv_cond_t changed;          // something below changed that the trainer may wait for
+    uint64_t committed_ns;            // when the last commit was
+    uint64_t commit_steps;            // steps since
+    bool dirty;                       // something was accepted since
+    bool commit_soon;                 // and somebody waits for the next one
+    bool served;                      // the last piece of work was a request
+    bool compacting;                  // since the last commit usage may have windows to merge
+    bool compacted;                   // the last piece of work merged some
+    bool drained;                     // the last source's end was dealt with
+    bool stop_seen;                   // a pause between commits was cut short
+    reef_settled_position *positions; // (sources) as the commit under way writes them
+    uv_mutex_t lock;                  // protects everything below
+    uv_cond_t changed;                // something below changed that the trainer may wait for
     reef_schedule schedule;
-    uint64_t *cursors;           // (sources) bytes accepted
-    uint64_t *committed;         // (sources) of these, in the last commit of training
-    reef_settled_place *settled; // (sources) in the last commit, and not told yet
-    reef_source_loss *losses;    // (sources) before training on them
-    reef_request *requests;      // first come first
-    reef_request *drains;        // those that wait for bytes to be trained
+    uint64_t *cursors;              // (sources) bytes accepted
+    uint64_t *committed;            // (sources) of these, in the last commit of training
+    reef_settled_position *settled; // (sources) in the last commit, and not told yet
+    reef_source_loss *losses;       // (sources) before training on them
+    reef_request *requests;         // first come first
+    reef_request *drains;           // those that wait for bytes to be trained
     bool paused;
     reef_request *answered;
     bool stopping;
@@ -104,9 +104,9 @@ REEF_MUST_CHECK reef_status reef_training_feed(reef_training *training,
                                                const work *piece,
                                                reef_error *err);
 void reef_training_decide(reef_training *training, const reef_schedule_next *next);
-REEF_MUST_CHECK reef_status reef_training_write_places(void *context,
-                                                       reef_txn *txn,
-                                                       reef_error *err);
+REEF_MUST_CHECK reef_status reef_training_write_checkpoints(void *context,
+                                                            reef_txn *txn,
+                                                            reef_error *err);
 void reef_training_end_state(reef_training *training);
 REEF_MUST_CHECK reef_status reef_training_drain(reef_training *training, reef_error *err);
 

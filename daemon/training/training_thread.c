@@ -31,9 +31,9 @@ bool reef_training_space(reef_training *training, size_t source, uint8_t **at, s
 }
 
 void reef_training_fill(
-    reef_training *training, size_t source, size_t count, uint64_t begin, char *mark) {
+    reef_training *training, size_t source, size_t count, uint64_t begin, char *checkpoint) {
     uv_mutex_lock(&training->lock);
-    reef_queues_fill(&training->schedule.queues, source, count, begin, mark);
+    reef_queues_fill(&training->schedule.queues, source, count, begin, checkpoint);
     uv_cond_signal(&training->changed);
     uv_mutex_unlock(&training->lock);
 }
@@ -116,14 +116,14 @@ reef_status reef_training_request(reef_training *training, reef_request *request
                      ended ? "the daemon is ending" : "too many drains wait already");
 }
 
-void reef_training_answer(reef_training *training) {
+void reef_training_reply(reef_training *training) {
     uv_mutex_lock(&training->lock);
     reef_request *list = training->answered;
     training->answered = NULL;
     uv_mutex_unlock(&training->lock);
     while (list) {
         reef_request *next = list->next;
-        if (list->owner) list->on_answer(list);
+        if (list->owner) list->on_reply(list);
         reef_request_release(list);
         free(list);
         list = next;
@@ -132,14 +132,15 @@ void reef_training_answer(reef_training *training) {
 
 bool reef_training_settled(reef_training *training,
                            size_t source,
-                           reef_input_place *place,
-                           char **mark) {
+                           reef_input_offset *position,
+                           char **checkpoint) {
     uv_mutex_lock(&training->lock);
-    reef_settled_place settled = training->settled[source];
-    training->settled[source] = (reef_settled_place){0};
+    reef_settled_position settled = training->settled[source];
+    training->settled[source] = (reef_settled_position){0};
     uv_mutex_unlock(&training->lock);
-    *mark = settled.mark;
-    *place = (reef_input_place){.cursor = settled.cursor, .begin = settled.begin, .mark = *mark};
+    *checkpoint = settled.checkpoint;
+    *position = (reef_input_offset){
+        .cursor = settled.cursor, .begin = settled.begin, .checkpoint = *checkpoint};
     return settled.fresh;
 }
 
@@ -156,7 +157,7 @@ void reef_training_view_read(reef_training *training,
                             .committed = training->committed[i],
                             .loss = training->losses[i],
                             .ended = reef_queues_has_ended(&schedule->queues, i),
-                            .idle = schedule->turn_queue[schedule->queues.queue_of[i]].out};
+                            .idle = schedule->stride_queues[schedule->queues.queue_of[i]].idle};
     uv_mutex_unlock(&training->lock);
 }
 
@@ -314,10 +315,10 @@ static void training_free(reef_training *training) {
     uv_mutex_destroy(&training->lock);
     reef_schedule_release(&training->schedule);
     for (size_t i = 0; i < training->options.source_count; i++) {
-        if (training->places) free(training->places[i].mark);
-        if (training->settled) free(training->settled[i].mark);
+        if (training->positions) free(training->positions[i].checkpoint);
+        if (training->settled) free(training->settled[i].checkpoint);
     }
-    free(training->places);
+    free(training->positions);
     free(training->settled);
     free(training->cursors);
     free(training->committed);
@@ -338,10 +339,10 @@ static reef_status training_new(reef_training **out,
     training->cursors = calloc(options->source_count + 1, sizeof(*training->cursors));
     training->committed = calloc(options->source_count + 1, sizeof(*training->committed));
     training->losses = calloc(options->source_count + 1, sizeof(*training->losses));
-    training->places = calloc(options->source_count + 1, sizeof(*training->places));
+    training->positions = calloc(options->source_count + 1, sizeof(*training->positions));
     training->settled = calloc(options->source_count + 1, sizeof(*training->settled));
     reef_status status = training->cursors && training->committed && training->losses &&
-                                 training->places && training->settled
+                                 training->positions && training->settled
                              ? reef_schedule_init(&training->schedule, options->store,
                                                   options->sources, options->source_count,
                                                   options->record_bytes, options->patience_s, err)
@@ -366,7 +367,7 @@ reef_status reef_training_start(reef_training **out,
     for (size_t i = 0; i < options->source_count; i++)
         training->cursors[i] = training->committed[i] =
             reef_trainer_cursor(options->trainer, options->sources[i].name);
-    reef_trainer_on_commit(options->trainer, reef_training_write_places, training);
+    reef_trainer_on_commit(options->trainer, reef_training_write_checkpoints, training);
     training->committed_ns = uv_hrtime();
     training->compacting = true; // what the run before left
     training->view.state = REEF_STATE_WAITING;

@@ -116,7 +116,7 @@ typedef struct reef_request {
     reef_commit_view last;
     // the loop's own
     void *owner; // who waits for it; NULL when they went away
-    void (*on_answer)(
+    void (*on_reply)(
         struct reef_request *request); // called on the loop's thread while there is an owner
     struct reef_request *next;
 } reef_request;
@@ -190,7 +190,7 @@ void reef_training_join(reef_training *training);
 bool reef_training_space(reef_training *training, size_t source, uint8_t **at, size_t *count);
 /** `count` bytes of the lent space came in; see reef_lanes_fill. */
 void reef_training_fill(
-    reef_training *training, size_t source, size_t count, uint64_t begin, char *mark);
+    reef_training *training, size_t source, size_t count, uint64_t begin, char *checkpoint);
 /** A source has no more bytes; the next ones of its lane are of the one after it. */
 void reef_training_source_end(reef_training *training, size_t source);
 /**
@@ -210,10 +210,10 @@ REEF_MUST_CHECK reef_status reef_training_request(reef_training *training,
                                                   reef_request *request,
                                                   reef_error *err);
 /**
- * Call `on_answer` of the requests served since the last call, and free them; after the end also of
+ * Call `on_reply` of the requests served since the last call, and free them; after the end also of
  * those left unserved.
  */
-void reef_training_answer(reef_training *training);
+void reef_training_reply(reef_training *training);
 /**
  * Where the last commit stands in a source, once for every commit: false when that was told
  * already. `mark`, heap and the caller's or NULL, is what `place` refers to. Only of kinds with
@@ -221,8 +221,8 @@ void reef_training_answer(reef_training *training);
  */
 bool reef_training_settled(reef_training *training,
                            size_t source,
-                           reef_input_place *place,
-                           char **mark);
+                           reef_input_offset *position,
+                           char **checkpoint);
 /** A copy of where things stand. `progress` (source count) may be NULL. */
 void reef_training_view_read(reef_training *training,
                              reef_training_view *view,

@@ -105,8 +105,8 @@ static void took(reef_training *training, size_t source, const work *piece, size
         reef_trainer_cursor(training->options.trainer, training->options.sources[source].name);
     uv_mutex_lock(&training->lock);
     training->cursors[source] = cursor;
-    (void)reef_queue_mark(&training->schedule.queues.queues[piece->next.queue],
-                          cursor); // frees old ones
+    (void)reef_queue_checkpoint_at(&training->schedule.queues.queues[piece->next.queue],
+                                   cursor); // frees old ones
     bool room = reef_schedule_took(&training->schedule, &piece->next, taken);
     uv_mutex_unlock(&training->lock);
     if (room) (void)uv_async_send(training->options.wake);
@@ -170,21 +170,21 @@ void reef_training_decide(reef_training *training, const reef_schedule_next *nex
 
 // For whom it may concern once the commit went through. `mark` may be NULL; without memory for it
 // the next commit tells.
-static void note_place(reef_training *training,
-                       const reef_input *input,
-                       uint64_t cursor,
-                       const reef_place_mark *mark) {
+static void note_position(reef_training *training,
+                          const reef_input *input,
+                          uint64_t cursor,
+                          const reef_queue_checkpoint *checkpoint) {
     if (!input->kind->settled) return;
-    reef_settled_place *place = &training->places[input - training->options.sources];
-    free(place->mark);
-    *place = (reef_settled_place){.cursor = cursor, .fresh = true};
-    if (!mark) return;
-    place->begin = mark->begin;
-    place->mark = strdup(mark->text);
+    reef_settled_position *position = &training->positions[input - training->options.sources];
+    free(position->checkpoint);
+    *position = (reef_settled_position){.cursor = cursor, .fresh = true};
+    if (!checkpoint) return;
+    position->begin = checkpoint->begin;
+    position->checkpoint = strdup(checkpoint->text);
 }
 
 // Along with every commit: whose turn it is, and where the live sources' next bytes lie.
-reef_status reef_training_write_places(void *context, reef_txn *txn, reef_error *err) {
+reef_status reef_training_write_checkpoints(void *context, reef_txn *txn, reef_error *err) {
     reef_training *training = context;
     reef_schedule *schedule = &training->schedule;
     reef_status status =
@@ -196,12 +196,13 @@ reef_status reef_training_write_places(void *context, reef_txn *txn, reef_error 
         uint64_t cursor = reef_trainer_cursor(training->options.trainer, input->name);
         if (input->kind->committed) status = input->kind->committed(input, txn, cursor, err);
         uv_mutex_lock(&training->lock);
-        const reef_place_mark *mark = reef_queue_mark(queue, cursor);
+        const reef_queue_checkpoint *checkpoint = reef_queue_checkpoint_at(queue, cursor);
         uv_mutex_unlock(&training->lock);
         // Only this thread frees marks, so it stays.
-        if (status == REEF_OK && mark)
-            status = reef_place_write(txn, input->name, mark->begin, mark->text, err);
-        note_place(training, input, cursor, mark);
+        if (status == REEF_OK && checkpoint)
+            status = reef_source_checkpoint_write(txn, input->name, checkpoint->begin,
+                                                  checkpoint->text, err);
+        note_position(training, input, cursor, checkpoint);
     }
     return status;
 }

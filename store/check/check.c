@@ -133,7 +133,7 @@ static reef_status step(reef_check *c, reef_db db, reef_cursor *cursor, reef_err
     if (bytes < sizeof(behind)) { // otherwise it is damaged, and the turn a little longer
         memcpy(behind, cursor->key.mv_data, bytes);
         behind[bytes++] = 0;
-        if (!reef_check_turn(c, &turned)) return c->ended.status;
+        if (!reef_check_release_reader(c, &turned)) return c->ended.status;
     }
     if (!turned) return reef_cursor_next(cursor, c->txn, err);
     reef_cursor_close(cursor);
@@ -192,7 +192,8 @@ static void check_generation_root(reef_check *c, const reef_generation_record *g
 
 static void check_generations(reef_check *c) {
     bool turned;
-    for (uint32_t i = 0; reef_check_turn(c, &turned) && i < c->txn->generation_count; i++) {
+    for (uint32_t i = 0; reef_check_release_reader(c, &turned) && i < c->txn->generation_count;
+         i++) {
         reef_generation_record generation;
         reef_error reason;
         if (reef_generation_read(c->txn, i, &generation, &reason) != REEF_OK)
@@ -258,10 +259,10 @@ static void check_all(reef_check *c) {
     check_generations(c);
     // Not reef_snapshot_scan, which is one turn.
     walk(c, REEF_DB_SNAPSHOTS, check_snapshot_at);
-    if (reef_check_turn(c, &turned)) check_root(c);
+    if (reef_check_release_reader(c, &turned)) check_root(c);
     reef_check_usage(c);
-    if (reef_check_turn(c, &turned)) reef_check_journal(c);
-    if (c->options->also != NULL && reef_check_turn(c, &turned) &&
+    if (reef_check_release_reader(c, &turned)) reef_check_journal(c);
+    if (c->options->also != NULL && reef_check_release_reader(c, &turned) &&
         c->options->also(c->txn, on_also, c, &reason) != REEF_OK)
         reef_check_unreadable(c, NULL, &reason);
     if (c->options->on_repair != NULL) reef_check_plan(c);
@@ -276,7 +277,7 @@ static reef_status check_file(reef_check *c, reef_store *store, reef_error *err)
     reef_pages_close(&pages);
     if (status != REEF_OK || c->options->on_repair != NULL) return status;
     reef_txn_abort(c->txn);
-    return reef_txn_begin(&c->txn, store, REEF_TXN_READ_IN_TURNS, err);
+    return reef_txn_begin(&c->txn, store, REEF_TXN_READ_RENEWED, err);
 }
 
 reef_status reef_check_pages_of(const char *path,

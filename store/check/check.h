@@ -52,7 +52,7 @@ void reef_check_unreadable_generation(reef_check *c, uint32_t generation, const 
  * go on with the last commit. Views and cursors end with it. False when the check is over
  * (`ended`).
  */
-bool reef_check_turn(reef_check *c, bool *turned);
+bool reef_check_release_reader(reef_check *c, bool *turned);
 
 /**
  * Walk all trees of the file, page by page and without LMDB: the form of each page, the order of

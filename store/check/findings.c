@@ -83,11 +83,11 @@ void reef_check_read_commit(reef_check *c, bool first) {
         reef_check_unreadable(c, NULL, &reason);
 }
 
-bool reef_check_turn(reef_check *c, bool *turned) {
+bool reef_check_release_reader(reef_check *c, bool *turned) {
     reef_error reason;
     *turned = false;
     if (c->ended.status != REEF_OK) return false;
-    if (reef_txn_turn(c->txn, turned, &reason) != REEF_OK) {
+    if (reef_txn_renew(c->txn, turned, &reason) != REEF_OK) {
         c->ended = reason;
         return false;
     }

@@ -80,13 +80,13 @@ static const reef_snapshot *owner_of(const plan *p, uint32_t number, uint32_t *g
 
 // The number of the generation or copy that a record goes with; 0 also for those that go with none.
 static uint32_t number_of(const reef_key *key) {
-    return reef_places_has(key) ? reef_places_copy(key) : key->generation;
+    return reef_snapshot_offsets_has(key) ? reef_snapshot_offsets_copy(key) : key->generation;
 }
 
 static bool is_damaged(const plan *p, uint32_t number) {
     for (size_t i = 0; i < p->check->damaged_count; i++) {
         const reef_key *key = &p->check->damaged[i].key;
-        bool goes = reef_db_by_generation(key->db) || reef_places_copy(key) > 0;
+        bool goes = reef_db_by_generation(key->db) || reef_snapshot_offsets_copy(key) > 0;
         if (goes && number_of(key) == number) return true;
     }
     return false;
@@ -132,7 +132,7 @@ static bool restore_mends(const reef_snapshot *snapshot, const reef_key *key) {
     case REEF_DB_RESERVOIR:
         return snapshot->exact;
     case REEF_DB_JOURNAL:
-        return reef_places_has(key) && reef_places_copy(key) == 0;
+        return reef_snapshot_offsets_has(key) && reef_snapshot_offsets_copy(key) == 0;
     default:
         return false;
     }
@@ -219,10 +219,10 @@ static void find_twin(const plan *p, const uint8_t want[REEF_HASH_BYTES], reef_r
 // ---- one record ---------------------------------------------------------------------------------
 
 // What its bytes are by themselves: as they were written, or of an earlier commit?
-static void look_at_bytes(const plan *p,
-                          const uint8_t want[REEF_HASH_BYTES],
-                          bool wanted,
-                          reef_repair *r) {
+static void check_bytes(const plan *p,
+                        const uint8_t want[REEF_HASH_BYTES],
+                        bool wanted,
+                        reef_repair *r) {
     reef_txn *txn = p->check->txn;
     reef_key_bytes encoded;
     reef_view view;
@@ -255,7 +255,7 @@ static void plan_record(const plan *p, const reef_damaged *damaged) {
                (reef_db_by_generation(r.key.db) && r.key.generation < p->check->txn->sealed_count);
     bool wanted = reef_db_summed(r.key.db) &&
                   reef_sum_read(p->check->txn, &r.key, &r.commit_lost, want, NULL) == REEF_OK;
-    look_at_bytes(p, want, wanted, &r);
+    check_bytes(p, want, wanted, &r);
     if (wanted && !r.intact) find_twin(p, want, &r);
     choose_snapshot(p, &r);
     p->check->options->on_repair(p->check->options->context, &r);

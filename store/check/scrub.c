@@ -163,7 +163,7 @@ static reef_status compare_sum(piece *p,
     return reef_fail(err, REEF_ERR_CORRUPT, "%s: the record differs from its entry in sums", text);
 }
 
-static void look_at(piece *p, const reef_key *key, const reef_page_node *node) {
+static void scrub_record(piece *p, const reef_key *key, const reef_page_node *node) {
     reef_error reason = {.status = REEF_OK};
     reef_key_bytes encoded;
     reef_view view;
@@ -213,7 +213,7 @@ static reef_status on_record(void *context,
         go_on_at(p, key.generation + 1);
         return STOP;
     }
-    look_at(p, &key, node);
+    scrub_record(p, &key, node);
     go_on_behind(p, node);
     return REEF_OK;
 }

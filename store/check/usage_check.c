@@ -77,11 +77,11 @@ static reef_status find_parts(reef_check *c, part_names *all, reef_error *err) {
 // the rest.
 static reef_status sum_windows(reef_check *c,
                                const part_name *name,
-                               reef_usage_part *part,
+                               reef_usage_segment *part,
                                reef_error *err) {
     reef_cursor cursor;
     reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
-    reef_usage_part_clear(part);
+    reef_usage_segment_clear(part);
     reef_status status = reef_usage_seek(&cursor, c->txn, &key, err);
     while (reef_usage_at(&cursor, &key, &status, err)) {
         const part_name other = name_of(&key);
@@ -91,7 +91,7 @@ static reef_status sum_windows(reef_check *c,
         if (compare_names(&other, name) == 0 &&
             reef_record_verify(c->txn, REEF_DB_USAGE, &cursor, &key, text, &view, NULL) ==
                 REEF_OK &&
-            reef_usage_part_add(part, &key, &view, &reason) != REEF_OK)
+            reef_usage_segment_add(part, &key, &view, &reason) != REEF_OK)
             reef_check_unreadable(c, &key, &reason);
         status = reef_cursor_next(&cursor, c->txn, err);
     }
@@ -113,10 +113,10 @@ static void report(reef_check *c, const part_name *name, uint64_t expert, const 
 // Compare the part with the totals of its layer, which come in blocks of any size.
 static reef_status compare_totals(reef_check *c,
                                   const part_name *name,
-                                  const reef_usage_part *part,
+                                  const reef_usage_segment *part,
                                   reef_error *err) {
     static const uint64_t NONE[2] = {0, 0};
-    const uint64_t first = (uint64_t)name->part * REEF_USAGE_PART;
+    const uint64_t first = (uint64_t)name->part * REEF_USAGE_SEGMENT;
     uint64_t expert = 0; // of the layer, at the block's beginning
     bool known = true, more = false;
     reef_cursor cursor;
@@ -126,13 +126,13 @@ static reef_status compare_totals(reef_check *c,
         reef_view view;
         char text[REEF_NAME_BYTES_MAX + 1];
         if (key.level != REEF_USAGE_TOTALS || key.generation != name->generation ||
-            key.layer != name->layer || expert >= first + REEF_USAGE_PART)
+            key.layer != name->layer || expert >= first + REEF_USAGE_SEGMENT)
             break;
         known =
             reef_record_verify(c->txn, REEF_DB_USAGE, &cursor, &key, text, &view, NULL) == REEF_OK;
         for (size_t i = 0; known && !more && i < view.bytes / TOTAL_BYTES; i++) {
             uint64_t total[2], at = expert + i - first;
-            if (expert + i < first || at >= REEF_USAGE_PART) continue;
+            if (expert + i < first || at >= REEF_USAGE_SEGMENT) continue;
             memcpy(total, (const uint8_t *)view.data + i * TOTAL_BYTES, TOTAL_BYTES);
             more = exceeds(part->sums + 2 * at, total);
             if (more) report(c, name, expert + i, part->sums + 2 * at);
@@ -143,7 +143,7 @@ static reef_status compare_totals(reef_check *c,
     reef_cursor_close(&cursor);
     // Experts beyond the totals were never chosen.
     for (uint64_t e = expert < first ? first : expert;
-         status == REEF_OK && known && !more && e < first + REEF_USAGE_PART; e++) {
+         status == REEF_OK && known && !more && e < first + REEF_USAGE_SEGMENT; e++) {
         more = exceeds(part->sums + 2 * (e - first), NONE);
         if (more) report(c, name, e, part->sums + 2 * (e - first));
     }
@@ -171,19 +171,20 @@ static reef_status has_totals(reef_check *c, const part_name *name, bool *out, r
 void reef_check_usage(reef_check *c) {
     reef_error reason;
     part_names all = {0};
-    reef_usage_part part = {0};
+    reef_usage_segment part = {0};
     bool turned;
-    if (!reef_check_turn(c, &turned)) return;
-    reef_status status = reef_usage_part_new(&part, &reason);
+    if (!reef_check_release_reader(c, &turned)) return;
+    reef_status status = reef_usage_segment_new(&part, &reason);
     if (status == REEF_OK) status = find_parts(c, &all, &reason);
-    for (size_t i = 0; status == REEF_OK && i < all.count && reef_check_turn(c, &turned); i++) {
+    for (size_t i = 0; status == REEF_OK && i < all.count && reef_check_release_reader(c, &turned);
+         i++) {
         bool known;
         status = has_totals(c, &all.names[i], &known, &reason);
         if (status != REEF_OK || !known) continue;
         status = sum_windows(c, &all.names[i], &part, &reason);
         if (status == REEF_OK) status = compare_totals(c, &all.names[i], &part, &reason);
     }
-    reef_usage_part_free(&part);
+    reef_usage_segment_free(&part);
     free(all.names);
     if (status != REEF_OK) reef_check_stop(c, &reason);
 }

@@ -102,7 +102,7 @@ typedef struct reef_store_options {
     // failure; a store that finds the pool open in this process already syncs as the first one
     // does.
     bool no_sync;
-    uint64_t turn_us; // length of a turn of its reads in turns; 0: half of REEF_READ_MS_MAX
+    uint64_t renew_us; // length of a turn of its reads in turns; 0: half of REEF_READ_MS_MAX
 } reef_store_options;
 
 /**
@@ -151,7 +151,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_create(const char *path,
 typedef enum reef_txn_mode {
     REEF_TXN_READ,
     REEF_TXN_WRITE,
-    REEF_TXN_READ_IN_TURNS, // a read of more than one turn: see reef_txn_turn
+    REEF_TXN_READ_RENEWED, // a read of more than one turn: see reef_txn_renew
 } reef_txn_mode;
 
 /**
@@ -177,7 +177,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_txn_begin(reef_txn **out,
  *
  * Errors: those of reef_txn_begin; the transaction is then only good for reef_txn_abort.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_txn_turn(reef_txn *txn, bool *turned, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_txn_renew(reef_txn *txn, bool *turned, reef_error *err);
 
 /**
  * Read transactions of this process on a pool that have ended, those that took a turn counted each
@@ -491,7 +491,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_scan(reef_txn *txn,
 
 // ---- usage over time ----------------------------------------------------------------------------
 
-#define REEF_USAGE_PART 65536u // experts of one layer that share a record of a window
+#define REEF_USAGE_SEGMENT 65536u // experts of one layer that share a record of a window
 
 // Levels of usage. The totals stand in the root hash; windows, which depend on the clock, never do.
 enum {
@@ -505,7 +505,7 @@ enum {
 /**
  * Write the totals of one layer, and what they grew by since they were written last as a delta.
  *
- * block_rows  experts of a record of totals: a power of two up to REEF_USAGE_PART
+ * block_rows  experts of a record of totals: a power of two up to REEF_USAGE_SEGMENT
  * totals      (expert_count, 2) how often each expert was chosen and its score, since the beginning
  * unix_ms     the wall clock: names the delta's window and decides nothing else
  *

@@ -47,7 +47,7 @@ static reef_status gather_ids(reef_txn *txn, tail *t, reef_error *err) {
     return status;
 }
 
-static reef_status tail_look(
+static reef_status tail_check(
     reef_txn *txn, tail *t, const reef_journal_batch *batch, size_t batch_count, reef_error *err) {
     reef_journal_entry entry;
     free(t->ids);
@@ -135,7 +135,7 @@ static reef_status append_one(reef_txn *txn,
     batch->error.status = check_batch(batch, &batch->error);
     if (batch->error.status != REEF_OK) return REEF_OK;
     if (t->source == NULL || strcmp(t->source, batch->source) != 0)
-        status = tail_look(txn, t, batch, batch_count, err);
+        status = tail_check(txn, t, batch, batch_count, err);
     uint64_t content = reef_journal_content(batch->bytes, batch->count);
     if (status == REEF_OK) status = find_duplicate(txn, t, batch, content, err);
     if (status != REEF_OK || batch->duplicate || batch->error.status != REEF_OK) return status;

@@ -207,12 +207,12 @@ static reef_status put_shift(reef_txn *txn, const char *source, uint64_t shift, 
 }
 
 // Where the bytes begin that the journal still has, and where it ends.
-static reef_status look_at_ends(reef_txn *txn,
-                                const char *source,
-                                const reef_journal_span *all,
-                                uint64_t *begin,
-                                uint64_t *end,
-                                reef_error *err) {
+static reef_status check_ends(reef_txn *txn,
+                              const char *source,
+                              const reef_journal_span *all,
+                              uint64_t *begin,
+                              uint64_t *end,
+                              reef_error *err) {
     reef_journal_entry entry;
     reef_status status = reef_journal_peek(txn, source, all->last, &entry, err);
     if (status != REEF_OK) return status;
@@ -231,7 +231,7 @@ static reef_status go_back(reef_txn *txn,
                            uint64_t to,
                            reef_error *err) {
     uint64_t begin, end;
-    reef_status status = look_at_ends(txn, source, all, &begin, &end, err);
+    reef_status status = check_ends(txn, source, all, &begin, &end, err);
     if (status != REEF_OK) return status;
     uint64_t stood = from + all->shift; // the state that is given up
     uint64_t reached = ids->kept || to > 0 ? to + ids->shift : 0;

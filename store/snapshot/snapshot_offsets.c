@@ -18,15 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TURNS_NAME "turns"
-#define TURNS_KEPT (UINT64_C(1) << 63) // no pool lives for so many decisions
+#define STRIDE_NAME "turns"
+#define STRIDE_KEPT (UINT64_C(1) << 63) // no pool lives for so many decisions
 
-static reef_key place_key(const char *source, uint64_t sequence) {
+static reef_key offset_key(const char *source, uint64_t sequence) {
     return (reef_key){.db = REEF_DB_JOURNAL, .name = source, .sequence = sequence};
 }
 
-static bool is_turns(const char *name) {
-    return strcmp(name, TURNS_NAME) == 0;
+static bool is_stride_record(const char *name) {
+    return strcmp(name, STRIDE_NAME) == 0;
 }
 
 static bool begins_with(const char *name, const char *prefix) {
@@ -43,10 +43,10 @@ static bool is_ids(const char *name) {
 }
 
 static uint64_t kept_at(const char *name, uint32_t copy) {
-    return is_turns(name) ? TURNS_KEPT + copy : copy;
+    return is_stride_record(name) ? STRIDE_KEPT + copy : copy;
 }
 
-bool reef_places_has(const reef_key *key) {
+bool reef_snapshot_offsets_has(const reef_key *key) {
     return key->db == REEF_DB_JOURNAL && key->name != NULL && !is_pushed(key->name);
 }
 
@@ -67,21 +67,21 @@ static reef_status next_name(reef_txn *txn,
                                  name, err);
     reef_cursor_close(&cursor);
     if (!*found || status != REEF_OK) return status;
-    key = place_key(name, UINT64_MAX);
+    key = offset_key(name, UINT64_MAX);
     status = reef_key_encode(&key, from, err);
     from->data[from->bytes++] = 0; // the least key that is greater
     return status;
 }
 
 // Damaged or not: it is in the way of nothing.
-static reef_status remove_place(reef_txn *txn, const char *source, uint64_t at, reef_error *err) {
-    const reef_key key = place_key(source, at);
+static reef_status remove_offset(reef_txn *txn, const char *source, uint64_t at, reef_error *err) {
+    const reef_key key = offset_key(source, at);
     return reef_record_remove(txn, &key, err);
 }
 
-static reef_status copy_place(
+static reef_status copy_offset(
     reef_txn *txn, const char *source, uint64_t from, uint64_t to, reef_error *err) {
-    reef_key key = place_key(source, from);
+    reef_key key = offset_key(source, from);
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
@@ -96,12 +96,12 @@ static reef_status copy_place(
     return status;
 }
 
-typedef reef_status (*place_step)(reef_txn *txn,
-                                  const char *source,
-                                  uint32_t copy,
-                                  reef_error *err);
+typedef reef_status (*offset_step)(reef_txn *txn,
+                                   const char *source,
+                                   uint32_t copy,
+                                   reef_error *err);
 
-static reef_status of_all(reef_txn *txn, uint32_t copy, place_step step, reef_error *err) {
+static reef_status of_all(reef_txn *txn, uint32_t copy, offset_step step, reef_error *err) {
     reef_key_bytes from = {0};
     char name[REEF_NAME_BYTES_MAX + 1];
     bool found = copy != 0;
@@ -116,11 +116,11 @@ static reef_status of_all(reef_txn *txn, uint32_t copy, place_step step, reef_er
 static reef_status keep_offsets(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
     if (is_ids(name)) return REEF_OK; // of another snapshot
     if (is_pushed(name)) return reef_journal_ids_keep(txn, name, copy, err);
-    return copy_place(txn, name, 0, kept_at(name, copy), err);
+    return copy_offset(txn, name, 0, kept_at(name, copy), err);
 }
 
 static reef_status drop_offsets(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
-    return is_pushed(name) ? REEF_OK : remove_place(txn, name, kept_at(name, copy), err);
+    return is_pushed(name) ? REEF_OK : remove_offset(txn, name, kept_at(name, copy), err);
 }
 
 // Of the run whose state is given up.
@@ -129,7 +129,7 @@ static reef_status forget_decisions(reef_txn *txn, reef_error *err) {
         reef_cursor cursor;
         reef_key_bytes encoded;
         char name[REEF_NAME_BYTES_MAX + 1];
-        reef_key key = place_key(TURNS_NAME, 1);
+        reef_key key = offset_key(STRIDE_NAME, 1);
         reef_status status = reef_key_encode(&key, &encoded, err);
         if (status == REEF_OK)
             status =
@@ -141,8 +141,8 @@ static reef_status forget_decisions(reef_txn *txn, reef_error *err) {
                                      name, err);
         reef_cursor_close(&cursor);
         if (!found || status != REEF_OK) return status;
-        if (!is_turns(name) || key.sequence >= TURNS_KEPT) return REEF_OK;
-        status = remove_place(txn, name, key.sequence, err);
+        if (!is_stride_record(name) || key.sequence >= STRIDE_KEPT) return REEF_OK;
+        status = remove_offset(txn, name, key.sequence, err);
         if (status != REEF_OK) return status;
     }
 }
@@ -151,14 +151,14 @@ static reef_status forget_decisions(reef_txn *txn, reef_error *err) {
 // before there were any.
 static reef_status go_back(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
     if (is_pushed(name) || is_ids(name)) return REEF_OK;
-    reef_status status = remove_place(txn, name, 0, err);
-    if (status == REEF_OK && is_turns(name)) status = forget_decisions(txn, err);
-    return status == REEF_OK ? copy_place(txn, name, kept_at(name, copy), 0, err) : status;
+    reef_status status = remove_offset(txn, name, 0, err);
+    if (status == REEF_OK && is_stride_record(name)) status = forget_decisions(txn, err);
+    return status == REEF_OK ? copy_offset(txn, name, kept_at(name, copy), 0, err) : status;
 }
 
-uint32_t reef_places_copy(const reef_key *key) {
-    if (!reef_places_has(key)) return 0;
-    uint64_t kept = is_turns(key->name) ? TURNS_KEPT : 0;
+uint32_t reef_snapshot_offsets_copy(const reef_key *key) {
+    if (!reef_snapshot_offsets_has(key)) return 0;
+    uint64_t kept = is_stride_record(key->name) ? STRIDE_KEPT : 0;
     return key->sequence >= kept ? (uint32_t)(key->sequence - kept) : 0;
 }
 

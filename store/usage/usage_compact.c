@@ -106,7 +106,7 @@ static uint32_t due_level(const reef_usage_stat *stat, uint64_t now_ms) {
 
 typedef struct step {
     reef_txn *txn;
-    reef_usage_part part;
+    reef_usage_segment part;
     uint32_t level;
     uint64_t horizon, bytes_max;
     uint64_t bytes; // of the level, as it shrinks
@@ -159,7 +159,7 @@ static reef_status gather_compact(step *s,
             char name[REEF_NAME_BYTES_MAX + 1];
             reef_view view;
             status = reef_record_verify(s->txn, REEF_DB_USAGE, &cursor, &key, name, &view, err);
-            if (status == REEF_OK) status = reef_usage_part_add(&s->part, &key, &view, err);
+            if (status == REEF_OK) status = reef_usage_segment_add(&s->part, &key, &view, err);
             if (status != REEF_OK) break;
             windows[(*count)++] = key.window;
             gathered += view.bytes;
@@ -174,9 +174,9 @@ static reef_status gather_compact(step *s,
 static reef_status write_target(step *s, const reef_key *target, reef_error *err) {
     reef_view before;
     reef_status status = reef_record_view(s->txn, target, &before, err);
-    if (status == REEF_OK) status = reef_usage_part_add(&s->part, target, &before, err);
+    if (status == REEF_OK) status = reef_usage_segment_add(&s->part, target, &before, err);
     if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
-    size_t bytes = reef_usage_part_encode(&s->part, target->window);
+    size_t bytes = reef_usage_segment_encode(&s->part, target->window);
     s->work += bytes;
     return reef_record_put(s->txn, target, REEF_BYTES, s->part.code, bytes, err);
 }
@@ -189,7 +189,7 @@ static reef_status merge(step *s, const reef_key *first, reef_error *err) {
     reef_key target = *first, source = *first;
     target.level = s->level + 1;
     target.window = first->window / span * span;
-    reef_usage_part_clear(&s->part);
+    reef_usage_segment_clear(&s->part);
     reef_status status = gather_compact(s, first, target.window + span, windows, &count, err);
     if (status == REEF_OK && count == 0) // a key that no commit can have written
         status =
@@ -207,7 +207,7 @@ static reef_status merge(step *s, const reef_key *first, reef_error *err) {
 }
 
 static reef_status merge_level(step *s, reef_error *err) {
-    reef_status status = reef_usage_part_new(&s->part, err);
+    reef_status status = reef_usage_segment_new(&s->part, err);
     while (status == REEF_OK && s->work < STEP_BYTES) {
         reef_key key;
         size_t payload;
@@ -216,7 +216,7 @@ static reef_status merge_level(step *s, reef_error *err) {
         if (status != REEF_OK || !found || !is_due(s, &key)) break;
         status = merge(s, &key, err);
     }
-    reef_usage_part_free(&s->part);
+    reef_usage_segment_free(&s->part);
     return status;
 }
 

@@ -119,47 +119,47 @@ static reef_status add_uses(const reef_key *key,
 
 // ---- a part in memory ---------------------------------------------------------------------------
 
-reef_status reef_usage_part_new(reef_usage_part *part, reef_error *err) {
-    *part = (reef_usage_part){.sums = calloc(REEF_USAGE_PART, TOTAL_BYTES),
-                              .extent = NO_EXTENT,
-                              .code = malloc(CODE_BYTES_MAX(REEF_USAGE_PART))};
+reef_status reef_usage_segment_new(reef_usage_segment *part, reef_error *err) {
+    *part = (reef_usage_segment){.sums = calloc(REEF_USAGE_SEGMENT, TOTAL_BYTES),
+                                 .extent = NO_EXTENT,
+                                 .code = malloc(CODE_BYTES_MAX(REEF_USAGE_SEGMENT))};
     if (part->sums != NULL && part->code != NULL) return REEF_OK;
-    reef_usage_part_free(part);
+    reef_usage_segment_free(part);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %u experts",
-                     REEF_USAGE_PART);
+                     REEF_USAGE_SEGMENT);
 }
 
-void reef_usage_part_free(reef_usage_part *part) {
+void reef_usage_segment_free(reef_usage_segment *part) {
     free(part->sums);
     free(part->code);
-    *part = (reef_usage_part){0};
+    *part = (reef_usage_segment){0};
 }
 
-void reef_usage_part_clear(reef_usage_part *part) {
-    memset(part->sums, 0, (size_t)REEF_USAGE_PART * TOTAL_BYTES);
+void reef_usage_segment_clear(reef_usage_segment *part) {
+    memset(part->sums, 0, (size_t)REEF_USAGE_SEGMENT * TOTAL_BYTES);
     part->extent = NO_EXTENT;
 }
 
-reef_status reef_usage_part_add(reef_usage_part *part,
-                                const reef_key *key,
-                                const reef_view *view,
-                                reef_error *err) {
+reef_status reef_usage_segment_add(reef_usage_segment *part,
+                                   const reef_key *key,
+                                   const reef_view *view,
+                                   reef_error *err) {
     const uint8_t *at = view->data, *end = at + view->bytes;
     reef_usage_extent extent;
     reef_status status = get_extent(key, &at, end, &extent, err);
-    if (status == REEF_OK) status = add_uses(key, at, end, REEF_USAGE_PART, part->sums, err);
+    if (status == REEF_OK) status = add_uses(key, at, end, REEF_USAGE_SEGMENT, part->sums, err);
     if (status != REEF_OK) return status;
     if (extent.first_ms < part->extent.first_ms) part->extent.first_ms = extent.first_ms;
     if (extent.last_ms > part->extent.last_ms) part->extent.last_ms = extent.last_ms;
     return REEF_OK;
 }
 
-size_t reef_usage_part_encode(reef_usage_part *part, uint64_t window) {
+size_t reef_usage_segment_encode(reef_usage_segment *part, uint64_t window) {
     uint8_t *at = put_number(part->code, part->extent.first_ms - window);
     at = put_number(at, part->extent.last_ms - window);
     const uint8_t *uses = at;
     uint64_t next = 0; // the expert after the last one that was written
-    for (uint64_t expert = 0; expert < REEF_USAGE_PART; expert++) {
+    for (uint64_t expert = 0; expert < REEF_USAGE_SEGMENT; expert++) {
         uint64_t count = part->sums[2 * expert], score = part->sums[2 * expert + 1];
         if (count == 0 && score == 0) continue;
         at = put_use(at, expert - next, count, score);
@@ -175,18 +175,18 @@ size_t reef_usage_part_encode(reef_usage_part *part, uint64_t window) {
 static reef_status put_delta(
     reef_txn *txn, const reef_key *key, const uint8_t *code, size_t bytes, reef_error *err) {
     reef_view before;
-    reef_usage_part part = {0};
+    reef_usage_segment part = {0};
     reef_status status = reef_record_view(txn, key, &before, err);
     if (status == REEF_ERR_NOT_FOUND)
         return reef_record_put(txn, key, REEF_BYTES, code, bytes, err);
     const reef_view now = {.data = code, .bytes = bytes};
-    if (status == REEF_OK) status = reef_usage_part_new(&part, err);
-    if (status == REEF_OK) status = reef_usage_part_add(&part, key, &before, err);
-    if (status == REEF_OK) status = reef_usage_part_add(&part, key, &now, err);
+    if (status == REEF_OK) status = reef_usage_segment_new(&part, err);
+    if (status == REEF_OK) status = reef_usage_segment_add(&part, key, &before, err);
+    if (status == REEF_OK) status = reef_usage_segment_add(&part, key, &now, err);
     if (status == REEF_OK)
         status = reef_record_put(txn, key, REEF_BYTES, part.code,
-                                 reef_usage_part_encode(&part, key->window), err);
-    reef_usage_part_free(&part);
+                                 reef_usage_segment_encode(&part, key->window), err);
+    reef_usage_segment_free(&part);
     return status;
 }
 
@@ -224,11 +224,11 @@ reef_status reef_usage_add(reef_txn *txn,
                         .window = unix_ms,
                         .generation = generation,
                         .layer = layer,
-                        .block = uses[i].expert / REEF_USAGE_PART};
-        uint64_t next = (uint64_t)key.block * REEF_USAGE_PART;
+                        .block = uses[i].expert / REEF_USAGE_SEGMENT};
+        uint64_t next = (uint64_t)key.block * REEF_USAGE_SEGMENT;
         uint8_t *at = put_number(put_number(code, 0), 0); // a delta is of one moment
         const uint8_t *none = at;
-        for (; i < count && uses[i].expert / REEF_USAGE_PART == key.block; i++) {
+        for (; i < count && uses[i].expert / REEF_USAGE_SEGMENT == key.block; i++) {
             if (uses[i].count == 0 && uses[i].score == 0) continue;
             at = put_use(at, uses[i].expert - next, uses[i].count, uses[i].score);
             next = (uint64_t)uses[i].expert + 1;
@@ -278,10 +278,10 @@ static reef_status put_part(reef_txn *txn,
                             size_t experts,
                             const uint64_t *totals,
                             uint64_t unix_ms,
-                            reef_usage_part *part,
+                            reef_usage_segment *part,
                             reef_error *err) {
-    uint32_t index = key.block / (REEF_USAGE_PART / block_rows);
-    reef_usage_part_clear(part);
+    uint32_t index = key.block / (REEF_USAGE_SEGMENT / block_rows);
+    reef_usage_segment_clear(part);
     for (size_t first = 0; first < experts; first += block_rows, key.block++) {
         size_t rows = experts - first < block_rows ? experts - first : block_rows;
         const uint64_t *block = totals + 2 * first;
@@ -291,7 +291,7 @@ static reef_status put_part(reef_txn *txn,
         if (status != REEF_OK) return status;
     }
     part->extent = (reef_usage_extent){unix_ms, unix_ms};
-    size_t bytes = reef_usage_part_encode(part, unix_ms);
+    size_t bytes = reef_usage_segment_encode(part, unix_ms);
     if (bytes == 0) return REEF_OK;
     key.level = REEF_USAGE_DELTAS;
     key.window = unix_ms;
@@ -307,23 +307,24 @@ reef_status reef_usage_put(reef_txn *txn,
                            const uint64_t *totals,
                            uint64_t unix_ms,
                            reef_error *err) {
-    reef_usage_part part = {0};
-    if (block_rows == 0 || REEF_USAGE_PART % block_rows != 0)
+    reef_usage_segment part = {0};
+    if (block_rows == 0 || REEF_USAGE_SEGMENT % block_rows != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "blocks of usage of %" PRIu32 " experts do not fill %u", block_rows,
-                         REEF_USAGE_PART);
+                         REEF_USAGE_SEGMENT);
     reef_status status = check_time(unix_ms, err);
-    if (status == REEF_OK) status = reef_usage_part_new(&part, err);
-    for (size_t first = 0; status == REEF_OK && first < expert_count; first += REEF_USAGE_PART) {
+    if (status == REEF_OK) status = reef_usage_segment_new(&part, err);
+    for (size_t first = 0; status == REEF_OK && first < expert_count; first += REEF_USAGE_SEGMENT) {
         size_t left = expert_count - first;
         const reef_key key = {.db = REEF_DB_USAGE,
                               .generation = generation,
                               .layer = layer,
                               .block = (uint32_t)(first / block_rows)};
-        status = put_part(txn, key, block_rows, left < REEF_USAGE_PART ? left : REEF_USAGE_PART,
-                          totals + 2 * first, unix_ms, &part, err);
+        status =
+            put_part(txn, key, block_rows, left < REEF_USAGE_SEGMENT ? left : REEF_USAGE_SEGMENT,
+                     totals + 2 * first, unix_ms, &part, err);
     }
-    reef_usage_part_free(&part);
+    reef_usage_segment_free(&part);
     return status;
 }
 
@@ -370,9 +371,9 @@ static reef_status add_window(reef_txn *txn,
     status = get_extent(key, &at, end, &extent, err);
     if (status != REEF_OK || extent.first_ms >= range->until_ms || extent.last_ms < range->since_ms)
         return status;
-    size_t first = (size_t)key->block * REEF_USAGE_PART;
+    size_t first = (size_t)key->block * REEF_USAGE_SEGMENT;
     size_t left = first < expert_count ? expert_count - first : 0;
-    status = add_uses(key, at, end, left < REEF_USAGE_PART ? left : REEF_USAGE_PART,
+    status = add_uses(key, at, end, left < REEF_USAGE_SEGMENT ? left : REEF_USAGE_SEGMENT,
                       left > 0 ? sums + 2 * first : NULL, err);
     if (status != REEF_OK) return status;
     if (range->windows == 0 || extent.first_ms < range->from_ms) range->from_ms = extent.first_ms;
@@ -415,9 +416,9 @@ static reef_status note_last(reef_txn *txn,
     reef_status status = reef_record_verify(txn, REEF_DB_USAGE, cursor, key, name, &view, err);
     if (status != REEF_OK) return status;
     const uint8_t *at = view.data, *end = at + view.bytes;
-    size_t first = (size_t)key->block * REEF_USAGE_PART;
+    size_t first = (size_t)key->block * REEF_USAGE_SEGMENT;
     size_t left = first < expert_count ? expert_count - first : 0;
-    if (left > REEF_USAGE_PART) left = REEF_USAGE_PART;
+    if (left > REEF_USAGE_SEGMENT) left = REEF_USAGE_SEGMENT;
     memset(sums, 0, left * TOTAL_BYTES);
     status = get_extent(key, &at, end, &extent, err);
     if (status == REEF_OK) status = add_uses(key, at, end, left, sums, err);
@@ -435,7 +436,7 @@ reef_status reef_usage_last(reef_txn *txn,
                             reef_error *err) {
     reef_cursor cursor;
     reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
-    size_t part = expert_count < REEF_USAGE_PART ? expert_count : REEF_USAGE_PART;
+    size_t part = expert_count < REEF_USAGE_SEGMENT ? expert_count : REEF_USAGE_SEGMENT;
     uint64_t *sums = calloc(part + 1, TOTAL_BYTES);
     if (sums == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", part);

@@ -22,24 +22,25 @@ typedef struct reef_usage_extent {
 } reef_usage_extent;
 
 /** One part of a layer in memory. */
-typedef struct reef_usage_part {
+typedef struct reef_usage_segment {
     uint64_t *sums; // (REEF_USAGE_PART, 2) count and score; zero for experts that were not used
     reef_usage_extent extent;
     uint8_t *code; // room for the longest payload
-} reef_usage_part;
+} reef_usage_segment;
 
-REEF_MUST_CHECK reef_status reef_usage_part_new(reef_usage_part *part, reef_error *err); // cleared
-void reef_usage_part_free(reef_usage_part *part); // accepts the zeroed part
-void reef_usage_part_clear(reef_usage_part *part);
+REEF_MUST_CHECK reef_status reef_usage_segment_new(reef_usage_segment *part,
+                                                   reef_error *err); // cleared
+void reef_usage_segment_free(reef_usage_segment *part);              // accepts the zeroed part
+void reef_usage_segment_clear(reef_usage_segment *part);
 /** Add what a window's record says to a part. CORRUPT when the payload is no list of uses. */
-REEF_MUST_CHECK reef_status reef_usage_part_add(reef_usage_part *part,
-                                                const reef_key *key,
-                                                const reef_view *view,
-                                                reef_error *err);
+REEF_MUST_CHECK reef_status reef_usage_segment_add(reef_usage_segment *part,
+                                                   const reef_key *key,
+                                                   const reef_view *view,
+                                                   reef_error *err);
 /**
  * Encode the part into `code` for a window that begins at `window`; 0 bytes when nothing was used.
  */
-size_t reef_usage_part_encode(reef_usage_part *part, uint64_t window);
+size_t reef_usage_segment_encode(reef_usage_segment *part, uint64_t window);
 
 /** A cursor on the first record of usage that is not below `key`, or on the first of a level. */
 REEF_MUST_CHECK reef_status reef_usage_seek(reef_cursor *cursor,

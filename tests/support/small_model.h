@@ -53,15 +53,15 @@ static inline reef_config small_config(void) {
 // The one before is sealed with rows of `dtype`.
 static inline void add_generation(model_fixture *f, reef_dtype dtype) {
     reef_error err;
-    reef_generation *gen = NULL;
+    reef_generation *generation = NULL;
     bool first = f->network.generation_count == 0;
     reef_generation_record info = {.generation = (uint32_t)f->network.generation_count,
                                    .side = first ? 5 : 4,
                                    .dtype = REEF_F32};
-    assert_int_equal(reef_generation_new(&gen, &f->config, &info, &err), REEF_OK);
+    assert_int_equal(reef_generation_new(&generation, &f->config, &info, &err), REEF_OK);
     const reef_generation *before =
         first ? NULL : f->network.generations[f->network.generation_count - 1];
-    reef_generation_initialise(gen, &f->config, before);
+    reef_generation_initialise(generation, &f->config, before);
     if (!first) {
         reef_generation *sealed = NULL;
         assert_int_equal(reef_generation_make_sealed(
@@ -71,7 +71,7 @@ static inline void add_generation(model_fixture *f, reef_dtype dtype) {
         reef_generation_free(f->network.generations[f->network.generation_count - 1]);
         f->network.generations[f->network.generation_count - 1] = sealed;
     }
-    assert_int_equal(reef_network_append(&f->network, gen, &err), REEF_OK);
+    assert_int_equal(reef_network_append(&f->network, generation, &err), REEF_OK);
     reef_activations_forget_generation(&f->acts, f->network.generation_count - 1);
     if (!first) reef_activations_forget_generation(&f->acts, f->network.generation_count - 2);
 }
@@ -81,9 +81,9 @@ static inline void add_open_generation(model_fixture *f) {
 }
 
 // Every value away from its initial zero or one, so that no term of the gradient can hide.
-static inline void stir(reef_generation *gen, const reef_config *config) {
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        reef_tensor *tensor = &gen->tensors[i];
+static inline void stir(reef_generation *generation, const reef_config *config) {
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        reef_tensor *tensor = &generation->tensors[i];
         float *noise = malloc(tensor->count * sizeof *noise);
         assert_non_null(noise);
         reef_random_uniform(tensor->count, noise, 0.3f, 77, i);
@@ -93,8 +93,9 @@ static inline void stir(reef_generation *gen, const reef_config *config) {
         free(noise);
     }
     for (uint32_t l = 0; l < config->layers; l++)
-        reef_random_normal(gen->expert_tables[l].expert_count * gen->expert_tables[l].row_values,
-                           gen->expert_tables[l].experts, 0.5f, 78, l);
+        reef_random_normal(generation->expert_tables[l].expert_count *
+                               generation->expert_tables[l].row_values,
+                           generation->expert_tables[l].experts, 0.5f, 78, l);
 }
 
 // One of six bytes, or of six ids, the last of which is the vocabulary's last.

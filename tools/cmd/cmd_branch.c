@@ -61,7 +61,7 @@ static reef_status reply_branch(reef_cli_call *cli, const json_t *result, reef_e
         json_object_set(document, MEMBERS[i], member);
     }
     bool whole = json_is_true(json_object_get(result, "whole"));
-    if (cli->json) return reef_cli_answer(cli, document, err);
+    if (cli->json) return reef_cli_reply(cli, document, err);
     json_decref(document);
     char words[CLI_WORD_BYTES];
     const char *begins = cli->dry_run ? "would begin" : "begins";

@@ -139,12 +139,12 @@ reef_status reef_cmd_compact(reef_cli_call *cli, reef_error *err) {
         print_outcome(&o, cli->dry_run);
         return REEF_OK;
     }
-    return reef_cli_answer(cli,
-                           json_pack("{s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "pool",
-                                     reef_cli_path(cli->pool), "dry_run", cli->dry_run, "steps",
-                                     (json_int_t)o.steps, "merged", (json_int_t)o.merged, "dropped",
-                                     (json_int_t)o.dropped, "longest_step_ms",
-                                     reef_cli_real(o.longest_ms), "before", stat_json(&o.before),
-                                     "after", stat_json(&o.after)),
-                           err);
+    return reef_cli_reply(cli,
+                          json_pack("{s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "pool",
+                                    reef_cli_path(cli->pool), "dry_run", cli->dry_run, "steps",
+                                    (json_int_t)o.steps, "merged", (json_int_t)o.merged, "dropped",
+                                    (json_int_t)o.dropped, "longest_step_ms",
+                                    reef_cli_real(o.longest_ms), "before", stat_json(&o.before),
+                                    "after", stat_json(&o.after)),
+                          err);
 }

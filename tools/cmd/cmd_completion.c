@@ -32,7 +32,7 @@ static reef_status reply_completion(reef_cli_call *cli, const char *shell, reef_
         status = reef_fail(err, REEF_ERR_INVALID,
                            "'%.40s' is no shell that is known: bash, zsh or fish", shell);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(cli, json_pack("{s:s, s:s}", "shell", shell, "script", text), err);
+        status = reef_cli_reply(cli, json_pack("{s:s, s:s}", "shell", shell, "script", text), err);
     else if (status == REEF_OK)
         fputs(text, stdout);
     free(text);

@@ -91,8 +91,8 @@ reef_status reef_cmd_config_show(reef_cli_call *cli, reef_error *err) {
     json_t *settings = reef_settings_json(&options);
     json_t *file = options.config ? reef_cli_path(options.config) : json_null();
     if (cli->json) {
-        status = reef_cli_answer(cli, json_pack("{s:o, s:o}", "config", file, "settings", settings),
-                                 err);
+        status =
+            reef_cli_reply(cli, json_pack("{s:o, s:o}", "config", file, "settings", settings), err);
     } else {
         print_settings(settings);
         json_decref(settings);
@@ -139,11 +139,10 @@ reef_status reef_cmd_config_check(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_options_check_file(path, on_mistake, &found, &settings, err);
     size_t count = json_array_size(found.list);
     if (status == REEF_OK && cli->json)
-        status =
-            reef_cli_answer(cli,
-                            json_pack("{s:o, s:I, s:O}", "file", reef_cli_path(path), "settings",
-                                      (json_int_t)settings, "mistakes", found.list),
-                            err);
+        status = reef_cli_reply(cli,
+                                json_pack("{s:o, s:I, s:O}", "file", reef_cli_path(path),
+                                          "settings", (json_int_t)settings, "mistakes", found.list),
+                                err);
     else if (status == REEF_OK && count > 0)
         print_mistakes(path, found.list);
     else if (status == REEF_OK)

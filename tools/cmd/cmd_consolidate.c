@@ -250,8 +250,8 @@ reef_status reef_cmd_consolidate(reef_cli_call *cli, reef_error *err) {
     status = run_consolidate(cli, &options, &report, err);
     reef_cli_progress_end(&progress);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(cli, report_json(&report, !cli->dry_run, reef_cli_clock() - start),
-                                 err);
+        status =
+            reef_cli_reply(cli, report_json(&report, !cli->dry_run, reef_cli_clock() - start), err);
     else if (status == REEF_OK)
         print_report(&report, !cli->dry_run, stdout);
     reef_consolidation_release(&report);

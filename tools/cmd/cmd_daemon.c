@@ -65,26 +65,26 @@ static reef_status rehearse_daemon(reef_cli_call *cli, const char *command, reef
     json_t *state = json_incref(json_object_get(running, "state"));
     json_decref(running);
     if (cli->json)
-        return reef_cli_answer(cli,
-                               json_pack("{s:b, s:s, s:I, s:o}", "done", 0, "command", command,
-                                         "pid", pid, "state", state),
-                               err);
+        return reef_cli_reply(cli,
+                              json_pack("{s:b, s:s, s:I, s:o}", "done", 0, "command", command,
+                                        "pid", pid, "state", state),
+                              err);
     printf("would ask reefd %" JSON_INTEGER_FORMAT " (%s): %s\n", pid, json_string_value(state),
            command);
     json_decref(state);
     return REEF_OK;
 }
 
-static reef_status ask_daemon(reef_cli_call *cli,
-                              const char *command,
-                              const char *done,
-                              reef_error *err) {
+static reef_status request_daemon(reef_cli_call *cli,
+                                  const char *command,
+                                  const char *done,
+                                  reef_error *err) {
     json_t *result = NULL;
     if (cli->dry_run) return rehearse_daemon(cli, command, err);
-    reef_status status = reef_cli_daemon_ask(cli, command, &result, err);
+    reef_status status = reef_cli_daemon_request(cli, command, &result, err);
     if (status != REEF_OK) return status;
     char words[CLI_WORD_BYTES];
-    if (cli->json) return reef_cli_answer(cli, result, err);
+    if (cli->json) return reef_cli_reply(cli, result, err);
     printf("%s at step %s, commit %" JSON_INTEGER_FORMAT "\n", done,
            reef_cli_count((uint64_t)json_integer_value(json_object_get(result, "step")), words),
            json_integer_value(json_object_get(result, "number")));
@@ -93,19 +93,19 @@ static reef_status ask_daemon(reef_cli_call *cli,
 }
 
 reef_status reef_cmd_commit(reef_cli_call *cli, reef_error *err) {
-    return ask_daemon(cli, "commit", "committed", err);
+    return request_daemon(cli, "commit", "committed", err);
 }
 
 reef_status reef_cmd_pause(reef_cli_call *cli, reef_error *err) {
-    return ask_daemon(cli, "pause", "paused", err);
+    return request_daemon(cli, "pause", "paused", err);
 }
 
 reef_status reef_cmd_resume(reef_cli_call *cli, reef_error *err) {
-    return ask_daemon(cli, "resume", "training goes on; last committed", err);
+    return request_daemon(cli, "resume", "training goes on; last committed", err);
 }
 
 reef_status reef_cmd_drain(reef_cli_call *cli, reef_error *err) {
-    return ask_daemon(cli, "drain", "trained and committed", err);
+    return request_daemon(cli, "drain", "trained and committed", err);
 }
 
 static void print_names(const char *what, const json_t *names) {
@@ -119,9 +119,9 @@ static void print_names(const char *what, const json_t *names) {
 reef_status reef_cmd_reload(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
     if (cli->dry_run) return rehearse_daemon(cli, "reload", err);
-    reef_status status = reef_cli_daemon_ask(cli, "reload", &result, err);
+    reef_status status = reef_cli_daemon_request(cli, "reload", &result, err);
     if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_answer(cli, result, err);
+    if (cli->json) return reef_cli_reply(cli, result, err);
     print_names("changed        ", json_object_get(result, "changed"));
     print_names("needs restart  ", json_object_get(result, "restart"));
     json_decref(result);
@@ -131,9 +131,9 @@ reef_status reef_cmd_reload(reef_cli_call *cli, reef_error *err) {
 reef_status reef_cmd_stop(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
     if (cli->dry_run) return rehearse_daemon(cli, "stop", err);
-    reef_status status = reef_cli_daemon_ask(cli, "stop", &result, err);
+    reef_status status = reef_cli_daemon_request(cli, "stop", &result, err);
     if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_answer(cli, result, err);
+    if (cli->json) return reef_cli_reply(cli, result, err);
     json_decref(result);
     printf("the daemon finishes what it has to, commits and ends\n");
     return REEF_OK;

@@ -233,7 +233,7 @@ static reef_status show_list(reef_cli_call *cli,
     char shown[CLI_WORD_BYTES], total[CLI_WORD_BYTES];
     reef_status status = reef_experts_list_read(pool, asked, &list, err);
     if (status == REEF_OK && cli->json) {
-        status = reef_cli_answer(cli, list_json(pool, asked, &list), err);
+        status = reef_cli_reply(cli, list_json(pool, asked, &list), err);
     } else if (status == REEF_OK) {
         print_rows(pool, &list);
         printf("%s of %s experts\n", reef_cli_count(list.count, shown),
@@ -357,7 +357,7 @@ static reef_status show_one(reef_cli_call *cli,
         json_object_set_new(document, "experts", json_integer((json_int_t)list.total));
         if (reef_cli_text(cli, "text"))
             json_object_set_new(document, "text", reef_experts_text_json(&text));
-        status = reef_cli_answer(cli, document, err);
+        status = reef_cli_reply(cli, document, err);
     } else if (status == REEF_OK) {
         print_expert(pool, &list.rows[at], at, list.total);
         if (reef_cli_text(cli, "text")) reef_experts_text_print(&text);

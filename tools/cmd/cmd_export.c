@@ -136,15 +136,15 @@ reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {
     json_t *records =
         report.verified ? json_integer((json_int_t)report.check.records) : json_null();
     json_t *after = cli->dry_run ? json_null() : json_integer((json_int_t)report.bytes_after);
-    return reef_cli_answer(cli,
-                           json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done",
-                                     !cli->dry_run, "pool", reef_cli_path(cli->pool), "copy",
-                                     reef_cli_path(cli->operands[0]), "commit",
-                                     reef_cli_commit_json(&report.commit), "bytes_before",
-                                     (json_int_t)report.bytes_before, "bytes_after", after,
-                                     "verified", report.verified, "records", records, "seconds",
-                                     reef_cli_real(cli->dry_run ? NAN : report.seconds)),
-                           err);
+    return reef_cli_reply(cli,
+                          json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done",
+                                    !cli->dry_run, "pool", reef_cli_path(cli->pool), "copy",
+                                    reef_cli_path(cli->operands[0]), "commit",
+                                    reef_cli_commit_json(&report.commit), "bytes_before",
+                                    (json_int_t)report.bytes_before, "bytes_after", after,
+                                    "verified", report.verified, "records", records, "seconds",
+                                    reef_cli_real(cli->dry_run ? NAN : report.seconds)),
+                          err);
 }
 
 // ---- a generation -------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
     if (cli->json) {
         json_t *document = reef_generation_file_json(&file, path);
         json_object_set_new(document, "done", json_boolean(!cli->dry_run));
-        return reef_cli_answer(cli, document, err);
+        return reef_cli_reply(cli, document, err);
     }
     if (cli->dry_run) printf("would write generation %" PRIu32 " to %s:\n", generation, path);
     reef_generation_file_print(&file, path);

@@ -76,7 +76,7 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
     if (cli->json) {
         json_t *document = reef_model_file_json(&file, path);
         json_object_set_new(document, "done", json_boolean(!cli->dry_run));
-        return reef_cli_answer(cli, document, err);
+        return reef_cli_reply(cli, document, err);
     }
     if (cli->dry_run) printf("would write the model to %s:\n", path);
     reef_model_file_print(&file, path);

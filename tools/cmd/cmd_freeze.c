@@ -77,7 +77,7 @@ static reef_status set_flags(reef_cli_call *cli, const char *command, reef_error
     json_int_t changed = json_integer_value(json_object_get(result, "changed"));
     json_decref(result);
     if (cli->json)
-        return reef_cli_answer(
+        return reef_cli_reply(
             cli, json_pack("{s:b, s:I}", "done", !cli->dry_run, "changed", changed), err);
     char words[CLI_WORD_BYTES];
     printf("%s %s expert%s\n",

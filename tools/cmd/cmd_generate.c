@@ -103,7 +103,7 @@ static reef_status reply_generate(reef_cli_call *cli,
     free(prompt);
     free(hex);
     free(text);
-    return reef_cli_answer(cli, document, err);
+    return reef_cli_reply(cli, document, err);
 }
 
 reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {

@@ -109,11 +109,11 @@ reef_status reef_cmd_generations(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_generations_list(&pool, &table, &array, err);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(cli,
-                                 json_pack("{s:O, s:s, s:I}", "generations", array, "strategy",
-                                           reef_config_word(&pool.config, "strategy"), "task",
-                                           (json_int_t)pool.tasks.task),
-                                 err);
+        status = reef_cli_reply(cli,
+                                json_pack("{s:O, s:s, s:I}", "generations", array, "strategy",
+                                          reef_config_word(&pool.config, "strategy"), "task",
+                                          (json_int_t)pool.tasks.task),
+                                err);
     else if (status == REEF_OK)
         print_list(&pool, table);
     json_decref(array);

@@ -48,12 +48,12 @@ static reef_status reply_grow(reef_cli_call *cli,
     uint64_t layers = reef_cli_peer_layers(&pool->config);
     uint64_t added = ((uint64_t)side * side - (uint64_t)before * before) * layers;
     if (cli->json)
-        return reef_cli_answer(cli,
-                               json_pack("{s:b, s:I, s:I, s:I, s:I}", "done", !cli->dry_run,
-                                         "generation", (json_int_t)open->generation, "side_before",
-                                         (json_int_t)before, "side", (json_int_t)side,
-                                         "experts_added", (json_int_t)added),
-                               err);
+        return reef_cli_reply(cli,
+                              json_pack("{s:b, s:I, s:I, s:I, s:I}", "done", !cli->dry_run,
+                                        "generation", (json_int_t)open->generation, "side_before",
+                                        (json_int_t)before, "side", (json_int_t)side,
+                                        "experts_added", (json_int_t)added),
+                              err);
     char words[CLI_WORD_BYTES];
     printf("%s generation %" PRIu32 " from %" PRIu32 " x %" PRIu32 " to %" PRIu32 " x %" PRIu32
            " experts in each PEER layer: %s more\n",

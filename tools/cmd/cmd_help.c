@@ -26,10 +26,10 @@ static reef_status write_manual(reef_cli_call *cli, const char *directory, reef_
     reef_status status = reef_manual_write(directory, &count, err);
     if (status != REEF_OK) return status;
     if (cli->json)
-        return reef_cli_answer(cli,
-                               json_pack("{s:o, s:I}", "directory", reef_cli_path(directory),
-                                         "pages", (json_int_t)count),
-                               err);
+        return reef_cli_reply(cli,
+                              json_pack("{s:o, s:I}", "directory", reef_cli_path(directory),
+                                        "pages", (json_int_t)count),
+                              err);
     printf("wrote %zu pages into %s\n", count, directory);
     return REEF_OK;
 }

@@ -77,7 +77,7 @@ reef_status reef_cmd_import(reef_cli_call *cli, reef_error *err) {
     if (store) reef_store_close(store);
     if (status != REEF_OK) return status;
     if (cli->json)
-        return reef_cli_answer(
+        return reef_cli_reply(
             cli,
             json_pack("{s:b, s:o, s:I, s:I, s:I, s:o, s:o}", "done", !cli->dry_run, "file",
                       reef_generation_file_json(&import.file, path), "generation",

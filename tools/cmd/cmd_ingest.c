@@ -155,8 +155,8 @@ static void print_ingest(ingestion *in, const char *state) {
     fflush(stderr);
 }
 
-static void note_ingest(ingestion *in, const char *answer) {
-    json_t *result = json_loads(answer, 0, NULL);
+static void note_ingest(ingestion *in, const char *reply) {
+    json_t *result = json_loads(reply, 0, NULL);
     in->batches++;
     in->duplicates += json_is_true(json_object_get(result, "duplicate"));
     in->records += (uint64_t)json_integer_value(json_object_get(result, "records"));
@@ -187,13 +187,13 @@ static void count_batch(ingestion *in) {
 static reef_status send_batch(ingestion *in, const char *request, reef_error *err) {
     double heard = reef_cli_clock();
     for (;;) {
-        char *answer = NULL;
+        char *reply = NULL;
         unsigned ms = 0;
         reef_status status = reef_daemon_call_hinted(
-            in->cli->pool, reef_cli_text(in->cli, "socket"), request, &answer, &ms, err);
+            in->cli->pool, reef_cli_text(in->cli, "socket"), request, &reply, &ms, err);
         if (status == REEF_OK) {
-            note_ingest(in, answer);
-            free(answer);
+            note_ingest(in, reply);
+            free(reply);
             return REEF_OK;
         }
         if (status == REEF_ERR_BUSY) heard = reef_cli_clock();
@@ -272,9 +272,9 @@ static reef_status choose_format(ingestion *in, reef_error *err) {
     return status;
 }
 
-static reef_status answer(const ingestion *in, double seconds, reef_error *err) {
+static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
     if (in->cli->json)
-        return reef_cli_answer(
+        return reef_cli_reply(
             in->cli,
             json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "done", !in->cli->dry_run,
                       "accepted_bytes", (json_int_t)in->accepted_bytes, "records",
@@ -318,7 +318,7 @@ reef_status reef_cmd_ingest(reef_cli_call *cli, reef_error *err) {
     reef_cli_progress_start(&in.progress, "ingest", in.feed.size, "B");
     if (status == REEF_OK) status = send_all(&in, err);
     reef_cli_progress_end(&in.progress);
-    if (status == REEF_OK) status = answer(&in, reef_cli_clock() - in.progress.started, err);
+    if (status == REEF_OK) status = reply(&in, reef_cli_clock() - in.progress.started, err);
     reef_ingest_feed_close(&in.feed);
     return status;
 }

@@ -178,7 +178,7 @@ static void print_size(FILE *out, const making *m) {
 }
 
 static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *err) {
-    if (cli->json) return reef_cli_answer(cli, making_json(cli, m), err);
+    if (cli->json) return reef_cli_reply(cli, making_json(cli, m), err);
     char words[CLI_WORD_BYTES];
     const char *file = reef_cli_text(cli, "config-out");
     bool vector = reef_config_is_vector(&m->config);

@@ -58,7 +58,7 @@ static reef_status print_plot(reef_cli_call *cli, const reef_loss_chart *chart, 
         reef_status status = reef_svg_write(path, draw_plot, chart, err);
         if (status != REEF_OK) return status;
     }
-    if (cli->json) return reef_cli_answer(cli, chart_json(chart), err);
+    if (cli->json) return reef_cli_reply(cli, chart_json(chart), err);
     if (path)
         printf("wrote %s\n", path);
     else

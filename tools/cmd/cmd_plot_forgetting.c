@@ -200,7 +200,7 @@ static reef_status print_plot_forgetting(reef_cli_call *cli, const plot *p, reef
         reef_status status = reef_svg_write(path, draw_chart, &chart, err);
         if (status != REEF_OK) return status;
     }
-    if (cli->json) return reef_cli_answer(cli, chart_json(p, &chart.matrix), err);
+    if (cli->json) return reef_cli_reply(cli, chart_json(p, &chart.matrix), err);
     if (path)
         printf("wrote %s\n", path);
     else

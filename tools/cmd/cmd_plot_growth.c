@@ -263,7 +263,7 @@ static reef_status print_plot_growth(reef_cli_call *cli, const growth *g, reef_e
         reef_status status = reef_svg_write(path, draw_growth, g, err);
         if (status != REEF_OK) return status;
     }
-    if (cli->json) return reef_cli_answer(cli, growth_json(g), err);
+    if (cli->json) return reef_cli_reply(cli, growth_json(g), err);
     if (path)
         printf("wrote %s\n", path);
     else

@@ -240,7 +240,7 @@ static reef_status print_plot_usage(reef_cli_call *cli,
         reef_status status = reef_svg_write(path, draw_usage, &picture, err);
         if (status != REEF_OK) return status;
     }
-    if (cli->json) return reef_cli_answer(cli, curves_json(curves, count), err);
+    if (cli->json) return reef_cli_reply(cli, curves_json(curves, count), err);
     if (path)
         printf("wrote %s\n", path);
     else

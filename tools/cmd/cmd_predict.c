@@ -54,10 +54,10 @@ static reef_status predict_predict(reef_cli_call *cli,
         reef_cli_predict(model, file, &progress, cli->json ? on_object : on_line, array, err);
     reef_cli_progress_end(&progress);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(cli,
-                                 json_pack("{s:s, s:o, s:O}", "as_of", as_of, "file",
-                                           reef_cli_path(file->path), "predictions", array),
-                                 err);
+        status = reef_cli_reply(cli,
+                                json_pack("{s:s, s:o, s:O}", "as_of", as_of, "file",
+                                          reef_cli_path(file->path), "predictions", array),
+                                err);
     json_decref(array);
     return status;
 }

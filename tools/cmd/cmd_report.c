@@ -614,7 +614,7 @@ static reef_status publish_report(report *r,
     }
     if (status == REEF_OK) status = write_svg(r, &points, directory, err);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(cli, json_incref(document), err);
+        status = reef_cli_reply(cli, json_incref(document), err);
     else if (status == REEF_OK)
         print_report(r, pool, table, directory);
     json_decref(document);

@@ -56,16 +56,16 @@ static json_t *loss_json(const json_t *result, const char *name) {
     return json_is_real(loss) ? json_real(json_real_value(loss)) : json_null();
 }
 
-static reef_status answer_json(reef_cli_call *cli,
-                               const reef_cli_pool *pool,
-                               uint32_t sealed,
-                               const char *dtype,
-                               const json_t *result,
-                               reef_error *err) {
+static reef_status reply_json(reef_cli_call *cli,
+                              const reef_cli_pool *pool,
+                              uint32_t sealed,
+                              const char *dtype,
+                              const json_t *result,
+                              reef_error *err) {
     json_t *opened =
         cli->dry_run ? json_null() : reef_cli_generation_json(pool, &pool->generations[sealed + 1]);
     json_t *bytes = cli->dry_run ? json_null() : json_copy(json_object_get(result, "loss_bytes"));
-    return reef_cli_answer(
+    return reef_cli_reply(
         cli,
         json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "seal_dtype", dtype,
                   "sealed", reef_cli_generation_json(pool, &pool->generations[sealed]), "opened",
@@ -86,11 +86,11 @@ static void print_loss(const reef_config *config, const json_t *result) {
                json_real_value(json_object_get(result, "loss_after")));
 }
 
-static void print_answer(const reef_cli_call *cli,
-                         const reef_cli_pool *pool,
-                         uint32_t sealed,
-                         const char *dtype,
-                         const json_t *result) {
+static void print_reply(const reef_cli_call *cli,
+                        const reef_cli_pool *pool,
+                        uint32_t sealed,
+                        const char *dtype,
+                        const json_t *result) {
     const reef_generation_record *old = &pool->generations[sealed];
     char words[CLI_WORD_BYTES];
     const reef_config *config = &pool->config;
@@ -108,17 +108,17 @@ static void print_answer(const reef_cli_call *cli,
 }
 
 // With a rival of generations nothing is sealed: a boundary counts tasks.
-static reef_status answer_task(reef_cli_call *cli,
-                               const reef_cli_pool *pool,
-                               const json_t *result,
-                               reef_error *err) {
+static reef_status reply_task(reef_cli_call *cli,
+                              const reef_cli_pool *pool,
+                              const json_t *result,
+                              reef_error *err) {
     json_int_t task = cli->dry_run ? (json_int_t)pool->tasks.task + 1
                                    : json_integer_value(json_object_get(result, "task"));
     if (cli->json)
-        return reef_cli_answer(cli,
-                               json_pack("{s:b, s:s, s:I}", "done", !cli->dry_run, "strategy",
-                                         reef_config_word(&pool->config, "strategy"), "task", task),
-                               err);
+        return reef_cli_reply(cli,
+                              json_pack("{s:b, s:s, s:I}", "done", !cli->dry_run, "strategy",
+                                        reef_config_word(&pool->config, "strategy"), "task", task),
+                              err);
     printf("strategy %s keeps generation 0 open: task %" JSON_INTEGER_FORMAT " %s\n",
            reef_config_word(&pool->config, "strategy"), task,
            cli->dry_run ? "would begin" : "begins");
@@ -150,11 +150,11 @@ reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
         if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     }
     if (status == REEF_OK && reef_cli_keeps_one_generation(&pool))
-        status = answer_task(cli, &pool, result, err);
+        status = reply_task(cli, &pool, result, err);
     else if (status == REEF_OK && cli->json)
-        status = answer_json(cli, &pool, sealed, dtype, result, err);
+        status = reply_json(cli, &pool, sealed, dtype, result, err);
     else if (status == REEF_OK)
-        print_answer(cli, &pool, sealed, dtype, result);
+        print_reply(cli, &pool, sealed, dtype, result);
     json_decref(request);
     json_decref(result);
     reef_cli_pool_close(&pool);

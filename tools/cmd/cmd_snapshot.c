@@ -39,19 +39,19 @@ const reef_cli_manual reef_snapshot_show_manual = {
                "reef snapshot show reef.pool before",
 };
 
-typedef reef_status (*snapshot_look_up)(reef_txn *txn,
-                                        const char *name,
-                                        reef_snapshot *out,
-                                        reef_error *err);
+typedef reef_status (*snapshot_find)(reef_txn *txn,
+                                     const char *name,
+                                     reef_snapshot *out,
+                                     reef_error *err);
 
 static reef_status read_snapshot(reef_cli_pool *pool,
-                                 snapshot_look_up look_up,
+                                 snapshot_find find_snapshot,
                                  const char *name,
                                  reef_snapshot *snapshot,
                                  reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = look_up(txn, name, snapshot, err);
+    if (status == REEF_OK) status = find_snapshot(txn, name, snapshot, err);
     reef_txn_abort(txn);
     return status;
 }
@@ -102,11 +102,10 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool_close(&pool);
     if (status != REEF_OK) return status;
     if (cli->json)
-        return reef_cli_answer(
-            cli,
-            json_pack("{s:b, s:o}", "done", !cli->dry_run, "snapshot",
-                      cli->dry_run ? json_null() : reef_snapshot_json(&snapshot)),
-            err);
+        return reef_cli_reply(cli,
+                              json_pack("{s:b, s:o}", "done", !cli->dry_run, "snapshot",
+                                        cli->dry_run ? json_null() : reef_snapshot_json(&snapshot)),
+                              err);
     if (cli->dry_run)
         printf("would make snapshot %s\n", name);
     else
@@ -170,7 +169,7 @@ reef_status reef_cmd_snapshot_list(reef_cli_call *cli, reef_error *err) {
     reef_txn_abort(txn);
     reef_cli_pool_close(&pool);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(
+        status = reef_cli_reply(
             cli, json_pack("{s:O, s:O}", "snapshots", list.array, "damaged", list.damaged), err);
     else if (status == REEF_OK && list.count == 0)
         printf("no snapshots; make one with: reef snapshot create %s NAME\n", cli->pool);
@@ -198,7 +197,7 @@ reef_status reef_cmd_snapshot_show(reef_cli_call *cli, reef_error *err) {
     const reef_config config = pool.config;
     reef_cli_pool_close(&pool);
     if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_answer(cli, reef_snapshot_json(&snapshot), err);
+    if (cli->json) return reef_cli_reply(cli, reef_snapshot_json(&snapshot), err);
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(snapshot.root, root);
     printf("snapshot          %s\n", snapshot.name);

@@ -173,7 +173,7 @@ reef_status reef_cmd_snapshot_diff(reef_cli_call *cli, reef_error *err) {
     if (status != REEF_OK) return status;
     status = reef_state_diff(pool.store, cli->operands[0], after, &change, err);
     if (status == REEF_OK && cli->json) {
-        status = reef_cli_answer(cli, change_json(&change), err);
+        status = reef_cli_reply(cli, change_json(&change), err);
     } else if (status == REEF_OK) {
         print_state("from   ", &change.before, &pool.config);
         print_state("to     ", &change.after, &pool.config);

@@ -214,11 +214,11 @@ static reef_status reply_snapshot_remove(reef_cli_call *cli, const choices *list
         else
             json_array_append_new(one->goes ? removed : kept, reef_snapshot_json(&one->snapshot));
     }
-    return reef_cli_answer(cli,
-                           json_pack("{s:b, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "removed",
-                                     removed, "kept", kept, "damaged_removed", damaged_removed,
-                                     "damaged_kept", damaged_kept),
-                           err);
+    return reef_cli_reply(cli,
+                          json_pack("{s:b, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "removed",
+                                    removed, "kept", kept, "damaged_removed", damaged_removed,
+                                    "damaged_kept", damaged_kept),
+                          err);
 }
 
 static void print_snapshot_remove(const reef_cli_call *cli, const choices *list) {

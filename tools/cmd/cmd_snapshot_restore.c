@@ -129,7 +129,7 @@ reef_status reef_cmd_snapshot_restore(reef_cli_call *cli, reef_error *err) {
     reef_status status =
         in_place ? restore_in_place(cli, &done, err) : restore_elsewhere(cli, &done, err);
     if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_answer(cli, restoration_json(cli, &done, in_place), err);
+    if (cli->json) return reef_cli_reply(cli, restoration_json(cli, &done, in_place), err);
     reef_config config;
     status = read_config(cli, &config, err);
     if (status == REEF_OK) print_snapshot_restore(cli, &config, &done, in_place);

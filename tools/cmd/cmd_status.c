@@ -296,7 +296,7 @@ reef_status reef_cmd_status(reef_cli_call *cli, reef_error *err) {
     bool daemon;
     reef_status status = reef_status_read(cli, &result, &daemon, err);
     if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_answer(cli, result, err);
+    if (cli->json) return reef_cli_reply(cli, result, err);
     print_status(result, daemon);
     json_decref(result);
     return REEF_OK;

@@ -98,7 +98,7 @@ reef_status reef_cmd_timeline(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_timeline_json(txn, events, err);
     reef_txn_abort(txn);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(cli, json_pack("{s:O}", "events", events), err);
+        status = reef_cli_reply(cli, json_pack("{s:O}", "events", events), err);
     else if (status == REEF_OK && json_array_size(events) == 0)
         printf("nothing has happened yet\n");
     else if (status == REEF_OK)

@@ -194,7 +194,7 @@ static reef_status read_layer(reef_cli_pool *pool,
     return status;
 }
 
-static json_t *answer_json(const request *asked, json_t *layers) {
+static json_t *reply_json(const request *asked, json_t *layers) {
     json_t *document = json_pack("{s:I, s:O}", "generation",
                                  (json_int_t)asked->generation->generation, "layers", layers);
     if (!asked->ranged) return document;
@@ -222,8 +222,7 @@ static reef_status print_usage(reef_cli_call *cli,
         json_array_append_new(array, reef_usage_layer_json(l, &layer, asked->ranged));
         if (!cli->json) print_layer(l, &layer, asked->ranged);
     }
-    if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(cli, answer_json(asked, array), err);
+    if (status == REEF_OK && cli->json) status = reef_cli_reply(cli, reply_json(asked, array), err);
     json_decref(array);
     return status;
 }

@@ -176,12 +176,12 @@ reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
         reef_error reason;
         add_line(&found, err->message);
         report.damaged++;
-        if (reef_cli_answer(cli, report_json(cli, &options, &report, &found, percent, seconds),
-                            &reason) != REEF_OK)
+        if (reef_cli_reply(cli, report_json(cli, &options, &report, &found, percent, seconds),
+                           &reason) != REEF_OK)
             status = reef_fail(err, reason.status, "%s", reason.message);
     } else if (status == REEF_OK && cli->json) {
-        status = reef_cli_answer(cli, report_json(cli, &options, &report, &found, percent, seconds),
-                                 err);
+        status =
+            reef_cli_reply(cli, report_json(cli, &options, &report, &found, percent, seconds), err);
     } else if (status == REEF_OK) {
         print_report(cli, &options, &report, seconds);
     }

@@ -12,11 +12,11 @@ const reef_cli_manual reef_version_manual = {
 
 reef_status reef_cmd_version(reef_cli_call *cli, reef_error *err) {
     if (cli->json)
-        return reef_cli_answer(cli,
-                               json_pack("{s:s, s:I, s:s, s:s}", "version", REEF_VERSION_TEXT,
-                                         "format", (json_int_t)REEF_FORMAT_VERSION, "kernels",
-                                         reef_kernels_name(), "blas", reef_gemm_name()),
-                               err);
+        return reef_cli_reply(cli,
+                              json_pack("{s:s, s:I, s:s, s:s}", "version", REEF_VERSION_TEXT,
+                                        "format", (json_int_t)REEF_FORMAT_VERSION, "kernels",
+                                        reef_kernels_name(), "blas", reef_gemm_name()),
+                              err);
     printf("reef %s, pool format %u, kernels %s, matrix products %s\n", REEF_VERSION_TEXT,
            REEF_FORMAT_VERSION, reef_kernels_name(), reef_gemm_name());
     return REEF_OK;

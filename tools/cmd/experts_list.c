@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FACTS_FEW 1000 // rows read one by one; more of them are read block by block
+#define STATS_FEW 1000 // rows read one by one; more of them are read block by block
 
 const char *reef_experts_sort_text(reef_experts_sort sort) {
     static const char *const TEXTS[] = {
@@ -108,7 +108,7 @@ static reef_status read_usage(reef_txn *txn,
 
 static bool wants_all_stats(const reef_experts_request *asked, bool vectors) {
     return vectors || asked->sort == EXPERTS_SORT_DOWN || asked->sort == EXPERTS_SORT_UP ||
-           asked->top == 0 || asked->top > FACTS_FEW;
+           asked->top == 0 || asked->top > STATS_FEW;
 }
 
 static reef_status layer_read(reef_txn *txn,

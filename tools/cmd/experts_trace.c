@@ -14,7 +14,7 @@
 
 // ---- reading ------------------------------------------------------------------------------------
 
-static double strength_of(const reef_experts_place *place) {
+static double strength_of(const reef_expert_use *place) {
     return fabs(place->score * place->activation);
 }
 
@@ -22,7 +22,7 @@ static double strength_of(const reef_experts_place *place) {
 // in order.
 static void on_use(void *context, size_t at, double score, double activation) {
     reef_experts_text *text = context;
-    reef_experts_place place = {at, score, activation};
+    reef_expert_use place = {at, score, activation};
     double strength = strength_of(&place);
     text->chosen++;
     text->strength += strength;
@@ -127,7 +127,7 @@ void reef_experts_text_print(const reef_experts_text *text) {
     print_bytes(text);
     reef_cli_table *table = reef_cli_table_new(">>>><", HEADING);
     for (size_t i = 0; i < text->count; i++) {
-        const reef_experts_place *place = &text->places[i];
+        const reef_expert_use *place = &text->places[i];
         context around = context_of(text, place->at);
         reef_cli_table_cell(table, "%zu", place->at);
         reef_cli_table_cell(table, "%.4f", place->score);
@@ -150,7 +150,7 @@ json_t *reef_experts_text_json(const reef_experts_text *text) {
                               json_pack("{s:I, s:o}", "byte", (json_int_t)top[i], "share",
                                         reef_cli_real(text->by_byte[top[i]] / text->strength)));
     for (size_t i = 0; i < text->count; i++) {
-        const reef_experts_place *place = &text->places[i];
+        const reef_expert_use *place = &text->places[i];
         context around = context_of(text, place->at);
         json_array_append_new(
             places,

@@ -8,19 +8,19 @@
 #define EXPERTS_TEXT_BYTES 5 // most frequent bytes that are shown
 
 /** One byte of the text that chose the expert. */
-typedef struct reef_experts_place {
+typedef struct reef_expert_use {
     size_t at;
     double score, activation; // their product is what orders places, by its size
-} reef_experts_place;
+} reef_expert_use;
 
 typedef struct reef_experts_text {
     reef_cli_file file;
-    const char *as_of;          // which state reads it
-    reef_model *model;          // that state; NULL without --text
-    uint64_t chosen;            // bytes that chose the expert
-    double strength;            // sum over them of |score * activation|
-    double by_byte[256];        // the same by the byte
-    reef_experts_place *places; // (count) the strongest first
+    const char *as_of;       // which state reads it
+    reef_model *model;       // that state; NULL without --text
+    uint64_t chosen;         // bytes that chose the expert
+    double strength;         // sum over them of |score * activation|
+    double by_byte[256];     // the same by the byte
+    reef_expert_use *places; // (count) the strongest first
     size_t count, room;
 } reef_experts_text;
 

@@ -37,14 +37,14 @@ typedef struct reef_cli_manual {
 
 // What a command takes besides its own options.
 typedef enum reef_cli_traits {
-    CLI_POOL = 1,     // works on a pool
-    CLI_CONFIG = 2,   // every field of the configuration is an option
-    CLI_CHANGES = 4,  // changes something: --dry-run
-    CLI_DAEMON = 8,   // asks the daemon where one runs: --socket
-    CLI_THREADS = 16, // computes: --threads
-    CLI_ASKS = 32,    // asks people before it goes on: --yes
-    CLI_RUNS = 64,    // becomes reefd: all of its options; its file may name the pool
-    CLI_MEMORY = 128, // can leave sealed experts on the disk: --memory
+    CLI_POOL = 1,      // works on a pool
+    CLI_CONFIG = 2,    // every field of the configuration is an option
+    CLI_CHANGES = 4,   // changes something: --dry-run
+    CLI_DAEMON = 8,    // asks the daemon where one runs: --socket
+    CLI_THREADS = 16,  // computes: --threads
+    CLI_CONFIRMS = 32, // asks people before it goes on: --yes
+    CLI_RUNS = 64,     // becomes reefd: all of its options; its file may name the pool
+    CLI_MEMORY = 128,  // can leave sealed experts on the disk: --memory
     CLI_COMPUTES = CLI_THREADS | CLI_MEMORY, // runs the model of a pool
 } reef_cli_traits;
 
@@ -171,7 +171,7 @@ REEF_MUST_CHECK reef_status reef_cli_confirm(const reef_cli_call *cli,
                                              const char *what,
                                              reef_error *err);
 /** Write the one JSON document of this run and take it over. NULL means it could not be built. */
-REEF_MUST_CHECK reef_status reef_cli_answer(reef_cli_call *cli, json_t *document, reef_error *err);
+REEF_MUST_CHECK reef_status reef_cli_reply(reef_cli_call *cli, json_t *document, reef_error *err);
 /** A JSON number, or null for what is not finite. */
 json_t *reef_cli_real(double value);
 /** A path as JSON text, in which bytes that are not UTF-8 are written as \xNN. */

@@ -264,7 +264,7 @@ reef_status reef_cli_config(const reef_cli_call *cli, reef_config *config, reef_
 
 // ---- answers ------------------------------------------------------------------------------------
 
-reef_status reef_cli_answer(reef_cli_call *cli, json_t *document, reef_error *err) {
+reef_status reef_cli_reply(reef_cli_call *cli, json_t *document, reef_error *err) {
     assert(!cli->answered);
     char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);

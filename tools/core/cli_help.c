@@ -94,7 +94,7 @@ reef_status reef_cli_help(reef_cli_call *cli, const reef_cli_command *command, r
     reef_cli_options_init(&list, command);
     reef_status status = REEF_OK;
     if (cli->json)
-        status = reef_cli_answer(cli, command_json(command, &list), err);
+        status = reef_cli_reply(cli, command_json(command, &list), err);
     else
         print_help(command, &list);
     reef_cli_options_release(&list);
@@ -178,7 +178,7 @@ static json_t *commands_json(const char *first) {
 }
 
 reef_status reef_cli_help_list(reef_cli_call *cli, const char *first, reef_error *err) {
-    if (cli->json) return reef_cli_answer(cli, commands_json(first), err);
+    if (cli->json) return reef_cli_reply(cli, commands_json(first), err);
     size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
     if (first)

@@ -27,7 +27,7 @@ static const reef_cli_option DAEMON_OPTIONS[] = {
     {"socket", "PATH", "the daemon's socket (default: reefd.sock in the pool)"},
     {0},
 };
-static const reef_cli_option ASK_OPTIONS[] = {
+static const reef_cli_option CONFIRM_OPTIONS[] = {
     {"yes", NULL, "go on without asking"},
     {0},
 };
@@ -97,7 +97,7 @@ void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *comma
     size_t most = options_count(command->manual->options) + field_count + 2 * daemon_count +
                   options_count(POOL_OPTIONS) + options_count(THREAD_OPTIONS) +
                   options_count(MEMORY_OPTIONS) + options_count(CHANGE_OPTIONS) +
-                  options_count(DAEMON_OPTIONS) + options_count(ASK_OPTIONS) +
+                  options_count(DAEMON_OPTIONS) + options_count(CONFIRM_OPTIONS) +
                   options_count(COMMON_OPTIONS);
     *list = (reef_cli_options){.options = reef_cli_alloc(most, sizeof(*list->options))};
     list_add(list, command->manual->options);
@@ -107,7 +107,7 @@ void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *comma
     if (command->traits & CLI_THREADS) list_add(list, THREAD_OPTIONS);
     if (command->traits & CLI_MEMORY) list_add(list, MEMORY_OPTIONS);
     if (command->traits & CLI_CHANGES) list_add(list, CHANGE_OPTIONS);
-    if (command->traits & CLI_ASKS) list_add(list, ASK_OPTIONS);
+    if (command->traits & CLI_CONFIRMS) list_add(list, CONFIRM_OPTIONS);
     if (command->traits & CLI_DAEMON) list_add(list, DAEMON_OPTIONS);
     list_add(list, COMMON_OPTIONS);
 }

@@ -13,15 +13,15 @@ static reef_status call_daemon(const reef_cli_call *cli,
                                const json_t *request,
                                json_t **result,
                                reef_error *err) {
-    char *answer = NULL;
+    char *reply = NULL;
     char *text = json_dumps(request, JSON_COMPACT);
     if (!text) return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
     reef_status status =
-        reef_daemon_call(cli->pool, reef_cli_text(cli, "socket"), text, &answer, err);
+        reef_daemon_call(cli->pool, reef_cli_text(cli, "socket"), text, &reply, err);
     free(text);
     if (status != REEF_OK) return status;
-    *result = json_loads(answer, JSON_DECODE_ANY, NULL);
-    free(answer);
+    *result = json_loads(reply, JSON_DECODE_ANY, NULL);
+    free(reply);
     const json_t *waited = json_object_get(*result, "waited_ms");
     if (cli->verbose && waited)
         fprintf(stderr,
@@ -30,10 +30,10 @@ static reef_status call_daemon(const reef_cli_call *cli,
     return *result ? REEF_OK : reef_fail(err, REEF_ERR_IO, "the daemon's answer is no JSON");
 }
 
-reef_status reef_cli_daemon_ask(const reef_cli_call *cli,
-                                const char *command,
-                                json_t **result,
-                                reef_error *err) {
+reef_status reef_cli_daemon_request(const reef_cli_call *cli,
+                                    const char *command,
+                                    json_t **result,
+                                    reef_error *err) {
     *result = NULL;
     json_t *request = json_pack("{s:s}", "command", command);
     reef_status status = call_daemon(cli, request, result, err);
@@ -42,10 +42,10 @@ reef_status reef_cli_daemon_ask(const reef_cli_call *cli,
 }
 
 reef_status reef_cli_daemon_status(const reef_cli_call *cli, json_t **result, reef_error *err) {
-    return reef_cli_daemon_ask(cli, "status", result, err);
+    return reef_cli_daemon_request(cli, "status", result, err);
 }
 
-void reef_cli_way_say(const reef_cli_call *cli) {
+void reef_cli_route_log(const reef_cli_call *cli) {
     if (!cli->verbose || cli->command->traits & CLI_RUNS) return;
     json_t *running = NULL;
     bool asks = (cli->command->traits & CLI_DAEMON) != 0;

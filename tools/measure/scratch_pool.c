@@ -78,10 +78,10 @@ static void guard_scratch_pool(int other, char *path) {
     (void)signal(SIGTERM, SIG_IGN); // of pkill, which takes both for the same
     (void)signal(SIGPIPE, SIG_IGN);
     int why = mkdtemp(path) ? 0 : errno;
-    bool told = write(other, &why, sizeof(why)) == (ssize_t)sizeof(why) &&
+    bool sent = write(other, &why, sizeof(why)) == (ssize_t)sizeof(why) &&
                 write(other, path, strlen(path)) == (ssize_t)strlen(path);
     char byte;
-    while (told && read(other, &byte, 1) < 0 && errno == EINTR) {
+    while (sent && read(other, &byte, 1) < 0 && errno == EINTR) {
     }
     if (why == 0) remove_all(path);
     _exit(0);

@@ -44,17 +44,19 @@ void reef_consolidation_release(reef_consolidation *report) {
 
 // ---- plan ---------------------------------------------------------------------------------------
 
-static uint64_t generation_experts(const reef_generation *gen) {
+static uint64_t generation_experts(const reef_generation *generation) {
     uint64_t count = 0;
-    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) count += gen->expert_tables[l].expert_count;
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
+        count += generation->expert_tables[l].expert_count;
     return count;
 }
 
-static uint64_t generation_bytes(const reef_generation *gen) {
-    uint64_t bytes = (gen->value_count + REEF_GATE_WEIGHTS) * sizeof(float);
+static uint64_t generation_bytes(const reef_generation *generation) {
+    uint64_t bytes = (generation->value_count + REEF_GATE_WEIGHTS) * sizeof(float);
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
-        bytes += (uint64_t)gen->expert_tables[l].expert_count * gen->expert_tables[l].row_values *
-                 reef_rows_value_bytes(gen->expert_tables[l].rows.dtype);
+        bytes += (uint64_t)generation->expert_tables[l].expert_count *
+                 generation->expert_tables[l].row_values *
+                 reef_rows_value_bytes(generation->expert_tables[l].rows.dtype);
     return bytes;
 }
 
@@ -375,11 +377,11 @@ static void places_release(places *p) {
 static void swap_consolidate(reef_trainer *trainer, places *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         uint32_t g = p->first + i;
-        reef_generation *gen = trainer->network.generations[g];
+        reef_generation *generation = trainer->network.generations[g];
         reef_gate_state state = trainer->gating.states[g];
         trainer->network.generations[g] = p->generations[i];
         trainer->gating.states[g] = p->states[i];
-        p->generations[i] = gen;
+        p->generations[i] = generation;
         p->states[i] = state;
         reef_activations_forget_generation(&trainer->acts, g);
     }
@@ -443,10 +445,10 @@ static reef_status commit_swapped(consolidation *c, places *p, reef_error *err) 
     trainer->anomalous = 0;
     swap_consolidate(trainer, p);
     reef_status status = add_event(c, err);
-    size_t told = status == REEF_OK;
+    size_t reported = status == REEF_OK;
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, replace, c, err);
     if (status == REEF_OK) return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
-    if (told) free(trainer->events[--trainer->event_count]);
+    if (reported) free(trainer->events[--trainer->event_count]);
     swap_consolidate(trainer, p);
     reef_status copied = reef_gating_copy(&trainer->ahead, &trainer->gating, NULL);
     return copied == REEF_OK ? status : copied;

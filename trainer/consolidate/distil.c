@@ -18,7 +18,7 @@
 
 #define TEACHER_SHARE 0.5f // of the target
 #define WARMUP_SHARE 0.05  // of the steps, over which the rate rises; then it falls to 0
-enum { STREAM_LESSON = 401, STREAM_SILENCE = 402 };
+enum { STREAM_DISTIL_SAMPLE = 401, STREAM_SILENCE = 402 };
 
 typedef struct distiller {
     const reef_distil *distil;
@@ -74,7 +74,7 @@ static void list_windows(const distiller *s,
     *out = (reef_gate_windows){.count = n, .bytes = bytes, .sizes = sizes};
 }
 
-static reef_status fit_gate(const distiller *s, reef_generation *gen, reef_error *err) {
+static reef_status fit_gate(const distiller *s, reef_generation *generation, reef_error *err) {
     size_t most = s->taught_count + s->silent_count;
     const uint8_t **bytes = calloc(3 * most, sizeof *bytes);
     size_t *sizes = calloc(3 * most, sizeof *sizes);
@@ -89,7 +89,7 @@ static reef_status fit_gate(const distiller *s, reef_generation *gen, reef_error
     list_windows(s, &young, bytes + 2 * most, sizes + 2 * most, s->taught, s->taught_count, 0, 1);
     // Generations first to last leave their places: what is older than the new one is older than
     // them.
-    status = reef_generation_fit_gate(gen, s->distil->trainer, s->distil->first, &fit_on,
+    status = reef_generation_fit_gate(generation, s->distil->trainer, s->distil->first, &fit_on,
                                       &calibrate, &young, err);
 
 cleanup:
@@ -144,7 +144,7 @@ static void fresh_fires(distiller *s, size_t w) {
         for (size_t t = 0; t < T; t++) mine[t] |= s->fire[g * s->stride + w * T + t];
 }
 
-static void place_distil(distiller *s, size_t w, const uint8_t *bytes) {
+static void add_distil_sample(distiller *s, size_t w, const uint8_t *bytes) {
     const reef_config *config = &s->distil->trainer->network.config;
     size_t each = reef_token_bytes(config), size = config->context * each;
     memcpy(s->student.tokens + w * size, bytes, size);
@@ -155,12 +155,13 @@ static reef_status add_samples(distiller *s, size_t w, uint64_t counter, reef_er
     const reef_distil *d = s->distil;
     const reef_config *config = &d->trainer->network.config;
     size_t size, T = config->context, each = reef_token_bytes(config);
-    uint64_t drawn =
-        reef_random_below(config->seed, STREAM_LESSON, 2 * counter, (uint64_t)s->taught_count);
+    uint64_t drawn = reef_random_below(config->seed, STREAM_DISTIL_SAMPLE, 2 * counter,
+                                       (uint64_t)s->taught_count);
     const reef_sample *sample = &d->samples[s->taught[drawn]];
     const uint8_t *bytes = sample_bytes(s, sample, &size);
-    size_t at = (size_t)reef_random_below(config->seed, STREAM_LESSON, 2 * counter + 1, size - T);
-    place_distil(s, w, bytes + at * each);
+    size_t at =
+        (size_t)reef_random_below(config->seed, STREAM_DISTIL_SAMPLE, 2 * counter + 1, size - T);
+    add_distil_sample(s, w, bytes + at * each);
     reef_status status = teacher_fires(s, w, sample->generation, bytes, at, err);
     others_fire(s, w);
     fresh_fires(s, w);
@@ -192,7 +193,7 @@ static reef_status add_silence(
             for (size_t t = 0; t < T; t++) fired += mine[t] = s->margins[t] > 0.0f;
             if (fired == 0) continue;
             *count = 1;
-            place_distil(s, w, bytes + at * each);
+            add_distil_sample(s, w, bytes + at * each);
             reef_status status = teacher_fires(s, w, UINT32_MAX, bytes, at, err);
             others_fire(s, w);
             return status;
@@ -377,7 +378,7 @@ static void sort_samples(distiller *s) {
 }
 
 // What counts as explained: the most that any of the old generations left unexplained.
-static void inherit_reference(const reef_distil *d, reef_generation *gen) {
+static void inherit_reference(const reef_distil *d, reef_generation *generation) {
     const reef_network *network = &d->trainer->network;
     double most = -1.0;
     for (uint32_t g = d->first; g <= d->last; g++) {
@@ -386,8 +387,8 @@ static void inherit_reference(const reef_distil *d, reef_generation *gen) {
             reef_drift_limit(old->reference_median, old->reference_spread, &network->config);
         if (reef_generation_is_empty(&old->info) || limit <= most) continue;
         most = limit;
-        gen->reference_median = old->reference_median;
-        gen->reference_spread = old->reference_spread;
+        generation->reference_median = old->reference_median;
+        generation->reference_spread = old->reference_spread;
     }
 }
 

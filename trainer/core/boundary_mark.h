@@ -3,8 +3,8 @@
 // Read byte by byte, so how the stream is cut into calls does not matter. A line that may still
 // become a mark stays untrained at the end of the carry until that is clear: at most a mark's
 // bytes.
-#ifndef REEF_MARK_H
-#define REEF_MARK_H
+#ifndef REEF_BOUNDARY_MARK_H
+#define REEF_BOUNDARY_MARK_H
 
 #include <stdbool.h>
 #include <stddef.h>

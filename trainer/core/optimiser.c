@@ -8,7 +8,7 @@
 #define CHUNK 8192 // floats of a tensor that one piece updates: they stay in cache
 
 typedef struct dense_update {
-    reef_generation *gen;
+    reef_generation *generation;
     reef_adam adam;
     float scale, average_rate;
     uint64_t count;
@@ -28,7 +28,7 @@ static size_t chunk_floats(const reef_tensor *tensor, size_t at) {
 
 static void update_tensor(void *context, size_t piece) {
     const dense_update *update = context;
-    const reef_tensor *tensor = &update->gen->tensors[piece];
+    const reef_tensor *tensor = &update->generation->tensors[piece];
     if (tensor->grad == NULL) return;
     memset(tensor->grad, 0, tensor->trained_at * sizeof *tensor->grad);
     for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
@@ -44,8 +44,8 @@ static void update_tensor(void *context, size_t piece) {
 }
 
 static void square_tensor(void *context, size_t piece) {
-    reef_generation *gen = context;
-    reef_tensor *tensor = &gen->tensors[piece];
+    reef_generation *generation = context;
+    reef_tensor *tensor = &generation->tensors[piece];
     tensor->grad_squares = 0.0;
     if (tensor->grad == NULL) return;
     for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
@@ -56,22 +56,25 @@ static void square_tensor(void *context, size_t piece) {
 
 // Sums of squares in double, chunk after chunk of a tensor, then tensor after tensor: a fixed
 // order.
-double reef_step_gradient_norm(reef_thread_pool *workers, reef_generation *gen) {
+double reef_step_gradient_norm(reef_thread_pool *workers, reef_generation *generation) {
     double sum = 0.0;
-    reef_thread_pool_run(workers, gen->tensor_count, square_tensor, gen);
-    for (size_t i = 0; i < gen->tensor_count; i++) sum += gen->tensors[i].grad_squares;
+    reef_thread_pool_run(workers, generation->tensor_count, square_tensor, generation);
+    for (size_t i = 0; i < generation->tensor_count; i++)
+        sum += generation->tensors[i].grad_squares;
     return sqrt(sum);
 }
 
-void reef_step_update_dense(reef_trainer *trainer, reef_generation *gen, double gradient_norm) {
+void reef_step_update_dense(reef_trainer *trainer,
+                            reef_generation *generation,
+                            double gradient_norm) {
     const reef_config *config = &trainer->network.config;
     float norm = (float)gradient_norm;
     dense_update update = {
-        .gen = gen,
+        .generation = generation,
         .adam = {trainer->learning_rate, config->beta1, config->beta2, config->epsilon},
         .scale = config->clip > 0.0f && norm > config->clip ? config->clip / norm : 1.0f,
         .average_rate = config->average,
         .count = trainer->generation_step + 1,
     };
-    reef_thread_pool_run(trainer->workers, gen->tensor_count, update_tensor, &update);
+    reef_thread_pool_run(trainer->workers, generation->tensor_count, update_tensor, &update);
 }

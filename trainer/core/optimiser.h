@@ -5,10 +5,12 @@
 #include "trainer_internal.h"
 
 /** Norm of the gradient of the open generation's dense tensors, all together. */
-double reef_step_gradient_norm(reef_thread_pool *workers, reef_generation *gen);
+double reef_step_gradient_norm(reef_thread_pool *workers, reef_generation *generation);
 
 /** Adam on these tensors, whose gradients are zero afterwards; clipped by their norm. */
-void reef_step_update_dense(reef_trainer *trainer, reef_generation *gen, double gradient_norm);
+void reef_step_update_dense(reef_trainer *trainer,
+                            reef_generation *generation,
+                            double gradient_norm);
 
 /** Of the next step: warm-up from 0 after the last boundary. */
 float reef_learning_rate(const reef_config *config, uint64_t task_step);

@@ -24,11 +24,11 @@ static size_t score_generation(const reef_reservoir *reservoir,
 }
 
 static size_t score_all(const reef_reservoir *reservoir,
-                        const reef_generation *gen,
+                        const reef_generation *generation,
                         float *margins) {
     size_t count = 0;
-    for (uint32_t g = 0; g < gen->info.generation; g++)
-        count += score_generation(reservoir, &gen->gate, g, margins + count);
+    for (uint32_t g = 0; g < generation->info.generation; g++)
+        count += score_generation(reservoir, &generation->gate, g, margins + count);
     return count;
 }
 
@@ -44,7 +44,7 @@ static int descending(const void *a, const void *b) {
 }
 
 reef_status reef_import_gate(const reef_reservoir *reservoir,
-                             reef_generation *gen,
+                             reef_generation *generation,
                              double leak_max,
                              double *before,
                              double *after,
@@ -52,14 +52,14 @@ reef_status reef_import_gate(const reef_reservoir *reservoir,
     float *margins = calloc(reservoir->old_slots * reservoir->window_bytes + 1, sizeof *margins);
     if (margins == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to measure the gate of a generation");
-    size_t count = score_all(reservoir, gen, margins);
+    size_t count = score_all(reservoir, generation, margins);
     *before = *after = share_above(count, margins, 0.0f);
     if (leak_max > 0.0 && *before > leak_max) {
         qsort(margins, count, sizeof *margins, descending);
         float raise = margins[(size_t)(leak_max * (double)count)];
         *after = share_above(count, margins, raise);
-        gen->gate.threshold += raise;
-        gen->gate_leak = (float)*after;
+        generation->gate.threshold += raise;
+        generation->gate_leak = (float)*after;
     }
     free(margins);
     return REEF_OK;

@@ -17,7 +17,7 @@
  * A gate that reads losses is measured by its n-grams alone.
  */
 REEF_MUST_CHECK reef_status reef_import_gate(const reef_reservoir *reservoir,
-                                             reef_generation *gen,
+                                             reef_generation *generation,
                                              double leak_max,
                                              double *before,
                                              double *after,

@@ -36,7 +36,7 @@ typedef struct importing {
     reef_safetensors file;
     reef_origin origin;
     reef_tail_files parts;
-    reef_generation *gen;         // the imported one; owned until the net has it
+    reef_generation *generation;  // the imported one; owned until the net has it
     reef_generation *next;        // the new open one; the same
     float gate[REEF_GATE_VALUES]; // as stored, of any length
     double reference[2];
@@ -237,22 +237,22 @@ static reef_status make_generation(importing *i, reef_error *err) {
     const reef_safetensor *gate = reef_safetensors_find(&i->file, "gate");
     uint64_t gate_bytes = gate == NULL ? 0 : gate->end - gate->begin;
     if (gate_bytes > sizeof i->gate) gate_bytes = sizeof i->gate;
-    reef_status status = reef_generation_new(&i->gen, &trainer->network.config, &info, err);
+    reef_status status = reef_generation_new(&i->generation, &trainer->network.config, &info, err);
     if (status == REEF_OK)
-        status = reef_parts_init(&i->parts, &trainer->network.config, i->gen,
-                                 gate_bytes / sizeof(float), err);
+        status = reef_generation_tensors_init(&i->parts, &trainer->network.config, i->generation,
+                                              gate_bytes / sizeof(float), err);
     return status == REEF_OK ? match_parts(i, err) : status;
 }
 
 // Where a part goes.
 static void *memory_of(importing *i, const reef_tail_file *part) {
     const char *name = part->tensor.name;
-    if (part->db == REEF_DB_EXPERTS) return i->gen->expert_tables[part->layer].memory;
-    if (part->db == REEF_DB_FLAGS) return i->gen->expert_tables[part->layer].flags;
+    if (part->db == REEF_DB_EXPERTS) return i->generation->expert_tables[part->layer].memory;
+    if (part->db == REEF_DB_FLAGS) return i->generation->expert_tables[part->layer].flags;
     if (strcmp(name, "gate") == 0) return i->gate;
-    if (strcmp(name, "gate_weights") == 0) return i->gen->gate.weights;
+    if (strcmp(name, "gate_weights") == 0) return i->generation->gate.weights;
     if (strcmp(name, "reference") == 0) return i->reference;
-    return reef_generation_find(i->gen, name)->data;
+    return reef_generation_find(i->generation, name)->data;
 }
 
 static reef_status read_part(importing *i,
@@ -279,7 +279,7 @@ static reef_status read_parts(importing *i, reef_error *err) {
     float values[REEF_GATE_VALUES];
     reef_generation_hash *hash = NULL;
     size_t gate_bytes = 0;
-    reef_status status = reef_generation_allocate_tables(i->gen, err);
+    reef_status status = reef_generation_allocate_tables(i->generation, err);
     if (status == REEF_OK) status = reef_generation_hash_new(&hash, err);
     for (size_t k = 0; status == REEF_OK && k < i->parts.count; k++) {
         const reef_tail_file *part = &i->parts.parts[k];
@@ -297,9 +297,9 @@ static reef_status read_parts(importing *i, reef_error *err) {
     reef_generation_hash_free(hash);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(i->gate, gate_bytes, values, err);
     if (status != REEF_OK) return status;
-    reef_checkpoint_set_gate(i->gen, values);
-    i->gen->reference_median = i->reference[0];
-    i->gen->reference_spread = i->reference[1];
+    reef_checkpoint_set_gate(i->generation, values);
+    i->generation->reference_median = i->reference[0];
+    i->generation->reference_spread = i->reference[1];
     return REEF_OK;
 }
 
@@ -322,8 +322,9 @@ static reef_status add_event(const importing *i, reef_error *err) {
                             "\"imported\": %" PRIu32 ", \"from\": %" PRIu32 ", \"side\": %" PRIu32
                             ", \"first_id\": %" PRIu64 ", \"root\": \"%s\", \"trained_bytes\": "
                             "%" PRIu64 "%s",
-                            i->gen->info.generation, info->generation, info->side,
-                            i->gen->info.first_id, root, info->sealed_at - info->opened_at, leaks);
+                            i->generation->info.generation, info->generation, info->side,
+                            i->generation->info.first_id, root, info->sealed_at - info->opened_at,
+                            leaks);
 }
 
 // The net with both new generations, and back to what it was when that cannot be committed.
@@ -332,19 +333,20 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     reef_network *network = &trainer->network;
     size_t n = network->generation_count - 1;
     reef_gate_state before = trainer->gating.states[n];
-    uint32_t number = i->gen->info.generation;
-    network->generations[n] = i->gen;
+    uint32_t number = i->generation->info.generation;
+    network->generations[n] = i->generation;
     network->generations[n + 1] = i->next;
     network->generation_count++;
     reef_activations_forget_generation(&trainer->acts, n);
-    reef_gate_reset(&i->gen->gate, &trainer->gating.states[n]); // it begins to read the stream here
+    reef_gate_reset(&i->generation->gate,
+                    &trainer->gating.states[n]); // it begins to read the stream here
     reef_status status = reef_growth_extend_gating(&trainer->gating, network, err);
     size_t events = trainer->event_count;
     if (status == REEF_OK) status = add_event(i, err);
     REEF_FAIL_POINT(IMPORT_JOINED);
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, clear_open, &number, err);
     if (status == REEF_OK) {
-        i->gen = i->next = NULL; // the net owns them now
+        i->generation = i->next = NULL; // the net owns them now
         reef_generation_free(old);
         return REEF_OK;
     }
@@ -362,7 +364,7 @@ static reef_status join_import(importing *i, reef_error *err) {
     reef_generation *old = reef_open_generation(trainer);
     size_t count = trainer->network.generation_count + 1;
     reef_status status =
-        reef_growth_next(&i->next, trainer, &i->gen->info, old, old->info.side, err);
+        reef_growth_next(&i->next, trainer, &i->generation->info, old, old->info.side, err);
     // Nothing to fit it on yet: only a gate that is off for good is opened by this.
     if (status == REEF_OK) status = reef_growth_fit_gate(trainer, i->next, NULL, 0, err);
     if (status == REEF_OK) status = reef_network_reserve(&trainer->network, count, err);
@@ -392,9 +394,9 @@ static void describe_import(const importing *i, reef_import *out) {
                  .experts = reef_origin_experts(&i->origin.config, i->origin.info.side),
                  .tensor_count = i->file.tensor_count,
                  .file_bytes = i->file.data_at + i->file.data_bytes},
-        .generation = i->gen->info.generation,
-        .first_id = i->gen->info.first_id,
-        .open = i->gen->info.generation + 1,
+        .generation = i->generation->info.generation,
+        .first_id = i->generation->info.first_id,
+        .open = i->generation->info.generation + 1,
         .leak = i->leak,
         .leak_now = i->leak_now,
     };
@@ -420,13 +422,13 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     if (status == REEF_OK) status = read_parts(&i, err);
     REEF_FAIL_POINT(IMPORT_READ);
     if (status == REEF_OK)
-        status =
-            reef_import_gate(&trainer->reservoir, i.gen, i.leak_max, &i.leak, &i.leak_now, err);
+        status = reef_import_gate(&trainer->reservoir, i.generation, i.leak_max, &i.leak,
+                                  &i.leak_now, err);
     if (status == REEF_OK) describe_import(&i, out == NULL ? &unused : out);
     if (status == REEF_OK && !options->dry_run) status = join_import(&i, err);
-    reef_generation_free(i.gen);
+    reef_generation_free(i.generation);
     reef_generation_free(i.next);
-    reef_parts_release(&i.parts);
+    reef_generation_tensors_release(&i.parts);
     reef_origin_release(&i.origin);
     reef_safetensors_close(&i.file);
     return status;

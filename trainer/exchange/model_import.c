@@ -28,10 +28,10 @@ typedef struct importing {
     reef_safetensors file;
     reef_model_origin origin;
     reef_config config; // of the new pool
-    reef_model_parts parts;
-    size_t matched;        // tensors of the file that the parts have
-    reef_trainer *trainer; // while its generations are made
-    reef_generation *gen;  // the one that is being made; owned
+    reef_tensor_groups parts;
+    size_t matched;              // tensors of the file that the parts have
+    reef_trainer *trainer;       // while its generations are made
+    reef_generation *generation; // the one that is being made; owned
     float gate[REEF_GATE_VALUES];
     uint64_t experts;
 } importing;
@@ -57,7 +57,7 @@ static const char *shape_text(const reef_safetensor *tensor, char out[128]) {
 // The parts from `first` on get their places in the file; an optional one that it lacks gets none.
 static reef_status match(importing *i, size_t first, reef_error *err) {
     for (size_t k = first; k < i->parts.count; k++) {
-        reef_model_part *part = &i->parts.parts[k];
+        reef_tensor_group *part = &i->parts.parts[k];
         const reef_safetensor *found = reef_safetensors_find(&i->file, part->tensor.name);
         if (found == NULL && part->optional) {
             part->tensor.end = part->tensor.begin;
@@ -149,7 +149,7 @@ static bool is_count(reef_dtype dtype, const void *data, size_t bytes) {
 }
 
 static reef_status check_values(const importing *i,
-                                const reef_model_part *part,
+                                const reef_tensor_group *part,
                                 const void *data,
                                 size_t bytes,
                                 reef_error *err) {
@@ -164,19 +164,19 @@ static reef_status check_values(const importing *i,
                                                  : "is not finite");
 }
 
-static void *dense_memory(importing *i, const reef_model_part *part) {
+static void *dense_memory(importing *i, const reef_tensor_group *part) {
     if (strcmp(part->record, "gate") == 0) return i->gate;
-    if (strcmp(part->record, "gate_weights") == 0) return i->gen->gate.weights;
-    return reef_generation_find(i->gen, part->record)->data;
+    if (strcmp(part->record, "gate_weights") == 0) return i->generation->gate.weights;
+    return reef_generation_find(i->generation, part->record)->data;
 }
 
-static char *row_memory(importing *i, const reef_model_part *part) {
-    const reef_expert_table *table = &i->gen->expert_tables[part->layer];
+static char *row_memory(importing *i, const reef_tensor_group *part) {
+    const reef_expert_table *table = &i->generation->expert_tables[part->layer];
     if (part->db == REEF_DB_FLAGS) return (char *)table->flags;
     return part->db == REEF_DB_USAGE ? (char *)table->usage : table->memory;
 }
 
-static reef_status read_dense(importing *i, const reef_model_part *part, reef_error *err) {
+static reef_status read_dense(importing *i, const reef_tensor_group *part, reef_error *err) {
     void *memory = dense_memory(i, part);
     size_t bytes = (size_t)(part->tensor.end - part->tensor.begin);
     reef_status status = reef_safetensors_read(&i->file, part->tensor.begin, memory, bytes, err);
@@ -185,7 +185,7 @@ static reef_status read_dense(importing *i, const reef_model_part *part, reef_er
 
 // A column goes back among the others of its rows.
 static reef_status read_column(importing *i,
-                               const reef_model_part *part,
+                               const reef_tensor_group *part,
                                char *buffer,
                                reef_error *err) {
     char *to = row_memory(i, part) + part->offset;
@@ -208,7 +208,7 @@ static reef_status read_parts(importing *i, size_t first, reef_error *err) {
     reef_status status = REEF_OK;
     if (buffer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read a model");
     for (size_t k = first; status == REEF_OK && k < i->parts.count; k++) {
-        const reef_model_part *part = &i->parts.parts[k];
+        const reef_tensor_group *part = &i->parts.parts[k];
         status = part->db == REEF_DB_TENSORS ? read_dense(i, part, err)
                                              : read_column(i, part, buffer, err);
     }
@@ -221,13 +221,14 @@ static reef_status read_parts(importing *i, size_t first, reef_error *err) {
 static const char *record_memory(importing *i,
                                  const reef_tail_file *part,
                                  const double reference[2]) {
-    const reef_expert_table *table = &i->gen->expert_tables[part->layer];
+    const reef_expert_table *table = &i->generation->expert_tables[part->layer];
     if (part->db == REEF_DB_EXPERTS) return table->memory;
     if (part->db == REEF_DB_FLAGS) return (const char *)table->flags;
     if (strcmp(part->tensor.name, "reference") == 0) return (const char *)reference;
     if (strcmp(part->tensor.name, "gate") == 0) return (const char *)i->gate;
-    if (strcmp(part->tensor.name, "gate_weights") == 0) return (const char *)i->gen->gate.weights;
-    return (const char *)reef_generation_find(i->gen, part->tensor.name)->data;
+    if (strcmp(part->tensor.name, "gate_weights") == 0)
+        return (const char *)i->generation->gate.weights;
+    return (const char *)reef_generation_find(i->generation, part->tensor.name)->data;
 }
 
 static reef_status hash_parts(importing *i,
@@ -254,7 +255,8 @@ static reef_status check_root(importing *i, const reef_file_generation *of, reef
     reef_tail_files parts = {0};
     reef_generation_hash *hash = NULL;
     if (!of->has_root) return REEF_OK;
-    reef_status status = reef_parts_init(&parts, &i->config, i->gen, of->gate_values, err);
+    reef_status status =
+        reef_generation_tensors_init(&parts, &i->config, i->generation, of->gate_values, err);
     if (status == REEF_OK) status = reef_generation_hash_new(&hash, err);
     if (status == REEF_OK) status = hash_parts(i, of, &parts, hash, err);
     if (status == REEF_OK) {
@@ -268,7 +270,7 @@ static reef_status check_root(importing *i, const reef_file_generation *of, reef
                           i->file.path, of->info.generation);
     }
     reef_generation_hash_free(hash);
-    reef_parts_release(&parts);
+    reef_generation_tensors_release(&parts);
     return status;
 }
 
@@ -276,22 +278,23 @@ static reef_status check_root(importing *i, const reef_file_generation *of, reef
 
 static reef_status set_gate(importing *i, const reef_file_generation *of, reef_error *err) {
     float values[REEF_GATE_VALUES];
-    i->gen->reference_median = of->reference_median;
-    i->gen->reference_spread = of->reference_spread;
+    i->generation->reference_median = of->reference_median;
+    i->generation->reference_spread = of->reference_spread;
     if (of->gate_values == 0) return REEF_OK;
     reef_status status =
         reef_checkpoint_parse_gate(i->gate, of->gate_values * sizeof *values, values, err);
-    if (status == REEF_OK) reef_checkpoint_set_gate(i->gen, values);
+    if (status == REEF_OK) reef_checkpoint_set_gate(i->generation, values);
     return status;
 }
 
 // Its moments begin at zero, its averages at the weights.
-static void begin_training(reef_generation *gen, const reef_config *config) {
+static void begin_training(reef_generation *generation, const reef_config *config) {
     for (uint32_t l = 0; l < config->layers; l++)
-        if (gen->expert_tables[l].expert_count > 0)
-            memset(gen->expert_tables[l].dirty, 1, gen->expert_tables[l].expert_count);
-    reef_generation_average_reset(gen);
-    reef_generation_fold(gen, config);
+        if (generation->expert_tables[l].expert_count > 0)
+            memset(generation->expert_tables[l].dirty, 1,
+                   generation->expert_tables[l].expert_count);
+    reef_generation_average_reset(generation);
+    reef_generation_fold(generation, config);
 }
 
 static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
@@ -301,19 +304,21 @@ static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
     size_t first = i->parts.count;
     of->gate_values = gate_values(i, g);
     reef_status status = check_room(i, &info, err);
-    if (status == REEF_OK) status = reef_generation_new(&i->gen, &i->config, &info, err);
+    if (status == REEF_OK) status = reef_generation_new(&i->generation, &i->config, &info, err);
     if (status == REEF_OK)
-        status = reef_model_parts_add(&i->parts, &i->config, i->gen, g, of->gate_values, err);
+        status =
+            reef_tensor_groups_add(&i->parts, &i->config, i->generation, g, of->gate_values, err);
     if (status == REEF_OK) status = match(i, first, err);
-    if (status == REEF_OK && info.sealed) status = reef_generation_allocate_tables(i->gen, err);
+    if (status == REEF_OK && info.sealed)
+        status = reef_generation_allocate_tables(i->generation, err);
     if (status == REEF_OK) status = read_parts(i, first, err);
     if (status == REEF_OK) status = set_gate(i, of, err);
     if (status == REEF_OK) status = check_root(i, of, err);
     if (status != REEF_OK) return status;
-    if (!info.sealed) begin_training(i->gen, &i->config);
+    if (!info.sealed) begin_training(i->generation, &i->config);
     i->experts += reef_origin_experts(&i->config, info.side);
-    status = reef_network_append(&i->trainer->network, i->gen, err);
-    if (status == REEF_OK) i->gen = NULL; // the net owns it now
+    status = reef_network_append(&i->trainer->network, i->generation, err);
+    if (status == REEF_OK) i->generation = NULL; // the net owns it now
     return status;
 }
 
@@ -418,8 +423,8 @@ reef_status reef_pool_from_model(const char *pool,
     if (status == REEF_OK)
         status = reef_pool_init_with(dry_run ? NULL : pool, &i.config, fill_model_import, &i, err);
     if (status == REEF_OK && out != NULL) describe_model_import(&i, out);
-    reef_generation_free(i.gen);
-    reef_model_parts_release(&i.parts);
+    reef_generation_free(i.generation);
+    reef_tensor_groups_release(&i.parts);
     reef_model_origin_release(&i.origin);
     reef_safetensors_close(&i.file);
     return status;

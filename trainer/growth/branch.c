@@ -99,13 +99,13 @@ static void copy_experts(reef_expert_table *to,
 }
 
 // Until it is measured, as if raw queries had mean 0 and variance 1.
-void reef_branch_unfold(reef_generation *gen,
+void reef_branch_unfold(reef_generation *generation,
                         const reef_generation *from,
                         const reef_config *config) {
     size_t width = (size_t)config->heads * config->d_key;
     for (uint32_t l = 0; config->batch_norm && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
-        reef_router_params *router = &gen->weights.routers[l];
+        reef_router_params *router = &generation->weights.routers[l];
         for (size_t i = 0; i < width; i++) {
             router->bn_mean[i] = 0.0f;
             router->bn_var[i] = 1.0f;

@@ -38,7 +38,7 @@ bool reef_branch_is_whole(const reef_config *config, uint32_t from);
  * Query networks of an open generation from folded ones, as if raw queries had mean 0 and variance
  * 1.
  */
-void reef_branch_unfold(reef_generation *gen,
+void reef_branch_unfold(reef_generation *generation,
                         const reef_generation *from,
                         const reef_config *config);
 

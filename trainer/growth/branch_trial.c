@@ -17,9 +17,9 @@ typedef struct trial {
     size_t batches;
 } trial;
 
-static void put_in_place(reef_trainer *trainer, reef_generation *gen) {
+static void put_in_place(reef_trainer *trainer, reef_generation *generation) {
     size_t last = trainer->network.generation_count - 1;
-    trainer->network.generations[last] = gen;
+    trainer->network.generations[last] = generation;
     reef_activations_forget_generation(&trainer->acts, last);
 }
 

@@ -10,8 +10,8 @@
 // newest REEF_TRIAL_BRANCHES sealed generations with experts of the same side. Of what was tried
 // nothing stays: the generation begins untrained, and trains on those batches like on all others.
 // What decides is stream, configuration and state, so a trial after a crash ends as it did before.
-#ifndef REEF_TRIAL_H
-#define REEF_TRIAL_H
+#ifndef REEF_BRANCH_TRIAL_H
+#define REEF_BRANCH_TRIAL_H
 
 #include "trainer_internal.h"
 

@@ -15,7 +15,7 @@ enum { STREAM_RECYCLE = 401, STREAM_ROW, STREAM_QUERY };
 // One layer of the open generation while it is looked at.
 typedef struct looking {
     reef_trainer *trainer;
-    reef_generation *gen;
+    reef_generation *generation;
     uint32_t layer;
     uint64_t seed; // of this look
     reef_expert_shape shape;
@@ -36,7 +36,7 @@ static bool stays(const reef_expert_table *table, size_t n) {
 }
 
 static void mark_needed(const looking *at) {
-    const reef_expert_table *table = &at->gen->expert_tables[at->layer];
+    const reef_expert_table *table = &at->generation->expert_tables[at->layer];
     for (size_t n = 0; n < table->expert_count; n++) {
         if (!stays(table, n)) continue;
         uint32_t i, j;
@@ -58,7 +58,7 @@ static bool is_new(const reef_expert_table *table, size_t n, const reef_expert_s
 
 static void renew_row(const looking *at, size_t n) {
     size_t D = at->shape.D, w_up = reef_expert_up(&at->shape) * D;
-    reef_expert_table *table = &at->gen->expert_tables[at->layer];
+    reef_expert_table *table = &at->generation->expert_tables[at->layer];
     const reef_expert_moments *moments = &table->moments;
     size_t first = n * table->row_values, bytes = table->row_values * sizeof(float);
     float *row = table->experts + first;
@@ -76,7 +76,7 @@ static void renew_row(const looking *at, size_t n) {
 }
 
 static void renew_rows(looking *at) {
-    const reef_expert_table *table = &at->gen->expert_tables[at->layer];
+    const reef_expert_table *table = &at->generation->expert_tables[at->layer];
     for (size_t n = 0; n < table->expert_count; n++) {
         if (stays(table, n) || is_new(table, n, &at->shape)) continue;
         renew_row(at, n);
@@ -89,7 +89,7 @@ static void renew_rows(looking *at) {
 // Tables of its own for each head, or one for all: rows of a table have a sub-key of each.
 static size_t tables_of(const looking *at) {
     reef_router_shape shape =
-        reef_generation_shape(&at->trainer->network.config, at->gen->info.side);
+        reef_generation_shape(&at->trainer->network.config, at->generation->info.side);
     return reef_router_tables(&shape);
 }
 
@@ -99,7 +99,7 @@ static float key_length(const looking *at, size_t table, const float *keys) {
     const reef_config *config = &at->trainer->network.config;
     size_t half = config->d_key / 2, tables = tables_of(at), count = 0;
     double sum = 0.0;
-    for (size_t i = 0; i < at->gen->info.side * tables; i++) {
+    for (size_t i = 0; i < at->generation->info.side * tables; i++) {
         if (!at->needed[table][i / tables]) continue;
         sum += sqrt((double)reef_dot(half, keys + i * half, keys + i * half));
         count++;
@@ -127,11 +127,11 @@ static void draw_key(const looking *at, size_t table, size_t i, float length, fl
 static void move_sub_keys(looking *at, size_t table) {
     char name[REEF_NAME_BYTES_MAX + 1];
     snprintf(name, sizeof name, "block%u.sub_keys_%c", at->layer, table == 0 ? 'a' : 'b');
-    const reef_tensor *keys = reef_generation_find(at->gen, name);
+    const reef_tensor *keys = reef_generation_find(at->generation, name);
     size_t half = at->trainer->network.config.d_key / 2, bytes = half * sizeof(float);
     size_t tables = tables_of(at);
     float length = key_length(at, table, keys->data);
-    for (size_t i = 0; i < at->gen->info.side * tables; i++) {
+    for (size_t i = 0; i < at->generation->info.side * tables; i++) {
         size_t first = i * half;
         if (at->needed[table][i / tables] || first < keys->trained_at)
             continue; // in use, or frozen
@@ -145,9 +145,9 @@ static void move_sub_keys(looking *at, size_t table) {
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-static reef_status look_at_layer(looking *at, reef_error *err) {
-    size_t side = at->gen->info.side;
-    reef_expert_table *table = &at->gen->expert_tables[at->layer];
+static reef_status find_unused(looking *at, reef_error *err) {
+    size_t side = at->generation->info.side;
+    reef_expert_table *table = &at->generation->expert_tables[at->layer];
     uint8_t *needed = calloc(2 * side, 1);
     if (needed == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to look for idle experts");
@@ -164,20 +164,20 @@ static reef_status look_at_layer(looking *at, reef_error *err) {
 
 reef_status reef_recycle(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    reef_generation *gen = reef_open_generation(trainer);
-    uint64_t seed = reef_random_bits(config->seed, STREAM_RECYCLE, gen->info.generation);
+    reef_generation *generation = reef_open_generation(trainer);
+    uint64_t seed = reef_random_bits(config->seed, STREAM_RECYCLE, generation->info.generation);
     looking at = {.trainer = trainer,
-                  .gen = gen,
+                  .generation = generation,
                   .seed = reef_random_bits(seed, STREAM_RECYCLE, trainer->generation_step)};
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         at.layer = l;
         at.shape = reef_generation_expert_shape(config, l);
-        reef_status status = look_at_layer(&at, err);
+        reef_status status = find_unused(&at, err);
         if (status != REEF_OK) return status;
     }
     if (at.experts == 0 && at.sub_keys == 0) return REEF_OK;
-    reef_generation_fold(gen, config);
+    reef_generation_fold(generation, config);
     trainer->recycled_experts += at.experts;
     return reef_state_event(trainer, err, "recycle",
                             "\"experts\": %" PRIu64 ", \"sub_keys\": %" PRIu64

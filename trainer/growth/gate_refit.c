@@ -27,15 +27,15 @@ static bool is_off(const reef_config *config) {
 
 // A generation without a gate: what it stores is a gate that fires on every byte, so nothing that
 // reads gates needs to know of it.
-static void open_for_good(reef_generation *gen) {
-    reef_gate *gate = &gen->gate;
+static void open_for_good(reef_generation *generation) {
+    reef_gate *gate = &generation->gate;
     memset(gate->weights, 0, REEF_GATE_WEIGHTS * sizeof *gate->weights);
     gate->bias = 0.0f;
     gate->start = 0.0f;
     gate->loss_weight = 0.0f;
     gate->threshold = -INFINITY;
-    gen->gate_leak = 1.0f;
-    gen->gate_detect = 1.0f;
+    generation->gate_leak = 1.0f;
+    generation->gate_detect = 1.0f;
 }
 
 // The loss of the model of the first `generation_count` generations on each token of the windows,
@@ -79,10 +79,10 @@ static void add_unseen(const reef_network *network,
     double bits = 0.0, weight = 0.0, nats = 0.0, known = 0.0;
     size_t tokens = 0;
     for (size_t g = 0; g < generation_count; g++) {
-        const reef_generation *gen = network->generations[g];
-        if (reef_generation_is_empty(&gen->info)) continue;
-        double share = (double)(gen->info.sealed_at - gen->info.opened_at);
-        bits += share * gen->reference_median;
+        const reef_generation *generation = network->generations[g];
+        if (reef_generation_is_empty(&generation->info)) continue;
+        double share = (double)(generation->info.sealed_at - generation->info.opened_at);
+        bits += share * generation->reference_median;
         weight += share;
     }
     for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
@@ -96,7 +96,7 @@ static void add_unseen(const reef_network *network,
     for (size_t t = 0; gap > 0.0 && t < tokens; t++) surprise[t] += (float)gap;
 }
 
-reef_status reef_generation_fit_gate(reef_generation *gen,
+reef_status reef_generation_fit_gate(reef_generation *generation,
                                      reef_trainer *trainer,
                                      size_t older_count,
                                      const reef_gate_windows *old_fit,
@@ -105,7 +105,7 @@ reef_status reef_generation_fit_gate(reef_generation *gen,
                                      reef_error *err) {
     const reef_config *config = &trainer->network.config;
     if (is_off(config)) {
-        open_for_good(gen);
+        open_for_good(generation);
         return REEF_OK;
     }
     // Too little data to tell the domains apart: the gate stays as it is (at first: never fires).
@@ -115,7 +115,8 @@ reef_status reef_generation_fit_gate(reef_generation *gen,
                          .decay = config->gate_decay,
                          .negatives = config->gate_negatives};
     float *old_surprise = NULL, *new_surprise = NULL;
-    reef_status status = reef_gate_train(&gen->gate, old_fit, old_calibrate, young, &fit, err);
+    reef_status status =
+        reef_gate_train(&generation->gate, old_fit, old_calibrate, young, &fit, err);
     // Losses cost passes, now and on every byte to come: only where n-grams are not enough.
     if (status != REEF_OK || fit.separates || config->gate != REEF_GATE_LOSS) goto cleanup;
     status = read_surprises(trainer, older_count, old_calibrate, &old_surprise, err);
@@ -124,14 +125,14 @@ reef_status reef_generation_fit_gate(reef_generation *gen,
     add_unseen(&trainer->network, older_count, old_calibrate, old_surprise);
     fit.old_surprise = old_surprise;
     fit.new_surprise = new_surprise;
-    status = reef_gate_train(&gen->gate, old_fit, old_calibrate, young, &fit, err);
+    status = reef_gate_train(&generation->gate, old_fit, old_calibrate, young, &fit, err);
 
 cleanup:
     free(old_surprise);
     free(new_surprise);
     if (status != REEF_OK) return status;
-    gen->gate_leak = fit.leak;
-    gen->gate_detect = fit.detect;
+    generation->gate_leak = fit.leak;
+    generation->gate_detect = fit.detect;
     return REEF_OK;
 }
 
@@ -154,14 +155,15 @@ static void add_fresh(const reef_reservoir *reservoir,
 }
 
 reef_status reef_growth_fit_gate(reef_trainer *trainer,
-                                 reef_generation *gen,
+                                 reef_generation *generation,
                                  const uint8_t *fresh,
                                  size_t fresh_bytes,
                                  reef_error *err) {
     const reef_reservoir *reservoir = &trainer->reservoir;
-    if (gen->info.generation == 0) return REEF_OK;
+    if (generation->info.generation == 0) return REEF_OK;
     reef_reservoir_lists lists;
-    reef_status status = reef_reservoir_lists_init(&lists, reservoir, gen->info.generation, err);
+    reef_status status =
+        reef_reservoir_lists_init(&lists, reservoir, generation->info.generation, err);
     if (status != REEF_OK) return status;
     size_t most = lists.young.count + fresh_bytes / reservoir->window_bytes + 1;
     const uint8_t **bytes = calloc(most, sizeof *bytes);
@@ -172,8 +174,8 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
     }
     reef_gate_windows young = lists.young;
     add_fresh(reservoir, &young, bytes, sizes, fresh, fresh_bytes);
-    status = reef_generation_fit_gate(gen, trainer, gen->info.generation, &lists.old_fit,
-                                      &lists.old_calibrate, &young, err);
+    status = reef_generation_fit_gate(generation, trainer, generation->info.generation,
+                                      &lists.old_fit, &lists.old_calibrate, &young, err);
 
 cleanup:
     free(bytes);

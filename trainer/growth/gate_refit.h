@@ -6,7 +6,7 @@
 
 /** Fit the open generation's gate on reservoir and stream, where there is enough of both. */
 REEF_MUST_CHECK reef_status reef_growth_fit_gate(reef_trainer *trainer,
-                                                 reef_generation *gen,
+                                                 reef_generation *generation,
                                                  const uint8_t *fresh,
                                                  size_t fresh_bytes,
                                                  reef_error *err);
@@ -15,7 +15,7 @@ REEF_MUST_CHECK reef_status reef_growth_fit_gate(reef_trainer *trainer,
  * Fit a generation's gate as the configuration says; with too few windows it stays as it is. The
  * model whose loss it may read is that of the trainer's first `older_count` generations.
  */
-REEF_MUST_CHECK reef_status reef_generation_fit_gate(reef_generation *gen,
+REEF_MUST_CHECK reef_status reef_generation_fit_gate(reef_generation *generation,
                                                      reef_trainer *trainer,
                                                      size_t older_count,
                                                      const reef_gate_windows *old_fit,

@@ -277,14 +277,14 @@ static reef_status choose_older(
 
 // ---- the start ----------------------------------------------------------------------------------
 
-static void look_at_queries(void *context, size_t number, double bits) {
+static void collect_queries(void *context, size_t number, double bits) {
     start *s = context;
     (void)bits;
     for (uint32_t l = 0; l < s->trainer->network.config.layers; l++)
         if (reef_layer_retrieves(&s->trainer->network.config, l)) gather_halves(s, l, number);
 }
 
-static void look_at_uses(void *context, size_t number, double bits) {
+static void collect_uses(void *context, size_t number, double bits) {
     start *s = context;
     (void)number;
     (void)bits;
@@ -310,12 +310,12 @@ reef_status reef_start_generation(reef_trainer *trainer,
     s.candidates = candidate_count(open->info.side, s.looks);
     reef_status status = allocate_warm_start(&s, err);
     if (status == REEF_OK && queries) {
-        status = reef_probe_walk(trainer, fresh, batches, look_at_queries, &s, NULL, err);
+        status = reef_probe_walk(trainer, fresh, batches, collect_queries, &s, NULL, err);
         if (status == REEF_OK) status = place_sub_keys(&s, err);
     }
     // Another walk: which of the new experts are used depends on the sub-keys.
     if (status == REEF_OK && config->copy_experts > 0)
-        status = reef_probe_walk(trainer, fresh, batches, look_at_uses, &s, NULL, err);
+        status = reef_probe_walk(trainer, fresh, batches, collect_uses, &s, NULL, err);
     for (uint32_t l = 0; status == REEF_OK && config->copy_experts > 0 && l < config->layers; l++)
         if (reef_layer_ffw(config, l) == REEF_FFW_PEER) // a value has nothing but its w_up
             status = copy_layer(&s, l, &copied, err);

@@ -47,7 +47,7 @@ REEF_API uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *s
  * Its place among the sources, which stand in the order in which they were first read; SIZE_MAX
  * when it never was.
  */
-REEF_API size_t reef_trainer_source_place(const reef_trainer *trainer, const char *source);
+REEF_API size_t reef_trainer_source_index(const reef_trainer *trainer, const char *source);
 
 #define REEF_SOURCE_COUNT_MAX 1024 // that one pool may ever read from; each has a cursor
 /**
@@ -103,8 +103,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
  * drift: for a boundary that the caller knows. Nothing is done in other models, before the first
  * batch of a generation, and while examples are held back.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_trainer_learn_rest(reef_trainer *trainer,
-                                                             reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_trainer_learn_pending(reef_trainer *trainer,
+                                                                reef_error *err);
 
 /**
  * Whether a vector model has room for the classes of examples that come next, beside those it knows

@@ -60,12 +60,12 @@ static void write_vector(reef_expert_table *table, size_t v, size_t D, const flo
 reef_status reef_trainer_layer_write(
     reef_trainer *trainer, const char *name, const float *values, size_t count, reef_error *err) {
     if (trainer->layer == NULL) return refuse_tensor(trainer, err);
-    reef_generation *gen = reef_open_generation(trainer);
-    reef_expert_table *table = &gen->expert_tables[0];
+    reef_generation *generation = reef_open_generation(trainer);
+    reef_expert_table *table = &generation->expert_tables[0];
     size_t D = trainer->network.config.d_model, vectors = table->row_values / D;
     size_t v = reef_layer_vector_index(name, vectors);
-    const reef_tensor *tensor = reef_layer_tensor_find(gen, name);
-    if (v == vectors && tensor == NULL) return reef_layer_tensor_missing(gen, name, err);
+    const reef_tensor *tensor = reef_layer_tensor_find(generation, name);
+    if (v == vectors && tensor == NULL) return reef_layer_tensor_missing(generation, name, err);
     size_t has = v < vectors ? table->expert_count * D : tensor->count;
     reef_status status = reef_layer_tensor_check_count(name, has, count, err);
     if (status == REEF_OK) status = check_values(name, values, count, err);
@@ -107,13 +107,13 @@ static void sum_vector(const reef_trainer *trainer, size_t vectors, size_t v, fl
 reef_status reef_trainer_layer_gradient(
     reef_trainer *trainer, const char *name, float *out, size_t count, reef_error *err) {
     if (trainer->layer == NULL) return refuse_tensor(trainer, err);
-    const reef_generation *gen = reef_open_generation(trainer);
-    const reef_expert_table *table = &gen->expert_tables[0];
+    const reef_generation *generation = reef_open_generation(trainer);
+    const reef_expert_table *table = &generation->expert_tables[0];
     size_t D = trainer->network.config.d_model, vectors = table->row_values / D;
     size_t v = reef_layer_vector_index(name, vectors);
-    const reef_tensor *tensor = reef_layer_tensor_find(gen, name);
+    const reef_tensor *tensor = reef_layer_tensor_find(generation, name);
     if (v == vectors && (tensor == NULL || tensor->grad == NULL))
-        return reef_layer_tensor_missing(gen, name, err);
+        return reef_layer_tensor_missing(generation, name, err);
     size_t has = v < vectors ? table->expert_count * D : tensor->count;
     reef_status status = reef_layer_tensor_check_count(name, has, count, err);
     if (status != REEF_OK) return status;

@@ -23,10 +23,10 @@ static reef_status refuse_train(const reef_trainer *trainer, reef_error *err) {
 }
 
 static reef_status reserve_pairs(reef_layer *layer,
-                                 const reef_generation *gen,
+                                 const reef_generation *generation,
                                  size_t P,
                                  reef_error *err) {
-    const reef_expert_table *table = &gen->expert_tables[0];
+    const reef_expert_table *table = &generation->expert_tables[0];
     size_t needed = layer->collected.rows_max * P;
     if (layer->pairs.pair_count_max >= needed && layer->pairs.expert_count == table->expert_count)
         return REEF_OK;
@@ -72,12 +72,12 @@ static reef_status check_gradients(const reef_trainer *trainer,
                      c->rows);
 }
 
-static void update_experts(reef_trainer *trainer, reef_generation *gen) {
+static void update_experts(reef_trainer *trainer, reef_generation *generation) {
     const reef_config *config = &trainer->network.config;
     reef_layer *layer = trainer->layer;
     const reef_layer_collected *c = &layer->collected;
     reef_expert_shape shape = reef_generation_expert_shape(config, 0);
-    reef_expert_table *table = &gen->expert_tables[0];
+    reef_expert_table *table = &generation->expert_tables[0];
     const reef_expert_update update = {
         .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
                  config->epsilon},
@@ -93,15 +93,16 @@ static void update_experts(reef_trainer *trainer, reef_generation *gen) {
 }
 
 // The running statistics move by those of every batch, in the order of the backwards.
-static void update_statistics(reef_trainer *trainer, reef_generation *gen) {
+static void update_statistics(reef_trainer *trainer, reef_generation *generation) {
     const reef_config *config = &trainer->network.config;
     reef_layer_collected *c = &trainer->layer->collected;
-    reef_router_shape router = reef_generation_shape(config, gen->info.side);
+    reef_router_shape router = reef_generation_shape(config, generation->info.side);
     size_t width = reef_layer_statistics_width(config) / 2;
     for (size_t i = 0; i < c->batches; i++) {
         float *statistics = c->statistics + 2 * width * i;
         const reef_router_tape tape = {.batch_mean = statistics, .batch_var = statistics + width};
-        reef_router_update_stats(&router, &gen->weights.routers[0], &tape, config->bn_momentum);
+        reef_router_update_stats(&router, &generation->weights.routers[0], &tape,
+                                 config->bn_momentum);
     }
 }
 
@@ -112,21 +113,21 @@ static void forget_collected(reef_layer *layer) {
 reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, reef_error *err) {
     if (trainer->layer == NULL) return refuse_train(trainer, err);
     reef_layer *layer = trainer->layer;
-    reef_generation *gen = reef_open_generation(trainer);
+    reef_generation *generation = reef_open_generation(trainer);
     const reef_config *config = &trainer->network.config;
     size_t P = (size_t)config->heads * config->topk;
     if (!(learning_rate >= 0.0f && learning_rate <= REEF_LEARNING_RATE_MAX))
         return reef_fail(err, REEF_ERR_INVALID, "a learning rate of %g is none; choose 0 to %g",
                          (double)learning_rate, (double)REEF_LEARNING_RATE_MAX);
     if (layer->collected.rows == 0) return REEF_OK;
-    double dense_norm = reef_step_gradient_norm(trainer->workers, gen);
+    double dense_norm = reef_step_gradient_norm(trainer->workers, generation);
     reef_status status = check_gradients(trainer, dense_norm, err);
-    if (status == REEF_OK) status = reserve_pairs(layer, gen, P, err);
+    if (status == REEF_OK) status = reserve_pairs(layer, generation, P, err);
     if (status != REEF_OK) return status;
     trainer->learning_rate = learning_rate > 0.0f ? learning_rate : config->learning_rate;
-    update_experts(trainer, gen);
-    reef_step_update_dense(trainer, gen, dense_norm); // and clears the gradients
-    update_statistics(trainer, gen);
+    update_experts(trainer, generation);
+    reef_step_update_dense(trainer, generation, dense_norm); // and clears the gradients
+    update_statistics(trainer, generation);
     trainer->step++;
     trainer->generation_step++;
     trainer->stream_bytes += layer->collected.rows;
@@ -138,10 +139,10 @@ reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, 
 
 void reef_trainer_layer_discard(reef_trainer *trainer) {
     if (trainer->layer == NULL) return;
-    reef_generation *gen = reef_open_generation(trainer);
-    for (size_t i = 0; i < gen->tensor_count; i++)
-        if (gen->tensors[i].grad != NULL)
-            memset(gen->tensors[i].grad, 0, gen->tensors[i].count * sizeof(float));
+    reef_generation *generation = reef_open_generation(trainer);
+    for (size_t i = 0; i < generation->tensor_count; i++)
+        if (generation->tensors[i].grad != NULL)
+            memset(generation->tensors[i].grad, 0, generation->tensors[i].count * sizeof(float));
     forget_collected(trainer->layer);
 }
 

@@ -8,8 +8,8 @@
 //   generate.c      a text continued
 //   layer_model.c   the same copy of a layer by itself
 //   vector_model.c  and of vectors
-#ifndef REEF_EVALUATE_H
-#define REEF_EVALUATE_H
+#ifndef REEF_MODEL_INTERNAL_H
+#define REEF_MODEL_INTERNAL_H
 
 #include "gating.h"
 #include "layer_internal.h"

@@ -248,27 +248,27 @@ reef_status reef_step_task_free(reef_trainer *trainer,
 
 // What a layer is evaluated by, measured on the batch: statistics of queries, thresholds of
 // mixtures.
-static void update_statistics(reef_trainer *trainer, reef_generation *gen) {
+static void update_statistics(reef_trainer *trainer, reef_generation *generation) {
     const reef_config *config = &trainer->network.config;
     const reef_activations *acts = &trainer->acts;
-    if (gen->queries_frozen) return;
+    if (generation->queries_frozen) return;
     for (uint32_t l = 0; l < config->layers; l++) {
         const reef_layer_plan *plan = &acts->plans[l];
-        reef_router_shape shape = reef_plan_router(plan, gen->info.side);
+        reef_router_shape shape = reef_plan_router(plan, generation->info.side);
         if (plan->retrieves && config->batch_norm)
             reef_router_update_stats(
-                &shape, &gen->weights.routers[l],
+                &shape, &generation->weights.routers[l],
                 &acts->expert_tables[trainer->network.generation_count - 1][l].tape,
                 config->bn_momentum);
-        if (plan->ffw == REEF_FFW_MOE && gen->info.generation == 0)
-            reef_moe_update_thresholds(&plan->moe, &gen->weights.blocks[l].moe,
+        if (plan->ffw == REEF_FFW_MOE && generation->info.generation == 0)
+            reef_moe_update_thresholds(&plan->moe, &generation->weights.blocks[l].moe,
                                        &acts->layers[l].moe, config->bn_momentum);
     }
 }
 
 void reef_step_backward(reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
-    reef_generation *gen = reef_open_generation(trainer);
+    reef_generation *generation = reef_open_generation(trainer);
     double start = reef_seconds();
     trainer->learning_rate = reef_learning_rate(config, reef_task_step(trainer));
     reef_batch batch = reef_batch_make(trainer, config->batch + trainer->rehearse_windows,
@@ -280,11 +280,12 @@ void reef_step_backward(reef_trainer *trainer) {
         .clip = config->clip,
     };
     reef_strategy_update(trainer, &update);
-    update_statistics(trainer, gen);
+    update_statistics(trainer, generation);
     reef_network_backward(&trainer->acts, &trainer->network, trainer->workers, &batch, &update);
     reef_strategy_gradients(trainer);
     double backward = reef_seconds();
-    reef_step_update_dense(trainer, gen, reef_step_gradient_norm(trainer->workers, gen));
+    reef_step_update_dense(trainer, generation,
+                           reef_step_gradient_norm(trainer->workers, generation));
     trainer->seconds_backward += backward - start;
     trainer->seconds_update += reef_seconds() - backward;
 }

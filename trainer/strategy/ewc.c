@@ -16,11 +16,13 @@
 #define FISHER_WINDOWS_MAX                                                                         \
     256 // squared gradients of fewer are too few, of more cost more than they tell
 
-reef_status reef_shadow_init(reef_shadow *shadow, const reef_generation *gen, reef_error *err) {
-    *shadow = (reef_shadow){.values = calloc(gen->value_count, sizeof(float))};
+reef_status reef_shadow_init(reef_shadow *shadow,
+                             const reef_generation *generation,
+                             reef_error *err) {
+    *shadow = (reef_shadow){.values = calloc(generation->value_count, sizeof(float))};
     bool ok = shadow->values != NULL;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         if (table->expert_count == 0) continue;
         shadow->rows[l] = calloc(table->expert_count * table->row_values, sizeof(float));
         ok = ok && shadow->rows[l] != NULL;
@@ -28,7 +30,7 @@ reef_status reef_shadow_init(reef_shadow *shadow, const reef_generation *gen, re
     if (ok) return REEF_OK;
     reef_shadow_release(shadow);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a second copy of %zu parameters",
-                     gen->value_count);
+                     generation->value_count);
 }
 
 void reef_shadow_release(reef_shadow *shadow) {
@@ -39,10 +41,10 @@ void reef_shadow_release(reef_shadow *shadow) {
 
 // ---- at a boundary ------------------------------------------------------------------------------
 
-static void copy_parameters(reef_shadow *to, const reef_generation *gen) {
-    memcpy(to->values, gen->values, gen->value_count * sizeof(float));
+static void copy_parameters(reef_shadow *to, const reef_generation *generation) {
+    memcpy(to->values, generation->values, generation->value_count * sizeof(float));
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         if (table->expert_count == 0) continue;
         memcpy(to->rows[l], table->experts,
                table->expert_count * table->row_values * sizeof(float));
@@ -50,22 +52,22 @@ static void copy_parameters(reef_shadow *to, const reef_generation *gen) {
 }
 
 static float *shadow_of(const reef_shadow *shadow,
-                        const reef_generation *gen,
+                        const reef_generation *generation,
                         const reef_tensor *tensor) {
-    return shadow->values + (tensor->data - gen->values);
+    return shadow->values + (tensor->data - generation->values);
 }
 
 typedef struct dense_job {
     const reef_shadow *anchor, *fisher;
-    const reef_generation *gen;
+    const reef_generation *generation;
     float weight;
 } dense_job;
 
 static void square_tensor(void *context, size_t piece) {
     const dense_job *job = context;
-    const reef_tensor *tensor = &job->gen->tensors[piece];
+    const reef_tensor *tensor = &job->generation->tensors[piece];
     if (tensor->grad == NULL) return;
-    float *squares = shadow_of(job->fisher, job->gen, tensor);
+    float *squares = shadow_of(job->fisher, job->generation, tensor);
     for (size_t i = 0; i < tensor->count; i++) squares[i] += tensor->grad[i] * tensor->grad[i];
     memset(tensor->grad, 0, tensor->count * sizeof *tensor->grad);
 }
@@ -73,7 +75,7 @@ static void square_tensor(void *context, size_t piece) {
 // Squared gradients of window 0, which is in its place.
 static reef_status add_squares(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    reef_generation *gen = reef_open_generation(trainer);
+    reef_generation *generation = reef_open_generation(trainer);
     for (size_t t = 0; t < config->context; t++) trainer->weight[t] = 1.0f / (float)config->context;
     reef_batch batch = {
         .windows = 1,
@@ -88,8 +90,8 @@ static reef_status add_squares(reef_trainer *trainer, reef_error *err) {
     if (status != REEF_OK) return status;
     reef_network_update update = {.squares = trainer->strategy.fisher.rows};
     reef_network_backward(&trainer->acts, &trainer->network, trainer->workers, &batch, &update);
-    dense_job job = {.fisher = &trainer->strategy.fisher, .gen = gen};
-    reef_thread_pool_run(trainer->workers, gen->tensor_count, square_tensor, &job);
+    dense_job job = {.fisher = &trainer->strategy.fisher, .generation = generation};
+    reef_thread_pool_run(trainer->workers, generation->tensor_count, square_tensor, &job);
     return REEF_OK;
 }
 
@@ -97,27 +99,27 @@ static void scale(float *values, size_t count, float factor) {
     for (size_t i = 0; i < count; i++) values[i] *= factor;
 }
 
-static void scale_shadow(reef_shadow *shadow, const reef_generation *gen, float factor) {
-    scale(shadow->values, gen->value_count, factor);
+static void scale_shadow(reef_shadow *shadow, const reef_generation *generation, float factor) {
+    scale(shadow->values, generation->value_count, factor);
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         scale(shadow->rows[l], table->expert_count * table->row_values, factor);
     }
 }
 
 reef_status reef_ewc_boundary(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
-    const reef_generation *gen = reef_open_generation(trainer);
+    const reef_generation *generation = reef_open_generation(trainer);
     size_t count;
     reef_shadow_release(&strategy->anchor);
     reef_shadow_release(&strategy->fisher);
-    reef_status status = reef_shadow_init(&strategy->anchor, gen, err);
-    if (status == REEF_OK) status = reef_shadow_init(&strategy->fisher, gen, err);
+    reef_status status = reef_shadow_init(&strategy->anchor, generation, err);
+    if (status == REEF_OK) status = reef_shadow_init(&strategy->fisher, generation, err);
     if (status == REEF_OK)
         status = reef_strategy_sample(trainer, FISHER_WINDOWS_MAX, add_squares, &count, err);
     if (status != REEF_OK) return status;
-    if (count > 0) scale_shadow(&strategy->fisher, gen, 1.0f / (float)count);
-    copy_parameters(&strategy->anchor, gen);
+    if (count > 0) scale_shadow(&strategy->fisher, generation, 1.0f / (float)count);
+    copy_parameters(&strategy->anchor, generation);
     return REEF_OK;
 }
 
@@ -125,22 +127,22 @@ reef_status reef_ewc_boundary(reef_trainer *trainer, reef_error *err) {
 
 static void pull_tensor(void *context, size_t piece) {
     const dense_job *job = context;
-    const reef_tensor *tensor = &job->gen->tensors[piece];
+    const reef_tensor *tensor = &job->generation->tensors[piece];
     if (tensor->grad == NULL) return;
-    const float *anchor = shadow_of(job->anchor, job->gen, tensor);
-    const float *fisher = shadow_of(job->fisher, job->gen, tensor);
+    const float *anchor = shadow_of(job->anchor, job->generation, tensor);
+    const float *fisher = shadow_of(job->fisher, job->generation, tensor);
     for (size_t i = 0; i < tensor->count; i++)
         tensor->grad[i] += job->weight * fisher[i] * (tensor->data[i] - anchor[i]);
 }
 
 void reef_ewc_pull_dense(reef_trainer *trainer) {
     const reef_strategy *strategy = &trainer->strategy;
-    const reef_generation *gen = reef_open_generation(trainer);
+    const reef_generation *generation = reef_open_generation(trainer);
     dense_job job = {.anchor = &strategy->anchor,
                      .fisher = &strategy->fisher,
-                     .gen = gen,
+                     .generation = generation,
                      .weight = trainer->network.config.ewc_weight};
-    reef_thread_pool_run(trainer->workers, gen->tensor_count, pull_tensor, &job);
+    reef_thread_pool_run(trainer->workers, generation->tensor_count, pull_tensor, &job);
 }
 
 void reef_ewc_pull_rows(reef_trainer *trainer, reef_network_update *update) {

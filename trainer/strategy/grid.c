@@ -21,10 +21,11 @@ reef_status reef_grid_boundary(reef_trainer *trainer, uint32_t side_new, reef_er
     size_t old = (size_t)before * before;
     reef_status status = reef_growth_enlarge(trainer, reef_grid_side(before, side_new), NULL, err);
     if (status != REEF_OK) return status;
-    reef_generation *gen = reef_open_generation(trainer);
-    reef_generation_average_adopt(gen, config); // what stands still is what is evaluated
+    reef_generation *generation = reef_open_generation(trainer);
+    reef_generation_average_adopt(generation, config); // what stands still is what is evaluated
     for (uint32_t l = 0; l < config->layers; l++)
-        if (gen->expert_tables[l].expert_count > 0) memset(gen->expert_tables[l].flags, 1, old);
+        if (generation->expert_tables[l].expert_count > 0)
+            memset(generation->expert_tables[l].flags, 1, old);
     trainer->strategy.grid_side = before;
     return REEF_OK;
 }

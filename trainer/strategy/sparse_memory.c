@@ -16,11 +16,11 @@
 
 reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
-    const reef_generation *gen = reef_open_generation(trainer);
+    const reef_generation *generation = reef_open_generation(trainer);
     size_t most = 0;
     bool ok = true;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        size_t N = gen->expert_tables[l].expert_count;
+        size_t N = generation->expert_tables[l].expert_count;
         if (N == 0) continue;
         free(strategy->background[l]);
         free(strategy->kept[l]);

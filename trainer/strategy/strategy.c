@@ -43,11 +43,11 @@ void reef_strategy_freeze(reef_trainer *trainer) {
     bool freezes =
         strategy->kind == REEF_STRATEGY_SPARSE_MEMORY || strategy->kind == REEF_STRATEGY_GRID;
     if (!freezes || strategy->task == 0) return;
-    reef_generation *gen = reef_open_generation(trainer);
-    for (size_t i = 0; i < gen->tensor_count; i++)
-        gen->tensors[i].trained_at = trained_at(strategy, config, &gen->tensors[i]);
-    gen->queries_frozen = true;
-    reef_generation_fold(gen, config);
+    reef_generation *generation = reef_open_generation(trainer);
+    for (size_t i = 0; i < generation->tensor_count; i++)
+        generation->tensors[i].trained_at = trained_at(strategy, config, &generation->tensors[i]);
+    generation->queries_frozen = true;
+    reef_generation_fold(generation, config);
 }
 
 // ---- a boundary ---------------------------------------------------------------------------------

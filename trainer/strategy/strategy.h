@@ -24,7 +24,7 @@ void reef_strategy_release(reef_strategy *strategy);
 
 /** Zero memory for one float per parameter. */
 REEF_MUST_CHECK reef_status reef_shadow_init(reef_shadow *shadow,
-                                             const reef_generation *gen,
+                                             const reef_generation *generation,
                                              reef_error *err);
 void reef_shadow_release(reef_shadow *shadow); // accepts the zeroed one
 

@@ -43,33 +43,35 @@ static kept_array layer_array(
 }
 
 static reef_status visit_layers(reef_txn *txn,
-                                const reef_generation *gen,
+                                const reef_generation *generation,
                                 const char *format,
                                 float *const *rows,
                                 array_visit visit,
                                 reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         if (table->expert_count == 0) continue;
         kept_array array =
             layer_array(format, l, REEF_F32, rows[l], table->expert_count * table->row_values);
-        status = visit(txn, gen->info.generation, &array, err);
+        status = visit(txn, generation->info.generation, &array, err);
     }
     return status;
 }
 
 static reef_status visit_shadow(reef_txn *txn,
-                                const reef_generation *gen,
+                                const reef_generation *generation,
                                 const char *name,
                                 const char *layers,
                                 const reef_shadow *shadow,
                                 array_visit visit,
                                 reef_error *err) {
-    kept_array array = {.dtype = REEF_F32, .data = shadow->values, .count = gen->value_count};
+    kept_array array = {
+        .dtype = REEF_F32, .data = shadow->values, .count = generation->value_count};
     snprintf(array.name, sizeof array.name, "%s", name);
-    reef_status status = visit(txn, gen->info.generation, &array, err);
-    return status == REEF_OK ? visit_layers(txn, gen, layers, shadow->rows, visit, err) : status;
+    reef_status status = visit(txn, generation->info.generation, &array, err);
+    return status == REEF_OK ? visit_layers(txn, generation, layers, shadow->rows, visit, err)
+                             : status;
 }
 
 static reef_status visit_teacher(reef_txn *txn,
@@ -93,14 +95,14 @@ static reef_status visit_background(reef_txn *txn,
                                     const reef_trainer *trainer,
                                     array_visit visit,
                                     reef_error *err) {
-    const reef_generation *gen = reef_open_generation(trainer);
+    const reef_generation *generation = reef_open_generation(trainer);
     reef_status status = REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
-        if (gen->expert_tables[l].expert_count == 0) continue;
+        if (generation->expert_tables[l].expert_count == 0) continue;
         kept_array array =
             layer_array("sparse.block*", l, REEF_U32, trainer->strategy.background[l],
-                        gen->expert_tables[l].expert_count);
-        status = visit(txn, gen->info.generation, &array, err);
+                        generation->expert_tables[l].expert_count);
+        status = visit(txn, generation->info.generation, &array, err);
     }
     return status;
 }
@@ -110,15 +112,15 @@ static reef_status visit_arrays(reef_txn *txn,
                                 array_visit visit,
                                 reef_error *err) {
     const reef_strategy *strategy = &trainer->strategy;
-    const reef_generation *gen = reef_open_generation(trainer);
+    const reef_generation *generation = reef_open_generation(trainer);
     reef_status status = REEF_OK;
     switch (strategy->kind) {
     case REEF_STRATEGY_EWC:
-        status = visit_shadow(txn, gen, "ewc.anchor", "ewc.anchor.block*", &strategy->anchor, visit,
-                              err);
+        status = visit_shadow(txn, generation, "ewc.anchor", "ewc.anchor.block*", &strategy->anchor,
+                              visit, err);
         if (status != REEF_OK) return status;
-        return visit_shadow(txn, gen, "ewc.fisher", "ewc.fisher.block*", &strategy->fisher, visit,
-                            err);
+        return visit_shadow(txn, generation, "ewc.fisher", "ewc.fisher.block*", &strategy->fisher,
+                            visit, err);
     case REEF_STRATEGY_LWF:
         return visit_teacher(txn, strategy->teacher, visit, err);
     case REEF_STRATEGY_SPARSE_MEMORY:
@@ -173,12 +175,12 @@ reef_status reef_strategy_put(reef_trainer *trainer, reef_txn *txn, reef_error *
 // Memory for what visit_arrays fills.
 static reef_status allocate_arrays(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
-    const reef_generation *gen = reef_open_generation(trainer);
+    const reef_generation *generation = reef_open_generation(trainer);
     reef_status status = REEF_OK;
     switch (strategy->kind) {
     case REEF_STRATEGY_EWC:
-        status = reef_shadow_init(&strategy->anchor, gen, err);
-        return status == REEF_OK ? reef_shadow_init(&strategy->fisher, gen, err) : status;
+        status = reef_shadow_init(&strategy->anchor, generation, err);
+        return status == REEF_OK ? reef_shadow_init(&strategy->fisher, generation, err) : status;
     case REEF_STRATEGY_LWF:
         return reef_lwf_prepare(trainer, err);
     case REEF_STRATEGY_SPARSE_MEMORY:

@@ -50,7 +50,7 @@ uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source) {
     return found == NULL ? 0 : found->cursor;
 }
 
-size_t reef_trainer_source_place(const reef_trainer *trainer, const char *source) {
+size_t reef_trainer_source_index(const reef_trainer *trainer, const char *source) {
     const reef_source *found = find_source(trainer, source);
     return found == NULL ? SIZE_MAX : (size_t)(found - trainer->sources);
 }

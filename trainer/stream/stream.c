@@ -107,12 +107,12 @@ static reef_status train_deferred(reef_trainer *trainer,
     return status;
 }
 
-static reef_status release_held(reef_trainer *trainer, size_t *steps, reef_error *err) {
+static reef_status release_deferred(reef_trainer *trainer, size_t *steps, reef_error *err) {
     trainer->anomalous = 0;
     return train_deferred(trainer, trainer->deferred_batches, steps, err);
 }
 
-static reef_status hold_stream(reef_trainer *trainer,
+static reef_status defer_batch(reef_trainer *trainer,
                                double bits,
                                bool anomalous,
                                reef_error *err) {
@@ -158,7 +158,7 @@ static reef_status boundary(reef_trainer *trainer, size_t *steps, reef_error *er
     if (status == REEF_OK) status = train_deferred(trainer, before, steps, err);
     if (status != REEF_OK) return status;
     status = reef_policy_boundary(trainer, "drift", trainer->pending, deferred_bytes(trainer), err);
-    return status == REEF_OK ? release_held(trainer, steps, err) : status;
+    return status == REEF_OK ? release_deferred(trainer, steps, err) : status;
 }
 
 // What the generations that answer a batch were like when they were sealed: the mean over its
@@ -337,7 +337,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     trainer->last_bits = bits;
     // Batches held before it straddled the change; this one is looked at again after them.
     if (recognised)
-        return trainer->deferred_batches > 0 ? release_held(trainer, steps, err)
+        return trainer->deferred_batches > 0 ? release_deferred(trainer, steps, err)
                                              : skip_stream(trainer, bits, err);
     if (!anomalous) trainer->ahead.cusum = 0.0;
     if (!anomalous && trainer->deferred_batches == 0) {
@@ -345,13 +345,13 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
         ++*steps;
         return status == REEF_OK ? train_on(trainer, bits, err) : status;
     }
-    status = hold_stream(trainer, bits, anomalous, err);
+    status = defer_batch(trainer, bits, anomalous, err);
     if (status != REEF_OK) return status;
     if (reef_policy_is_full(trainer))
-        return release_held(trainer, steps, err); // there is nothing to wait for
+        return release_deferred(trainer, steps, err); // there is nothing to wait for
     if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
     size_t normal = trainer->deferred_batches - trainer->anomalous;
-    if (normal * NORMAL_SHARE > confirm) return release_held(trainer, steps, err);
+    if (normal * NORMAL_SHARE > confirm) return release_deferred(trainer, steps, err);
     return REEF_OK;
 }
 
@@ -374,8 +374,8 @@ static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
 }
 
 // The carry ends in a mark's line, and no batch before it is ready.
-static reef_status mark_boundary(reef_trainer *trainer, size_t *steps, reef_error *err) {
-    reef_status status = release_held(trainer, steps, err);
+static reef_status boundary_at_mark(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    reef_status status = release_deferred(trainer, steps, err);
     if (status != REEF_OK) return status;
     bool grows = reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) > 0;
     size_t gone = grows ? trainer->pending_bytes : trainer->mark.line_bytes;
@@ -463,7 +463,7 @@ reef_status reef_stream_push(reef_trainer *trainer,
         if (batch_is_ready(trainer))
             status = settled(trainer, next_batch(trainer, steps, err));
         else if (trainer->mark.line_bytes > 0)
-            status = settled(trainer, mark_boundary(trainer, steps, err));
+            status = settled(trainer, boundary_at_mark(trainer, steps, err));
         else if (*taken < count)
             status = accept_stream(trainer, source, bytes + *taken, count - *taken, taken, err);
         else

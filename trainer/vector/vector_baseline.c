@@ -16,8 +16,8 @@
 
 // w_up and its moments get rows for new classes.
 reef_status reef_vector_baseline_widen(reef_vector *vector, size_t class_count, reef_error *err) {
-    reef_vector_generation *gen = reef_vector_open(vector);
-    size_t width = gen->shape.padded, before = gen->head.class_count;
+    reef_vector_generation *generation = reef_vector_open(vector);
+    size_t width = generation->shape.padded, before = generation->head.class_count;
     float **moments[] = {&vector->adam.w_up_m, &vector->adam.w_up_v};
     if (class_count <= before && vector->adam.experts_m != NULL) return REEF_OK;
     for (size_t i = 0; i < 2; i++) {
@@ -27,7 +27,7 @@ reef_status reef_vector_baseline_widen(reef_vector *vector, size_t class_count, 
         memset(grown + before * width, 0, (class_count - before) * width * sizeof *grown);
         *moments[i] = grown;
     }
-    size_t values = gen->expert_count * (gen->inputs + 1);
+    size_t values = generation->expert_count * (generation->inputs + 1);
     if (vector->adam.experts_m == NULL) {
         vector->adam.experts_m = calloc(values, sizeof(float));
         vector->adam.experts_v = calloc(values, sizeof(float));
@@ -37,8 +37,8 @@ reef_status reef_vector_baseline_widen(reef_vector *vector, size_t class_count, 
     }
     if (!vector->adam.experts_m || !vector->adam.experts_v || !vector->factor)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the moments of %zu experts",
-                         gen->expert_count);
-    return reef_vector_head_size(&gen->head, class_count, width, 0, 1, err);
+                         generation->expert_count);
+    return reef_vector_head_size(&generation->head, class_count, width, 0, 1, err);
 }
 
 // ---- replay -------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ static size_t replay(reef_trainer *trainer, size_t rows) {
 
 typedef struct step {
     reef_vector *vector;
-    reef_vector_generation *gen;
+    reef_vector_generation *generation;
     size_t rows, C;
     reef_adam adam;
     uint64_t count;
@@ -77,13 +77,14 @@ typedef struct step {
 
 static void forward_piece(void *context, size_t piece) {
     const step *s = context;
-    const reef_vector_generation *gen = s->gen;
-    size_t from = piece * REEF_VECTOR_PIECE, D = gen->inputs, width = gen->shape.padded;
+    const reef_vector_generation *generation = s->generation;
+    size_t from = piece * REEF_VECTOR_PIECE, D = generation->inputs,
+           width = generation->shape.padded;
     float *z = s->vector->z + from * (D + 1), *hidden = s->vector->hidden + from * width;
-    reef_vector_standardise(gen, REEF_VECTOR_PIECE, z, s->vector->vectors + from * D);
-    reef_vector_hidden(gen, gen->expert_count, width, hidden, z);
-    reef_gemm(false, true, REEF_VECTOR_PIECE, s->C, width, 1.0f, hidden, width, gen->head.w_up,
-              width, 0.0f, s->vector->scores + from * s->C, s->C);
+    reef_vector_standardise(generation, REEF_VECTOR_PIECE, z, s->vector->vectors + from * D);
+    reef_vector_hidden(generation, generation->expert_count, width, hidden, z);
+    reef_gemm(false, true, REEF_VECTOR_PIECE, s->C, width, 1.0f, hidden, width,
+              generation->head.w_up, width, 0.0f, s->vector->scores + from * s->C, s->C);
 }
 
 // Scores become the gradient of the mean cross-entropy; zero where there is no label.
@@ -107,14 +108,16 @@ static void differentiate(const step *s) {
 static void update_tile(void *context, size_t piece) {
     const step *s = context;
     reef_vector *vector = s->vector;
-    reef_vector_generation *gen = s->gen;
-    size_t width = gen->shape.padded, D1 = gen->inputs + 1, first = piece * gen->shape.tile;
-    size_t N =
-        gen->expert_count - first < gen->shape.tile ? gen->expert_count - first : gen->shape.tile;
+    reef_vector_generation *generation = s->generation;
+    size_t width = generation->shape.padded, D1 = generation->inputs + 1,
+           first = piece * generation->shape.tile;
+    size_t N = generation->expert_count - first < generation->shape.tile
+                   ? generation->expert_count - first
+                   : generation->shape.tile;
     float *d_hidden = vector->gate_hidden + first * REEF_VECTOR_BATCH_MAX; // (rows, N)
     float *d_experts = vector->factor + first * D1;                        // (N, D + 1)
-    reef_gemm(false, false, s->rows, N, s->C, 1.0f, vector->scores, s->C, gen->head.w_up + first,
-              width, 0.0f, d_hidden, N);
+    reef_gemm(false, false, s->rows, N, s->C, 1.0f, vector->scores, s->C,
+              generation->head.w_up + first, width, 0.0f, d_hidden, N);
     for (size_t i = 0; i < s->rows; i++)
         for (size_t n = 0; n < N; n++)
             if (vector->hidden[i * width + first + n] == 0.0f) d_hidden[i * N + n] = 0.0f;
@@ -125,10 +128,10 @@ static void update_tile(void *context, size_t piece) {
         for (size_t i = 0; i < s->rows; i++)
             reef_axpy(N, d_w_up, vector->scores[i * s->C + c], vector->hidden + i * width + first);
         size_t at = c * width + first;
-        reef_adam_update(N, gen->head.w_up + at, vector->adam.w_up_m + at, vector->adam.w_up_v + at,
-                         d_w_up, 1.0f, s->count, &s->adam);
+        reef_adam_update(N, generation->head.w_up + at, vector->adam.w_up_m + at,
+                         vector->adam.w_up_v + at, d_w_up, 1.0f, s->count, &s->adam);
     }
-    reef_adam_update(N * D1, gen->experts + first * D1, vector->adam.experts_m + first * D1,
+    reef_adam_update(N * D1, generation->experts + first * D1, vector->adam.experts_m + first * D1,
                      vector->adam.experts_v + first * D1, d_experts, 1.0f, s->count, &s->adam);
 }
 
@@ -144,7 +147,7 @@ reef_status reef_vector_baseline_step(reef_trainer *trainer, size_t rows, reef_e
     reef_status status = reef_vector_baseline_widen(vector, vector->network.class_count, err);
     if (status != REEF_OK) return status;
     step s = {.vector = vector,
-              .gen = reef_vector_open(vector),
+              .generation = reef_vector_open(vector),
               .rows = replay(trainer, rows),
               .C = vector->network.class_count,
               .count = trainer->step + 1};
@@ -154,7 +157,7 @@ reef_status reef_vector_baseline_step(reef_trainer *trainer, size_t rows, reef_e
     size_t pieces = (s.rows + REEF_VECTOR_PIECE - 1) / REEF_VECTOR_PIECE;
     reef_thread_pool_run(trainer->workers, pieces, forward_piece, &s);
     differentiate(&s);
-    reef_thread_pool_run(trainer->workers, s.gen->shape.tiles, update_tile, &s);
-    s.gen->experts_stored = false;
+    reef_thread_pool_run(trainer->workers, s.generation->shape.tiles, update_tile, &s);
+    s.generation->experts_stored = false;
     return REEF_OK;
 }

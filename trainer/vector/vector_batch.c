@@ -130,7 +130,7 @@ reef_status reef_vector_batch_read(reef_vector *vector,
 
 typedef struct scoring {
     const reef_vector *vector;
-    const reef_vector_generation *gen;
+    const reef_vector_generation *generation;
     float *hidden; // (rows, padded of `shape`)
     const reef_ridge_shape *shape;
     float *scores; // (rows, classes of the head); NULL for none
@@ -138,14 +138,14 @@ typedef struct scoring {
 
 static void score_piece(void *context, size_t piece) {
     const scoring *s = context;
-    size_t from = piece * REEF_VECTOR_PIECE, D = s->gen->inputs, width = s->shape->padded;
-    size_t C = s->gen->head.class_count;
+    size_t from = piece * REEF_VECTOR_PIECE, D = s->generation->inputs, width = s->shape->padded;
+    size_t C = s->generation->head.class_count;
     float *z = s->vector->z + from * (D + 1), *hidden = s->hidden + from * width;
-    reef_vector_standardise(s->gen, REEF_VECTOR_PIECE, z, s->vector->vectors + from * D);
-    reef_vector_hidden(s->gen, s->shape->size, width, hidden, z);
+    reef_vector_standardise(s->generation, REEF_VECTOR_PIECE, z, s->vector->vectors + from * D);
+    reef_vector_hidden(s->generation, s->shape->size, width, hidden, z);
     if (s->scores == NULL || C == 0) return;
-    reef_gemm(false, true, REEF_VECTOR_PIECE, C, width, 1.0f, hidden, width, s->gen->head.w_up,
-              width, 0.0f, s->scores + from * C, C);
+    reef_gemm(false, true, REEF_VECTOR_PIECE, C, width, 1.0f, hidden, width,
+              s->generation->head.w_up, width, 0.0f, s->scores + from * C, C);
 }
 
 static size_t pieces_of(size_t rows) {

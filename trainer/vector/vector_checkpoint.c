@@ -45,13 +45,13 @@ static reef_status put_checkpoint(reef_txn *txn,
 // ---- experts ------------------------------------------------------------------------------------
 
 static reef_status put_experts(reef_txn *txn,
-                               uint32_t generation,
-                               const reef_vector_generation *gen,
+                               uint32_t number,
+                               const reef_vector_generation *generation,
                                reef_error *err) {
-    for (reef_vector_block b = {0}; reef_vector_block_next(gen, &b);) {
-        reef_key key = reef_vector_block_key(REEF_DB_EXPERTS, generation, &b);
-        reef_status status =
-            reef_record_put(txn, &key, REEF_F32, gen->experts + b.at, b.count * sizeof(float), err);
+    for (reef_vector_block b = {0}; reef_vector_block_next(generation, &b);) {
+        reef_key key = reef_vector_block_key(REEF_DB_EXPERTS, number, &b);
+        reef_status status = reef_record_put(txn, &key, REEF_F32, generation->experts + b.at,
+                                             b.count * sizeof(float), err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -64,16 +64,17 @@ static reef_status put_generation(reef_txn *txn,
                                   uint32_t g,
                                   const reef_vector_head *head,
                                   reef_error *err) {
-    const reef_vector_generation *gen = vector->network.generations[g];
-    size_t D = gen->inputs * sizeof(float), C = head->class_count;
+    const reef_vector_generation *generation = vector->network.generations[g];
+    size_t D = generation->inputs * sizeof(float), C = head->class_count;
     size_t gate_width = reef_vector_gate_shape(&vector->network.config).padded;
-    double values[3] = {gen->drawn ? 1.0 : 0.0, (double)head->sharpness, gen->reference};
-    reef_status status = put_checkpoint(txn, REEF_DB_TENSORS, g, "mean", gen->mean, D, err);
+    double values[3] = {generation->drawn ? 1.0 : 0.0, (double)head->sharpness,
+                        generation->reference};
+    reef_status status = put_checkpoint(txn, REEF_DB_TENSORS, g, "mean", generation->mean, D, err);
     if (status == REEF_OK)
-        status = put_checkpoint(txn, REEF_DB_TENSORS, g, "scale", gen->scale, D, err);
+        status = put_checkpoint(txn, REEF_DB_TENSORS, g, "scale", generation->scale, D, err);
     if (status == REEF_OK)
         status = put_checkpoint(txn, REEF_DB_TENSORS, g, "w_up", head->w_up,
-                                C * gen->shape.padded * sizeof(float), err);
+                                C * generation->shape.padded * sizeof(float), err);
     if (status == REEF_OK)
         status = put_checkpoint(txn, REEF_DB_TENSORS, g, "labels", vector->network.labels,
                                 C * sizeof(int32_t), err);
@@ -82,7 +83,8 @@ static reef_status put_generation(reef_txn *txn,
                                 head->gate_count * gate_width * sizeof(float), err);
     if (status == REEF_OK)
         status = put_checkpoint(txn, REEF_DB_TENSORS, g, "head", values, sizeof values, err);
-    if (status == REEF_OK && !gen->experts_stored) status = put_experts(txn, g, gen, err);
+    if (status == REEF_OK && !generation->experts_stored)
+        status = put_experts(txn, g, generation, err);
     return status;
 }
 
@@ -224,34 +226,34 @@ static reef_status get_pair(
 }
 
 static reef_status put_adam(reef_txn *txn, const reef_vector *vector, reef_error *err) {
-    const reef_vector_generation *gen = reef_vector_open(vector);
+    const reef_vector_generation *generation = reef_vector_open(vector);
     const reef_vector_adam *adam = &vector->adam;
     reef_key name = reef_vector_record_key(REEF_DB_MOMENTS, 0, "w_up");
-    if (adam->experts_m == NULL || gen->experts_stored) return REEF_OK;
-    for (reef_vector_block b = {0}; reef_vector_block_next(gen, &b);) {
+    if (adam->experts_m == NULL || generation->experts_stored) return REEF_OK;
+    for (reef_vector_block b = {0}; reef_vector_block_next(generation, &b);) {
         reef_key key = reef_vector_block_key(REEF_DB_MOMENTS, 0, &b);
         reef_status status =
             put_pair(txn, &key, adam->experts_m + b.at, adam->experts_v + b.at, b.count, err);
         if (status != REEF_OK) return status;
     }
     return put_pair(txn, &name, adam->w_up_m, adam->w_up_v,
-                    gen->head.class_count * gen->shape.padded, err);
+                    generation->head.class_count * generation->shape.padded, err);
 }
 
 static reef_status get_adam(reef_txn *txn, reef_vector *vector, reef_error *err) {
-    const reef_vector_generation *gen = reef_vector_open(vector);
+    const reef_vector_generation *generation = reef_vector_open(vector);
     reef_vector_adam *adam = &vector->adam;
     reef_key name = reef_vector_record_key(REEF_DB_MOMENTS, 0, "w_up");
-    if (gen->head.class_count == 0) return REEF_OK; // no step so far
-    reef_status status = reef_vector_baseline_widen(vector, gen->head.class_count, err);
+    if (generation->head.class_count == 0) return REEF_OK; // no step so far
+    reef_status status = reef_vector_baseline_widen(vector, generation->head.class_count, err);
     if (status != REEF_OK) return status;
-    for (reef_vector_block b = {0}; reef_vector_block_next(gen, &b);) {
+    for (reef_vector_block b = {0}; reef_vector_block_next(generation, &b);) {
         reef_key key = reef_vector_block_key(REEF_DB_MOMENTS, 0, &b);
         status = get_pair(txn, &key, adam->experts_m + b.at, adam->experts_v + b.at, b.count, err);
         if (status != REEF_OK) return status;
     }
     return get_pair(txn, &name, adam->w_up_m, adam->w_up_v,
-                    gen->head.class_count * gen->shape.padded, err);
+                    generation->head.class_count * generation->shape.padded, err);
 }
 
 // ---- a commit -----------------------------------------------------------------------------------
@@ -311,15 +313,16 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
-        reef_generation *gen = calloc(1, sizeof *gen);
-        if (gen == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
-        status = reef_generation_read(txn, g, &gen->info, err);
-        gen->open = !gen->info.sealed;
-        gen->stored = gen->info.sealed;
+        reef_generation *generation = calloc(1, sizeof *generation);
+        if (generation == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
+        status = reef_generation_read(txn, g, &generation->info, err);
+        generation->open = !generation->info.sealed;
+        generation->stored = generation->info.sealed;
         if (status == REEF_OK)
-            status = reef_network_append(&trainer->network, gen, err);
+            status = reef_network_append(&trainer->network, generation, err);
         else
-            reef_generation_free(gen);
+            reef_generation_free(generation);
         if (status == REEF_OK)
             status = reef_vector_load_generation(&trainer->vector->network, txn, g, err);
     }

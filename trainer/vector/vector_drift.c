@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MATURE_EXAMPLES 256   // of a label in the head's solution, and at least
-#define MATURE_SHARE 0.25     // this share of an even part of all examples
-#define EXPECT_EXAMPLES 256   // tested ones, before anything is expected
-#define SKILL_MIN 0.25        // of the way from guessing to no error, before drift is looked for
-#define EXPLAINED_SHARE 0.125 // of the way from what is expected to guessing
+#define MATURE_EXAMPLES 256  // of a label in the head's solution, and at least
+#define MATURE_SHARE 0.25    // this share of an even part of all examples
+#define EXPECT_EXAMPLES 256  // tested ones, before anything is expected
+#define SKILL_MIN 0.25       // of the way from guessing to no error, before drift is looked for
+#define IN_RANGE_SHARE 0.125 // of the way from what is expected to guessing
 
 static bool is_mature(const reef_vector *vector, int32_t class) {
     if (class < 0) return false;
@@ -96,7 +96,7 @@ reef_status reef_vector_is_in_range(reef_vector *vector, size_t rows, bool *out,
     for (size_t g = 0; g + 1 < vector->network.generation_count; g++)
         expected = fmax(expected, vector->network.generations[g]->reference);
     reef_status status = count_together(vector, rows, &together, err);
-    double limit = expected + EXPLAINED_SHARE * fmax(0.0, guessing(vector) - expected);
+    double limit = expected + IN_RANGE_SHARE * fmax(0.0, guessing(vector) - expected);
     *out = status == REEF_OK && (double)together.mature_wrong <= limit * (double)together.mature;
     return status;
 }

@@ -21,15 +21,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RIVAL_BATCH 64        // examples of the stream in a step of the rivals of generations
-#define BOUNDARY_EXCESS 64.0  // errors beyond what is borne with that make a boundary
-#define SUSPICIOUS_EXCESS 8.0 // errors beyond it at which examples are held back
-#define HELD_BATCHES_MIN 2    // that make a boundary, so that one bad batch alone never does
-#define HELD_BATCHES_MAX 8    // then they are learned: whatever it is, it is no clear change
-#define CLASS_GROWTH 4        // solve again when a class has so many times more examples,
-#define CLASS_EXAMPLES_MIN 32 // and so many,
-#define SOLVE_GROWTH 1.25     // or all have grown so much
-#define MEMORY_STREAM 410     // of random numbers
+#define BASELINE_BATCH 64      // examples of the stream in a step of the rivals of generations
+#define BOUNDARY_EXCESS 64.0   // errors beyond what is borne with that make a boundary
+#define ANOMALOUS_EXCESS 8.0   // errors beyond it at which examples are held back
+#define DEFERRED_BATCHES_MIN 2 // that make a boundary, so that one bad batch alone never does
+#define DEFERRED_BATCHES_MAX 8 // then they are learned: whatever it is, it is no clear change
+#define CLASS_GROWTH 4         // solve again when a class has so many times more examples,
+#define CLASS_EXAMPLES_MIN 32  // and so many,
+#define SOLVE_GROWTH 1.25      // or all have grown so much
+#define MEMORY_STREAM 410      // of random numbers
 
 // ---- learning -----------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ reef_status reef_vector_refresh(reef_trainer *trainer, reef_error *err) {
 // Small at first, so that a short stream is learned too; from then on as large as keeps products
 // fast.
 static size_t batch_rows(const reef_vector *vector) {
-    if (vector->baseline) return RIVAL_BATCH;
+    if (vector->baseline) return BASELINE_BATCH;
     uint64_t rows = vector->examples;
     if (rows < REEF_VECTOR_BATCH_MIN) return REEF_VECTOR_BATCH_MIN;
     return rows > REEF_VECTOR_BATCH_MAX ? REEF_VECTOR_BATCH_MAX : (size_t)rows;
@@ -216,14 +216,14 @@ static void release_stream(reef_vector *vector, size_t rows) {
 }
 
 // Hold a batch back that nothing explains, and decide about all that are.
-static reef_status hold_stream(reef_trainer *trainer, size_t rows, double excess, reef_error *err) {
+static reef_status defer_batch(reef_trainer *trainer, size_t rows, double excess, reef_error *err) {
     reef_vector *vector = trainer->vector;
     vector->held += rows;
     vector->deferred_batches++;
     vector->excess = excess;
-    if (excess >= BOUNDARY_EXCESS && vector->deferred_batches >= HELD_BATCHES_MIN)
+    if (excess >= BOUNDARY_EXCESS && vector->deferred_batches >= DEFERRED_BATCHES_MIN)
         return reef_vector_boundary(trainer, "drift", err);
-    if (vector->deferred_batches == HELD_BATCHES_MAX) release_stream(vector, vector->held);
+    if (vector->deferred_batches == DEFERRED_BATCHES_MAX) release_stream(vector, vector->held);
     return REEF_OK;
 }
 
@@ -236,18 +236,18 @@ static reef_status judge_stream(reef_trainer *trainer,
     double limit = reef_vector_errors_tolerated(vector);
     size_t zero = rows, held = vector->held;
     double excess = 0.0;
-    bool explained;
+    bool in_range;
     if (vector->untested == 0 && limit <= 1.0)
         excess = reef_vector_excess(vector, rows, limit, vector->excess, &zero);
-    if (excess < SUSPICIOUS_EXCESS && held == 0) return learn(trainer, rows, t, err);
-    if (excess < SUSPICIOUS_EXCESS) zero = rows;
+    if (excess < ANOMALOUS_EXCESS && held == 0) return learn(trainer, rows, t, err);
+    if (excess < ANOMALOUS_EXCESS) zero = rows;
     if (zero > 0) { // up to there all is well; the rest is looked at again
         release_stream(vector, held + zero);
         return REEF_OK;
     }
-    reef_status status = reef_vector_is_in_range(vector, rows, &explained, err);
+    reef_status status = reef_vector_is_in_range(vector, rows, &in_range, err);
     if (status != REEF_OK) return status;
-    if (!explained) return hold_stream(trainer, rows, excess, err);
+    if (!in_range) return defer_batch(trainer, rows, excess, err);
     if (held == 0) return skip_stream(trainer, rows, t, err);
     release_stream(vector, held); // they straddled the change; this batch comes again after them
     return REEF_OK;
@@ -345,7 +345,7 @@ reef_status reef_vector_push(reef_trainer *trainer,
     return status;
 }
 
-reef_status reef_trainer_learn_rest(reef_trainer *trainer, reef_error *err) {
+reef_status reef_trainer_learn_pending(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = trainer->vector;
     reef_status status = reef_trainer_check_whole(trainer, err);
     if (status != REEF_OK || vector == NULL || vector->baseline || vector->examples == 0 ||

@@ -1,6 +1,6 @@
 // What the stream of a vector model is made of: batches, and the drift test on them.
-#ifndef REEF_VECTOR_LEARNER_H
-#define REEF_VECTOR_LEARNER_H
+#ifndef REEF_VECTOR_STREAM_H
+#define REEF_VECTOR_STREAM_H
 
 #include "ridge_sums.h"
 #include "trainer_internal.h"

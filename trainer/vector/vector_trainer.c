@@ -79,55 +79,56 @@ void reef_vector_free(reef_vector *vector) {
 // The store's idea of a generation: numbers and sizes, no tensors of a language model.
 static reef_status append_info(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    reef_generation *gen = calloc(1, sizeof *gen);
-    if (gen == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
-    gen->open = true;
-    gen->info = (reef_generation_record){.side = config->side,
-                                         .dtype = REEF_F32,
-                                         .opened_step = trainer->step,
-                                         .opened_at = trainer->stream_bytes};
+    reef_generation *generation = calloc(1, sizeof *generation);
+    if (generation == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
+    generation->open = true;
+    generation->info = (reef_generation_record){.side = config->side,
+                                                .dtype = REEF_F32,
+                                                .opened_step = trainer->step,
+                                                .opened_at = trainer->stream_bytes};
     if (trainer->network.generation_count > 0) {
         const reef_generation *before = reef_open_generation(trainer);
-        gen->info.generation = before->info.generation + 1;
-        gen->info.parent = before->info.generation;
-        gen->info.first_id =
+        generation->info.generation = before->info.generation + 1;
+        generation->info.parent = before->info.generation;
+        generation->info.first_id =
             before->info.first_id + (uint64_t)before->info.side * before->info.side;
     }
-    return reef_network_append(&trainer->network, gen, err);
+    return reef_network_append(&trainer->network, generation, err);
 }
 
 // Until the new generation's gate is known, that of the one before decides: the new one has no say
 // yet.
-static reef_status inherit_gate(reef_vector_generation *gen,
+static reef_status inherit_gate(reef_vector_generation *generation,
                                 const reef_vector *vector,
                                 reef_error *err) {
     if (vector->network.generation_count == 0) return REEF_OK;
     const reef_vector_head *before = &reef_vector_open(vector)->head;
     size_t width = vector->gate.shape.padded;
-    reef_status status =
-        reef_vector_head_size(&gen->head, 0, gen->shape.padded, before->gate_count, width, err);
+    reef_status status = reef_vector_head_size(&generation->head, 0, generation->shape.padded,
+                                               before->gate_count, width, err);
     if (status != REEF_OK) return status;
-    gen->head.sharpness = before->sharpness;
+    generation->head.sharpness = before->sharpness;
     if (before->gate_count > 0)
-        memcpy(gen->head.gate, before->gate, before->gate_count * width * sizeof(float));
+        memcpy(generation->head.gate, before->gate, before->gate_count * width * sizeof(float));
     return REEF_OK;
 }
 
 reef_status reef_vector_open_generation(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = trainer->vector;
-    reef_vector_generation *gen = NULL;
+    reef_vector_generation *generation = NULL;
     if (trainer->network.generation_count >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_FULL, "the pool has %zu generations, the most there can be",
                          trainer->network.generation_count);
     reef_status status =
         reef_vector_network_reserve(&vector->network, vector->network.generation_count + 1, err);
-    if (status == REEF_OK) status = reef_vector_generation_new(&gen, &trainer->network.config, err);
-    if (status == REEF_OK) status = inherit_gate(gen, vector, err);
+    if (status == REEF_OK)
+        status = reef_vector_generation_new(&generation, &trainer->network.config, err);
+    if (status == REEF_OK) status = inherit_gate(generation, vector, err);
     if (status == REEF_OK) status = append_info(trainer, err);
     if (status != REEF_OK) {
-        reef_vector_generation_free(gen);
+        reef_vector_generation_free(generation);
         return status;
     }
-    vector->network.generations[vector->network.generation_count++] = gen;
+    vector->network.generations[vector->network.generation_count++] = generation;
     return vector->baseline ? REEF_OK : reef_vector_sums_generation(vector, err);
 }

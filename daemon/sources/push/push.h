@@ -45,7 +45,7 @@ typedef struct reef_push_batch {
     uint64_t accepted_bytes, record_count, position;
     // who waits; on the loop
     void *owner; // NULL when they went away
-    void (*on_answer)(struct reef_push_batch *batch);
+    void (*on_reply)(struct reef_push_batch *batch);
     // the pusher's
     struct reef_pusher *pusher;
     reef_input *input;
@@ -78,7 +78,7 @@ void reef_pusher_init(reef_pusher *pusher);
 void reef_pusher_release(reef_pusher *pusher);
 
 /**
- * Hand a batch over; `on_answer` is called later, and the batch is freed after it. On the loop's
+ * Hand a batch over; `on_reply` is called later, and the batch is freed after it. On the loop's
  * thread.
  *
  * Errors (the batch is still the caller's): INVALID no such source; BUSY too much waits, or the

@@ -49,21 +49,21 @@ static reef_status push_check(reef_input *input, const reef_config *config, reef
     return REEF_OK;
 }
 
-static reef_status push_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
+static reef_status push_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     reef_txn *txn = NULL;
     reef_journal_stat stat;
     reef_status status = reef_txn_begin(&txn, input->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_journal_survey(txn, input->name, &stat, err);
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
-    input->bytes = stat.entries_known ? stat.end : place->cursor;
-    ((push_source *)input->state)->committed = place->cursor;
-    if (place->cursor > input->bytes || (stat.entries && place->cursor < stat.begin))
+    input->bytes = stat.entries_known ? stat.end : offset->cursor;
+    ((push_source *)input->state)->committed = offset->cursor;
+    if (offset->cursor > input->bytes || (stat.entries && offset->cursor < stat.begin))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %s up to byte %" PRIu64
                          ", but its journal holds %" PRIu64 " to %" PRIu64
                          ": see reef verify, or restore a snapshot",
-                         input->name, place->cursor, stat.begin, stat.end);
+                         input->name, offset->cursor, stat.begin, stat.end);
     return REEF_OK;
 }
 
@@ -133,8 +133,8 @@ static reef_status push_committed(reef_input *input,
     return reef_journal_trim(txn, input->name, cursor, err);
 }
 
-static void push_settled(reef_input *input, const reef_input_place *place) {
-    ((push_source *)input->state)->committed = place->cursor;
+static void push_settled(reef_input *input, const reef_input_offset *offset) {
+    ((push_source *)input->state)->committed = offset->cursor;
 }
 
 static void push_close(reef_input *input) {

@@ -26,11 +26,11 @@ static void on_refusal(reef_redis *redis, const char *why) {
     bool gone = !strncmp(why, "NOGROUP", 7),
          empty = strstr(why, "no such key") || strstr(why, "requires the key to exist");
     redis->group.there = false; // made again in a second
-    if (gone || empty || redis->group.told) return;
+    if (gone || empty || redis->group.reported) return;
     reef_input_warn(redis->input, "source_unacknowledged",
                     "group '%.60s' of '%.120s' is told nothing: %.120s; reading goes on",
                     redis->url.group, redis->url.clean, why);
-    redis->group.told = true;
+    redis->group.reported = true;
 }
 
 // ---- acknowledging ------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ static void on_acknowledged(void *context, const redisReply *reply) {
     redis->group.asked = false;
     if (reply->type == REDIS_REPLY_INTEGER) {
         redis->group.acknowledged += (uint64_t)reply->integer;
-        redis->group.told = false;
+        redis->group.reported = false;
         sweep(redis);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         on_refusal(redis, reply->str);
@@ -85,9 +85,9 @@ static void sweep(reef_redis *redis) {
                                           group->upto, SWEEP_TEXT, redis->url.consumer});
 }
 
-void reef_redis_group_settled(reef_redis *redis, const reef_redis_place *place) {
+void reef_redis_group_settled(reef_redis *redis, const reef_redis_position *position) {
     if (!redis->url.group) return;
-    strcpy(redis->group.upto, place->last);
+    strcpy(redis->group.upto, position->last);
     redis->group.due = true;
     sweep(redis);
 }

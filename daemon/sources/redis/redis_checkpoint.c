@@ -24,13 +24,13 @@ int reef_redis_id_compare(const char *a, const char *b) {
 }
 
 // The entry that has byte `ahead` of what the mark describes.
-static bool find_checkpoint(reef_redis_place *out, json_t *mark, uint64_t ahead) {
+static bool find_checkpoint(reef_redis_position *out, json_t *checkpoint, uint64_t ahead) {
     const char *after = NULL;
     json_int_t ordinal = 0, skip = 0;
     json_t *entries = NULL, *item = NULL;
     size_t i = 0;
-    if (json_unpack(mark, "{s: s, s: I, s: I, s: o}", "after", &after, "ordinal", &ordinal, "skip",
-                    &skip, "entries", &entries) ||
+    if (json_unpack(checkpoint, "{s: s, s: I, s: I, s: o}", "after", &after, "ordinal", &ordinal,
+                    "skip", &skip, "entries", &entries) ||
         skip < 0 || !reef_redis_id_copy(out->last, after))
         return false;
     out->ordinal = ordinal < 0 ? REDIS_UNKNOWN : ordinal;
@@ -50,15 +50,15 @@ static bool find_checkpoint(reef_redis_place *out, json_t *mark, uint64_t ahead)
     return left == 0;
 }
 
-bool reef_redis_place_find(reef_redis_place *out, const reef_input_place *place) {
-    *out = (reef_redis_place){.last = "0-0", .ordinal = REDIS_UNKNOWN};
-    json_t *mark = place->mark ? json_loads(place->mark, 0, NULL) : NULL;
-    bool found = mark && find_checkpoint(out, mark, place->cursor - place->begin);
-    json_decref(mark);
+bool reef_redis_position_find(reef_redis_position *out, const reef_input_offset *offset) {
+    *out = (reef_redis_position){.last = "0-0", .ordinal = REDIS_UNKNOWN};
+    json_t *checkpoint = offset->checkpoint ? json_loads(offset->checkpoint, 0, NULL) : NULL;
+    bool found = checkpoint && find_checkpoint(out, checkpoint, offset->cursor - offset->begin);
+    json_decref(checkpoint);
     return found;
 }
 
-char *reef_redis_mark_make(const reef_redis *redis, size_t count) {
+char *reef_redis_checkpoint_make(const reef_redis *redis, size_t count) {
     json_t *entries = json_array();
     size_t covered = 0;
     for (size_t i = redis->entry; entries && covered < count + redis->skip; i++) {
@@ -70,10 +70,10 @@ char *reef_redis_mark_make(const reef_redis *redis, size_t count) {
         }
         covered += entry->bytes;
     }
-    json_t *mark = json_pack("{s: s, s: I, s: I, s: o}", "after", redis->after, "ordinal",
-                             (json_int_t)redis->after_ordinal, "skip", (json_int_t)redis->skip,
-                             "entries", entries);
-    char *text = mark ? json_dumps(mark, JSON_COMPACT) : NULL;
-    json_decref(mark);
+    json_t *checkpoint = json_pack("{s: s, s: I, s: I, s: o}", "after", redis->after, "ordinal",
+                                   (json_int_t)redis->after_ordinal, "skip",
+                                   (json_int_t)redis->skip, "entries", entries);
+    char *text = checkpoint ? json_dumps(checkpoint, JSON_COMPACT) : NULL;
+    json_decref(checkpoint);
     return text;
 }

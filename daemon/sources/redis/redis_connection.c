@@ -27,7 +27,7 @@ struct reef_redis_link {
     uv_getaddrinfo_t lookup;
     // Of the addresses that a name has: the next one after each that could not be reached.
     size_t turn, address_count;
-    bool looking;
+    bool resolving;
     unsigned pause_ms;
     uint64_t heard_ms; // when the last reply came, or the first command was sent after it
     size_t owed;       // replies
@@ -127,7 +127,7 @@ static void try_later(reef_redis_link *link) {
     link->pause_ms = longer < REEF_REDIS_PAUSE_MS_MAX ? longer : REEF_REDIS_PAUSE_MS_MAX;
 }
 
-static void say_away(reef_redis_link *link, const char *why) {
+static void report_away(reef_redis_link *link, const char *why) {
     char text[512];
     snprintf(text, sizeof(text), "'%.200s': %.200s; it is tried again", link->options.url->clean,
              why);
@@ -137,12 +137,12 @@ static void say_away(reef_redis_link *link, const char *why) {
 
 // A server that is away shows it in several ways, of which the first is told.
 static void lose_connection(reef_redis_link *link, const char *why) {
-    if (!link->away && !link->closed) say_away(link, why);
+    if (!link->away && !link->closed) report_away(link, why);
     try_later(link);
 }
 
 void reef_redis_link_refuse(reef_redis_link *link, const char *why) {
-    if (strncmp(why, link->refusal, sizeof(link->refusal) - 1) != 0) say_away(link, why);
+    if (strncmp(why, link->refusal, sizeof(link->refusal) - 1) != 0) report_away(link, why);
     snprintf(link->refusal, sizeof(link->refusal), "%s", why);
     try_later(link);
 }
@@ -280,22 +280,22 @@ static void use(reef_redis_link *link, redisAsyncContext *redis) {
 }
 
 static void release_connection(reef_redis_link *link) {
-    if (--link->open_handles == 0 && !link->looking) free(link);
+    if (--link->open_handles == 0 && !link->resolving) free(link);
 }
 
 // A server may listen on one of them only: where "localhost" is ::1 first, maybe on 127.0.0.1.
-static const struct addrinfo *address_in_turn(reef_redis_link *link, const struct addrinfo *found) {
+static const struct addrinfo *next_address(reef_redis_link *link, const struct addrinfo *found) {
     link->address_count = 0;
     for (const struct addrinfo *at = found; at; at = at->ai_next) link->address_count++;
     for (size_t i = link->turn % link->address_count; i > 0; i--) found = found->ai_next;
     return found;
 }
 
-static void on_looked_up(uv_getaddrinfo_t *request, int code, struct addrinfo *found) {
+static void on_resolved(uv_getaddrinfo_t *request, int code, struct addrinfo *found) {
     reef_redis_link *link = request->data;
     char address[64] = "";
-    link->looking = false;
-    const struct addrinfo *next = code == 0 ? address_in_turn(link, found) : NULL;
+    link->resolving = false;
+    const struct addrinfo *next = code == 0 ? next_address(link, found) : NULL;
     if (next && next->ai_family == AF_INET6)
         code = uv_ip6_name((struct sockaddr_in6 *)(void *)next->ai_addr, address, sizeof(address));
     else if (next)
@@ -318,9 +318,9 @@ static void connect_to(reef_redis_link *link) {
     }
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     link->lookup.data = link;
-    int code = uv_getaddrinfo(link->options.loop, &link->lookup, on_looked_up, url->host, url->port,
+    int code = uv_getaddrinfo(link->options.loop, &link->lookup, on_resolved, url->host, url->port,
                               &hints);
-    link->looking = code == 0;
+    link->resolving = code == 0;
     if (code) lose_connection(link, uv_strerror(code));
 }
 
@@ -360,7 +360,7 @@ void reef_redis_link_close(reef_redis_link *link) {
     if (!link) return;
     link->closed = true;
     drop_connection(link);
-    if (link->looking) (void)uv_cancel((uv_req_t *)&link->lookup); // or it ends by itself
+    if (link->resolving) (void)uv_cancel((uv_req_t *)&link->lookup); // or it ends by itself
     uv_close((uv_handle_t *)&link->pause, on_timer_closed);
     uv_close((uv_handle_t *)&link->tick, on_timer_closed);
 }

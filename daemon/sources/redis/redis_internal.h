@@ -24,12 +24,12 @@ typedef struct reef_redis_entry {
 } reef_redis_entry;
 
 /** Where a place of the pool lies in the stream. */
-typedef struct reef_redis_place {
+typedef struct reef_redis_position {
     char last[REDIS_ID_BYTES]; // the last entry that lies before it as a whole
     int64_t ordinal;           // of that among all entries that were ever added, or REDIS_UNKNOWN
     char half[REDIS_ID_BYTES]; // the entry that it lies in, where there is one,
     size_t half_bytes;         // and how many of its bytes lie before it
-} reef_redis_place;
+} reef_redis_position;
 
 /** What a consumer group is told. */
 typedef struct reef_redis_group {
@@ -38,7 +38,7 @@ typedef struct reef_redis_group {
     bool due;                  // entries up to `upto` may wait to be acknowledged
     char upto[REDIS_ID_BYTES]; // the last entry that a commit has as a whole
     uint64_t acknowledged;     // since the process started
-    bool told;                 // that it does not work
+    bool reported;             // that it does not work
 } reef_redis_group;
 
 typedef struct reef_redis {
@@ -65,7 +65,7 @@ typedef struct reef_redis {
     // of an entry that was accepted in part before the process began
     char half[REDIS_ID_BYTES];
     size_t half_bytes;
-    bool half_told;               // that the server does not have it
+    bool half_acknowledged;       // that the server does not have it
     char settled[REDIS_ID_BYTES]; // the last entry that a commit has as a whole
     // what the server says
     int64_t length, waiting; // entries; or REDIS_UNKNOWN
@@ -82,11 +82,11 @@ bool reef_redis_id_copy(char to[REDIS_ID_BYTES], const char *id);
 /** Less than 0, 0 or more, as of strcmp. */
 int reef_redis_id_compare(const char *a, const char *b);
 /** False when the mark is not one of ours or does not reach so far. */
-bool reef_redis_place_find(reef_redis_place *out, const reef_input_place *place);
+bool reef_redis_position_find(reef_redis_position *out, const reef_input_offset *offset);
 /**
  * The mark of the next `count` bytes to be given: JSON on the heap, or NULL when memory runs out.
  */
-char *reef_redis_mark_make(const reef_redis *redis, size_t count);
+char *reef_redis_checkpoint_make(const reef_redis *redis, size_t count);
 
 // ---- redis_entry.c ------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ size_t reef_redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t
 
 // ---- redis_lag.c --------------------------------------------------------------------------------
 
-void reef_redis_info_ask(reef_redis *redis);
+void reef_redis_info_request(reef_redis *redis);
 
 // ---- redis_ack.c: each does nothing without a group --------------------------------------------
 
@@ -110,6 +110,6 @@ void reef_redis_group_tick(reef_redis *redis);
 /** Entries were got, and wait for their commit. */
 void reef_redis_group_claim(reef_redis *redis);
 /** A commit has everything up to this place. */
-void reef_redis_group_settled(reef_redis *redis, const reef_redis_place *place);
+void reef_redis_group_settled(reef_redis *redis, const reef_redis_position *position);
 
 #endif

@@ -18,7 +18,7 @@ static int64_t lag_number(const redisReply *reply, const char *name) {
 }
 
 // Entries are removed from the front, and so those removed beyond our number were never read.
-static void look_for_loss(reef_redis *redis, int64_t removed, const char *first) {
+static void detect_loss(reef_redis *redis, int64_t removed, const char *first) {
     if (redis->ordinal == REDIS_UNKNOWN || removed <= redis->ordinal) return;
     reef_input_warn(redis->input, "source_loss",
                     "%" PRId64 " entries of '%.150s' after %s were removed before they were read; "
@@ -27,7 +27,7 @@ static void look_for_loss(reef_redis *redis, int64_t removed, const char *first)
     redis->ordinal = removed;
 }
 
-static void look_behind(reef_redis *redis, int64_t added) {
+static void detect_trimmed(reef_redis *redis, int64_t added) {
     bool behind = reef_redis_id_compare(redis->newest, redis->last) < 0;
     if (behind && !redis->behind)
         reef_input_warn(redis->input, "source_behind",
@@ -40,14 +40,14 @@ static void look_behind(reef_redis *redis, int64_t added) {
 
 // Whether it works is what reading says: XINFO may be allowed where XREAD is not. While nothing is
 // asked for, as when the queue is full, this is all that is known.
-static void note_answer(reef_redis *redis) {
+static void note_reply(reef_redis *redis) {
     if (!redis->reading) reef_redis_link_works(redis->link);
 }
 
 static void on_info(void *context, const redisReply *reply) {
     reef_redis *redis = context;
     if (reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "ERR no such key", 15)) {
-        note_answer(redis); // a stream that nobody has written to
+        note_reply(redis); // a stream that nobody has written to
         redis->length = redis->waiting = 0;
         strcpy(redis->newest, "0-0");
         if (!strcmp(redis->last, "0-0")) redis->ordinal = 0;
@@ -57,7 +57,7 @@ static void on_info(void *context, const redisReply *reply) {
         reef_redis_link_refuse(redis->link, reply->str ? reply->str : "XINFO is not answered");
         return;
     }
-    note_answer(redis);
+    note_reply(redis);
     const redisReply *newest = lag_member(reply, "last-generated-id");
     const redisReply *first = lag_member(reply, "first-entry");
     int64_t added = lag_number(reply, "entries-added"); // since Redis 7
@@ -66,7 +66,7 @@ static void on_info(void *context, const redisReply *reply) {
         !reef_redis_id_copy(redis->newest, newest->str) || added == REDIS_UNKNOWN ||
         redis->length == REDIS_UNKNOWN)
         return;
-    look_behind(redis, added);
+    detect_trimmed(redis, added);
     bool some = first && first->type == REDIS_REPLY_ARRAY && first->elements == 2 &&
                 first->element[0]->type == REDIS_REPLY_STRING;
     const char *front = some ? first->element[0]->str : "none";
@@ -75,12 +75,12 @@ static void on_info(void *context, const redisReply *reply) {
     if (!strcmp(redis->last, "0-0") && redis->ordinal == REDIS_UNKNOWN)
         redis->ordinal = added - redis->length;
     if (!some || reef_redis_id_compare(front, redis->last) > 0)
-        look_for_loss(redis, added - redis->length, front);
+        detect_loss(redis, added - redis->length, front);
     if (redis->byte == redis->byte_count) redis->after_ordinal = redis->ordinal;
     redis->waiting = redis->ordinal == REDIS_UNKNOWN ? REDIS_UNKNOWN : added - redis->ordinal;
 }
 
-void reef_redis_info_ask(reef_redis *redis) {
+void reef_redis_info_request(reef_redis *redis) {
     reef_redis_link_send(redis->link, on_info, 3,
                          (const char *[]){"XINFO", "STREAM", redis->url.stream});
 }

@@ -59,16 +59,16 @@ static reef_status on_check(reef_input *input, const reef_config *config, reef_e
     return REEF_OK; // an entry that does not fit is passed over when it comes
 }
 
-static reef_status on_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
+static reef_status on_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     reef_redis *redis = input->state;
-    reef_redis_place found;
-    if (!place->cursor) return REEF_OK;
-    if (!reef_redis_place_find(&found, place))
+    reef_redis_position found;
+    if (!offset->cursor) return REEF_OK;
+    if (!reef_redis_position_find(&found, offset))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %" PRIu64
                          " bytes of '%.120s' and does not know after which "
                          "entry: give the stream another name, such as by another field or db",
-                         place->cursor, redis->url.clean);
+                         offset->cursor, redis->url.clean);
     strcpy(redis->last, found.last);
     strcpy(redis->after, found.last);
     strcpy(redis->settled, found.last);
@@ -102,15 +102,15 @@ static void fail_redis_source(reef_redis *redis, const char *what) {
 static void reply_redis_source(reef_redis *redis) {
     size_t left = redis->byte_count - redis->byte;
     size_t count = left < redis->room ? left : redis->room;
-    char *mark = reef_redis_mark_make(redis, count);
-    if (!mark) {
+    char *checkpoint = reef_redis_checkpoint_make(redis, count);
+    if (!checkpoint) {
         fail_redis_source(redis, "a mark");
         return;
     }
     memcpy(redis->at, redis->bytes + redis->byte, count);
     advance(redis, count);
     redis->asked = false;
-    reef_input_took(redis->input, count, mark);
+    reef_input_took(redis->input, count, checkpoint);
 }
 
 // ---- entries ------------------------------------------------------------------------------------
@@ -130,13 +130,13 @@ static void add_entry(reef_redis *redis, const redisReply *item) {
 static bool server_removed_half(reef_redis *redis) {
     if (!redis->vector_inputs) return false; // a cut line keeps nobody waiting
     if (reef_redis_id_compare(redis->newest, redis->half) >= 0) return true;
-    if (!redis->half_told)
+    if (!redis->half_acknowledged)
         reef_input_warn(redis->input, "source_behind",
                         "the rest of entry %s of '%.150s' is waited for, of which %zu bytes had "
                         "been read: the server has lost it, or another one answers; it is given "
                         "up when a later entry comes",
                         redis->half, redis->url.clean, redis->half_bytes);
-    redis->half_told = true;
+    redis->half_acknowledged = true;
     return false;
 }
 
@@ -254,7 +254,7 @@ static void read_on_redis_source(reef_redis *redis) {
 static void on_ready(void *context) {
     reef_redis *redis = context;
     reef_redis_group_begin(redis);
-    reef_redis_info_ask(redis);
+    reef_redis_info_request(redis);
     read_on_redis_source(redis);
 }
 
@@ -265,7 +265,7 @@ static void on_lost(void *context) {
 }
 
 static void on_tick(void *context) {
-    reef_redis_info_ask(context); // a reply behind one that blocks comes a little later
+    reef_redis_info_request(context); // a reply behind one that blocks comes a little later
     reef_redis_group_tick(context);
 }
 
@@ -300,10 +300,10 @@ static void on_stop(reef_input *input) {
     redis->asked = false;
 }
 
-static void on_settled(reef_input *input, const reef_input_place *place) {
+static void on_settled(reef_input *input, const reef_input_offset *offset) {
     reef_redis *redis = input->state;
-    reef_redis_place found;
-    if (!reef_redis_place_find(&found, place)) return;
+    reef_redis_position found;
+    if (!reef_redis_position_find(&found, offset)) return;
     strcpy(redis->settled, found.last);
     reef_redis_group_settled(redis, &found);
 }

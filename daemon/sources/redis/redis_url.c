@@ -145,12 +145,12 @@ static bool is_about_group(const char *at, size_t bytes) {
 }
 
 static reef_status clean(reef_redis_url *url, const char *after_user, reef_error *err) {
-    size_t room = strlen(after_user) + sizeof("redis://"), place = strcspn(after_user, "?");
+    size_t room = strlen(after_user) + sizeof("redis://"), host_bytes = strcspn(after_user, "?");
     url->clean = malloc(room);
     if (!url->clean) return no_memory(err);
-    int length = snprintf(url->clean, room, "redis://%.*s", (int)place, after_user);
+    int length = snprintf(url->clean, room, "redis://%.*s", (int)host_bytes, after_user);
     char before = '?';
-    for (const char *at = after_user + place; *at;) {
+    for (const char *at = after_user + host_bytes; *at;) {
         size_t bytes = strcspn(++at, "&");
         if (!is_about_group(at, bytes)) {
             length += snprintf(url->clean + length, room - (size_t)length, "%c%.*s", before,
@@ -169,17 +169,17 @@ static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes,
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no stream: give %s", SHAPE);
     reef_status status = take_url(&url->stream, slash, (size_t)(at + bytes - slash), err);
     if (status != REEF_OK) return status;
-    size_t place = (size_t)(slash - 1 - at);
+    size_t host_bytes = (size_t)(slash - 1 - at);
     if (*at != '/') {
-        if (memchr(at, '/', place))
+        if (memchr(at, '/', host_bytes))
             return reef_fail(err, REEF_ERR_INVALID,
                              "a redis: source has a '/' too many: in a stream's name it is %%2F");
-        return take_host(url, at, place, err);
+        return take_host(url, at, host_bytes, err);
     }
-    if (!place)
+    if (!host_bytes)
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no host or socket: give %s",
                          SHAPE);
-    return take_url(&url->socket, at, place, err);
+    return take_url(&url->socket, at, host_bytes, err);
 }
 
 static reef_status complete_group(reef_redis_url *url, reef_error *err) {
@@ -248,10 +248,10 @@ void reef_redis_url_release(reef_redis_url *url) {
 // As reefd takes it, with a weight (registry.c).
 static bool is_good(const char *rest) {
     reef_redis_url url = {.db = 0};
-    size_t place = strcspn(rest, "?");
-    char *text = strndup(rest, place);
+    size_t host_bytes = strcspn(rest, "?");
+    char *text = strndup(rest, host_bytes);
     bool good = text && parse_url(&url, text, NULL) == REEF_OK;
-    for (const char *at = rest + place; good && *at;) {
+    for (const char *at = rest + host_bytes; good && *at;) {
         size_t bytes = strcspn(++at, "&");
         good = value_of(at, bytes, "weight") || take_option(&url, at, bytes, NULL) == REEF_OK;
         at += bytes;

@@ -106,16 +106,16 @@ static void skip_tail(reef_tail *set, uint64_t bytes) {
     if (last) last->offset += bytes;
 }
 
-reef_status reef_tail_seek(reef_tail *set, const reef_input_place *place, reef_error *err) {
-    if (!place->cursor) return REEF_OK;
-    if (!place->mark)
+reef_status reef_tail_seek(reef_tail *set, const reef_input_offset *offset, reef_error *err) {
+    if (!offset->cursor) return REEF_OK;
+    if (!offset->checkpoint)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %" PRIu64
                          " bytes of '%.150s' and does not know where they "
                          "lay: give the source another name",
-                         place->cursor, set->folder);
-    reef_status status = reef_tail_checkpoint_load(set, place->mark, err);
-    if (status == REEF_OK) skip_tail(set, place->cursor - place->begin);
+                         offset->cursor, set->folder);
+    reef_status status = reef_tail_checkpoint_load(set, offset->checkpoint, err);
+    if (status == REEF_OK) skip_tail(set, offset->cursor - offset->begin);
     return status;
 }
 

@@ -47,7 +47,7 @@ REEF_MUST_CHECK reef_status reef_tail_open(reef_tail **out,
 void reef_tail_close(reef_tail *set); // accepts NULL
 /** Start at `place`. INVALID when its checkpoint is not one of ours. */
 REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *set,
-                                           const reef_input_place *place,
+                                           const reef_input_offset *offset,
                                            reef_error *err);
 /**
  * The next bytes, or none while there is no further whole line. Rescans when the last scan is

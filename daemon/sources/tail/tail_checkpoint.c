@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *pack_part(const reef_tail_file *file_entry) {
+static json_t *pack_file(const reef_tail_file *file_entry) {
     char head[17], flags[5];
     size_t count = 0;
     snprintf(head, sizeof(head), "%016" PRIx64, file_entry->head);
@@ -34,7 +34,7 @@ char *reef_tail_checkpoint(const reef_tail *set) {
     json_t *checkpoint = json_object();
     bool whole = files && checkpoint;
     for (size_t i = 0; whole && i < set->count; i++)
-        whole = json_array_append_new(files, pack_part(&set->files[i])) == 0;
+        whole = json_array_append_new(files, pack_file(&set->files[i])) == 0;
     whole = whole && json_object_set(checkpoint, "files", files) == 0;
     char *text = whole ? json_dumps(checkpoint, JSON_COMPACT) : NULL;
     json_decref(files);
@@ -42,7 +42,7 @@ char *reef_tail_checkpoint(const reef_tail *set) {
     return text;
 }
 
-static bool unpack_part(reef_tail_file *file_entry, json_t *item) {
+static bool unpack_file(reef_tail_file *file_entry, json_t *item) {
     json_int_t device = 0, inode = 0, offset = 0, upto = 0;
     int head_bytes = 0;
     const char *head = NULL, *flags = NULL, *name = NULL;
@@ -77,7 +77,7 @@ reef_status reef_tail_checkpoint_load(reef_tail *set, const char *checkpoint, re
     bool memory = true;
     for (size_t i = 0; good && memory && i < count; i++) {
         reef_tail_file file_entry;
-        good = unpack_part(&file_entry, json_array_get(files, i));
+        good = unpack_file(&file_entry, json_array_get(files, i));
         memory = !good || reef_tail_insert(set, i, &file_entry);
     }
     json_decref(object);

@@ -3,8 +3,8 @@
 // A file is known by its device and inode, and by a fingerprint of its first bytes: an inode's
 // number is given to a new file once the old one is deleted, and a copy or a packed file has
 // another number and the same bytes.
-#ifndef REEF_FOLLOWED_PART_H
-#define REEF_FOLLOWED_PART_H
+#ifndef REEF_TAIL_FILE_H
+#define REEF_TAIL_FILE_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -35,7 +35,7 @@ typedef struct reef_tail_file {
     bool packed;          // by gzip; offsets and size are those of what is in it
     bool old;             // rotated away and read to its end
     bool listed;          // its folder has it
-    bool looked;          // `file_id` was seen by this process
+    bool scanned;         // `file_id` was seen by this process
     uint32_t head_bytes;
     uint64_t head;      // XXH3 of the first `head_bytes`
     uint64_t missed_ms; // since when its folder does not have it; 0 when it does

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <time.h>
 
-#define LOOKS_MAX 5 // in a row, while names are moved under our eyes
+#define SCANS_MAX 5 // in a row, while names are moved under our eyes
 #define OPEN_IDLE_MS                                                                               \
     (uint64_t)60000 // a file of a folder that had nothing new for so long is closed
 
@@ -30,7 +30,7 @@ static bool is_live(const reef_tail *set, size_t at) {
 static int measure_read(reef_tail *set, reef_tail_file *file_entry) {
     struct stat state;
     if (file_entry->packed || file_entry->old) return 0;
-    if (file_entry->fd < 0 && file_entry->listed && file_entry->looked &&
+    if (file_entry->fd < 0 && file_entry->listed && file_entry->scanned &&
         file_entry->file_id.size == file_entry->offset) {
         file_entry->size = file_entry->offset;
         return 0;
@@ -57,7 +57,7 @@ static bool lacks_newline(reef_tail_file *file_entry) {
 
 // How much of a file this pass returns. A last line without its end waits, unless the line is too
 // long or nobody writes the file any more.
-static void plan_part(reef_tail *set, size_t at) {
+static void plan_file_read(reef_tail *set, size_t at) {
     reef_tail_file *file_entry = &set->files[at];
     bool over =
         !is_live(set, at) &&
@@ -133,26 +133,26 @@ static bool unsure(const reef_tail *set) {
 
 // The rest of a line that a rotated file ends in comes before anything newer.
 static void plan_read(reef_tail *set) {
-    bool hold = unsure(set);
+    bool hold_back = unsure(set);
     size_t open = 0;
     set->failed = false;
     for (size_t i = 0; i < set->count; i++) {
         reef_tail_file *file_entry = &set->files[i];
         // How much a packed file has is not known before it could be read to its end.
         bool unknown =
-            file_entry->packed && file_entry->listed && !file_entry->looked && !file_entry->old;
-        plan_part(set, i);
+            file_entry->packed && file_entry->listed && !file_entry->scanned && !file_entry->old;
+        plan_file_read(set, i);
         reef_tail_grow_head(set, file_entry, file_entry->size);
         if (!unknown) retire(set, i);
         reef_tail_spare(file_entry, &open);
         // Without a fingerprint it could be exchanged unseen.
-        if (hold || unknown || !file_entry->head_bytes) {
+        if (hold_back || unknown || !file_entry->head_bytes) {
             file_entry->upto = file_entry->offset;
             file_entry->newline = false;
         }
         bool missed = file_entry->fd < 0 && file_entry->missed_ms;
-        hold |= !set->folder_kind && (file_entry->upto < file_entry->size || missed || unknown) &&
-                !file_entry->old;
+        hold_back |= !set->folder_kind &&
+                     (file_entry->upto < file_entry->size || missed || unknown) && !file_entry->old;
     }
 }
 
@@ -172,7 +172,7 @@ reef_tail_file *reef_tail_next_file(reef_tail *set) {
 // Look until no name was moved meanwhile; `whole` is false when that did not come about.
 static reef_status scan(reef_tail *set, bool *whole, reef_error *err) {
     reef_tail_scan_state result = REEF_TAIL_SCAN_AGAIN;
-    for (int i = 0; result == REEF_TAIL_SCAN_AGAIN && i < LOOKS_MAX; i++) {
+    for (int i = 0; result == REEF_TAIL_SCAN_AGAIN && i < SCANS_MAX; i++) {
         set->now_ms = clock_ms();
         set->clock_ns = clock_ns();
         result = reef_tail_scan(set);

@@ -27,7 +27,7 @@ static size_t listing_index(const reef_listing *list, const reef_file_id *file_i
 
 // The file was truncated, or a new file has its inode. The entry stays in the table without a
 // file, until an unknown file turns out to have its bytes.
-static void mark_lost(reef_tail *set, reef_tail_file *file_entry) {
+static void report_lost(reef_tail *set, reef_tail_file *file_entry) {
     reef_tail_file_shut(file_entry);
     file_entry->file_id.device = file_entry->file_id.inode = 0;
     file_entry->listed = false;
@@ -50,9 +50,9 @@ static bool is_cut(const reef_tail_file *file_entry) {
 static reef_tail_scan_state check_known(reef_tail *set,
                                         reef_tail_file *file_entry,
                                         const reef_file_id *file_id) {
-    bool changed = !file_entry->looked || file_entry->file_id.size != file_id->size ||
+    bool changed = !file_entry->scanned || file_entry->file_id.size != file_id->size ||
                    file_entry->file_id.written_ns != file_id->written_ns;
-    if (!file_entry->looked || file_entry->file_id.size != file_id->size ||
+    if (!file_entry->scanned || file_entry->file_id.size != file_id->size ||
         strcmp(file_entry->file_id.name, file_id->name))
         file_entry->still_ms = set->now_ms;
     file_entry->file_id = *file_id;
@@ -63,19 +63,19 @@ static reef_tail_scan_state check_known(reef_tail *set,
     if (code == ENOENT || code == ESTALE) return REEF_TAIL_SCAN_AGAIN;
     if (!code) code = is_cut(file_entry) ? ENODATA : reef_tail_file_check_head(file_entry);
     bool lost = code == ENODATA;
-    if (!code && file_entry->packed && !file_entry->looked && !file_entry->old)
+    if (!code && file_entry->packed && !file_entry->scanned && !file_entry->old)
         code = reef_tail_file_measure(file_entry);
     if (lost) {
-        mark_lost(set, file_entry);
+        report_lost(set, file_entry);
     } else if (code && code != ENODATA) {
         reef_tail_denied(set, file_id->name, code);
         if (file_entry->packed) reef_tail_file_shut(file_entry); // its stream keeps the error
-        file_entry->looked = false;                              // check again once it can be read
+        file_entry->scanned = false;                             // check again once it can be read
     } else {
         if (code) report_broken(set, file_entry);
         if (!file_entry->packed && file_id->size > file_entry->offset)
             file_entry->old = false; // its writer has returned
-        file_entry->looked = true;
+        file_entry->scanned = true;
         if (!file_entry->packed)
             reef_tail_grow_head(set, file_entry, file_id->size); // copies are recognised by it
     }
@@ -110,7 +110,7 @@ static void move_into(reef_tail *set, reef_tail_file *file_entry, reef_tail_file
     file_entry->packed = file->packed;
     file_entry->size = file->size;
     file_entry->last_byte = file->last_byte;
-    file_entry->listed = file_entry->looked = true;
+    file_entry->listed = file_entry->scanned = true;
     file_entry->missed_ms = 0;
     file_entry->still_ms = set->now_ms;
     set->marked = false;
@@ -123,12 +123,12 @@ static bool may_have(const reef_tail *set,
                      const reef_listing *list,
                      size_t at) {
     const char *name = list->items[at].name;
-    bool same_place =
+    bool same_offset =
         file_entry->fd < 0 && !is_lost(file_entry) && file_entry->head_bytes == REEF_HEAD_BYTES_MAX;
     if (list->taken[at]) return false;
-    if (at == list->live) return same_place; // its file system is known by another number now
+    if (at == list->live) return same_offset; // its file system is known by another number now
     if (!set->folder_kind) return true;
-    if (!strcmp(name, file_entry->file_id.name)) return same_place;
+    if (!strcmp(name, file_entry->file_id.name)) return same_offset;
     return reef_name_is_kin(name, file_entry->file_id.name) &&
            (is_lost(file_entry) || reef_name_is_packed(name));
 }
@@ -294,7 +294,7 @@ int reef_tail_open_unknown(reef_tail *set,
     reef_tail_file_init(file_entry);
     file_entry->file_id = *file_id;
     file_entry->packed = reef_name_is_packed(file_id->name);
-    file_entry->listed = file_entry->looked = true;
+    file_entry->listed = file_entry->scanned = true;
     file_entry->still_ms = set->now_ms;
     file_entry->size = file_id->size;
     int code = reef_tail_file_open(file_entry, dirfd(set->open));

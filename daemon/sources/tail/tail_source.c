@@ -65,9 +65,9 @@ static reef_status on_check(reef_input *input, const reef_config *config, reef_e
     return reef_input_check_text(input, config, err);
 }
 
-static reef_status on_seek(reef_input *input, const reef_input_place *place, reef_error *err) {
+static reef_status on_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     reef_follow *follow = input->state;
-    return reef_tail_seek(follow->set, place, err);
+    return reef_tail_seek(follow->set, offset, err);
 }
 
 // ---- on a worker thread -------------------------------------------------------------------------

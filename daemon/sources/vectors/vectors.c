@@ -26,7 +26,7 @@ struct reef_vectors {
     uint64_t count;
     uint32_t *rows; // (count) of the table, in the order served; NULL: first_row and those after it
     uint64_t first_row;
-    uint32_t *places;      // (permutations, width) value i of a vector is value places[i] in the
+    uint32_t *order;       // (permutations, width) value i of a vector is value places[i] in the
                            // file; NULL: i
     float *vector;         // (width) as it stands in the file
     float *values;         // (width) as it is served
@@ -109,15 +109,14 @@ static reef_status make_memory(reef_vectors *vectors, reef_error *err) {
     vectors->record = malloc(reef_vectors_record_bytes(vectors));
     vectors->record_index = NO_RECORD;
     const reef_vector_list *permutes = &vectors->spec.permutes;
-    if (permutes->count)
-        vectors->places = calloc(permutes->count * width, sizeof(*vectors->places));
+    if (permutes->count) vectors->order = calloc(permutes->count * width, sizeof(*vectors->order));
     if (!vectors->vector || !vectors->values || !vectors->record ||
-        (permutes->count && !vectors->places))
+        (permutes->count && !vectors->order))
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector of %zu values", width);
     for (size_t p = 0; p < permutes->count; p++) {
-        uint32_t *places = vectors->places + p * width;
-        for (size_t i = 0; i < width; i++) places[i] = (uint32_t)i;
-        shuffle(places, width, permutes->items[p], STREAM_PERMUTE);
+        uint32_t *order = vectors->order + p * width;
+        for (size_t i = 0; i < width; i++) order[i] = (uint32_t)i;
+        shuffle(order, width, permutes->items[p], STREAM_PERMUTE);
     }
     return REEF_OK;
 }
@@ -158,7 +157,7 @@ void reef_vectors_close(reef_vectors *vectors) {
     reef_vector_table_close(&vectors->table);
     reef_vector_spec_release(&vectors->spec);
     free(vectors->rows);
-    free(vectors->places);
+    free(vectors->order);
     free(vectors->vector);
     free(vectors->values);
     free(vectors->record);
@@ -207,11 +206,11 @@ static reef_status read_one(
     const uint64_t entry = row_of(vectors, index);
     const uint64_t row = entry % vectors->table.rows;
     const size_t width = vectors->table.width, permutation = (size_t)(entry / vectors->table.rows);
-    const uint32_t *places = vectors->places ? vectors->places + permutation * width : NULL;
-    float *from = places ? vectors->vector : values;
+    const uint32_t *order = vectors->order ? vectors->order + permutation * width : NULL;
+    float *from = order ? vectors->vector : values;
     reef_status status = vectors->table.read(&vectors->table, row, from, err);
     if (status != REEF_OK) return status;
-    for (size_t i = 0; places && i < width; i++) values[i] = from[places[i]];
+    for (size_t i = 0; order && i < width; i++) values[i] = from[order[i]];
     *label = vectors->table.labels[row];
     return REEF_OK;
 }

@@ -60,8 +60,8 @@ static struct {
 
 static void on_wake(uv_async_t *handle) {
     (void)handle;
-    reef_training_answer(world.training);
-    reef_routes_answer(&world.routes);
+    reef_training_reply(world.training);
+    reef_routes_reply(&world.routes);
 }
 
 static void on_stop(void *context) {

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     assert(command.request.name_count == 0 || command.request.names);
-    if (command.kind == REEF_COMMAND_TRAINER) check_answer(reef_command_answer(&command.request));
+    if (command.kind == REEF_COMMAND_TRAINER) check_answer(reef_command_reply(&command.request));
     reef_request_release(&command.request);
     return 0;
 }

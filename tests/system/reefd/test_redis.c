@@ -690,7 +690,7 @@ typedef struct cut_place {
 
 static reef_status write_cut_place(void *context, reef_txn *txn, reef_error *err) {
     const cut_place *place = context;
-    return reef_place_write(txn, place->name, 0, place->mark, err);
+    return reef_source_checkpoint_write(txn, place->name, 0, place->mark, err);
 }
 
 // A pool as of a daemon that ended when `bytes` of the stream's entry 2-1, before which were

@@ -174,7 +174,7 @@ static void a_failed_request_answers_its_own_error(void **state) {
     (void)state;
     reef_request request = {.kind = REEF_REQUEST_GROW};
     (void)reef_fail(&request.error, REEF_ERR_FULL, "no room for \xff");
-    json_t *answer = reef_command_answer(&request);
+    json_t *answer = reef_command_reply(&request);
     json_t *error = json_object_get(answer, "error");
     assert_string_equal(json_string_value(json_object_get(error, "status")), "full");
     assert_string_equal(json_string_value(json_object_get(error, "message")), "no room for ?");
@@ -196,7 +196,7 @@ static void only_bytes_that_are_no_character_are_replaced(void **state) {
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(*TEXTS); i++) {
         reef_request request = {.kind = REEF_REQUEST_GROW};
         (void)reef_fail(&request.error, REEF_ERR_INVALID, "%s", TEXTS[i][0]);
-        json_t *answer = reef_command_answer(&request);
+        json_t *answer = reef_command_reply(&request);
         const json_t *error = json_object_get(answer, "error");
         assert_string_equal(json_string_value(json_object_get(error, "message")), TEXTS[i][1]);
         json_decref(answer);
@@ -208,7 +208,7 @@ static void answers_carry_what_the_trainer_did(void **state) {
     reef_request request = {.kind = REEF_REQUEST_FREEZE, .changed = 12};
     request.last.commit.number = 4;
     request.last.commit.root[0] = 0xab;
-    json_t *answer = reef_command_answer(&request);
+    json_t *answer = reef_command_reply(&request);
     assert_true(json_is_true(json_object_get(answer, "ok")));
     json_t *result = json_object_get(answer, "result");
     assert_int_equal(json_integer_value(json_object_get(result, "changed")), 12);

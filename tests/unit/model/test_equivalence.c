@@ -93,9 +93,9 @@ static double gelu_plain(double x) {
 
 // y += He 2024 eq. 1-3 for one head's query, by the inner products with all N keys.
 static void search_all(const model_fixture *f, size_t row, size_t head, double *y) {
-    const reef_generation *gen = f->network.generations[0];
-    const reef_router_params *router = &gen->weights.routers[0];
-    reef_router_shape shape = reef_generation_shape(&f->config, gen->info.side);
+    const reef_generation *generation = f->network.generations[0];
+    const reef_router_params *router = &generation->weights.routers[0];
+    reef_router_shape shape = reef_generation_shape(&f->config, generation->info.side);
     size_t half = shape.d_key / 2, key_row = reef_router_key_row(&shape),
            N = shape.side * shape.side;
     size_t table = shape.head_keys ? head * half : 0;
@@ -115,7 +115,7 @@ static void search_all(const model_fixture *f, size_t row, size_t head, double *
     double sum = 0.0;
     for (size_t k = 0; k < shape.topk; k++) sum += exp(all[k].score);
     for (size_t k = 0; k < shape.topk; k++) {
-        const reef_expert_table *pool = &gen->expert_tables[0];
+        const reef_expert_table *pool = &generation->expert_tables[0];
         const float *expert = pool->experts + all[k].id * pool->row_values;
         bool value = pool->row_values == WIDTH;
         double weight = exp(all[k].score) / sum;
@@ -156,12 +156,13 @@ static void product_keys_find_what_a_search_over_all_experts_does(void **state) 
 static model_fixture *constant_peer(const char *score) {
     model_fixture *f = small_model(
         (const char *const[]){"layers", "2", "ffw", "p", "expert", "relu", "score", score, NULL});
-    reef_generation *gen = f->network.generations[0];
+    reef_generation *generation = f->network.generations[0];
     for (uint32_t l = 0; l < 2; l++) {
-        gen->weights.blocks[l].norm2_scale[0] = 0.0f;
-        gen->weights.blocks[l].norm2_shift[0] = 1.0f;
-        for (size_t n = 0; n < gen->expert_tables[l].expert_count; n++) {
-            float *row = gen->expert_tables[l].experts + n * gen->expert_tables[l].row_values;
+        generation->weights.blocks[l].norm2_scale[0] = 0.0f;
+        generation->weights.blocks[l].norm2_shift[0] = 1.0f;
+        for (size_t n = 0; n < generation->expert_tables[l].expert_count; n++) {
+            float *row =
+                generation->expert_tables[l].experts + n * generation->expert_tables[l].row_values;
             for (size_t d = 0; d < WIDTH; d++) row[d] = d == 0;
         }
     }
@@ -189,9 +190,9 @@ static void descend(model_fixture *f) {
 
 // Gradients of norm2 differ in the value that PEER's experts read.
 static void assert_gradients_are_equal(const model_fixture *a, const model_fixture *b) {
-    const reef_generation *gen = a->network.generations[0];
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *one = &gen->tensors[i];
+    const reef_generation *generation = a->network.generations[0];
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *one = &generation->tensors[i];
         const reef_tensor *other = reef_generation_find(b->network.generations[0], one->name);
         if (one->grad == NULL) continue;
         size_t skipped = strstr(one->name, "norm2") != NULL;

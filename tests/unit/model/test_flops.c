@@ -49,11 +49,11 @@ static void build(world *w, const char *const *settings) {
     w->network.config = w->config;
     assert_int_equal(reef_activations_init(&w->acts, &w->network.config, WINDOWS, true, &err),
                      REEF_OK);
-    reef_generation *gen = NULL;
+    reef_generation *generation = NULL;
     reef_generation_record info = {.side = w->config.side, .dtype = REEF_F32};
-    assert_int_equal(reef_generation_new(&gen, &w->config, &info, &err), REEF_OK);
-    reef_generation_initialise(gen, &w->config, NULL);
-    assert_int_equal(reef_network_append(&w->network, gen, &err), REEF_OK);
+    assert_int_equal(reef_generation_new(&generation, &w->config, &info, &err), REEF_OK);
+    reef_generation_initialise(generation, &w->config, NULL);
+    assert_int_equal(reef_network_append(&w->network, generation, &err), REEF_OK);
     size_t rows = (size_t)WINDOWS * w->config.context;
     w->tokens = calloc(rows, 1);
     w->targets = calloc(rows, 1);

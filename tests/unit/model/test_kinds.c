@@ -57,29 +57,31 @@ static float *step_with(size_t threads, size_t *count) {
     reef_error err;
     model_fixture *f = small_model(NETS[2]);
     void *held = f;
-    const reef_generation *gen = f->network.generations[0];
+    const reef_generation *generation = f->network.generations[0];
     assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
     assert_int_equal(
         reef_network_forward(&f->acts, &f->network, workers, &f->batch, REEF_PASS_TRAIN, &err),
         REEF_OK);
     reef_network_update update = {.adam = {1e-3f, 0.9f, 0.98f, 1e-8f}, .average_rate = 0.1f};
     reef_network_backward(&f->acts, &f->network, workers, &f->batch, &update);
-    *count = 2 * gen->value_count;
+    *count = 2 * generation->value_count;
     for (uint32_t l = 0; l < 4; l++)
-        *count += gen->expert_tables[l].expert_count * gen->expert_tables[l].row_values;
+        *count +=
+            generation->expert_tables[l].expert_count * generation->expert_tables[l].row_values;
     float *all = calloc(*count, sizeof *all), *at = all;
     assert_non_null(all);
-    memcpy(at, gen->values, gen->value_count * sizeof *at);
-    at += gen->value_count;
-    for (size_t i = 0; i < gen->tensor_count; i++)
-        if (gen->tensors[i].grad != NULL) {
-            memcpy(at, gen->tensors[i].grad, gen->tensors[i].count * sizeof *at);
-            at += gen->tensors[i].count;
+    memcpy(at, generation->values, generation->value_count * sizeof *at);
+    at += generation->value_count;
+    for (size_t i = 0; i < generation->tensor_count; i++)
+        if (generation->tensors[i].grad != NULL) {
+            memcpy(at, generation->tensors[i].grad, generation->tensors[i].count * sizeof *at);
+            at += generation->tensors[i].count;
         }
-    at = all + 2 * gen->value_count;
+    at = all + 2 * generation->value_count;
     for (uint32_t l = 0; l < 4; l++) {
-        size_t values = gen->expert_tables[l].expert_count * gen->expert_tables[l].row_values;
-        if (values > 0) memcpy(at, gen->expert_tables[l].experts, values * sizeof *at);
+        size_t values =
+            generation->expert_tables[l].expert_count * generation->expert_tables[l].row_values;
+        if (values > 0) memcpy(at, generation->expert_tables[l].experts, values * sizeof *at);
         at += values;
     }
     reef_thread_pool_free(workers);
@@ -220,14 +222,14 @@ static void growing_keeps_rows_and_sub_keys_of_every_head(void **state) {
 // ---- how large it is ----------------------------------------------------------------------------
 
 // Of the tensors of a block that are not of its attention or norms, those that train, and its rows.
-static uint64_t count_parameters(const reef_generation *gen, uint32_t layer) {
+static uint64_t count_parameters(const reef_generation *generation, uint32_t layer) {
     static const char *const OTHERS[] = {"norm", "w_qkv", "w_out"};
-    uint64_t count =
-        (uint64_t)gen->expert_tables[layer].expert_count * gen->expert_tables[layer].row_values;
+    uint64_t count = (uint64_t)generation->expert_tables[layer].expert_count *
+                     generation->expert_tables[layer].row_values;
     char block[16];
     int length = snprintf(block, sizeof block, "block%u.", layer);
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *tensor = &generation->tensors[i];
         bool of_ffw = strncmp(tensor->name, block, (size_t)length) == 0 && tensor->grad != NULL;
         for (size_t k = 0; k < 3; k++)
             of_ffw = of_ffw && strncmp(tensor->name + length, OTHERS[k], strlen(OTHERS[k])) != 0;

@@ -45,7 +45,7 @@ static void a_model_is_copied_in_turns_to_the_same_bits(void **state) {
     reef_error err;
     reef_store *hasty = NULL;
     make_sealed(f);
-    ok(reef_store_open(&hasty, f->pool, &(reef_store_options){.turn_us = 1}, &err), &err);
+    ok(reef_store_open(&hasty, f->pool, &(reef_store_options){.renew_us = 1}, &err), &err);
     static const char *const STATES[] = {NULL, "0", "1"};
     for (size_t i = 0; i < 3; i++) {
         float *whole = new_logits(), *turns = new_logits();
@@ -73,7 +73,7 @@ static void *load_often(void *context) {
     float *logits = calloc(LOGITS, sizeof *logits);
     uint8_t probe[LIFELONG_PROBE_BYTES];
     lifelong_text(probe, sizeof probe, 1, 99);
-    if (reef_store_open(&store, l->pool, &(reef_store_options){.turn_us = 50}, NULL) != REEF_OK)
+    if (reef_store_open(&store, l->pool, &(reef_store_options){.renew_us = 50}, NULL) != REEF_OK)
         l->wrong++;
     while (store != NULL && !l->stop) {
         reef_model *model = NULL;

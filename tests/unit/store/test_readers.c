@@ -205,27 +205,27 @@ static void a_read_in_turns_sees_what_was_committed_meanwhile(void **state) {
     reef_error err;
     reef_store *hasty = NULL, *patient = NULL;
     bool turned = false;
-    must(reef_store_open(&hasty, f->path, &(reef_store_options){.turn_us = 1}, &err), &err);
-    must(reef_store_open(&patient, f->path, &(reef_store_options){.turn_us = UINT32_MAX}, &err),
+    must(reef_store_open(&hasty, f->path, &(reef_store_options){.renew_us = 1}, &err), &err);
+    must(reef_store_open(&patient, f->path, &(reef_store_options){.renew_us = UINT32_MAX}, &err),
          &err);
     write_both(f, 1);
     reef_txn *whole = pool_begin(hasty, REEF_TXN_READ);
-    reef_txn *turns = pool_begin(hasty, REEF_TXN_READ_IN_TURNS);
-    reef_txn *slow = pool_begin(patient, REEF_TXN_READ_IN_TURNS);
-    reef_txn *usual = pool_begin(f->store, REEF_TXN_READ_IN_TURNS);
+    reef_txn *turns = pool_begin(hasty, REEF_TXN_READ_RENEWED);
+    reef_txn *slow = pool_begin(patient, REEF_TXN_READ_RENEWED);
+    reef_txn *usual = pool_begin(f->store, REEF_TXN_READ_RENEWED);
     write_both(f, 2);
     wait_us(1000);
-    must(reef_txn_turn(whole, &turned, &err), &err);
+    must(reef_txn_renew(whole, &turned, &err), &err);
     assert_false(turned);
     assert_int_equal(commit_seen(whole), 1);
-    must(reef_txn_turn(slow, &turned, &err), &err);
+    must(reef_txn_renew(slow, &turned, &err), &err);
     assert_false(turned);
     assert_int_equal(commit_seen(slow), 1);
-    must(reef_txn_turn(turns, &turned, &err), &err);
+    must(reef_txn_renew(turns, &turned, &err), &err);
     assert_true(turned);
     assert_int_equal(commit_seen(turns), 2);
     wait_us(1000 * (REEF_READ_MS_MAX / 2 + 10));
-    must(reef_txn_turn(usual, &turned, &err), &err);
+    must(reef_txn_renew(usual, &turned, &err), &err);
     assert_true(turned);
     assert_int_equal(commit_seen(usual), 2);
     reef_read_stat stat;

@@ -166,16 +166,16 @@ static void commits_of_one_time_share_a_delta(void **state) {
 
 static void numbers_of_every_size_come_back(void **state) {
     pool_fixture *f = *state;
-    enum { MANY = 2 * REEF_USAGE_PART + 5 };
+    enum { MANY = 2 * REEF_USAGE_SEGMENT + 5 };
     static const uint32_t ids[] = {0,
                                    1,
                                    127,
                                    128,
                                    129 + 127,
                                    20000,
-                                   REEF_USAGE_PART - 1,
-                                   REEF_USAGE_PART,
-                                   2 * REEF_USAGE_PART,
+                                   REEF_USAGE_SEGMENT - 1,
+                                   REEF_USAGE_SEGMENT,
+                                   2 * REEF_USAGE_SEGMENT,
                                    MANY - 1};
     static const uint64_t numbers[] = {
         1, 127, 128, 16383, 16384, UINT64_C(1) << 35, UINT64_MAX, 0, UINT64_C(1) << 63, UINT32_MAX};
@@ -440,7 +440,7 @@ static void a_day_that_was_begun_early_reaches_as_far_as_it_does(void **state) {
 
 static void space_is_bounded_when_every_expert_is_used(void **state) {
     pool_fixture *f = *state;
-    enum { ALL = REEF_USAGE_PART };
+    enum { ALL = REEF_USAGE_SEGMENT };
     reef_usage_use *uses = calloc(ALL, sizeof(*uses));
     uint64_t *sums = calloc(ALL, 16);
     assert_true(uses != NULL && sums != NULL);
@@ -469,14 +469,14 @@ static void days_beyond_their_bytes_go_as_a_whole(void **state) {
     pool_fixture *f = *state;
     enum { LAYERS = 3, DAYS_PUT = 16 };
     reef_error err;
-    reef_usage_use *uses = calloc(REEF_USAGE_PART, sizeof(*uses));
+    reef_usage_use *uses = calloc(REEF_USAGE_SEGMENT, sizeof(*uses));
     assert_non_null(uses);
-    for (uint32_t i = 0; i < REEF_USAGE_PART; i++)
+    for (uint32_t i = 0; i < REEF_USAGE_SEGMENT; i++)
         uses[i] = (reef_usage_use){.expert = i, .count = 1 + i, .score = UINT64_C(1) << 40};
     for (uint64_t day = 0; day < DAYS_PUT; day++) { // some 2 MiB a day
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
         for (uint32_t layer = 0; layer < LAYERS; layer++)
-            must(reef_usage_add(txn, 0, layer, REEF_USAGE_PART, uses, START + day * DAY, &err),
+            must(reef_usage_add(txn, 0, layer, REEF_USAGE_SEGMENT, uses, START + day * DAY, &err),
                  &err);
         pool_commit(txn, day);
         compact(f->store, START + (day + 4) * DAY);

@@ -320,18 +320,18 @@ static void a_sample_is_chosen_by_its_seed(void **state) {
 
 // ---- turns --------------------------------------------------------------------------------------
 
-static reef_store *open_in_turns(const char *path, uint64_t turn_us) {
+static reef_store *open_in_turns(const char *path, uint64_t renew_us) {
     reef_error err;
     reef_store *store = NULL;
-    const reef_store_options options = {.damaged = true, .turn_us = turn_us};
+    const reef_store_options options = {.damaged = true, .renew_us = renew_us};
     must(reef_store_open(&store, path, &options, &err), &err);
     return store;
 }
 
-static reef_check_report check_in_turns(const char *path, uint64_t turn_us, findings *found) {
+static reef_check_report check_in_turns(const char *path, uint64_t renew_us, findings *found) {
     reef_error err;
     reef_check_report report;
-    reef_store *store = open_in_turns(path, turn_us);
+    reef_store *store = open_in_turns(path, renew_us);
     *found = (findings){0};
     must(reef_store_check(store, on_damage, found, &report, &err), &err);
     assert_int_equal(report.damaged, found->damages);
@@ -376,7 +376,7 @@ typedef struct checking {
 static void *check_often(void *context) {
     checking *c = context;
     reef_store *store = NULL;
-    const reef_store_options options = {.turn_us = 1};
+    const reef_store_options options = {.renew_us = 1};
     if (reef_store_open(&store, c->path, &options, NULL) != REEF_OK) c->failed++;
     while (store != NULL && !c->stop) {
         findings found = {0};

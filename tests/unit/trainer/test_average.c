@@ -49,14 +49,14 @@ static bool same(const float *weights, const float *averages, size_t count) {
     return memcmp(weights, averages, count * sizeof *weights) == 0;
 }
 
-static bool averages_are_the_weights(const reef_generation *gen) {
+static bool averages_are_the_weights(const reef_generation *generation) {
     bool all = true;
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *tensor = &generation->tensors[i];
         if (tensor->average) all = all && same(tensor->data, tensor->average, tensor->count);
     }
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         all = all &&
               same(table->experts, table->moments.average, table->expert_count * table->row_values);
     }
@@ -72,12 +72,13 @@ typedef struct plain {
     uint64_t steps;
 } plain;
 
-static void plain_init(plain *p, const reef_generation *gen) {
-    *p = (plain){.values = calloc(gen->value_count, sizeof *p->values)};
+static void plain_init(plain *p, const reef_generation *generation) {
+    *p = (plain){.values = calloc(generation->value_count, sizeof *p->values)};
     assert_non_null(p->values);
-    for (size_t i = 0; i < gen->value_count; i++) p->values[i] = (double)gen->values[i];
+    for (size_t i = 0; i < generation->value_count; i++)
+        p->values[i] = (double)generation->values[i];
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         size_t count = table->expert_count * table->row_values;
         p->rows[l] = calloc(count, sizeof(double));
         p->counts[l] = calloc(table->expert_count, sizeof(uint32_t));
@@ -101,12 +102,12 @@ static void plain_move(double *average, const float *weights, size_t count, uint
 }
 
 static void plain_step(plain *p, const lifelong *f) {
-    const reef_generation *gen = gen_of(f);
+    const reef_generation *generation = gen_of(f);
     if (f->trainer->generation_step == p->steps) return;
     assert_int_equal(f->trainer->generation_step, ++p->steps);
-    plain_move(p->values, gen->values, gen->value_count, p->steps);
+    plain_move(p->values, generation->values, generation->value_count, p->steps);
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         size_t row = table->row_values;
         for (size_t n = 0; n < table->expert_count; n++) {
             if (table->moments.counts[n] == p->counts[l][n]) continue;
@@ -124,25 +125,26 @@ static void averages_follow_a_plain_record_of_them(void **state) {
     lifelong *f = *state;
     plain p;
     make_pool(f, 2);
-    const reef_generation *gen = gen_of(f);
-    assert_true(averages_are_the_weights(gen));
-    plain_init(&p, gen);
+    const reef_generation *generation = gen_of(f);
+    assert_true(averages_are_the_weights(generation));
+    plain_init(&p, generation);
     uint32_t most = 0;
     for (uint32_t i = 0; i < 250; i++) {
         feed_kind(f, 0, LIFELONG_BATCH, i);
         plain_step(&p, f);
     }
     assert_int_equal(p.steps, 249);
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *tensor = &generation->tensors[i];
         bool statistics = strstr(tensor->name, "bn_mean") || strstr(tensor->name, "bn_var");
         assert_int_equal(tensor->average == NULL, statistics);
         if (statistics) continue;
-        assert_close(p.values + (tensor->data - gen->values), tensor->average, tensor->count);
+        assert_close(p.values + (tensor->data - generation->values), tensor->average,
+                     tensor->count);
         assert_false(same(tensor->data, tensor->average, tensor->count));
     }
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         assert_close(p.rows[l], table->moments.average, table->expert_count * table->row_values);
         for (size_t n = 0; n < table->expert_count; n++)
             most = p.counts[l][n] > most ? p.counts[l][n] : most;
@@ -167,10 +169,10 @@ static char *stored(const lifelong *f, const reef_key *key, size_t bytes) {
 }
 
 static void assert_records(const lifelong *f, bool averages) {
-    const reef_generation *gen = gen_of(f);
+    const reef_generation *generation = gen_of(f);
     size_t planes = averages ? 3 : 2;
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *tensor = &generation->tensors[i];
         size_t bytes = tensor->count * sizeof(float);
         reef_key key = {.db = REEF_DB_TENSORS, .name = tensor->name};
         char *values = stored(f, &key, bytes);
@@ -186,7 +188,7 @@ static void assert_records(const lifelong *f, bool averages) {
         free(moments);
     }
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         size_t N = table->expert_count, bytes = N * table->row_values * sizeof(float);
         reef_key key = {.db = REEF_DB_EXPERTS, .layer = l};
         char *rows = stored(f, &key, bytes);
@@ -359,19 +361,20 @@ static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
     reef_opening opening = {.reason = "command", .side = 4, .gap = NAN, .distance = NAN};
     make_pool(f, 1);
     feed_kind(f, 0, 2000, 1);
-    reef_generation *gen = gen_of(f);
-    size_t rows = gen->expert_tables[1].expert_count * gen->expert_tables[1].row_values;
-    float *values = floats(gen->value_count), *experts = floats(rows);
-    memcpy(values, gen->values, gen->value_count * sizeof *values);
-    memcpy(experts, gen->expert_tables[1].experts, rows * sizeof *experts);
-    gen->info.generation = REEF_GENERATION_COUNT_MAX - 1; // there can be no further one
+    reef_generation *generation = gen_of(f);
+    size_t rows =
+        generation->expert_tables[1].expert_count * generation->expert_tables[1].row_values;
+    float *values = floats(generation->value_count), *experts = floats(rows);
+    memcpy(values, generation->values, generation->value_count * sizeof *values);
+    memcpy(experts, generation->expert_tables[1].experts, rows * sizeof *experts);
+    generation->info.generation = REEF_GENERATION_COUNT_MAX - 1; // there can be no further one
     assert_int_equal(reef_growth_boundary(f->trainer, &opening, REEF_F32, &sealing, &err),
                      REEF_ERR_FULL);
-    gen->info.generation = 0;
-    assert_ptr_equal(gen_of(f), gen);
-    assert_true(same(values, gen->values, gen->value_count));
-    assert_true(same(experts, gen->expert_tables[1].experts, rows));
-    assert_false(averages_are_the_weights(gen));
+    generation->info.generation = 0;
+    assert_ptr_equal(gen_of(f), generation);
+    assert_true(same(values, generation->values, generation->value_count));
+    assert_true(same(experts, generation->expert_tables[1].experts, rows));
+    assert_false(averages_are_the_weights(generation));
     free(values);
     free(experts);
 }
@@ -386,22 +389,22 @@ static void averages_begin_at_the_first_values(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 4 * LIFELONG_BATCH + 1, 1); // nothing is left for the next generation
     seal(f);
-    reef_generation *gen = gen_of(f);
-    assert_true(averages_are_the_weights(gen));
-    float key = gen->weights.routers[0].sub_keys_a[0];
+    reef_generation *generation = gen_of(f);
+    assert_true(averages_are_the_weights(generation));
+    float key = generation->weights.routers[0].sub_keys_a[0];
     lifelong_text(fresh, sizeof fresh, 1, 1);
     ok(reef_start_generation(f->trainer, fresh, sizeof fresh - 1, &err), &err);
-    assert_true(gen->weights.routers[0].sub_keys_a[0] != key);
+    assert_true(generation->weights.routers[0].sub_keys_a[0] != key);
     size_t changed = 0;
-    for (size_t n = 0; n < gen->expert_tables[0].expert_count; n++)
-        changed += gen->expert_tables[0].dirty[n];
+    for (size_t n = 0; n < generation->expert_tables[0].expert_count; n++)
+        changed += generation->expert_tables[0].dirty[n];
     assert_int_equal(changed, 5);
-    assert_true(averages_are_the_weights(gen));
+    assert_true(averages_are_the_weights(generation));
     feed_kind(f, 1, LIFELONG_BATCH + 1, 1);
     assert_int_equal(f->trainer->generation_step, 1);
-    assert_true(averages_are_the_weights(gen)); // the first update as well
+    assert_true(averages_are_the_weights(generation)); // the first update as well
     feed_kind(f, 1, LIFELONG_BATCH, 1);
-    assert_false(averages_are_the_weights(gen));
+    assert_false(averages_are_the_weights(generation));
 }
 
 static void growth_keeps_averages_and_begins_new_ones(void **state) {
@@ -451,13 +454,13 @@ static void what_a_strategy_freezes_is_what_is_evaluated(void **state) {
         logits_of(f->store, "now", 0, after);
         if (i == 1) assert_memory_equal(before, after, LOGIT_BYTES); // the grid has new sub-keys
         feed_kind(f, 1, 1000, 1);
-        const reef_generation *gen = gen_of(f);
-        for (size_t t = 0; t < gen->tensor_count; t++) {
-            const reef_tensor *tensor = &gen->tensors[t];
+        const reef_generation *generation = gen_of(f);
+        for (size_t t = 0; t < generation->tensor_count; t++) {
+            const reef_tensor *tensor = &generation->tensors[t];
             if (tensor->average)
                 assert_true(same(tensor->data, tensor->average, tensor->trained_at));
         }
-        assert_false(averages_are_the_weights(gen)); // of rows that train on
+        assert_false(averages_are_the_weights(generation)); // of rows that train on
         reef_commit straight = commit(f);
         close_pool(f);
         open_pool(f, 1);

@@ -125,7 +125,7 @@ static void fail_one(world *w, size_t number) {
         assert_int_equal(status, REEF_ERR_NO_MEMORY);
         assert_non_null(strstr(again.message, "close the pool and open it again"));
         assert_int_equal(reef_trainer_commit(w->f->trainer, NULL, &again), REEF_ERR_NO_MEMORY);
-        assert_int_equal(reef_trainer_learn_rest(w->f->trainer, &again), REEF_ERR_NO_MEMORY);
+        assert_int_equal(reef_trainer_learn_pending(w->f->trainer, &again), REEF_ERR_NO_MEMORY);
         assert_int_equal(reef_trainer_seal(w->f->trainer, NULL, NULL, &again), REEF_ERR_NO_MEMORY);
         close_pool(w->f);
         open_pool(w->f, 1);
@@ -207,18 +207,18 @@ static void a_pass_that_could_not_be_prepared_is_prepared_again(void **state) {
     reef_error err;
     make_pool(f, 1);
     reef_activations *pass = &f->trainer->acts;
-    const reef_generation *gen = reef_open_generation(f->trainer);
-    ok(reef_activations_prepare_generation(pass, gen, 0, &err), &err);
+    const reef_generation *generation = reef_open_generation(f->trainer);
+    ok(reef_activations_prepare_generation(pass, generation, 0, &err), &err);
     for (size_t n = 1;; n++) {
         reef_activations_forget_generation(pass, 0);
         count_from_here(n);
-        reef_status status = reef_activations_prepare_generation(pass, gen, 0, &err);
+        reef_status status = reef_activations_prepare_generation(pass, generation, 0, &err);
         counting = false;
         if (!failed) break;
         assert_int_equal(status, REEF_ERR_NO_MEMORY);
-        ok(reef_activations_prepare_generation(pass, gen, 0, &err), &err);
+        ok(reef_activations_prepare_generation(pass, generation, 0, &err), &err);
         assert_non_null(pass->pairs.sorted);
-        assert_int_equal(pass->pairs.expert_count, gen->info.side * gen->info.side);
+        assert_int_equal(pass->pairs.expert_count, generation->info.side * generation->info.side);
     }
 }
 

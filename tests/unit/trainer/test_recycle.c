@@ -34,12 +34,12 @@ static reef_generation *open_gen(const lifelong *f) {
 // Put the sub-keys of `count` rows of table a of every layer where no query goes, and teach their
 // experts something.
 static void hide_rows(lifelong *f, uint32_t count) {
-    reef_generation *gen = open_gen(f);
+    reef_generation *generation = open_gen(f);
     size_t half = f->config.d_key / 2;
     for (uint32_t l = 0; l < f->config.layers; l++) {
-        float *keys = gen->weights.routers[l].sub_keys_a;
+        float *keys = generation->weights.routers[l].sub_keys_a;
         for (size_t i = 0; i < count * half; i++) keys[i] = 0.0f;
-        reef_expert_table *table = &gen->expert_tables[l];
+        reef_expert_table *table = &generation->expert_tables[l];
         for (size_t n = 0; n < table->expert_count; n++) {
             uint32_t i, j;
             reef_expert_pair_of((reef_expert_id)n, &i, &j);
@@ -82,27 +82,27 @@ static void what_nothing_chose_begins_anew_and_nothing_else(void **state) {
     enum { HIDDEN = 5 };
     make_recycling(f, "0", 1); // never by itself: the test says when
     f->trainer->network.config.recycle_after = WINDOW;
-    reef_generation *gen = open_gen(f);
+    reef_generation *generation = open_gen(f);
     for (uint32_t l = 0; l < 2; l++) {
-        gen->expert_tables[l].used_before =
-            calloc(gen->expert_tables[l].expert_count, sizeof(uint64_t));
-        assert_non_null(gen->expert_tables[l].used_before);
+        generation->expert_tables[l].used_before =
+            calloc(generation->expert_tables[l].expert_count, sizeof(uint64_t));
+        assert_non_null(generation->expert_tables[l].used_before);
     }
     hide_rows(f, HIDDEN);
     feed_kind(f, 0, WINDOW - LIFELONG_BATCH + 1, 2); // one step less than a window
     assert_int_equal(status_of(f).recycled_experts, 0);
     assert_int_equal(times_said(f, "\"event\": \"recycle\""), 0);
-    gen->expert_tables[0].flags[reef_expert_id_of(2, 3)] =
+    generation->expert_tables[0].flags[reef_expert_id_of(2, 3)] =
         1; // frozen: neither it nor its sub-keys move
     float key[2][4];
-    memcpy(key[0], gen->weights.routers[0].sub_keys_a + 2 * 4, sizeof key[0]);
+    memcpy(key[0], generation->weights.routers[0].sub_keys_a + 2 * 4, sizeof key[0]);
     for (uint32_t l = 0; l < 2; l++)
-        memset(gen->expert_tables[l].dirty, 0, gen->expert_tables[l].expert_count);
+        memset(generation->expert_tables[l].dirty, 0, generation->expert_tables[l].expert_count);
     feed_kind(f, 0, LIFELONG_BATCH, 3);
     assert_int_equal(times_said(f, "\"event\": \"recycle\""), 1);
     size_t new = 0, used = 0;
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         for (size_t n = 0; n < table->expert_count; n++) {
             assert_true(table->used_before[n] == table->usage[n].count);
             if (table->usage[n].count > 0) {
@@ -120,10 +120,10 @@ static void what_nothing_chose_begins_anew_and_nothing_else(void **state) {
     }
     assert_true(used > 0 && new >= 2 * HIDDEN * 24 - 1);
     assert_int_equal(status_of(f).recycled_experts, new);
-    memcpy(key[1], gen->weights.routers[0].sub_keys_a + 2 * 4, sizeof key[1]);
+    memcpy(key[1], generation->weights.routers[0].sub_keys_a + 2 * 4, sizeof key[1]);
     assert_memory_equal(key[0], key[1], sizeof key[0]); // of the frozen expert
     for (uint32_t i = 0; i < HIDDEN; i++) {
-        const float *moved = gen->weights.routers[1].sub_keys_a + i * 4;
+        const float *moved = generation->weights.routers[1].sub_keys_a + i * 4;
         assert_true(reef_dot(4, moved, moved) > 0.0f);
     }
 }

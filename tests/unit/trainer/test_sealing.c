@@ -199,11 +199,11 @@ static void sealing_as_it_is_costs_not_one_bit(void **state) {
 
 // Sum of squares of what the first step left in the first moments: (1 - beta1) * clipped gradient.
 // `least` is the smallest share of a tensor.
-static double moment_squares(const reef_generation *gen, double *least) {
+static double moment_squares(const reef_generation *generation, double *least) {
     double sum = 0.0;
     *least = INFINITY;
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *tensor = &generation->tensors[i];
         double squares = 0.0;
         if (tensor->adam_m == NULL) continue;
         for (size_t j = 0; j < tensor->count; j++)

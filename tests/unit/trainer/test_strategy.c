@@ -77,12 +77,12 @@ static void *copy_of(const void *data, size_t bytes) {
     return memcpy(copy, data, bytes);
 }
 
-static picture take(const reef_generation *gen) {
-    picture of = {.values = copy_of(gen->values, gen->value_count * sizeof(float))};
+static picture take(const reef_generation *generation) {
+    picture of = {.values = copy_of(generation->values, generation->value_count * sizeof(float))};
     for (uint32_t l = 0; l < 2; l++)
-        of.rows[l] = copy_of(gen->expert_tables[l].experts, gen->expert_tables[l].expert_count *
-                                                                gen->expert_tables[l].row_values *
-                                                                sizeof(float));
+        of.rows[l] = copy_of(generation->expert_tables[l].experts,
+                             generation->expert_tables[l].expert_count *
+                                 generation->expert_tables[l].row_values * sizeof(float));
     return of;
 }
 
@@ -92,9 +92,9 @@ static void drop(picture *of) {
 }
 
 static bool tensor_changed(const picture *before,
-                           const reef_generation *gen,
+                           const reef_generation *generation,
                            const reef_tensor *tensor) {
-    return memcmp(before->values + (tensor->data - gen->values), tensor->data,
+    return memcmp(before->values + (tensor->data - generation->values), tensor->data,
                   tensor->count * sizeof(float)) != 0;
 }
 
@@ -125,13 +125,13 @@ static void finetune_changes_every_tensor_and_keeps_one_generation(void **state)
     feed_kind(f, 1, 64, 2);
     assert_true(f->trainer->learning_rate < 0.06f * f->config.learning_rate); // warms up again
     feed_kind(f, 1, TASK_BYTES, 3);
-    const reef_generation *gen = gen_of(f);
-    for (size_t i = 0; i < gen->tensor_count; i++)
-        if (!tensor_changed(&before, gen, &gen->tensors[i]))
-            fail_msg("%s stood still", gen->tensors[i].name);
+    const reef_generation *generation = gen_of(f);
+    for (size_t i = 0; i < generation->tensor_count; i++)
+        if (!tensor_changed(&before, generation, &generation->tensors[i]))
+            fail_msg("%s stood still", generation->tensors[i].name);
     for (uint32_t l = 0; l < 2; l++)
-        assert_true(rows_changed(&before, &gen->expert_tables[l], l) >
-                    gen->expert_tables[l].expert_count / 2);
+        assert_true(rows_changed(&before, &generation->expert_tables[l], l) >
+                    generation->expert_tables[l].expert_count / 2);
     assert_int_equal(f->trainer->network.generation_count, 1);
     drop(&before);
 }
@@ -293,14 +293,14 @@ static void ewc_penalty_of_dense_tensors_has_the_gradient_it_says(void **state) 
     lifelong *f = *state;
     f->config.ewc_weight = 3.0f;
     first_task(f, "ewc");
-    reef_generation *gen = gen_of(f);
+    reef_generation *generation = gen_of(f);
     const reef_strategy *strategy = &f->trainer->strategy;
-    spread(gen->values, strategy->fisher.values, gen->value_count);
+    spread(generation->values, strategy->fisher.values, generation->value_count);
     reef_ewc_pull_dense(f->trainer);
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *tensor = &generation->tensors[i];
         if (tensor->grad == NULL) continue;
-        size_t at = (size_t)(tensor->data - gen->values),
+        size_t at = (size_t)(tensor->data - generation->values),
                count = tensor->count < 50 ? tensor->count : 50;
         penalty p = {count, tensor->data, strategy->anchor.values + at,
                      strategy->fisher.values + at, 3.0};
@@ -315,8 +315,8 @@ static void ewc_penalty_of_rows_has_the_gradient_it_says(void **state) {
     lifelong *f = *state;
     f->config.ewc_weight = 3.0f;
     first_task(f, "ewc");
-    reef_generation *gen = gen_of(f);
-    reef_expert_table *table = &gen->expert_tables[1];
+    reef_generation *generation = gen_of(f);
+    reef_expert_table *table = &generation->expert_tables[1];
     reef_strategy *strategy = &f->trainer->strategy;
     reef_expert_shape shape = reef_generation_expert_shape(&f->config, 1);
     size_t count = table->expert_count * table->row_values;
@@ -405,18 +405,19 @@ static size_t largest(const float *values, size_t count) {
 static void ewc_fisher_is_the_mean_squared_slope_of_windows(void **state) {
     lifelong *f = *state;
     first_task(f, "ewc");
-    reef_generation *gen = gen_of(f);
+    reef_generation *generation = gen_of(f);
     const char *const names[] = {"head", "norm_scale", "norm_shift"};
     for (size_t i = 0; i < 3; i++) {
-        const reef_tensor *tensor = reef_generation_find(gen, names[i]);
-        const float *fisher = f->trainer->strategy.fisher.values + (tensor->data - gen->values);
+        const reef_tensor *tensor = reef_generation_find(generation, names[i]);
+        const float *fisher =
+            f->trainer->strategy.fisher.values + (tensor->data - generation->values);
         size_t at = largest(fisher, tensor->count);
         assert_fisher(f, tensor->data + at, fisher[at]);
     }
     const float *fisher = f->trainer->strategy.fisher.rows[1];
-    size_t at =
-        largest(fisher, gen->expert_tables[1].expert_count * gen->expert_tables[1].row_values);
-    assert_fisher(f, gen->expert_tables[1].experts + at, fisher[at]);
+    size_t at = largest(fisher, generation->expert_tables[1].expert_count *
+                                    generation->expert_tables[1].row_values);
+    assert_fisher(f, generation->expert_tables[1].experts + at, fisher[at]);
 }
 
 // How far the parameters went in the second task, in the metric of the first one's Fisher
@@ -428,13 +429,13 @@ static double distance(float weight) {
     f->config.ewc_weight = weight;
     first_task(f, "ewc");
     feed_kind(f, 1, TASK_BYTES, 2);
-    const reef_generation *gen = gen_of(f);
+    const reef_generation *generation = gen_of(f);
     const reef_strategy *strategy = &f->trainer->strategy;
-    penalty dense = {gen->value_count, gen->values, strategy->anchor.values,
+    penalty dense = {generation->value_count, generation->values, strategy->anchor.values,
                      strategy->fisher.values, 1.0};
     double sum = penalty_of(&dense);
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         penalty rows = {table->expert_count * table->row_values, table->experts,
                         strategy->anchor.rows[l], strategy->fisher.rows[l], 1.0};
         sum += penalty_of(&rows);
@@ -650,8 +651,8 @@ static void sparse_memory_changes_the_rows_that_tf_idf_names(void **state) {
         assert_best_changed(f, &before, background);
         drop(&before);
     }
-    const reef_generation *gen = gen_of(f);
-    assert_memory_equal(start.values, gen->values, gen->value_count * sizeof(float));
+    const reef_generation *generation = gen_of(f);
+    assert_memory_equal(start.values, generation->values, generation->value_count * sizeof(float));
     drop(&start);
 }
 
@@ -661,10 +662,11 @@ static void sparse_memory_trains_everything_in_its_first_task(void **state) {
     feed_kind(f, 0, 641, 1);
     picture before = take(gen_of(f));
     feed_kind(f, 0, 64, 2);
-    const reef_generation *gen = gen_of(f);
-    assert_true(tensor_changed(&before, gen, reef_generation_find(gen, "head")));
-    assert_true(tensor_changed(&before, gen, reef_generation_find(gen, "block0.bn_mean")));
-    assert_true(rows_changed(&before, &gen->expert_tables[0], 0) > f->config.sparse_slots);
+    const reef_generation *generation = gen_of(f);
+    assert_true(tensor_changed(&before, generation, reef_generation_find(generation, "head")));
+    assert_true(
+        tensor_changed(&before, generation, reef_generation_find(generation, "block0.bn_mean")));
+    assert_true(rows_changed(&before, &generation->expert_tables[0], 0) > f->config.sparse_slots);
     drop(&before);
 }
 
@@ -681,19 +683,19 @@ static void grid_adds_as_many_experts_as_a_generation_would(void **state) {
 static void grid_trains_new_rows_and_sub_keys_only(void **state) {
     lifelong *f = *state;
     first_task(f, "grid");
-    const reef_generation *gen = gen_of(f);
-    assert_int_equal(gen->info.side, 8); // 6 * 6 + 4 * 4 = 52 <= 64
-    picture before = take(gen);
+    const reef_generation *generation = gen_of(f);
+    assert_int_equal(generation->info.side, 8); // 6 * 6 + 4 * 4 = 52 <= 64
+    picture before = take(generation);
     feed_kind(f, 1, TASK_BYTES, 2);
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
-        const float *old = before.values + (tensor->data - gen->values);
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *tensor = &generation->tensors[i];
+        const float *old = before.values + (tensor->data - generation->values);
         size_t kept = strstr(tensor->name, "sub_keys") != NULL ? 6 * 4 : tensor->count;
         assert_memory_equal(old, tensor->data, kept * sizeof(float));
         for (size_t v = kept; v < tensor->count; v++) assert_true(old[v] != tensor->data[v]);
     }
     for (uint32_t l = 0; l < 2; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         for (size_t n = 0; n < 36; n++) assert_false(row_changed(&before, table, l, n));
         assert_true(rows_changed(&before, table, l) > 14); // of 28
     }

@@ -63,16 +63,16 @@ static void assert_same_weights(const reef_generation *a,
                                 sizeof(float));
 }
 
-static void assert_untrained(const reef_generation *gen, uint32_t layers) {
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
+static void assert_untrained(const reef_generation *generation, uint32_t layers) {
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *tensor = &generation->tensors[i];
         for (size_t n = 0; tensor->adam_m != NULL && n < tensor->count; n++)
             assert_true(tensor->adam_m[n] == 0.0f && tensor->adam_v[n] == 0.0f);
     }
     for (uint32_t l = 0; l < layers; l++)
-        for (size_t n = 0; n < gen->expert_tables[l].expert_count; n++) {
-            assert_int_equal(gen->expert_tables[l].moments.counts[n], 0);
-            assert_int_equal(gen->expert_tables[l].usage[n].count, 0);
+        for (size_t n = 0; n < generation->expert_tables[l].expert_count; n++) {
+            assert_int_equal(generation->expert_tables[l].moments.counts[n], 0);
+            assert_int_equal(generation->expert_tables[l].usage[n].count, 0);
         }
 }
 

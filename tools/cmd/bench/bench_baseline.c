@@ -132,8 +132,8 @@ static reef_status run_python(char **text, char **arguments, reef_error *err) {
 
 // ---- one layer ----------------------------------------------------------------------------------
 
-static const char *const NAMES[RIVAL_ROW_COUNT] = {"retrieve", "forward", "forward+backward",
-                                                   "train step (+Adam)"};
+static const char *const NAMES[BASELINE_ROW_COUNT] = {"retrieve", "forward", "forward+backward",
+                                                      "train step (+Adam)"};
 
 // `NAME  SECONDS s  RATE tok/s`: the name is followed by a space, and a number.
 static bool parse_row(const char *line, const char *name, double *tokens_per_s) {
@@ -154,9 +154,9 @@ static reef_status parse_rows(const char *script,
     *out = (reef_bench_baseline_rates){0};
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
+        for (size_t row = 0; row < BASELINE_ROW_COUNT; row++)
             if (parse_row(line, NAMES[row], &out->tokens_per_s[row])) break;
-    for (size_t row = 0; row < RIVAL_ROW_COUNT; row++)
+    for (size_t row = 0; row < BASELINE_ROW_COUNT; row++)
         if (!(out->tokens_per_s[row] > 0))
             return reef_fail(err, REEF_ERR_IO, "%.120s printed no line '%s  SECONDS s  RATE tok/s'",
                              script, NAMES[row]);

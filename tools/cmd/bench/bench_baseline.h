@@ -17,12 +17,12 @@ typedef enum reef_bench_baseline_row {
     RIVAL_FORWARD,
     RIVAL_BACKWARD,
     RIVAL_STEP,
-    RIVAL_ROW_COUNT
+    BASELINE_ROW_COUNT
 } reef_bench_baseline_row;
 
 /** Tokens per second of each row. */
 typedef struct reef_bench_baseline_rates {
-    double tokens_per_s[RIVAL_ROW_COUNT];
+    double tokens_per_s[BASELINE_ROW_COUNT];
 } reef_bench_baseline_rates;
 
 /**

@@ -96,12 +96,12 @@ static void offer(size_t topk, candidate best[], float score, reef_expert_id id)
 
 // One row of scores: of all pairs with sub-key `row` of the first table, or of experts `row`, `row`
 // + 1, ..
-static void look_through(const reef_bench_exhaustive *search,
-                         candidate *best,
-                         size_t count, // whole blocks; what fills the last is -INFINITY
-                         const float *scores,
-                         float base,
-                         size_t row) {
+static void search_all(const reef_bench_exhaustive *search,
+                       candidate *best,
+                       size_t count, // whole blocks; what fills the last is -INFINITY
+                       const float *scores,
+                       float base,
+                       size_t row) {
     const size_t topk = search->shape.topk;
     for (size_t from = 0;; from += BLOCK) {
         from = search->scan(count, from, scores, base, best[topk - 1].score);
@@ -141,8 +141,8 @@ static void search_sums(const reef_bench_exhaustive *search,
     fill_up(s->tile_b, count, stride, shape->side);
     for (size_t n = 0; n < count; n++)
         for (size_t i = 0; i < shape->side; i++)
-            look_through(search, s->best + n * shape->topk, whole_blocks(shape->side),
-                         s->tile_b + n * stride, s->tile_a[n * stride + i], i);
+            search_all(search, s->best + n * shape->topk, whole_blocks(shape->side),
+                       s->tile_b + n * stride, s->tile_a[n * stride + i], i);
 }
 
 static void search_keys(const reef_bench_exhaustive *search,
@@ -157,8 +157,8 @@ static void search_keys(const reef_bench_exhaustive *search,
                   search->keys + at * d_key, d_key, 0, s->tile_a, search->stride);
         fill_up(s->tile_a, count, search->stride, keys);
         for (size_t n = 0; n < count; n++)
-            look_through(search, s->best + n * shape->topk, whole_blocks(keys),
-                         s->tile_a + n * search->stride, 0, at);
+            search_all(search, s->best + n * shape->topk, whole_blocks(keys),
+                       s->tile_a + n * search->stride, 0, at);
     }
 }
 

@@ -45,10 +45,10 @@ static json_t *baseline_json(const reef_peer_plan *plan, const reef_peer_layer *
                                  (json_int_t)layer->baseline_count);
     if (layer->baseline_error.status != REEF_OK)
         json_object_set_new(baseline, "error", reef_cli_path(layer->baseline_error.message));
-    static const char *const KEYS[RIVAL_ROW_COUNT] = {
+    static const char *const KEYS[BASELINE_ROW_COUNT] = {
         "retrieval_tokens_per_s", "forward_tokens_per_s", "forward_backward_tokens_per_s",
         "step_tokens_per_s"};
-    for (size_t row = 0; layer->baseline_count > 0 && row < RIVAL_ROW_COUNT; row++)
+    for (size_t row = 0; layer->baseline_count > 0 && row < BASELINE_ROW_COUNT; row++)
         json_object_set_new(baseline, KEYS[row],
                             reef_cli_real(layer->baseline_median.tokens_per_s[row]));
     return baseline;

@@ -143,9 +143,9 @@ static void take_medians(reef_peer_findings *f) {
             out[i] = reef_bench_median(first + i, f->runs[r].count, SAMPLE_FIELDS);
     }
     reef_peer_layer *layer = &f->layer;
-    for (size_t row = 0; layer->baseline_count > 0 && row < RIVAL_ROW_COUNT; row++)
+    for (size_t row = 0; layer->baseline_count > 0 && row < BASELINE_ROW_COUNT; row++)
         layer->baseline_median.tokens_per_s[row] = reef_bench_median(
-            &layer->baseline[0].tokens_per_s[row], layer->baseline_count, RIVAL_ROW_COUNT);
+            &layer->baseline[0].tokens_per_s[row], layer->baseline_count, BASELINE_ROW_COUNT);
 }
 
 reef_status reef_peer_layer_measure(const reef_peer_plan *plan,

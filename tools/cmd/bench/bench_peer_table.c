@@ -78,10 +78,10 @@ static void print_baseline(const reef_peer_plan *plan, const reef_peer_findings 
     if (layer->baseline_count == 0) return;
     char words[CLI_WORD_BYTES];
     static const char *const HEADING[] = {"rival", "tokens/s", "reef / rival"};
-    static const int PASS_OF[RIVAL_ROW_COUNT] = {PASS_RETRIEVE, PASS_FORWARD, PASS_BACKWARD,
-                                                 PASS_STEP};
+    static const int PASS_OF[BASELINE_ROW_COUNT] = {PASS_RETRIEVE, PASS_FORWARD, PASS_BACKWARD,
+                                                    PASS_STEP};
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
-    for (reef_bench_baseline_row row = 0; row < RIVAL_ROW_COUNT; row++) {
+    for (reef_bench_baseline_row row = 0; row < BASELINE_ROW_COUNT; row++) {
         reef_cli_table_cell(table, "%s", PASS_NAMES[PASS_OF[row]]);
         double rate = layer->baseline_median.tokens_per_s[row];
         reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)rate, words));

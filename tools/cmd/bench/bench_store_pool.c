@@ -211,12 +211,12 @@ static reef_status commit_some(reef_store *store, uint64_t round, uint32_t count
 
 // Every reader lives through one commit: as long as an evaluation, which copies what it needs and
 // lets go, may hold its transaction beside a writer that never rests.
-static reef_status turn_over(reef_store *store,
-                             uint64_t round,
-                             size_t count,
-                             reef_txn **readers,
-                             uint64_t *reads,
-                             reef_error *err) {
+static reef_status reopen_pool(reef_store *store,
+                               uint64_t round,
+                               size_t count,
+                               reef_txn **readers,
+                               uint64_t *reads,
+                               reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; i < count && status == REEF_OK; i++) {
         reef_commit seen;
@@ -243,7 +243,7 @@ static reef_status run_commits(const reef_store_plan *plan,
     for (uint64_t i = 1; i <= plan->commits && status == REEF_OK; i++) {
         status = commit_some(store, i, GROWTH_CHANGED, err);
         if (status == REEF_OK)
-            status = turn_over(store, i, (size_t)plan->readers, readers, &out->reads, err);
+            status = reopen_pool(store, i, (size_t)plan->readers, readers, &out->reads, err);
         reef_cli_progress_show(&progress, i);
     }
     reef_cli_progress_end(&progress);

@@ -192,7 +192,7 @@ reef_status reef_cmd_bench_peer(reef_cli_call *cli, reef_error *err) {
     reef_status status = read_plan(cli, &plan, err);
     if (status == REEF_OK) status = measure_bench_peer(&plan, cli->threads, &f, err);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(cli, reef_peer_json(&plan, &f), err);
+        status = reef_cli_reply(cli, reef_peer_json(&plan, &f), err);
     else if (status == REEF_OK)
         reef_peer_print(&plan, &f);
     reef_peer_layer_release(&f);

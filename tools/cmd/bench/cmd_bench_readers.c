@@ -274,9 +274,9 @@ static reef_status evaluate_once(
 static reef_status evaluate_on(const plan *p, int fd, reader *r, reef_error *err) {
     reef_store *store = NULL;
     uint8_t *text = reef_bench_text(SCORED_BYTES);
-    struct pollfd told = {.fd = fd, .events = POLLIN};
+    struct pollfd pipe = {.fd = fd, .events = POLLIN};
     reef_status status = reef_store_open(&store, p->path, &(reef_store_options){0}, err);
-    while (status == REEF_OK && poll(&told, 1, 0) == 0) {
+    while (status == REEF_OK && poll(&pipe, 1, 0) == 0) {
         status = begin_once(r, store, err);
         if (status == REEF_OK) status = evaluate_once(p, r, store, text, err);
     }
@@ -397,7 +397,7 @@ reef_status reef_cmd_bench_readers(reef_cli_call *cli, reef_error *err) {
     free(path);
     reef_bench_directory_remove(&directory);
     if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_answer(cli, findings_json(&p, &found), err);
+    if (cli->json) return reef_cli_reply(cli, findings_json(&p, &found), err);
     print_findings(&found);
     return REEF_OK;
 }

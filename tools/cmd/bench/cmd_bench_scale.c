@@ -176,7 +176,7 @@ reef_status reef_cmd_bench_scale(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_thread_pool_new(&workers, cli->threads, err);
     if (status == REEF_OK) status = reef_scale_measure(&plan, workers, f, err);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(cli, findings_json(&plan, f), err);
+        status = reef_cli_reply(cli, findings_json(&plan, f), err);
     else if (status == REEF_OK)
         reef_scale_print(&plan, f);
     reef_thread_pool_free(workers);

@@ -429,7 +429,7 @@ reef_status reef_cmd_bench_step(reef_cli_call *cli, reef_error *err) {
         fprintf(stderr, "reef: rival not measured%s: %s\n", r.count > 0 ? " to the end" : "",
                 r.error.message);
     if (cli->json)
-        status = reef_cli_answer(cli, measurement_json(&config, &m, &r), err);
+        status = reef_cli_reply(cli, measurement_json(&config, &m, &r), err);
     else
         print_measurement(&config, &m, &r);
 

@@ -174,7 +174,7 @@ reef_status reef_cmd_bench_store(reef_cli_call *cli, reef_error *err) {
     status = measure_bench_store(&plan, &usage, &found, err);
     reef_bench_directory_remove(&directory);
     if (status != REEF_OK) return status;
-    if (cli->json) return reef_cli_answer(cli, findings_json(&plan, &usage, &found), err);
+    if (cli->json) return reef_cli_reply(cli, findings_json(&plan, &usage, &found), err);
     print_findings(&plan, &usage, &found);
     return REEF_OK;
 }

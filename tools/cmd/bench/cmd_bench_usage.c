@@ -115,7 +115,7 @@ reef_status reef_cmd_bench_usage(reef_cli_call *cli, reef_error *err) {
     reef_status status = read_plan(cli, &p, err);
     if (status == REEF_OK) status = reef_bench_usage_run(&p, &f, err);
     if (status == REEF_OK && cli->json)
-        status = reef_cli_answer(cli, findings_json(&p, &f), err);
+        status = reef_cli_reply(cli, findings_json(&p, &f), err);
     else if (status == REEF_OK)
         print_findings(&p, &f);
     if (status == REEF_OK && f.wrong > 0)

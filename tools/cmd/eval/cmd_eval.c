@@ -213,7 +213,7 @@ static reef_status reply_eval(reef_cli_call *cli,
     json_t *array = json_array();
     for (size_t i = 0; i < cli->operand_count; i++)
         json_array_append_new(array, score_json(&files[i], &scores[i], generations, ids));
-    return reef_cli_answer(cli, json_pack("{s:s, s:o}", "as_of", as_of, "files", array), err);
+    return reef_cli_reply(cli, json_pack("{s:s, s:o}", "as_of", as_of, "files", array), err);
 }
 
 static reef_status eval_once(reef_cli_call *cli,
@@ -318,7 +318,7 @@ static reef_status eval_matrix(reef_cli_call *cli,
         json_array_append_new(rows, json_string(reef_matrix_row_name(&matrix, row, name)));
     }
     if (cli->json)
-        status = reef_cli_answer(
+        status = reef_cli_reply(
             cli,
             json_pack("{s:O, s:O, s:o, s:o, s:o, s:o}", "files", columns, "rows", rows, "matrix",
                       reef_matrix_json(&matrix), "forgetting",

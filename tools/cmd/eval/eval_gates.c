@@ -286,8 +286,7 @@ static reef_status print_gates(reef_cli_call *cli,
     const char *path = reef_cli_text(cli, "svg");
     reef_status status = path ? write_svg(curves, count, path, err) : REEF_OK;
     if (status != REEF_OK) return status;
-    if (cli->json)
-        return reef_cli_answer(cli, all_json(curves, count, texts, as_of, fire_max), err);
+    if (cli->json) return reef_cli_reply(cli, all_json(curves, count, texts, as_of, fire_max), err);
     print_all(curves, count, texts, fire_max);
     if (path) printf("\nwrote %s\n", path);
     return REEF_OK;

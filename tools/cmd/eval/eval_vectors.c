@@ -58,7 +58,7 @@ static reef_status reply_vectors(reef_cli_call *cli,
     json_t *array = json_array();
     for (size_t i = 0; i < cli->operand_count; i++)
         json_array_append_new(array, result_json(&files[i], &results[i], generations));
-    return reef_cli_answer(cli, json_pack("{s:s, s:o}", "as_of", as_of, "files", array), err);
+    return reef_cli_reply(cli, json_pack("{s:s, s:o}", "as_of", as_of, "files", array), err);
 }
 
 reef_status reef_eval_vectors(reef_cli_call *cli,

@@ -205,7 +205,7 @@ static reef_status run_stages(run *r, reef_error *err) {
 
 // ---- answers ------------------------------------------------------------------------------------
 
-static reef_status answer_plan(run *r, reef_error *err) {
+static reef_status reply_plan(run *r, reef_error *err) {
     json_t *wanted = json_array();
     double flops = 0;
     for (size_t i = 0; i < r->cells.count; i++) {
@@ -218,11 +218,10 @@ static reef_status answer_plan(run *r, reef_error *err) {
                                         reef_cli_real(cell->budget), "tuning", cell->tuning));
     }
     if (r->cli->json)
-        return reef_cli_answer(r->cli,
-                               json_pack("{s:o, s:o, s:o}", "work",
-                                         reef_cli_path(r->work.directory), "wanted", wanted,
-                                         "flops", reef_cli_real(flops)),
-                               err);
+        return reef_cli_reply(r->cli,
+                              json_pack("{s:o, s:o, s:o}", "work", reef_cli_path(r->work.directory),
+                                        "wanted", wanted, "flops", reef_cli_real(flops)),
+                              err);
     printf("%zu models are wanted now, for %.3g FLOPs; what they say may want more\n",
            json_array_size(wanted), flops);
     json_decref(wanted);
@@ -236,7 +235,7 @@ static reef_status reply_experiment(run *r, reef_error *err) {
                 "here\n",
                 r->cli->command->name, experiment_missing(r));
     if (r->cli->json)
-        return reef_cli_answer(
+        return reef_cli_reply(
             r->cli,
             json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "experiment", kind_name(r), "finished",
                       !r->stopped, "work", reef_cli_path(r->work.directory), "csv",
@@ -256,7 +255,7 @@ static reef_status run_experiment(reef_cli_call *cli, reef_experiment_kind kind,
     if (status == REEF_OK)
         status = only_plan || one_cell ? plan_experiment(&r, err) : run_stages(&r, err);
     if (status == REEF_OK)
-        status = only_plan  ? answer_plan(&r, err)
+        status = only_plan  ? reply_plan(&r, err)
                  : one_cell ? run_cell(&r, err)
                             : reply_experiment(&r, err);
     reef_experiment_cells_release(&r.cells);

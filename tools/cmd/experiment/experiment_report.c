@@ -71,10 +71,10 @@ typedef struct sums {
     size_t count;
 } sums;
 
-static sums same_place(reef_experiment_kind kind,
-                       const reef_experiment_cells *cells,
-                       const json_t *results,
-                       const reef_experiment_cell *like) {
+static sums same_position(reef_experiment_kind kind,
+                          const reef_experiment_cells *cells,
+                          const json_t *results,
+                          const reef_experiment_cell *like) {
     sums s = {.x = x_of(kind, like, results), .low = INFINITY, .high = -INFINITY};
     char *name = curve_name(kind, like);
     for (size_t i = 0; i < cells->count; i++) {
@@ -132,7 +132,7 @@ static reef_chart_curves make_curves(reef_experiment_kind kind,
     for (size_t i = 0; i < cells->count; i++) {
         const reef_experiment_cell *cell = &cells->items[i];
         if (!is_shown(kind, cell) || cell->budget != budget || !is_done(results, cell)) continue;
-        sums s = same_place(kind, cells, results, cell);
+        sums s = same_position(kind, cells, results, cell);
         if (s.count == 0) continue; // its loss is no number
         add_point(curve_in(&chart, curve_name(kind, cell), !isoflop && !retrieves(cell)), &s);
     }
@@ -372,7 +372,7 @@ static void print_best(const experiment *e,
             const reef_experiment_cell *best =
                 reef_experiment_best(e, cells, results, e->systems[i].name, e->budgets.values[b]);
             if (!best) continue;
-            sums s = same_place(EXPERIMENT_ISOFLOP, cells, results, best);
+            sums s = same_position(EXPERIMENT_ISOFLOP, cells, results, best);
             reef_cli_table_cell(table, "%s", best->system);
             reef_cli_table_cell(table, "%.3g", best->budget);
             reef_cli_table_cell(table, "%s", best->size);

@@ -149,9 +149,9 @@ reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *e
 // ---- the child ----------------------------------------------------------------------------------
 
 static void report_run(void *context, double share) {
-    double *told = context, now = reef_cli_clock();
-    if (now - *told < TELL_SECONDS) return;
-    *told = now;
+    double *reported = context, now = reef_cli_clock();
+    if (now - *reported < TELL_SECONDS) return;
+    *reported = now;
     if (write(TELL_FD, &share, sizeof(share)) < 0) return; // nobody reads: nothing is lost
 }
 
@@ -177,14 +177,14 @@ reef_status reef_experiment_cell_leave(const experiment *e,
                                        const reef_experiment_work *given,
                                        const reef_experiment_cell *cell,
                                        reef_error *err) {
-    double told = 0;
+    double reported = 0;
     reef_experiment_work work = *given;
     // Started by hand, there is no pipe, and what is opened next would get its number.
     struct stat info;
     bool is_heard = fstat(TELL_FD, &info) == 0 && S_ISFIFO(info.st_mode);
     work.stopped = was_interrupted;
     work.progress = is_heard ? report_run : NULL;
-    work.context = &told;
+    work.context = &reported;
     catch_signals();
     json_t *row = NULL;
     reef_error reason = {0};

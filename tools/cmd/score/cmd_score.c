@@ -130,12 +130,12 @@ static reef_status reply_score(reef_cli_call *cli,
     if (cli->json) {
         json_t *array = json_array();
         for (size_t i = 0; i < shown; i++) json_array_append_new(array, line_json(file, &lines[i]));
-        status = reef_cli_answer(
-            cli,
-            json_pack("{s:I, s:I, s:o, s:o, s:o}", "bytes", (json_int_t)score->bytes, "line_count",
-                      (json_int_t)count, "bits", reef_cli_real(score->bits), "bits_per_byte",
-                      reef_cli_real(score->bits_per_byte), "lines", array),
-            err);
+        status = reef_cli_reply(cli,
+                                json_pack("{s:I, s:I, s:o, s:o, s:o}", "bytes",
+                                          (json_int_t)score->bytes, "line_count", (json_int_t)count,
+                                          "bits", reef_cli_real(score->bits), "bits_per_byte",
+                                          reef_cli_real(score->bits_per_byte), "lines", array),
+                                err);
     } else {
         char *name = reef_cli_printable((const uint8_t *)file->path, strlen(file->path), false);
         printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", name, count,

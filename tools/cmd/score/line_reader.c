@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_MS 200 // from one look to the next
+#define POLL_MS 200 // from one look to the next
 
 static reef_status failed_line_reader(const reef_follow_input *input,
                                       const char *doing,
@@ -165,7 +165,7 @@ static reef_status open_next(reef_follow_input *input, reef_follow_state *state,
 }
 
 // Nothing was there to read. True when there is reason to look again at once.
-static bool look_line_reader(reef_follow_input *input) {
+static bool poll_line_reader(reef_follow_input *input) {
     if (!input->regular || input->ended) return false;
     if (was_cut(input)) return input->cut = true;
     return input->ended = was_replaced(input); // what it got before that is still to be read
@@ -184,7 +184,7 @@ reef_status reef_follow_next(reef_follow_input *input,
         if (input->cut) return begin_file(input, input->fd, err);
         reef_status status = fill_line_reader(input, &count, err);
         if (status != REEF_OK) return status;
-    } while (count > 0 || look_line_reader(input));
+    } while (count > 0 || poll_line_reader(input));
     *state = FOLLOW_LINES;
     if (input->ended && take_lines(input, true, lines, bytes)) return REEF_OK;
     *state = FOLLOW_NOTHING;
@@ -197,7 +197,7 @@ reef_status reef_follow_next(reef_follow_input *input,
 void reef_follow_wait(const reef_follow_input *input) {
     struct pollfd ready = {.fd = input->fd, .events = POLLIN};
     if (input->regular)
-        (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+        (void)nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);
     else
-        (void)poll(&ready, 1, LOOK_MS);
+        (void)poll(&ready, 1, POLL_MS);
 }

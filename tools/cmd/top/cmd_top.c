@@ -99,7 +99,7 @@ static reef_status take_pool(top *t, reef_cli_pool *pool, reef_error *err) {
 }
 
 // Opened for a moment only, so that a view that stays for days keeps no page from reuse.
-static reef_status look_at_pool(top *t, reef_error *err) {
+static reef_status read_pool(top *t, reef_error *err) {
     reef_cli_pool pool;
     reef_status status = reef_cli_pool_open(&pool, t->cli, err);
     if (status == REEF_OK) {
@@ -168,8 +168,8 @@ static void take_absence(top *t) {
     t->data.daemon = false;
 }
 
-static void ask_top(top *t) {
-    if (!reef_top_link_ask(&t->link)) take_absence(t);
+static void request_top(top *t) {
+    if (!reef_top_link_request(&t->link)) take_absence(t);
 }
 
 static void listen_to(top *t) {
@@ -298,7 +298,7 @@ static void refresh_pool(top *t) {
     uint64_t number = top_integer(json_object_get(t->data.status, "last_commit"), "number");
     double passed = reef_cli_clock() - t->looked;
     if (passed > POOL_SECONDS || (number != t->commit && passed > POOL_SECONDS_MIN))
-        (void)!look_at_pool(t, NULL);
+        (void)!read_pool(t, NULL);
 }
 
 // Back from where no time was this program's: whoever stopped it may have used the terminal, and
@@ -320,7 +320,7 @@ static void run_top(top *t) {
         if (suspended || continued) come_back(t);
         double now = reef_cli_clock();
         if (now >= next) {
-            ask_top(t);
+            request_top(t);
             refresh_pool(t);
             next = now + t->interval;
         }
@@ -371,10 +371,10 @@ static json_t *usage_json(const reef_top_data *data) {
 static reef_status show_once(top *t, reef_error *err) {
     reef_top_data *data = &t->data;
     reef_status status = reef_status_read(t->cli, &data->status, &data->daemon, err);
-    if (status == REEF_OK) status = look_at_pool(t, err);
+    if (status == REEF_OK) status = read_pool(t, err);
     if (status != REEF_OK) return status;
     if (t->cli->json)
-        return reef_cli_answer(
+        return reef_cli_reply(
             t->cli,
             json_pack("{s:O, s:o}", "status", data->status, "generations", usage_json(data)), err);
     if (!data->daemon) data->trouble = "no daemon runs";
@@ -387,7 +387,7 @@ static reef_status show_live(top *t, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID,
                          "a live view wants a terminal; elsewhere use --once");
     reef_status status =
-        look_at_pool(t, err); // a pool that is none is told before the screen is taken
+        read_pool(t, err); // a pool that is none is told before the screen is taken
     if (status != REEF_OK) return status;
     t->heard = t->advanced = reef_cli_clock();
     run_top(t);

@@ -45,7 +45,7 @@ static bool connect_now(reef_top_link *link) {
     return good;
 }
 
-bool reef_top_link_ask(reef_top_link *link) {
+bool reef_top_link_request(reef_top_link *link) {
     if (link->asked) return true;
     if (link->fd < 0 && !connect_now(link)) return false;
     // The request is so short that it is sent as a whole, or not at all.
@@ -70,9 +70,9 @@ static void make_room(reef_top_link *link) {
 
 // The status in a whole answer, or NULL.
 static json_t *parse_top_link(const char *line, size_t bytes) {
-    json_t *answer = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-    json_t *status = json_incref(json_object_get(answer, "result"));
-    json_decref(answer);
+    json_t *reply = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+    json_t *status = json_incref(json_object_get(reply, "result"));
+    json_decref(reply);
     if (json_is_object(status)) return status;
     json_decref(status);
     return NULL;

@@ -24,7 +24,7 @@ REEF_MUST_CHECK reef_status reef_top_link_init(reef_top_link *link,
                                                const char *socket_path,
                                                reef_error *err);
 /** Ask, unless an answer is due; connects where nobody is connected. False: no daemon listens. */
-bool reef_top_link_ask(reef_top_link *link);
+bool reef_top_link_request(reef_top_link *link);
 /**
  * Read what has come. *status is the caller's once an answer is whole, otherwise NULL. False: the
  * daemon went away.

@@ -172,7 +172,7 @@ static reef_status open_trainer(train *t, reef_error *err) {
         &(reef_trainer_options){.threads = t->cli->threads, .memory_bytes = t->cli->memory_bytes},
         err);
     if (status == REEF_OK) status = reef_train_stream_seek(&t->stream, t->trainer, err);
-    if (status == REEF_OK) reef_train_record_place(&t->record, &t->stream);
+    if (status == REEF_OK) reef_train_record_position(&t->record, &t->stream);
     return status;
 }
 
@@ -535,7 +535,7 @@ static reef_status reply_train(train *t, reef_error *err) {
     reef_status status = keep_results(t, err);
     if (status == REEF_OK) status = document(t, &made, err);
     if (status != REEF_OK) return status;
-    if (t->cli->json) return reef_cli_answer(t->cli, made, err);
+    if (t->cli->json) return reef_cli_reply(t->cli, made, err);
     reef_train_print(made, &t->pool.config);
     json_decref(made);
     return REEF_OK;
@@ -569,20 +569,20 @@ static reef_status run_train(train *t, reef_error *err) {
 }
 
 // What a dry run says: which part of the stream is left, and where it would be measured.
-static reef_status answer_plan(train *t, reef_error *err) {
+static reef_status reply_plan(train *t, reef_error *err) {
     uint64_t all = reef_train_stream_bytes(&t->stream);
     size_t points = 0;
     for (size_t i = 0; i < t->record.point_count; i++)
         points += !t->record.points[i].done && t->record.points[i].at >= t->stream.at;
     if (t->set.count == 0) points = 0;
     if (t->cli->json)
-        return reef_cli_answer(t->cli,
-                               json_pack("{s:b, s:o, s:I, s:I, s:I, s:I}", "done", 0, "pool",
-                                         reef_cli_path(t->cli->pool), "files",
-                                         (json_int_t)t->stream.count, "stream_bytes",
-                                         (json_int_t)all, "trained_bytes", (json_int_t)t->stream.at,
-                                         "points", (json_int_t)points),
-                               err);
+        return reef_cli_reply(t->cli,
+                              json_pack("{s:b, s:o, s:I, s:I, s:I, s:I}", "done", 0, "pool",
+                                        reef_cli_path(t->cli->pool), "files",
+                                        (json_int_t)t->stream.count, "stream_bytes",
+                                        (json_int_t)all, "trained_bytes", (json_int_t)t->stream.at,
+                                        "points", (json_int_t)points),
+                              err);
     char left[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
     printf("would train %s of ", reef_cli_bytes(all - t->stream.at, left));
     printf("%s in %zu file%s, and measure %zu domain%s at %zu point%s\n",
@@ -623,7 +623,7 @@ reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = open_trainer(&t, err);
     if (status == REEF_OK) status = check_results(&t, err);
     if (status == REEF_OK && cli->dry_run) {
-        status = answer_plan(&t, err);
+        status = reply_plan(&t, err);
     } else if (status == REEF_OK) {
         catch_signals();
         status = run_train(&t, err);

@@ -294,7 +294,7 @@ static reef_status reply_budget(reef_cli_call *cli,
     }
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(pool->commit.root, root);
-    return reef_cli_answer(
+    return reef_cli_reply(
         cli,
         json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "finished",
                   spent->finished, "flops", reef_train_flops_json(&flops), "spent",
@@ -307,14 +307,14 @@ static reef_status reply_budget(reef_cli_call *cli,
 }
 
 // What a dry run says: how many steps the budget pays for, and how many of them the pool has had.
-static reef_status answer_plan(reef_cli_call *cli,
-                               const reef_cli_pool *pool,
-                               const reef_train_spent *spent,
-                               reef_error *err) {
+static reef_status reply_plan(reef_cli_call *cli,
+                              const reef_cli_pool *pool,
+                              const reef_train_spent *spent,
+                              reef_error *err) {
     reef_flops flops;
     reef_flops_count(&pool->config, &flops);
     if (cli->json)
-        return reef_cli_answer(
+        return reef_cli_reply(
             cli,
             json_pack("{s:b, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "done", 0, "pool",
                       reef_cli_path(cli->pool), "flops", reef_train_flops_json(&flops), "spent",
@@ -370,7 +370,7 @@ reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void),
         if (!cli->dry_run) reef_cli_progress_end(&progress);
     }
     if (status == REEF_OK && cli->dry_run) {
-        status = answer_plan(cli, &pool, &spent, err);
+        status = reply_plan(cli, &pool, &spent, err);
         goto cleanup;
     }
     if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);

@@ -168,7 +168,7 @@ reef_status reef_train_record_restore(reef_train_record *record,
     return REEF_OK;
 }
 
-void reef_train_record_place(reef_train_record *record, const reef_train_stream *stream) {
+void reef_train_record_position(reef_train_record *record, const reef_train_stream *stream) {
     // Nothing but these files is in the pool, or nothing of them: both are as an earlier run said,
     // or need no such word.
     bool plain = stream->base == 0 || stream->at == 0;

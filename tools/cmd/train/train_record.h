@@ -69,7 +69,7 @@ REEF_MUST_CHECK reef_status reef_train_record_restore(reef_train_record *record,
  * this run lies right before what comes, unless other files have been trained since; then nothing
  * says where it lies.
  */
-void reef_train_record_place(reef_train_record *record, const reef_train_stream *stream);
+void reef_train_record_position(reef_train_record *record, const reef_train_stream *stream);
 
 /** The whole document; see `reef train --help`. */
 typedef struct reef_train_outcome {

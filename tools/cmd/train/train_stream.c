@@ -109,7 +109,7 @@ static reef_status check_order(const reef_train_stream *stream,
         const char *name = stream->files[i].name;
         if (reef_trainer_cursor(trainer, name) == 0) continue;
         if (before &&
-            reef_trainer_source_place(trainer, name) < reef_trainer_source_place(trainer, before))
+            reef_trainer_source_index(trainer, name) < reef_trainer_source_index(trainer, before))
             return reef_fail(
                 err, REEF_ERR_INVALID,
                 "the pool has read '%.70s' before '%.70s': give the files in the order "
@@ -141,7 +141,7 @@ static reef_status seek_once(reef_train_stream *stream,
     for (size_t i = 0; i < stream->count; i++) {
         uint64_t cursor = reef_trainer_cursor(trainer, stream->files[i].name);
         reef_status status =
-            reef_input_seek(&stream->files[i], &(reef_input_place){.cursor = cursor}, err);
+            reef_input_seek(&stream->files[i], &(reef_input_offset){.cursor = cursor}, err);
         if (status != REEF_OK) return status;
         if (cursor > 0 && stream->at != stream->starts[i])
             return reef_fail(err, REEF_ERR_INVALID,

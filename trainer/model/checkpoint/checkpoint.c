@@ -34,34 +34,35 @@
 
 reef_status reef_checkpoint_open(reef_txn *txn,
                                  const reef_config *config,
-                                 const reef_generation *gen,
+                                 const reef_generation *generation,
                                  uint64_t unix_ms,
                                  reef_error *err) {
     float *buffer = NULL;
-    reef_status status = reef_checkpoint_moments_buffer(&buffer, config, gen, err);
-    if (status == REEF_OK) status = reef_generation_put(txn, &gen->info, err);
-    if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, gen, err);
-    if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, gen, err);
-    if (status == REEF_OK) status = reef_checkpoint_put_tensor_moments(txn, gen, buffer, err);
+    reef_status status = reef_checkpoint_moments_buffer(&buffer, config, generation, err);
+    if (status == REEF_OK) status = reef_generation_put(txn, &generation->info, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, generation, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, generation, err);
     if (status == REEF_OK)
-        status = reef_checkpoint_put_experts(txn, config, gen, unix_ms, buffer, err);
+        status = reef_checkpoint_put_tensor_moments(txn, generation, buffer, err);
+    if (status == REEF_OK)
+        status = reef_checkpoint_put_experts(txn, config, generation, unix_ms, buffer, err);
     free(buffer);
     return status;
 }
 
-void reef_checkpoint_clean(reef_generation *gen) {
+void reef_checkpoint_clean(reef_generation *generation) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        reef_expert_table *table = &gen->expert_tables[l];
+        reef_expert_table *table = &generation->expert_tables[l];
         if (table->dirty == NULL) continue;
         memset(table->dirty, 0, table->expert_count);
-        if (gen->open) continue;
+        if (generation->open) continue;
         free(table->flags);
         free(table->dirty);
         free(table->usage);
         table->flags = table->dirty = NULL;
         table->usage = NULL;
     }
-    gen->stored = !gen->open;
+    generation->stored = !generation->open;
 }
 
 // Batch norm is folded away, nothing is recycled any more, and the trainer's own records move on to
@@ -85,16 +86,16 @@ static reef_status delete_open_tensors(reef_txn *txn,
 
 reef_status reef_checkpoint_sealed(reef_txn *txn,
                                    const reef_config *config,
-                                   const reef_generation *gen,
+                                   const reef_generation *generation,
                                    uint64_t unix_ms,
                                    reef_error *err) {
-    reef_generation_record info = gen->info;
+    reef_generation_record info = generation->info;
     info.sealed = false; // until everything is in place
     reef_status status = reef_generation_put(txn, &info, err);
-    if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, gen, err);
-    if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, gen, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, generation, err);
+    if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, generation, err);
     if (status == REEF_OK)
-        status = reef_checkpoint_put_experts(txn, config, gen, unix_ms, NULL, err);
+        status = reef_checkpoint_put_experts(txn, config, generation, unix_ms, NULL, err);
     if (status == REEF_OK) status = delete_open_tensors(txn, config, info.generation, err);
     if (status != REEF_OK) return status;
     return reef_generation_seal(txn, info.generation, info.sealed_step, info.sealed_at, err);
@@ -102,9 +103,9 @@ reef_status reef_checkpoint_sealed(reef_txn *txn,
 
 // All that is about to be written into the open generation, by all workers: memory that the system
 // has to find first costs more than the copy into it.
-static void touch_rows(const reef_generation *gen, reef_thread_pool *workers) {
+static void touch_rows(const reef_generation *generation, reef_thread_pool *workers) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         const reef_expert_moments *moments = &table->moments;
         size_t values = table->expert_count * table->row_values, bytes = values * sizeof(float);
         float *const all[] = {table->experts, moments->adam_m, moments->adam_v, moments->average};
@@ -116,48 +117,50 @@ static void touch_rows(const reef_generation *gen, reef_thread_pool *workers) {
 reef_status reef_checkpoint_load(reef_generation **out,
                                  reef_txn *txn,
                                  const reef_config *config,
-                                 uint32_t generation,
+                                 uint32_t number,
                                  uint32_t records,
                                  bool training,
                                  bool in_place,
                                  reef_thread_pool *workers,
                                  reef_error *err) {
     *out = NULL;
-    reef_generation *gen = NULL;
+    reef_generation *generation = NULL;
     float *buffer = NULL;
     reef_generation_record info;
     reef_status status = reef_generation_read(txn, records, &info, err);
     if (status != REEF_OK) return status;
     if (info.dtype != REEF_F32 && !(info.dtype == REEF_BF16 && info.sealed))
-        return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has rows of dtype %d", generation,
+        return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has rows of dtype %d", number,
                          (int)info.dtype);
-    info.generation = generation; // a snapshot's copy carries its own number
+    info.generation = number; // a snapshot's copy carries its own number
     training = training && !info.sealed;
-    in_place = in_place && info.sealed && records == generation;
-    status = reef_generation_new(&gen, config, &info, err);
+    in_place = in_place && info.sealed && records == number;
+    status = reef_generation_new(&generation, config, &info, err);
     if (status != REEF_OK) return status;
     if (reef_generation_is_empty(&info)) {
-        gen->stored = true;
-        *out = gen;
+        generation->stored = true;
+        *out = generation;
         return REEF_OK;
     }
-    status = reef_checkpoint_moments_buffer(&buffer, config, gen, err);
+    status = reef_checkpoint_moments_buffer(&buffer, config, generation, err);
     if (status == REEF_OK && info.sealed && !in_place)
-        status = reef_generation_allocate_rows(gen, err);
-    if (status == REEF_OK && training) touch_rows(gen, workers);
-    if (status == REEF_OK) status = reef_checkpoint_read_tensors(txn, records, gen, err);
-    if (status == REEF_OK) status = reef_checkpoint_read_gate(txn, records, gen, err);
+        status = reef_generation_allocate_rows(generation, err);
+    if (status == REEF_OK && training) touch_rows(generation, workers);
+    if (status == REEF_OK) status = reef_checkpoint_read_tensors(txn, records, generation, err);
+    if (status == REEF_OK) status = reef_checkpoint_read_gate(txn, records, generation, err);
     if (status == REEF_OK && training)
-        status = reef_checkpoint_read_tensor_moments(txn, records, gen, buffer, err);
+        status = reef_checkpoint_read_tensor_moments(txn, records, generation, buffer, err);
     if (status == REEF_OK && !in_place)
-        status = reef_checkpoint_read_experts(gen, txn, config, records, training, buffer, err);
+        status =
+            reef_checkpoint_read_experts(generation, txn, config, records, training, buffer, err);
     free(buffer);
     if (status == REEF_OK) {
-        if (gen->open) reef_generation_fold(gen, config);
-        gen->stored = !gen->open && records == generation; // a copy's rows cannot be located later
-        *out = gen;
+        if (generation->open) reef_generation_fold(generation, config);
+        generation->stored =
+            !generation->open && records == number; // a copy's rows cannot be located later
+        *out = generation;
         return REEF_OK;
     }
-    reef_generation_free(gen);
+    reef_generation_free(generation);
     return status;
 }

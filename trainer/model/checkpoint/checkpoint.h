@@ -1,6 +1,6 @@
 // Between the model in memory and the records of the store.
-#ifndef REEF_PERSIST_H
-#define REEF_PERSIST_H
+#ifndef REEF_CHECKPOINT_H
+#define REEF_CHECKPOINT_H
 
 #include "generation.h"
 #include "reservoir.h"
@@ -11,7 +11,7 @@
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_open(reef_txn *txn,
                                                  const reef_config *config,
-                                                 const reef_generation *gen,
+                                                 const reef_generation *generation,
                                                  uint64_t unix_ms,
                                                  reef_error *err);
 /**
@@ -20,12 +20,12 @@ REEF_MUST_CHECK reef_status reef_checkpoint_open(reef_txn *txn,
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_sealed(reef_txn *txn,
                                                    const reef_config *config,
-                                                   const reef_generation *gen,
+                                                   const reef_generation *generation,
                                                    uint64_t unix_ms,
                                                    reef_error *err);
 
 /** After the commit that holds it succeeded: nothing is dirty any more, a sealed one is stored. */
-void reef_checkpoint_clean(reef_generation *gen);
+void reef_checkpoint_clean(reef_generation *generation);
 
 /**
  * Read generation `generation`. `records` is where it lies: under its own number, or a snapshot's
@@ -50,7 +50,7 @@ REEF_MUST_CHECK reef_status reef_checkpoint_load(reef_generation **out,
 /**
  * Point the rows of a stored generation, which has none in memory, to where they lie in the map.
  */
-REEF_MUST_CHECK reef_status reef_checkpoint_locate(reef_generation *gen,
+REEF_MUST_CHECK reef_status reef_checkpoint_locate(reef_generation *generation,
                                                    reef_txn *txn,
                                                    const reef_config *config,
                                                    reef_error *err);
@@ -74,6 +74,6 @@ REEF_MUST_CHECK reef_status reef_checkpoint_parse_gate(const void *stored,
                                                        float values[REEF_GATE_VALUES],
                                                        reef_error *err);
 /** Give a generation's gate these values; its weights of n-grams are in `gate.weights`. */
-void reef_checkpoint_set_gate(reef_generation *gen, const float values[REEF_GATE_VALUES]);
+void reef_checkpoint_set_gate(reef_generation *generation, const float values[REEF_GATE_VALUES]);
 
 #endif

@@ -182,14 +182,14 @@ static reef_status read_used(
 
 reef_status reef_checkpoint_put_experts(reef_txn *txn,
                                         const reef_config *config,
-                                        const reef_generation *gen,
+                                        const reef_generation *generation,
                                         uint64_t unix_ms,
                                         float *buffer,
                                         reef_error *err) {
     for (uint32_t l = 0; l < config->layers; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
-        reef_checkpoint_blocks all =
-            reef_checkpoint_blocks_of(config, gen->info.generation, l, table->expert_count, buffer);
+        const reef_expert_table *table = &generation->expert_tables[l];
+        reef_checkpoint_blocks all = reef_checkpoint_blocks_of(config, generation->info.generation,
+                                                               l, table->expert_count, buffer);
         for (reef_checkpoint_block b; reef_checkpoint_block_next(&all, &b);) {
             reef_status status = is_dirty(table, &b) ? put_block(txn, &b, table, err) : REEF_OK;
             if (status == REEF_OK) status = put_flags(txn, &b, table, err);
@@ -197,7 +197,7 @@ reef_status reef_checkpoint_put_experts(reef_txn *txn,
         }
         if (table->expert_count == 0) continue;
         reef_status status = put_usage(txn, &all, table, unix_ms, err);
-        if (status == REEF_OK) status = put_used(txn, gen->info.generation, l, table, err);
+        if (status == REEF_OK) status = put_used(txn, generation->info.generation, l, table, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -206,15 +206,15 @@ reef_status reef_checkpoint_put_experts(reef_txn *txn,
 // Between two blocks of a generation that does not change any more, nor does a snapshot's copy: let
 // the writer have its pages back, and then make sure that nobody gave it up or put another in its
 // place.
-static reef_status take_turn(reef_txn *txn,
-                             uint32_t records,
-                             const reef_generation_record *info,
-                             reef_error *err) {
+static reef_status renew_reader(reef_txn *txn,
+                                uint32_t records,
+                                const reef_generation_record *info,
+                                reef_error *err) {
     bool turned;
     reef_generation_record now;
     if (!info->sealed && records < REEF_SNAPSHOT_GENERATION)
         return REEF_OK; // the open one: all at once
-    reef_status status = reef_txn_turn(txn, &turned, err);
+    reef_status status = reef_txn_renew(txn, &turned, err);
     if (status != REEF_OK || !turned) return status;
     status = reef_generation_read(txn, records, &now, err);
     if (status == REEF_OK && memcmp(now.root, info->root, sizeof now.root) == 0) return REEF_OK;
@@ -224,7 +224,7 @@ static reef_status take_turn(reef_txn *txn,
                      info->generation);
 }
 
-reef_status reef_checkpoint_read_experts(reef_generation *gen,
+reef_status reef_checkpoint_read_experts(reef_generation *generation,
                                          reef_txn *txn,
                                          const reef_config *config,
                                          uint32_t records,
@@ -233,28 +233,28 @@ reef_status reef_checkpoint_read_experts(reef_generation *gen,
                                          reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
-        reef_expert_table *table = &gen->expert_tables[l];
+        reef_expert_table *table = &generation->expert_tables[l];
         reef_checkpoint_blocks all =
             reef_checkpoint_blocks_of(config, records, l, table->expert_count, buffer);
         for (reef_checkpoint_block b; status == REEF_OK && reef_checkpoint_block_next(&all, &b);) {
             status = read_block(txn, &b, table, training, err);
-            if (status == REEF_OK) status = take_turn(txn, records, &gen->info, err);
+            if (status == REEF_OK) status = renew_reader(txn, records, &generation->info, err);
         }
         if (status == REEF_OK && training) status = read_used(txn, records, l, table, err);
     }
     return status;
 }
 
-static size_t tensor_count_max(const reef_generation *gen) {
+static size_t tensor_count_max(const reef_generation *generation) {
     size_t most = 0;
-    for (size_t i = 0; i < gen->tensor_count; i++)
-        if (gen->tensors[i].count > most) most = gen->tensors[i].count;
+    for (size_t i = 0; i < generation->tensor_count; i++)
+        if (generation->tensors[i].count > most) most = generation->tensors[i].count;
     return most;
 }
 
 reef_status reef_checkpoint_moments_buffer(float **out,
                                            const reef_config *config,
-                                           const reef_generation *gen,
+                                           const reef_generation *generation,
                                            reef_error *err) {
     size_t floats = 0;
     for (uint32_t l = 0; l < config->layers; l++) {
@@ -263,11 +263,11 @@ reef_status reef_checkpoint_moments_buffer(float **out,
             reef_block_rows(row_values * sizeof(float)) * (REEF_MOMENT_PLANES_MAX * row_values + 1);
         if (layer > floats) floats = layer;
     }
-    size_t tensor = REEF_MOMENT_PLANES_MAX * tensor_count_max(gen);
+    size_t tensor = REEF_MOMENT_PLANES_MAX * tensor_count_max(generation);
     *out = malloc((floats > tensor ? floats : tensor) * sizeof **out);
     if (*out == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for moments of generation %u",
-                         gen->info.generation);
+                         generation->info.generation);
     return REEF_OK;
 }
 

@@ -8,16 +8,19 @@
 #define GATE_FLOATS_FIRST 6 // of gates that were fitted when the prior had one value for all
 #define GATE_PRIOR_FIRST 64.0f
 
-reef_status reef_checkpoint_put_gate(reef_txn *txn, const reef_generation *gen, reef_error *err) {
-    uint32_t g = gen->info.generation;
-    double reference[2] = {gen->reference_median, gen->reference_spread};
+reef_status reef_checkpoint_put_gate(reef_txn *txn,
+                                     const reef_generation *generation,
+                                     reef_error *err) {
+    uint32_t g = generation->info.generation;
+    double reference[2] = {generation->reference_median, generation->reference_spread};
     reef_status status = reef_checkpoint_put_tensor(txn, g, "reference", REEF_BYTES, reference,
                                                     sizeof reference, err);
-    if (status != REEF_OK || g == 0 || gen->gate.weights == NULL) return status;
-    const reef_gate *gate = &gen->gate;
-    float values[REEF_GATE_VALUES] = {gate->bias,      gate->decay,       gate->start,
-                                      gate->threshold, gen->gate_leak,    gen->gate_detect,
-                                      gate->prior,     gate->loss_weight, gate->loss_reference};
+    if (status != REEF_OK || g == 0 || generation->gate.weights == NULL) return status;
+    const reef_gate *gate = &generation->gate;
+    float values[REEF_GATE_VALUES] = {
+        gate->bias,      gate->decay,           gate->start,
+        gate->threshold, generation->gate_leak, generation->gate_detect,
+        gate->prior,     gate->loss_weight,     gate->loss_reference};
     size_t count = gate->loss_weight > 0.0f ? REEF_GATE_VALUES : GATE_FLOATS_NGRAM;
     status =
         reef_checkpoint_put_tensor(txn, g, "gate", REEF_F32, values, count * sizeof *values, err);
@@ -42,37 +45,37 @@ reef_status reef_checkpoint_parse_gate(const void *stored,
     return REEF_OK;
 }
 
-void reef_checkpoint_set_gate(reef_generation *gen, const float values[REEF_GATE_VALUES]) {
-    gen->gate.bias = values[0];
-    gen->gate.decay = values[1];
-    gen->gate.start = values[2];
-    gen->gate.threshold = values[3];
-    gen->gate_leak = values[4];
-    gen->gate_detect = values[5];
-    gen->gate.prior = values[6];
-    gen->gate.loss_weight = values[REEF_GATE_VALUE_LOSS_WEIGHT];
-    gen->gate.loss_reference = values[8];
+void reef_checkpoint_set_gate(reef_generation *generation, const float values[REEF_GATE_VALUES]) {
+    generation->gate.bias = values[0];
+    generation->gate.decay = values[1];
+    generation->gate.start = values[2];
+    generation->gate.threshold = values[3];
+    generation->gate_leak = values[4];
+    generation->gate_detect = values[5];
+    generation->gate.prior = values[6];
+    generation->gate.loss_weight = values[REEF_GATE_VALUE_LOSS_WEIGHT];
+    generation->gate.loss_reference = values[8];
 }
 
 reef_status reef_checkpoint_read_gate(reef_txn *txn,
                                       uint32_t records,
-                                      reef_generation *gen,
+                                      reef_generation *generation,
                                       reef_error *err) {
     double reference[2];
     reef_status status =
         reef_checkpoint_read_tensor(txn, records, "reference", reference, sizeof reference, err);
     if (status != REEF_OK) return status;
-    gen->reference_median = reference[0];
-    gen->reference_spread = reference[1];
-    if (gen->info.generation == 0 || gen->gate.weights == NULL) return REEF_OK;
+    generation->reference_median = reference[0];
+    generation->reference_spread = reference[1];
+    if (generation->info.generation == 0 || generation->gate.weights == NULL) return REEF_OK;
     float values[REEF_GATE_VALUES];
     reef_key key = reef_tensor_key(REEF_DB_TENSORS, records, "gate");
     reef_view view;
     status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     if (status != REEF_OK) return status;
-    reef_checkpoint_set_gate(gen, values);
-    return reef_checkpoint_read_tensor(txn, records, "gate_weights", gen->gate.weights,
+    reef_checkpoint_set_gate(generation, values);
+    return reef_checkpoint_read_tensor(txn, records, "gate_weights", generation->gate.weights,
                                        REEF_GATE_WEIGHTS * sizeof(float), err);
 }
 

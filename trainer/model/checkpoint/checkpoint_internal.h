@@ -6,8 +6,8 @@
 //   checkpoint_experts.c    blocks of experts: rows, moments, flags, usage
 //   residency.c  rows that stay in the store's map
 //   checkpoint_experts.c    usage and flags, for readers
-#ifndef REEF_PERSIST_RECORDS_H
-#define REEF_PERSIST_RECORDS_H
+#ifndef REEF_CHECKPOINT_INTERNAL_H
+#define REEF_CHECKPOINT_INTERNAL_H
 
 #include "checkpoint.h"
 
@@ -39,20 +39,20 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_tensor(reef_txn *txn,
                                                         reef_error *err);
 /** All dense tensors of a generation, as it is evaluated. */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_tensors(reef_txn *txn,
-                                                        const reef_generation *gen,
+                                                        const reef_generation *generation,
                                                         reef_error *err);
 REEF_MUST_CHECK reef_status reef_checkpoint_read_tensors(reef_txn *txn,
                                                          uint32_t records,
-                                                         reef_generation *gen,
+                                                         reef_generation *generation,
                                                          reef_error *err);
 /** Their moments; `buffer` is one of reef_checkpoint_moments_buffer. */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_tensor_moments(reef_txn *txn,
-                                                               const reef_generation *gen,
+                                                               const reef_generation *generation,
                                                                float *buffer,
                                                                reef_error *err);
 /** After reef_checkpoint_read_tensors: what that read are the averages, if there are any. */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_tensor_moments(
-    reef_txn *txn, uint32_t records, reef_generation *gen, float *buffer, reef_error *err);
+    reef_txn *txn, uint32_t records, reef_generation *generation, float *buffer, reef_error *err);
 /**
  * Moments and usage are missing where a snapshot was restored that has none: they begin with zeros.
  * (A record that was lost is another matter, which the store tells apart.)
@@ -75,11 +75,11 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_moments(reef_txn *txn,
 // checkpoint_gate.c
 
 REEF_MUST_CHECK reef_status reef_checkpoint_put_gate(reef_txn *txn,
-                                                     const reef_generation *gen,
+                                                     const reef_generation *generation,
                                                      reef_error *err);
 REEF_MUST_CHECK reef_status reef_checkpoint_read_gate(reef_txn *txn,
                                                       uint32_t records,
-                                                      reef_generation *gen,
+                                                      reef_generation *generation,
                                                       reef_error *err);
 
 // checkpoint_experts.c
@@ -110,12 +110,12 @@ reef_key reef_checkpoint_block_key(const reef_checkpoint_block *block, reef_db d
 /** Experts of all layers: dirty rows with their moments, flags, usage. */
 REEF_MUST_CHECK reef_status reef_checkpoint_put_experts(reef_txn *txn,
                                                         const reef_config *config,
-                                                        const reef_generation *gen,
+                                                        const reef_generation *generation,
                                                         uint64_t unix_ms,
                                                         float *buffer,
                                                         reef_error *err);
 /** Experts of all layers. In turns where the generation does not change any more. */
-REEF_MUST_CHECK reef_status reef_checkpoint_read_experts(reef_generation *gen,
+REEF_MUST_CHECK reef_status reef_checkpoint_read_experts(reef_generation *generation,
                                                          reef_txn *txn,
                                                          const reef_config *config,
                                                          uint32_t records,
@@ -125,7 +125,7 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_experts(reef_generation *gen,
 /** Room for the moments of the largest tensor or of one block. */
 REEF_MUST_CHECK reef_status reef_checkpoint_moments_buffer(float **out,
                                                            const reef_config *config,
-                                                           const reef_generation *gen,
+                                                           const reef_generation *generation,
                                                            reef_error *err);
 
 #endif

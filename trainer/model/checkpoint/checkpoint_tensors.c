@@ -25,31 +25,31 @@ reef_status reef_checkpoint_read_tensor(reef_txn *txn,
 }
 
 reef_status reef_checkpoint_put_tensors(reef_txn *txn,
-                                        const reef_generation *gen,
+                                        const reef_generation *generation,
                                         reef_error *err) {
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *tensor = &generation->tensors[i];
         const float *values = tensor->average != NULL ? tensor->average : tensor->data;
         reef_status status =
-            reef_checkpoint_put_tensor(txn, gen->info.generation, tensor->name, REEF_F32, values,
-                                       tensor->count * sizeof(float), err);
+            reef_checkpoint_put_tensor(txn, generation->info.generation, tensor->name, REEF_F32,
+                                       values, tensor->count * sizeof(float), err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
 }
 
 reef_status reef_checkpoint_put_tensor_moments(reef_txn *txn,
-                                               const reef_generation *gen,
+                                               const reef_generation *generation,
                                                float *buffer,
                                                reef_error *err) {
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        const reef_tensor *tensor = &gen->tensors[i];
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        const reef_tensor *tensor = &generation->tensors[i];
         if (tensor->adam_m == NULL) continue;
         size_t bytes = tensor->count * sizeof(float);
         memcpy(buffer, tensor->adam_m, bytes);
         memcpy(buffer + tensor->count, tensor->adam_v, bytes);
         memcpy(buffer + 2 * tensor->count, tensor->data, bytes);
-        reef_key key = reef_tensor_key(REEF_DB_MOMENTS, gen->info.generation, tensor->name);
+        reef_key key = reef_tensor_key(REEF_DB_MOMENTS, generation->info.generation, tensor->name);
         reef_status status = reef_record_put(txn, &key, REEF_F32, buffer,
                                              reef_moment_planes(tensor->average) * bytes, err);
         if (status != REEF_OK) return status;
@@ -59,10 +59,10 @@ reef_status reef_checkpoint_put_tensor_moments(reef_txn *txn,
 
 reef_status reef_checkpoint_read_tensors(reef_txn *txn,
                                          uint32_t records,
-                                         reef_generation *gen,
+                                         reef_generation *generation,
                                          reef_error *err) {
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        reef_tensor *tensor = &gen->tensors[i];
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        reef_tensor *tensor = &generation->tensors[i];
         reef_status status = reef_checkpoint_read_tensor(txn, records, tensor->name, tensor->data,
                                                          tensor->count * sizeof(float), err);
         if (status != REEF_OK) return status;
@@ -94,9 +94,9 @@ reef_status reef_checkpoint_read_moments(reef_txn *txn,
 }
 
 reef_status reef_checkpoint_read_tensor_moments(
-    reef_txn *txn, uint32_t records, reef_generation *gen, float *buffer, reef_error *err) {
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        reef_tensor *tensor = &gen->tensors[i];
+    reef_txn *txn, uint32_t records, reef_generation *generation, float *buffer, reef_error *err) {
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        reef_tensor *tensor = &generation->tensors[i];
         if (tensor->adam_m == NULL) continue;
         size_t bytes = tensor->count * sizeof(float);
         reef_key key = reef_tensor_key(REEF_DB_MOMENTS, records, tensor->name);

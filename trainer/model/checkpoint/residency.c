@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define GIB ((uint64_t)1 << 30)
-#define HOLD_SHARE 20.0 // times longer held than it took to find the rows
+#define PIN_SHARE 20.0 // times longer held than it took to find the rows
 
 static uint64_t machine_bytes(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -92,20 +92,21 @@ void reef_map_span_widen(reef_map_span *all, const reef_expert_table *table) {
     }
 }
 
-static bool is_in_place(const reef_generation *gen) {
-    return !gen->open && gen->stored;
+static bool is_in_place(const reef_generation *generation) {
+    return !generation->open && generation->stored;
 }
 
 static reef_status locate(reef_residency *residency, reef_network *network, reef_error *err) {
     reef_map_span all = {0};
     for (size_t g = 0; g < network->generation_count; g++) {
-        reef_generation *gen = network->generations[g];
-        if (!is_in_place(gen)) continue;
-        reef_generation_drop_rows(gen);
-        reef_status status = reef_checkpoint_locate(gen, residency->txn, &network->config, err);
+        reef_generation *generation = network->generations[g];
+        if (!is_in_place(generation)) continue;
+        reef_generation_drop_rows(generation);
+        reef_status status =
+            reef_checkpoint_locate(generation, residency->txn, &network->config, err);
         if (status != REEF_OK) return status;
         for (uint32_t l = 0; l < network->config.layers; l++)
-            reef_map_span_widen(&all, &gen->expert_tables[l]);
+            reef_map_span_widen(&all, &generation->expert_tables[l]);
     }
     return reef_row_prefetch_cover(residency->prefetch, all.first, (size_t)(all.end - all.first),
                                    err);
@@ -134,12 +135,12 @@ static reef_status begin_residency(reef_residency *residency,
                                    reef_network *network,
                                    bool loaded,
                                    reef_error *err) {
-    double start = residency->held_since = reef_seconds();
+    double start = residency->pinned_since = reef_seconds();
     reef_status status = reef_txn_begin(&residency->txn, residency->store, REEF_TXN_READ, err);
     if (status == REEF_OK && loaded) status = check_same(residency, network, err);
     if (status == REEF_OK) status = locate(residency, network, err);
     if (status != REEF_OK) reef_residency_unpin(residency);
-    residency->hold_seconds = reef_seconds() - start;
+    residency->pin_seconds = reef_seconds() - start;
     return status;
 }
 
@@ -163,8 +164,8 @@ reef_status reef_residency_pin(reef_residency *residency,
 reef_status reef_residency_renew(reef_residency *residency,
                                  reef_network *network,
                                  reef_error *err) {
-    double limit = fmax(1e-3 * REEF_READ_MS_MAX, HOLD_SHARE * residency->hold_seconds);
-    bool held = residency->txn != NULL && reef_seconds() - residency->held_since < limit;
+    double limit = fmax(1e-3 * REEF_READ_MS_MAX, PIN_SHARE * residency->pin_seconds);
+    bool held = residency->txn != NULL && reef_seconds() - residency->pinned_since < limit;
     if (!residency->in_place || held) return REEF_OK;
     reef_residency_unpin(residency);
     return begin_residency(residency, network, true, err);
@@ -222,15 +223,15 @@ static reef_status locate_layer(reef_expert_table *table,
     return REEF_OK;
 }
 
-reef_status reef_checkpoint_locate(reef_generation *gen,
+reef_status reef_checkpoint_locate(reef_generation *generation,
                                    reef_txn *txn,
                                    const reef_config *config,
                                    reef_error *err) {
     for (uint32_t l = 0; l < config->layers; l++) {
-        reef_expert_table *table = &gen->expert_tables[l];
+        reef_expert_table *table = &generation->expert_tables[l];
         if (table->expert_count == 0) continue;
-        reef_checkpoint_blocks all =
-            reef_checkpoint_blocks_of(config, gen->info.generation, l, table->expert_count, NULL);
+        reef_checkpoint_blocks all = reef_checkpoint_blocks_of(config, generation->info.generation,
+                                                               l, table->expert_count, NULL);
         reef_status status = locate_layer(table, &all, txn, err);
         if (status != REEF_OK) return status;
     }

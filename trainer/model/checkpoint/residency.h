@@ -7,12 +7,12 @@
 #include "row_prefetch.h"
 
 typedef struct reef_residency {
-    reef_store *store;               // not owned; outlives this
-    uint64_t memory_bytes;           // that the process may hold
-    bool in_place;                   // sealed generations that are stored are read in place
-    reef_txn *txn;                   // while held: keeps the pages of the map where they are
-    double held_since, hold_seconds; // a monotonic clock; how long it took to find the rows
-    reef_row_prefetch *prefetch;     // NULL until something is read in place
+    reef_store *store;                // not owned; outlives this
+    uint64_t memory_bytes;            // that the process may hold
+    bool in_place;                    // sealed generations that are stored are read in place
+    reef_txn *txn;                    // while held: keeps the pages of the map where they are
+    double pinned_since, pin_seconds; // a monotonic clock; how long it took to find the rows
+    reef_row_prefetch *prefetch;      // NULL until something is read in place
 } reef_residency;
 
 /** The part of the map that rows lie in: what a pager has to cover. NULL: nowhere. */

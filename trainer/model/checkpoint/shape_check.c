@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define TOLD_MAX 1000 // blocks of one layer; a wrong side makes all of them wrong
+#define REPORTED_MAX 1000 // blocks of one layer; a wrong side makes all of them wrong
 
 typedef struct sizes {
     reef_txn *txn;
@@ -39,15 +39,16 @@ static void check_blocks(const sizes *s,
     uint64_t experts = (uint64_t)info->side * info->side;
     reef_key key = {.db = p->db, .generation = records, .layer = layer};
     if (p->optional && !is_there(s, &key)) return;
-    size_t told = 0;
-    for (uint64_t first = 0; first < experts && told < TOLD_MAX; first += block_rows, key.block++) {
+    size_t reported = 0;
+    for (uint64_t first = 0; first < experts && reported < REPORTED_MAX;
+         first += block_rows, key.block++) {
         uint64_t rows = experts - first < block_rows ? experts - first : block_rows;
         const void *ignored;
         reef_error reason;
         if (reef_record_locate(s->txn, &key, rows * p->value_bytes, &ignored, &reason) == REEF_OK)
             continue;
         s->on_damage(s->context, &key, reason.message);
-        told++;
+        reported++;
     }
 }
 

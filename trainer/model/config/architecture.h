@@ -4,8 +4,8 @@
 // Four kinds stand behind the same residual stream: y = x + ffw(norm(x)). Those that retrieve (p
 // and k) have a pool of rows in every generation, and grow; the others are dense tensors of
 // generation 0 and stay as they are when it is sealed.
-#ifndef REEF_FFW_H
-#define REEF_FFW_H
+#ifndef REEF_ARCHITECTURE_H
+#define REEF_ARCHITECTURE_H
 
 #include "reef_config.h"
 #include "shapes.h"

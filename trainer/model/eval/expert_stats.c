@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FACTS_NONE                                                                                 \
+#define STATS_NONE                                                                                 \
     ((reef_expert_stats){.down = (double)NAN,                                                      \
                          .up = (double)NAN,                                                        \
                          .gate = (double)NAN,                                                      \
@@ -47,7 +47,7 @@ static void take_row(reef_expert_stats *out,
                      const uint8_t *row,
                      reef_dtype dtype) {
     size_t vector_bytes = shape->D * (dtype == REEF_BF16 ? 2 : 4);
-    *out = FACTS_NONE;
+    *out = STATS_NONE;
     out->up = norm_at(row + reef_expert_up(shape) * vector_bytes, dtype, shape->D);
     if (shape->kind == REEF_EXPERT_VALUE) return;
     out->down = norm_at(row, dtype, shape->D);
@@ -88,14 +88,14 @@ static reef_status read_rows(reef_txn *txn,
 
 // Hidden unit n: w_down and bias side by side, w_up a column of the head.
 static void take_unit(reef_expert_stats *out, const reef_vector_network *network, size_t n) {
-    const reef_vector_generation *gen = network->generations[0];
-    size_t D = gen->inputs, width = gen->shape.padded, best = 0;
-    const float *down = gen->experts + n * (D + 1), *up = gen->head.w_up + n;
+    const reef_vector_generation *generation = network->generations[0];
+    size_t D = generation->inputs, width = generation->shape.padded, best = 0;
+    const float *down = generation->experts + n * (D + 1), *up = generation->head.w_up + n;
     double sum = 0.0;
-    *out = FACTS_NONE;
+    *out = STATS_NONE;
     out->down = norm_at((const uint8_t *)down, REEF_F32, D);
     out->bias = (double)down[D];
-    for (size_t c = 0; c < gen->head.class_count; c++) {
+    for (size_t c = 0; c < generation->head.class_count; c++) {
         sum += (double)up[c * width] * (double)up[c * width];
         if (up[c * width] > up[best * width]) best = c;
     }

@@ -33,7 +33,7 @@ static reef_status read_margins(reef_model *model,
 }
 
 reef_status reef_model_gate_margins(reef_model *model,
-                                    uint32_t generation,
+                                    uint32_t number,
                                     const uint8_t *bytes,
                                     size_t count,
                                     reef_gate_stats *stats,
@@ -41,30 +41,30 @@ reef_status reef_model_gate_margins(reef_model *model,
                                     reef_error *err) {
     if (model->kind->no_gates != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_gates);
-    if (generation == 0 || generation >= model->network.generation_count)
+    if (number == 0 || number >= model->network.generation_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "no gate of generation %u: generations 1 to %zu of this state have one",
-                         generation, model->network.generation_count - 1);
+                         number, model->network.generation_count - 1);
     reef_status status =
         margins == NULL ? REEF_OK : reef_model_check_text(model, bytes, count, err);
     if (status != REEF_OK) return status;
-    const reef_generation *gen = model->network.generations[generation];
-    *stats = (reef_gate_stats){.decay = gen->gate.decay,
-                               .prior = gen->gate.prior,
-                               .threshold = gen->gate.threshold,
-                               .loss_weight = gen->gate.loss_weight,
-                               .loss_reference = gen->gate.loss_reference,
-                               .leak = gen->gate_leak,
-                               .detect = gen->gate_detect};
+    const reef_generation *generation = model->network.generations[number];
+    *stats = (reef_gate_stats){.decay = generation->gate.decay,
+                               .prior = generation->gate.prior,
+                               .threshold = generation->gate.threshold,
+                               .loss_weight = generation->gate.loss_weight,
+                               .loss_reference = generation->gate.loss_reference,
+                               .leak = generation->gate_leak,
+                               .detect = generation->gate_detect};
     if (margins == NULL || count == 0) return REEF_OK;
-    if (gen->gate.loss_weight > 0.0f) {
+    if (generation->gate.loss_weight > 0.0f) {
         reef_network network = model->network; // a view: what comes later has no say
-        network.generation_count = (size_t)generation + 1;
+        network.generation_count = (size_t)number + 1;
         return read_margins(model, &network, bytes, count, stats, margins, err);
     }
     reef_gate_state state;
-    reef_gate_reset(&gen->gate, &state);
-    reef_gate_score(&gen->gate, &state, count / reef_token_bytes(&model->network.config), bytes,
-                    margins);
+    reef_gate_reset(&generation->gate, &state);
+    reef_gate_score(&generation->gate, &state, count / reef_token_bytes(&model->network.config),
+                    bytes, margins);
     return REEF_OK;
 }

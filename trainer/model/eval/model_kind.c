@@ -92,11 +92,12 @@ static reef_status load_generation(reef_model *model,
                                    const reef_generation_record *expected,
                                    uint32_t g,
                                    reef_error *err) {
-    reef_generation **gen = &model->network.generations[g];
-    reef_status status =
-        reef_checkpoint_load(gen, txn, &model->network.config, g, reef_as_of_records(chosen, g),
-                             false, model->residency.in_place, NULL, err);
-    if (status != REEF_OK || memcmp((*gen)->info.root, expected->root, sizeof expected->root) == 0)
+    reef_generation **generation = &model->network.generations[g];
+    reef_status status = reef_checkpoint_load(generation, txn, &model->network.config, g,
+                                              reef_as_of_records(chosen, g), false,
+                                              model->residency.in_place, NULL, err);
+    if (status != REEF_OK ||
+        memcmp((*generation)->info.root, expected->root, sizeof expected->root) == 0)
         return status;
     return reef_fail(err, REEF_ERR_BUSY,
                      "generation %" PRIu32 " was given up while the model was read; try again", g);

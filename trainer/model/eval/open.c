@@ -18,7 +18,7 @@ static reef_status load_once(reef_model *model, const char *as_of, reef_error *e
     reef_network *network = &model->network;
     reef_txn *txn = NULL;
     reef_as_of chosen = {0};
-    reef_status status = reef_txn_begin(&txn, model->residency.store, REEF_TXN_READ_IN_TURNS, err);
+    reef_status status = reef_txn_begin(&txn, model->residency.store, REEF_TXN_READ_RENEWED, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &network->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &model->commit, err);

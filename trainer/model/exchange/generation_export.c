@@ -93,11 +93,12 @@ static reef_status read_origin(exporting *e, uint32_t generation, reef_error *er
 }
 
 static reef_status list_parts(exporting *e, reef_error *err) {
-    reef_generation *gen = NULL; // for its list of tensors; rows have no memory in it
-    reef_status status = reef_generation_new(&gen, &e->origin.config, &e->origin.info, err);
+    reef_generation *generation = NULL; // for its list of tensors; rows have no memory in it
+    reef_status status = reef_generation_new(&generation, &e->origin.config, &e->origin.info, err);
     if (status == REEF_OK)
-        status = reef_parts_init(&e->parts, &e->origin.config, gen, e->gate_values, err);
-    reef_generation_free(gen);
+        status = reef_generation_tensors_init(&e->parts, &e->origin.config, generation,
+                                              e->gate_values, err);
+    reef_generation_free(generation);
     return status;
 }
 
@@ -192,7 +193,7 @@ reef_status reef_generation_export(reef_store *store,
     if (status == REEF_OK && out != NULL) describe_export(&e, file_bytes, out);
     reef_safetensors_abandon(e.writer);
     reef_generation_hash_free(e.hash);
-    reef_parts_release(&e.parts);
+    reef_generation_tensors_release(&e.parts);
     reef_origin_release(&e.origin);
     return status;
 }

@@ -110,15 +110,17 @@ static int by_name(const void *a, const void *b) {
 
 static void add_dense(reef_tail_files *parts,
                       const reef_config *config,
-                      const reef_generation *gen,
+                      const reef_generation *generation,
                       size_t gate_values) {
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        reef_tail_file *part = add_file(parts, REEF_DB_TENSORS, gen->tensors[i].name, REEF_F32);
-        reef_tensor_shape(&part->tensor, config, gen->info.side);
-        assert(reef_safetensor_bytes(&part->tensor) == gen->tensors[i].count * sizeof(float));
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        reef_tail_file *part =
+            add_file(parts, REEF_DB_TENSORS, generation->tensors[i].name, REEF_F32);
+        reef_tensor_shape(&part->tensor, config, generation->info.side);
+        assert(reef_safetensor_bytes(&part->tensor) ==
+               generation->tensors[i].count * sizeof(float));
     }
     add_flat(parts, "reference", REEF_BYTES, REFERENCE_BYTES, 0);
-    if (gen->info.generation > 0) {
+    if (generation->info.generation > 0) {
         add_flat(parts, "gate", REEF_F32, gate_values, 0);
         add_flat(parts, "gate_weights", REEF_F32, REEF_GATE_ORDERS, REEF_GATE_BUCKETS);
     }
@@ -128,35 +130,38 @@ static void add_dense(reef_tail_files *parts,
 // Blocks are those of f32, whatever the type of the rows.
 static void add_layers(reef_tail_files *parts,
                        const reef_config *config,
-                       const reef_generation *gen,
+                       const reef_generation *generation,
                        reef_db db) {
     for (uint32_t l = 0; l < config->layers; l++) {
-        const reef_expert_table *table = &gen->expert_tables[l];
+        const reef_expert_table *table = &generation->expert_tables[l];
         if (table->expert_count == 0) continue;
         bool rows = db == REEF_DB_EXPERTS;
         char name[REEF_NAME_BYTES_MAX + 1];
         snprintf(name, sizeof name, "block%u.%s", l, rows ? "experts" : "flags");
-        reef_tail_file *part = add_file(parts, db, name, rows ? gen->info.dtype : REEF_BYTES);
+        reef_tail_file *part =
+            add_file(parts, db, name, rows ? generation->info.dtype : REEF_BYTES);
         part->layer = l;
         part->block_rows = reef_block_rows(table->row_values * sizeof(float));
-        part->row_bytes = rows ? table->row_values * reef_rows_value_bytes(gen->info.dtype) : 1;
+        part->row_bytes =
+            rows ? table->row_values * reef_rows_value_bytes(generation->info.dtype) : 1;
         part->tensor.shape[part->tensor.rank++] = table->expert_count;
         if (rows) part->tensor.shape[part->tensor.rank++] = table->row_values;
     }
 }
 
-reef_status reef_parts_init(reef_tail_files *parts,
-                            const reef_config *config,
-                            const reef_generation *gen,
-                            size_t gate_values,
-                            reef_error *err) {
+reef_status reef_generation_tensors_init(reef_tail_files *parts,
+                                         const reef_config *config,
+                                         const reef_generation *generation,
+                                         size_t gate_values,
+                                         reef_error *err) {
     *parts = (reef_tail_files){0};
-    parts->parts = calloc(gen->tensor_count + 3 + 2 * (size_t)config->layers, sizeof *parts->parts);
+    parts->parts =
+        calloc(generation->tensor_count + 3 + 2 * (size_t)config->layers, sizeof *parts->parts);
     if (parts->parts == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a generation");
-    add_dense(parts, config, gen, gate_values);
-    add_layers(parts, config, gen, REEF_DB_EXPERTS);
-    add_layers(parts, config, gen, REEF_DB_FLAGS);
+    add_dense(parts, config, generation, gate_values);
+    add_layers(parts, config, generation, REEF_DB_EXPERTS);
+    add_layers(parts, config, generation, REEF_DB_FLAGS);
     uint64_t at = 0;
     for (size_t i = 0; i < parts->count; i++) {
         reef_safetensor *tensor = &parts->parts[i].tensor;
@@ -166,7 +171,7 @@ reef_status reef_parts_init(reef_tail_files *parts,
     return REEF_OK;
 }
 
-void reef_parts_release(reef_tail_files *parts) {
+void reef_generation_tensors_release(reef_tail_files *parts) {
     free(parts->parts);
     *parts = (reef_tail_files){0};
 }
@@ -193,10 +198,10 @@ bool reef_tail_file_record_at(const reef_tail_file *part,
 
 // ---- memory -------------------------------------------------------------------------------------
 
-reef_status reef_generation_allocate_tables(reef_generation *gen, reef_error *err) {
-    reef_status status = reef_generation_allocate_rows(gen, err);
+reef_status reef_generation_allocate_tables(reef_generation *generation, reef_error *err) {
+    reef_status status = reef_generation_allocate_rows(generation, err);
     for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
-        reef_expert_table *table = &gen->expert_tables[l];
+        reef_expert_table *table = &generation->expert_tables[l];
         if (table->expert_count == 0) continue;
         table->flags = calloc(table->expert_count, 1);
         table->dirty = malloc(table->expert_count);

@@ -32,12 +32,12 @@ typedef struct reef_tail_files {
  * List what a sealed generation of this configuration has; `gate_values` as stored (0 in generation
  * 0).
  */
-REEF_MUST_CHECK reef_status reef_parts_init(reef_tail_files *parts,
-                                            const reef_config *config,
-                                            const reef_generation *gen,
-                                            size_t gate_values,
-                                            reef_error *err);
-void reef_parts_release(reef_tail_files *parts); // accepts the zeroed list
+REEF_MUST_CHECK reef_status reef_generation_tensors_init(reef_tail_files *parts,
+                                                         const reef_config *config,
+                                                         const reef_generation *generation,
+                                                         size_t gate_values,
+                                                         reef_error *err);
+void reef_generation_tensors_release(reef_tail_files *parts); // accepts the zeroed list
 
 /** Rank and shape of the dense tensor of that name; REEF_F32 has its type. */
 void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint32_t side);
@@ -55,7 +55,8 @@ bool reef_tail_file_record_at(const reef_tail_file *part,
                               reef_tail_file_record *out);
 
 /** Rows of a sealed generation that is not stored yet, and the tables that it has until then. */
-REEF_MUST_CHECK reef_status reef_generation_allocate_tables(reef_generation *gen, reef_error *err);
+REEF_MUST_CHECK reef_status reef_generation_allocate_tables(reef_generation *generation,
+                                                            reef_error *err);
 
 /** Where a generation comes from. */
 typedef struct reef_origin {

@@ -17,7 +17,7 @@ typedef struct exporting {
     reef_export_options options;
     reef_txn *txn;
     reef_model_origin origin;
-    reef_model_parts parts;
+    reef_tensor_groups parts;
     uint64_t experts;
     reef_safetensors_writer *writer;
 } exporting;
@@ -86,18 +86,18 @@ static reef_status list_parts(exporting *e, reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t g = 0; status == REEF_OK && g < origin->count; g++) {
         const reef_file_generation *one = &origin->generations[g];
-        reef_generation *gen = NULL; // for its list of tensors
-        status = reef_generation_new(&gen, &origin->config, &one->info, err);
+        reef_generation *generation = NULL; // for its list of tensors
+        status = reef_generation_new(&generation, &origin->config, &one->info, err);
         if (status == REEF_OK)
-            status =
-                reef_model_parts_add(&e->parts, &origin->config, gen, g, one->gate_values, err);
+            status = reef_tensor_groups_add(&e->parts, &origin->config, generation, g,
+                                            one->gate_values, err);
         e->experts += reef_origin_experts(&origin->config, one->info.side);
-        reef_generation_free(gen);
+        reef_generation_free(generation);
     }
     return status;
 }
 
-static reef_status look_model_export(exporting *e, const char *as_of, reef_error *err) {
+static reef_status read_model_export(exporting *e, const char *as_of, reef_error *err) {
     reef_as_of found;
     reef_status status = reef_config_read(e->txn, &e->origin.config, err);
     if (status == REEF_OK) status = reef_model_check_kind(&e->origin.config, err);
@@ -125,13 +125,13 @@ static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
     return status;
 }
 
-static reef_status wrong_size(const reef_model_part *part, size_t have, reef_error *err) {
+static reef_status wrong_size(const reef_tensor_group *part, size_t have, reef_error *err) {
     return reef_fail(err, REEF_ERR_CORRUPT, "a record of %s has %zu bytes, which is not its size",
                      part->tensor.name, have);
 }
 
 static reef_status write_tensor(exporting *e,
-                                const reef_model_part *part,
+                                const reef_tensor_group *part,
                                 uint32_t records,
                                 reef_error *err) {
     reef_view view;
@@ -145,7 +145,7 @@ static reef_status write_tensor(exporting *e,
 
 // Usage is missing where a snapshot's copy has none: nothing was used as far as is known.
 static reef_status view_block(exporting *e,
-                              const reef_model_part *part,
+                              const reef_tensor_group *part,
                               uint32_t records,
                               uint32_t block,
                               reef_view *out,
@@ -158,7 +158,7 @@ static reef_status view_block(exporting *e,
 }
 
 static reef_status write_block(exporting *e,
-                               const reef_model_part *part,
+                               const reef_tensor_group *part,
                                const reef_view *view,
                                size_t rows,
                                reef_error *err) {
@@ -176,7 +176,7 @@ static reef_status write_block(exporting *e,
 }
 
 static reef_status write_column(exporting *e,
-                                const reef_model_part *part,
+                                const reef_tensor_group *part,
                                 uint32_t records,
                                 reef_error *err) {
     uint64_t left = part->tensor.shape[0];
@@ -199,7 +199,7 @@ static reef_status write_file(exporting *e,
                               reef_error *err) {
     reef_status status = begin_file(e, path, err);
     for (size_t i = 0; status == REEF_OK && i < e->parts.count; i++) {
-        const reef_model_part *part = &e->parts.parts[i];
+        const reef_tensor_group *part = &e->parts.parts[i];
         uint32_t records = e->origin.generations[part->generation].records;
         status = part->db == REEF_DB_TENSORS ? write_tensor(e, part, records, err)
                                              : write_column(e, part, records, err);
@@ -222,7 +222,7 @@ reef_status reef_model_export(reef_store *store,
     if (out == NULL) out = &unused;
     *out = (reef_model_file){0};
     reef_status status = reef_txn_begin(&e.txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = look_model_export(&e, as_of, err);
+    if (status == REEF_OK) status = read_model_export(&e, as_of, err);
     if (status == REEF_OK && !e.options.dry_run)
         status = write_file(&e, path, &out->file_bytes, err);
     reef_txn_abort(e.txn);
@@ -236,7 +236,7 @@ reef_status reef_model_export(reef_store *store,
         out->stream_bytes = e.origin.stream_bytes;
     }
     reef_safetensors_abandon(e.writer);
-    reef_model_parts_release(&e.parts);
+    reef_tensor_groups_release(&e.parts);
     reef_model_origin_release(&e.origin);
     return status;
 }

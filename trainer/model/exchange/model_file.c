@@ -14,18 +14,18 @@
 
 // ---- tensors ------------------------------------------------------------------------------------
 
-static reef_model_part *add_model_file(reef_model_parts *parts,
-                                       uint32_t generation,
-                                       const char *record) {
+static reef_tensor_group *add_model_file(reef_tensor_groups *parts,
+                                         uint32_t generation,
+                                         const char *record) {
     if (parts->count == parts->capacity) {
         size_t capacity = 2 * parts->capacity + 64;
-        reef_model_part *grown = realloc(parts->parts, capacity * sizeof *grown);
+        reef_tensor_group *grown = realloc(parts->parts, capacity * sizeof *grown);
         if (grown == NULL) return NULL;
         parts->parts = grown;
         parts->capacity = capacity;
     }
-    reef_model_part *part = &parts->parts[parts->count++];
-    *part = (reef_model_part){
+    reef_tensor_group *part = &parts->parts[parts->count++];
+    *part = (reef_tensor_group){
         .generation = generation, .db = REEF_DB_TENSORS, .tensor.dtype = REEF_F32};
     snprintf(part->record, sizeof part->record, "%s", record);
     snprintf(part->tensor.name, sizeof part->tensor.name, "%s", record); // whose shape is asked for
@@ -33,7 +33,7 @@ static reef_model_part *add_model_file(reef_model_parts *parts,
 }
 
 // Its name in the file, and where its data lies, now that it has a shape.
-static void place_model_file(const reef_model_parts *parts, reef_model_part *part) {
+static void place_model_file(const reef_tensor_groups *parts, reef_tensor_group *part) {
     reef_safetensor *tensor = &part->tensor;
     if (part->generation > 0)
         snprintf(tensor->name, sizeof tensor->name, "generation%" PRIu32 ".%.40s", part->generation,
@@ -42,21 +42,21 @@ static void place_model_file(const reef_model_parts *parts, reef_model_part *par
     tensor->end = tensor->begin + reef_safetensor_bytes(tensor);
 }
 
-static bool add_dense(reef_model_parts *parts,
+static bool add_dense(reef_tensor_groups *parts,
                       const reef_config *config,
-                      const reef_generation *gen,
-                      uint32_t generation) {
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        reef_model_part *part = add_model_file(parts, generation, gen->tensors[i].name);
+                      const reef_generation *generation,
+                      uint32_t number) {
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        reef_tensor_group *part = add_model_file(parts, number, generation->tensors[i].name);
         if (part == NULL) return false;
-        reef_tensor_shape(&part->tensor, config, gen->info.side);
+        reef_tensor_shape(&part->tensor, config, generation->info.side);
         place_model_file(parts, part);
     }
     return true;
 }
 
-static bool add_gate(reef_model_parts *parts, uint32_t generation, size_t values) {
-    reef_model_part *part = add_model_file(parts, generation, "gate");
+static bool add_gate(reef_tensor_groups *parts, uint32_t generation, size_t values) {
+    reef_tensor_group *part = add_model_file(parts, generation, "gate");
     if (part == NULL) return false;
     part->tensor.rank = 1;
     part->tensor.shape[0] = values;
@@ -79,15 +79,15 @@ typedef struct column {
     size_t row_bytes, offset, bytes;
 } column;
 
-static bool add_column(reef_model_parts *parts,
-                       const reef_generation *gen,
-                       uint32_t generation,
+static bool add_column(reef_tensor_groups *parts,
+                       const reef_generation *generation,
+                       uint32_t number,
                        uint32_t layer,
                        const column *of) {
     char name[REEF_NAME_BYTES_MAX + 1];
-    const reef_expert_table *table = &gen->expert_tables[layer];
+    const reef_expert_table *table = &generation->expert_tables[layer];
     snprintf(name, sizeof name, "block%" PRIu32 ".%s", layer, of->name);
-    reef_model_part *part = add_model_file(parts, generation, name);
+    reef_tensor_group *part = add_model_file(parts, number, name);
     if (part == NULL) return false;
     part->db = of->db;
     part->layer = layer;
@@ -103,10 +103,10 @@ static bool add_column(reef_model_parts *parts,
     return true;
 }
 
-static bool add_layer(reef_model_parts *parts,
+static bool add_layer(reef_tensor_groups *parts,
                       const reef_config *config,
-                      const reef_generation *gen,
-                      uint32_t generation,
+                      const reef_generation *generation,
+                      uint32_t number,
                       uint32_t layer) {
     static const char *const VECTORS[] = {"w_down", "w_up", "w_gate"};
     const column others[] = {
@@ -116,37 +116,38 @@ static bool add_layer(reef_model_parts *parts,
          sizeof(uint64_t)},
     };
     reef_expert_shape shape = reef_generation_expert_shape(config, layer);
-    size_t vectors = reef_expert_vectors(&shape), each = reef_rows_value_bytes(gen->info.dtype);
+    size_t vectors = reef_expert_vectors(&shape),
+           each = reef_rows_value_bytes(generation->info.dtype);
     bool ok = true;
     for (size_t v = 0; ok && v < vectors; v++) {
         const column vector = {
-            VECTORS[vectors == 1 ? 1 : v], REEF_DB_EXPERTS,    gen->info.dtype, shape.D,
+            VECTORS[vectors == 1 ? 1 : v], REEF_DB_EXPERTS,    generation->info.dtype, shape.D,
             vectors * shape.D * each,      v * shape.D * each, shape.D * each};
-        ok = add_column(parts, gen, generation, layer, &vector);
+        ok = add_column(parts, generation, number, layer, &vector);
     }
     for (size_t i = 0; ok && i < sizeof others / sizeof *others; i++)
-        ok = add_column(parts, gen, generation, layer, &others[i]);
+        ok = add_column(parts, generation, number, layer, &others[i]);
     return ok;
 }
 
-reef_status reef_model_parts_add(reef_model_parts *parts,
-                                 const reef_config *config,
-                                 const reef_generation *gen,
-                                 uint32_t generation,
-                                 size_t gate_values,
-                                 reef_error *err) {
-    bool ok = add_dense(parts, config, gen, generation);
-    if (ok && gate_values > 0) ok = add_gate(parts, generation, gate_values);
+reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
+                                   const reef_config *config,
+                                   const reef_generation *generation,
+                                   uint32_t number,
+                                   size_t gate_values,
+                                   reef_error *err) {
+    bool ok = add_dense(parts, config, generation, number);
+    if (ok && gate_values > 0) ok = add_gate(parts, number, gate_values);
     for (uint32_t l = 0; ok && l < config->layers; l++)
-        if (gen->expert_tables[l].expert_count > 0)
-            ok = add_layer(parts, config, gen, generation, l);
+        if (generation->expert_tables[l].expert_count > 0)
+            ok = add_layer(parts, config, generation, number, l);
     return ok ? REEF_OK
               : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a model");
 }
 
-void reef_model_parts_release(reef_model_parts *parts) {
+void reef_tensor_groups_release(reef_tensor_groups *parts) {
     free(parts->parts);
-    *parts = (reef_model_parts){0};
+    *parts = (reef_tensor_groups){0};
 }
 
 // ---- metadata -----------------------------------------------------------------------------------

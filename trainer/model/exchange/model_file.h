@@ -20,7 +20,7 @@
 #define REEF_MODEL_FILE_VERSION 1u
 
 /** One tensor of the file. */
-typedef struct reef_model_part {
+typedef struct reef_tensor_group {
     reef_safetensor tensor;
     char record[REEF_NAME_BYTES_MAX + 1]; // its name without the generation
     uint32_t generation;                  // in the file
@@ -30,24 +30,24 @@ typedef struct reef_model_part {
     size_t row_bytes, offset, bytes;
     bool
         optional; // zero where the file has none: programs that only know weights need not write it
-} reef_model_part;
+} reef_tensor_group;
 
-typedef struct reef_model_parts {
+typedef struct reef_tensor_groups {
     size_t count, capacity;
-    reef_model_part *parts; // owned
-} reef_model_parts;
+    reef_tensor_group *parts; // owned
+} reef_tensor_groups;
 
 /**
  * Add the tensors of generation number `generation` of the file; `gate_values` as stored (0: it has
  * no gate).
  */
-REEF_MUST_CHECK reef_status reef_model_parts_add(reef_model_parts *parts,
-                                                 const reef_config *config,
-                                                 const reef_generation *gen,
-                                                 uint32_t generation,
-                                                 size_t gate_values,
-                                                 reef_error *err);
-void reef_model_parts_release(reef_model_parts *parts); // accepts the zeroed list
+REEF_MUST_CHECK reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
+                                                   const reef_config *config,
+                                                   const reef_generation *generation,
+                                                   uint32_t number,
+                                                   size_t gate_values,
+                                                   reef_error *err);
+void reef_tensor_groups_release(reef_tensor_groups *parts); // accepts the zeroed list
 
 /** One generation of the file. */
 typedef struct reef_file_generation {

@@ -103,7 +103,7 @@ static char *header_text(const json_t *metadata,
     return whole;
 }
 
-static reef_status check_place(const char *path, bool force, reef_error *err) {
+static reef_status check_offset(const char *path, bool force, reef_error *err) {
     struct stat info;
     reef_status status = reef_store_check_output(path, err);
     if (status != REEF_OK) return status;
@@ -222,7 +222,7 @@ reef_status reef_safetensors_create(reef_safetensors_writer **out,
                                     reef_error *err) {
     size_t header_bytes = 0;
     *out = NULL;
-    reef_status status = check_place(path, force, err);
+    reef_status status = check_offset(path, force, err);
     if (status != REEF_OK) return status;
     char *header = header_text(metadata, tensor_count, tensors, &header_bytes);
     reef_safetensors_writer *writer = calloc(1, sizeof *writer);
@@ -384,15 +384,15 @@ static reef_status metadata_parse(reef_safetensors *file, json_t *metadata, reef
     return REEF_OK;
 }
 
-static int by_place(const void *a, const void *b) {
+static int by_offset(const void *a, const void *b) {
     const reef_safetensor *one = a, *other = b;
     if (one->begin != other->begin) return one->begin < other->begin ? -1 : 1;
     return (one->end > other->end) - (one->end < other->end);
 }
 
-static reef_status check_places(reef_safetensors *file, reef_error *err) {
+static reef_status check_offsets(reef_safetensors *file, reef_error *err) {
     uint64_t at = 0;
-    qsort(file->tensors, file->tensor_count, sizeof *file->tensors, by_place);
+    qsort(file->tensors, file->tensor_count, sizeof *file->tensors, by_offset);
     for (size_t i = 0; i < file->tensor_count; i++) {
         const reef_safetensor *tensor = &file->tensors[i];
         if (tensor->begin != at)
@@ -420,7 +420,7 @@ static reef_status header_parse(reef_safetensors *file, json_t *header, reef_err
     }
     if (file->metadata == NULL) file->metadata = json_object();
     if (file->metadata == NULL) return no_memory(err, file->path);
-    return check_places(file, err);
+    return check_offsets(file, err);
 }
 
 static reef_status header_read(reef_safetensors *file, reef_error *err) {

@@ -50,16 +50,16 @@ static void add_adapter(float *out,
                   shape->rank, adapter->up, shape->out, 1.0f, out, shape->out);
 }
 
-static void fill_adapter_merge(reef_generation *gen,
+static void fill_adapter_merge(reef_generation *generation,
                                const reef_generation *base,
                                const reef_config *config) {
-    reef_merged *merged = &gen->merged;
+    reef_merged *merged = &generation->merged;
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
     reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
                        up = reef_adapter_shape_ffw_out(config);
     for (uint32_t l = 0; config->adapters > 0 && l < config->layers; l++) {
         const reef_block *block = &base->weights.blocks[l];
-        const reef_weights *weights = &gen->weights;
+        const reef_weights *weights = &generation->weights;
         add_adapter(merged->w_qkv[l], block->w_qkv, &qkv, &weights->adapters_qkv[l]);
         add_adapter(merged->w_out[l], block->w_out, &out, &weights->adapters_out[l]);
         if (!reef_layer_adapts_ffw(config, l)) continue;
@@ -68,24 +68,24 @@ static void fill_adapter_merge(reef_generation *gen,
     }
     size_t floats = (size_t)config->d_model * config->vocab;
     memcpy(merged->head, base->weights.head, floats * sizeof *merged->head);
-    reef_axpy(floats, merged->head, 1.0f, gen->weights.head);
+    reef_axpy(floats, merged->head, 1.0f, generation->weights.head);
 }
 
-reef_status reef_merged_make(reef_generation *gen,
+reef_status reef_merged_make(reef_generation *generation,
                              const reef_generation *base,
                              const reef_config *config,
                              reef_error *err) {
-    reef_merged *merged = &gen->merged;
+    reef_merged *merged = &generation->merged;
     if (merged->fresh) return REEF_OK;
     if (merged->memory == NULL) {
         merged->memory = malloc(lay_out(merged, config, NULL) * sizeof *merged->memory);
         if (merged->memory == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY,
                              "no memory for the corrections of generation %u",
-                             gen->info.generation);
+                             generation->info.generation);
         lay_out(merged, config, merged->memory);
     }
-    fill_adapter_merge(gen, base, config);
+    fill_adapter_merge(generation, base, config);
     merged->fresh = true;
     return REEF_OK;
 }

@@ -20,7 +20,7 @@ typedef struct reef_merged {
 struct reef_generation;
 
 /** Make what is not fresh. NO_MEMORY. */
-REEF_MUST_CHECK reef_status reef_merged_make(struct reef_generation *gen,
+REEF_MUST_CHECK reef_status reef_merged_make(struct reef_generation *generation,
                                              const struct reef_generation *base,
                                              const reef_config *config,
                                              reef_error *err);

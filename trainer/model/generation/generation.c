@@ -34,9 +34,9 @@ static void release_rows(reef_expert_table *table) {
     table->rows.blocks = NULL;
 }
 
-reef_status reef_generation_allocate_rows(reef_generation *gen, reef_error *err) {
+reef_status reef_generation_allocate_rows(reef_generation *generation, reef_error *err) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        reef_expert_table *table = &gen->expert_tables[l];
+        reef_expert_table *table = &generation->expert_tables[l];
         if (table->expert_count == 0 || table->memory != NULL || allocate_rows(table)) continue;
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the rows of %zu experts",
                          table->expert_count);
@@ -44,25 +44,27 @@ reef_status reef_generation_allocate_rows(reef_generation *gen, reef_error *err)
     return REEF_OK;
 }
 
-void reef_generation_drop_rows(reef_generation *gen) {
+void reef_generation_drop_rows(reef_generation *generation) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
-        if (gen->expert_tables[l].expert_count > 0) release_rows(&gen->expert_tables[l]);
+        if (generation->expert_tables[l].expert_count > 0)
+            release_rows(&generation->expert_tables[l]);
 }
 
 static reef_status allocate_table(reef_expert_table *table,
-                                  const reef_generation *gen,
+                                  const reef_generation *generation,
                                   const reef_expert_shape *shape,
                                   bool averages,
                                   bool recycles,
                                   reef_error *err) {
-    size_t N = (size_t)gen->info.side * gen->info.side, values = N * reef_expert_row_values(shape);
-    reef_dtype dtype = gen->info.dtype;
-    assert(dtype == REEF_F32 || (dtype == REEF_BF16 && !gen->open));
+    size_t N = (size_t)generation->info.side * generation->info.side,
+           values = N * reef_expert_row_values(shape);
+    reef_dtype dtype = generation->info.dtype;
+    assert(dtype == REEF_F32 || (dtype == REEF_BF16 && !generation->open));
     table->expert_count = N;
     table->row_values = reef_expert_row_values(shape);
     table->rows.dtype = dtype;
     bool ok = true;
-    if (gen->open) {
+    if (generation->open) {
         ok = allocate_rows(table);
         table->flags = calloc(N, 1);
         table->dirty = calloc(N, 1);
@@ -82,21 +84,21 @@ static reef_status allocate_table(reef_expert_table *table,
     return REEF_OK;
 }
 
-static reef_status allocate_folded(reef_generation *gen,
+static reef_status allocate_folded(reef_generation *generation,
                                    const reef_config *config,
                                    reef_error *err) {
     size_t width = (size_t)config->heads * config->d_key;
     size_t each = (config->d_model + 1) * width;
-    gen->folded_values = calloc(config->layers * each, sizeof(float));
-    if (gen->folded_values == NULL)
+    generation->folded_values = calloc(config->layers * each, sizeof(float));
+    if (generation->folded_values == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for folded queries");
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
-        reef_router_params *folded = &gen->folded[l];
-        folded->w_query = gen->folded_values + l * each;
+        reef_router_params *folded = &generation->folded[l];
+        folded->w_query = generation->folded_values + l * each;
         folded->query_bias = folded->w_query + config->d_model * width;
-        folded->sub_keys_a = gen->weights.routers[l].sub_keys_a;
-        folded->sub_keys_b = gen->weights.routers[l].sub_keys_b;
+        folded->sub_keys_a = generation->weights.routers[l].sub_keys_a;
+        folded->sub_keys_b = generation->weights.routers[l].sub_keys_b;
     }
     return REEF_OK;
 }
@@ -107,47 +109,50 @@ reef_status reef_generation_new(reef_generation **out,
                                 reef_error *err) {
     *out = NULL;
     reef_status status = REEF_ERR_NO_MEMORY;
-    reef_generation *gen = calloc(1, sizeof *gen);
-    if (gen == NULL) return reef_fail(err, status, "no memory for generation %u", info->generation);
-    gen->info = *info;
-    gen->open = !info->sealed;
+    reef_generation *generation = calloc(1, sizeof *generation);
+    if (generation == NULL)
+        return reef_fail(err, status, "no memory for generation %u", info->generation);
+    generation->info = *info;
+    generation->open = !info->sealed;
     if (reef_generation_is_empty(info)) { // nothing but its number; its gate never fires
-        *out = gen;
+        *out = generation;
         return REEF_OK;
     }
 
-    reef_generation_count_tensors(gen, config);
-    gen->tensors = calloc(gen->tensor_count, sizeof *gen->tensors);
-    gen->values = calloc(gen->value_count, sizeof *gen->values);
+    reef_generation_count_tensors(generation, config);
+    generation->tensors = calloc(generation->tensor_count, sizeof *generation->tensors);
+    generation->values = calloc(generation->value_count, sizeof *generation->values);
     bool averages = config->average > 0.0f;
-    if (gen->open)
-        gen->training = calloc((averages ? 4 : 3) * gen->value_count, sizeof *gen->training);
-    if (gen->tensors == NULL || gen->values == NULL || (gen->open && gen->training == NULL)) {
-        status =
-            reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu parameters", gen->value_count);
+    if (generation->open)
+        generation->training =
+            calloc((averages ? 4 : 3) * generation->value_count, sizeof *generation->training);
+    if (generation->tensors == NULL || generation->values == NULL ||
+        (generation->open && generation->training == NULL)) {
+        status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu parameters",
+                           generation->value_count);
         goto cleanup;
     }
-    reef_generation_lay_out(gen, config);
+    reef_generation_lay_out(generation, config);
 
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         reef_expert_shape experts = reef_generation_expert_shape(config, l);
-        status = allocate_table(&gen->expert_tables[l], gen, &experts, averages,
+        status = allocate_table(&generation->expert_tables[l], generation, &experts, averages,
                                 config->recycle_after > 0, err);
         if (status != REEF_OK) goto cleanup;
     }
-    if (gen->open) {
-        status = allocate_folded(gen, config, err);
+    if (generation->open) {
+        status = allocate_folded(generation, config, err);
         if (status != REEF_OK) goto cleanup;
     }
-    if (!reef_config_is_layer(config)) status = reef_gate_init(&gen->gate, err);
+    if (!reef_config_is_layer(config)) status = reef_gate_init(&generation->gate, err);
     if (status != REEF_OK) goto cleanup;
-    gen->gate.token_bytes = (uint32_t)reef_token_bytes(config);
-    *out = gen;
-    gen = NULL; // the caller owns it now
+    generation->gate.token_bytes = (uint32_t)reef_token_bytes(config);
+    *out = generation;
+    generation = NULL; // the caller owns it now
 
 cleanup:
-    reef_generation_free(gen);
+    reef_generation_free(generation);
     return status;
 }
 
@@ -165,25 +170,26 @@ static void release_tables(reef_expert_table *table) {
     *table = (reef_expert_table){0};
 }
 
-void reef_generation_free(reef_generation *gen) {
-    if (gen == NULL) return;
-    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) release_tables(&gen->expert_tables[l]);
-    reef_gate_release(&gen->gate);
-    reef_merged_release(&gen->merged);
-    free(gen->folded_values);
-    free(gen->training);
-    free(gen->values);
-    free(gen->tensors);
-    free(gen);
+void reef_generation_free(reef_generation *generation) {
+    if (generation == NULL) return;
+    for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
+        release_tables(&generation->expert_tables[l]);
+    reef_gate_release(&generation->gate);
+    reef_merged_release(&generation->merged);
+    free(generation->folded_values);
+    free(generation->training);
+    free(generation->values);
+    free(generation->tensors);
+    free(generation);
 }
 
-const reef_tensor *reef_generation_find(const reef_generation *gen, const char *name) {
-    for (size_t i = 0; i < gen->tensor_count; i++)
-        if (strcmp(gen->tensors[i].name, name) == 0) return &gen->tensors[i];
+const reef_tensor *reef_generation_find(const reef_generation *generation, const char *name) {
+    for (size_t i = 0; i < generation->tensor_count; i++)
+        if (strcmp(generation->tensors[i].name, name) == 0) return &generation->tensors[i];
     return NULL;
 }
 
-// ---- gen copy -----------------------------------------------------------------------------------
+// ---- copying ------------------------------------------------------------------------------------
 //
 // What one generation takes over from another: tensors, gate.
 
@@ -225,12 +231,14 @@ reef_status reef_network_reserve(reef_network *network, size_t count, reef_error
     return REEF_OK;
 }
 
-reef_status reef_network_append(reef_network *network, reef_generation *gen, reef_error *err) {
+reef_status reef_network_append(reef_network *network,
+                                reef_generation *generation,
+                                reef_error *err) {
     reef_status status = reef_network_reserve(network, network->generation_count + 1, err);
     if (status == REEF_OK)
-        network->generations[network->generation_count++] = gen;
+        network->generations[network->generation_count++] = generation;
     else
-        reef_generation_free(gen);
+        reef_generation_free(generation);
     return status;
 }
 

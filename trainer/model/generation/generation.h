@@ -111,18 +111,19 @@ REEF_MUST_CHECK reef_status reef_generation_new(reef_generation **out,
                                                 const reef_config *config,
                                                 const reef_generation_record *info,
                                                 reef_error *err);
-void reef_generation_free(reef_generation *gen); // accepts NULL
+void reef_generation_free(reef_generation *generation); // accepts NULL
 
 /** Memory for the rows of a sealed generation, zero; nothing where it has it already. */
-REEF_MUST_CHECK reef_status reef_generation_allocate_rows(reef_generation *gen, reef_error *err);
+REEF_MUST_CHECK reef_status reef_generation_allocate_rows(reef_generation *generation,
+                                                          reef_error *err);
 /** Give the rows' memory back: they are stored, and found in the map from now on. */
-void reef_generation_drop_rows(reef_generation *gen);
+void reef_generation_drop_rows(reef_generation *generation);
 
 /**
  * Initial values of an open generation: by true fan-in for the first; for later ones w_up and
  * deltas zero and the query network (with its batch norm) copied from `before`, still unfolded.
  */
-void reef_generation_initialise(reef_generation *gen,
+void reef_generation_initialise(reef_generation *generation,
                                 const reef_config *config,
                                 const reef_generation *before);
 
@@ -152,23 +153,23 @@ REEF_MUST_CHECK reef_status reef_generation_grow(reef_generation **out,
  * former, the latter are what it is evaluated, sealed and stored as. Twice changes nothing; without
  * averages it only folds.
  */
-void reef_generation_exchange(reef_generation *gen, const reef_config *config);
+void reef_generation_exchange(reef_generation *generation, const reef_config *config);
 
 /** The averages of an open generation begin at its weights as they are. */
-void reef_generation_average_reset(reef_generation *gen);
+void reef_generation_average_reset(reef_generation *generation);
 /** The gate of `to`, an open generation, becomes a copy of that of `from`. */
 void reef_generation_gate_copy(reef_generation *to, const reef_generation *from);
 /** The averages of an open generation become its weights, from which training goes on. Folds. */
-void reef_generation_average_adopt(reef_generation *gen, const reef_config *config);
+void reef_generation_average_adopt(reef_generation *generation, const reef_config *config);
 
 /**
  * Refresh `folded` of an open generation from its running statistics; its corrections are merged
  * anew.
  */
-void reef_generation_fold(reef_generation *gen, const reef_config *config);
+void reef_generation_fold(reef_generation *generation, const reef_config *config);
 
 /** The tensor of that name, or NULL. */
-const reef_tensor *reef_generation_find(const reef_generation *gen, const char *name);
+const reef_tensor *reef_generation_find(const reef_generation *generation, const char *name);
 
 /** Make room for `count` generations, so that appending cannot fail. */
 REEF_MUST_CHECK reef_status reef_network_reserve(reef_network *network,
@@ -176,7 +177,7 @@ REEF_MUST_CHECK reef_status reef_network_reserve(reef_network *network,
                                                  reef_error *err);
 /** Take a generation over into the net. */
 REEF_MUST_CHECK reef_status reef_network_append(reef_network *network,
-                                                reef_generation *gen,
+                                                reef_generation *generation,
                                                 reef_error *err);
 void reef_network_release(reef_network *network);
 uint64_t reef_network_parameter_count(const reef_network *network);

@@ -23,17 +23,17 @@ static void fill_init(float *out, size_t count, float value) {
     for (size_t i = 0; i < count; i++) out[i] = value;
 }
 
-void reef_generation_draw_router(reef_generation *gen,
+void reef_generation_draw_router(reef_generation *generation,
                                  const reef_config *config,
                                  uint32_t layer,
                                  const reef_generation *before,
                                  uint64_t seed) {
     size_t D = config->d_model;
     size_t width = (size_t)config->heads * config->d_key;
-    reef_router_shape shape = reef_generation_shape(config, gen->info.side);
+    reef_router_shape shape = reef_generation_shape(config, generation->info.side);
     size_t keys = shape.side * reef_router_key_row(&shape);
     uint64_t stream = (uint64_t)layer * STREAMS;
-    reef_router_params *router = &gen->weights.routers[layer];
+    reef_router_params *router = &generation->weights.routers[layer];
     float bound = 1.0f / sqrtf((float)config->d_key);
     reef_random_uniform(keys, router->sub_keys_a, bound, seed, stream + STREAM_KEYS_A);
     reef_random_uniform(keys, router->sub_keys_b, bound, seed, stream + STREAM_KEYS_B);
@@ -94,13 +94,15 @@ static void initialise_mixture(reef_moe_params *moe,
     fill_init(moe->threshold, E, 1.0f / (float)E);
 }
 
-static void initialise_backbone(reef_generation *gen, const reef_config *config, uint64_t seed) {
+static void initialise_backbone(reef_generation *generation,
+                                const reef_config *config,
+                                uint64_t seed) {
     size_t D = config->d_model, F = config->d_ffw, L = config->layers;
     float by_width = 1.0f / sqrtf((float)D);
     // Output projections are scaled down by the number of residual additions (Radford et al. 2019).
     float residual = 1.0f / sqrtf(2.0f * (float)L);
     uint64_t stream = (uint64_t)REEF_LAYER_COUNT_MAX * STREAMS;
-    reef_weights *weights = &gen->weights;
+    reef_weights *weights = &generation->weights;
     reef_random_normal((1 + (size_t)config->previous_bytes) * config->vocab * D, weights->embedding,
                        0.1f, seed, stream++);
     reef_random_normal((size_t)config->context * D, weights->position, 0.02f, seed, stream++);
@@ -133,11 +135,13 @@ static void draw_down(const reef_adapter_shape *shape,
                            seed, stream);
 }
 
-static void initialise_adapters(reef_generation *gen, const reef_config *config, uint64_t seed) {
+static void initialise_adapters(reef_generation *generation,
+                                const reef_config *config,
+                                uint64_t seed) {
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
     reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
                        up = reef_adapter_shape_ffw_out(config);
-    const reef_weights *weights = &gen->weights;
+    const reef_weights *weights = &generation->weights;
     uint64_t stream = (uint64_t)(REEF_LAYER_COUNT_MAX + 8) * STREAMS;
     for (uint32_t l = 0; l < config->layers; l++, stream += 2) {
         draw_down(&qkv, &weights->adapters_qkv[l], seed, stream);
@@ -151,23 +155,23 @@ static void initialise_adapters(reef_generation *gen, const reef_config *config,
     }
 }
 
-void reef_generation_initialise(reef_generation *gen,
+void reef_generation_initialise(reef_generation *generation,
                                 const reef_config *config,
                                 const reef_generation *before) {
-    uint64_t seed = reef_random_bits(config->seed, 1, gen->info.generation);
-    bool first = gen->info.generation == 0;
-    assert(gen->open && (first || before != NULL));
+    uint64_t seed = reef_random_bits(config->seed, 1, generation->info.generation);
+    bool first = generation->info.generation == 0;
+    assert(generation->open && (first || before != NULL));
     if (first && !reef_config_is_layer(config))
-        initialise_backbone(gen, config, seed);
+        initialise_backbone(generation, config, seed);
     else if (config->adapters > 0)
-        initialise_adapters(gen, config, seed);
+        initialise_adapters(generation, config, seed);
     // N(0, 1/(h k)) makes the sum over h heads and k experts unit scale; zero makes opening exact.
     float up = first ? 1.0f / sqrtf((float)config->heads * (float)config->topk) : 0.0f;
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
-        reef_generation_draw_router(gen, config, l, first ? NULL : before, seed);
-        reef_generation_draw_experts(&gen->expert_tables[l], 0, config, l, up, seed);
-        memset(gen->expert_tables[l].dirty, 1, gen->expert_tables[l].expert_count);
+        reef_generation_draw_router(generation, config, l, first ? NULL : before, seed);
+        reef_generation_draw_experts(&generation->expert_tables[l], 0, config, l, up, seed);
+        memset(generation->expert_tables[l].dirty, 1, generation->expert_tables[l].expert_count);
     }
-    reef_generation_average_reset(gen);
+    reef_generation_average_reset(generation);
 }

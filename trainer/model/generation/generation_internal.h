@@ -10,8 +10,8 @@
 //   generation_grow.c       an open one with a larger side
 //
 // What they compute is for forward.c and backward.c, and bytes on disk for checkpoint.c.
-#ifndef REEF_GEN_H
-#define REEF_GEN_H
+#ifndef REEF_GENERATION_INTERNAL_H
+#define REEF_GENERATION_INTERNAL_H
 
 #include "generation.h"
 
@@ -24,12 +24,12 @@ static inline void reef_floats_copy(float *out, const float *in, size_t count) {
 // generation_layout.c
 
 /**
- * How many tensors `gen`, of which nothing but `info` is known, will have, and values in all of
+ * How many tensors `generation`, of which nothing but `info` is known, will have, and values in all of
  * them.
  */
-void reef_generation_count_tensors(reef_generation *gen, const reef_config *config);
+void reef_generation_count_tensors(reef_generation *generation, const reef_config *config);
 /** Name its tensors, now that there is memory for them, and place them and their views in it. */
-void reef_generation_lay_out(reef_generation *gen, const reef_config *config);
+void reef_generation_lay_out(reef_generation *generation, const reef_config *config);
 
 // generation_init.c
 
@@ -37,7 +37,7 @@ void reef_generation_lay_out(reef_generation *gen, const reef_config *config);
  * Sub-keys of an open generation drawn; its queries too, or copied from `before` where there is
  * one.
  */
-void reef_generation_draw_router(reef_generation *gen,
+void reef_generation_draw_router(reef_generation *generation,
                                  const reef_config *config,
                                  uint32_t layer,
                                  const reef_generation *before,

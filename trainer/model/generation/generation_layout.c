@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 typedef struct layout {
-    reef_generation *gen; // NULL while counting
-    bool averages;        // where the generation is open: of all that train
+    reef_generation *generation; // NULL while counting
+    bool averages;               // where the generation is open: of all that train
     size_t tensor_count, value_count, trained_count;
 } layout;
 
@@ -16,19 +16,19 @@ static float **view_at(reef_weights *weights, size_t offset) {
 
 // One tensor of `count` floats whose view is the float * at `offset` of reef_weights.
 static void add_layout(layout *out, size_t offset, size_t count, bool trained, const char *name) {
-    if (out->gen != NULL) {
-        reef_generation *gen = out->gen;
-        reef_tensor *tensor = &gen->tensors[out->tensor_count];
+    if (out->generation != NULL) {
+        reef_generation *generation = out->generation;
+        reef_tensor *tensor = &generation->tensors[out->tensor_count];
         snprintf(tensor->name, sizeof tensor->name, "%s", name);
         tensor->count = count;
-        tensor->data = gen->values + out->value_count;
-        *view_at(&gen->weights, offset) = tensor->data;
-        if (gen->open && trained) {
-            tensor->grad = gen->training + out->trained_count;
-            tensor->adam_m = tensor->grad + gen->value_count;
-            tensor->adam_v = tensor->adam_m + gen->value_count;
-            if (out->averages) tensor->average = tensor->adam_v + gen->value_count;
-            *view_at(&gen->grads, offset) = tensor->grad;
+        tensor->data = generation->values + out->value_count;
+        *view_at(&generation->weights, offset) = tensor->data;
+        if (generation->open && trained) {
+            tensor->grad = generation->training + out->trained_count;
+            tensor->adam_m = tensor->grad + generation->value_count;
+            tensor->adam_v = tensor->adam_m + generation->value_count;
+            if (out->averages) tensor->average = tensor->adam_v + generation->value_count;
+            *view_at(&generation->grads, offset) = tensor->grad;
         }
     }
     out->tensor_count++;
@@ -147,13 +147,14 @@ static void lay_out(layout *out, const reef_config *config, const reef_generatio
             lay_out_router(out, config, l, info->side, !info->sealed);
 }
 
-void reef_generation_count_tensors(reef_generation *gen, const reef_config *config) {
+void reef_generation_count_tensors(reef_generation *generation, const reef_config *config) {
     layout count = {0};
-    lay_out(&count, config, &gen->info);
-    gen->tensor_count = count.tensor_count;
-    gen->value_count = count.value_count;
+    lay_out(&count, config, &generation->info);
+    generation->tensor_count = count.tensor_count;
+    generation->value_count = count.value_count;
 }
 
-void reef_generation_lay_out(reef_generation *gen, const reef_config *config) {
-    lay_out(&(layout){.gen = gen, .averages = config->average > 0.0f}, config, &gen->info);
+void reef_generation_lay_out(reef_generation *generation, const reef_config *config) {
+    lay_out(&(layout){.generation = generation, .averages = config->average > 0.0f}, config,
+            &generation->info);
 }

@@ -71,7 +71,7 @@ reef_status reef_generation_make_sealed(reef_generation **out,
     return REEF_OK;
 }
 
-// ---- gen evaluated ------------------------------------------------------------------------------
+// ---- evaluation ----------------------------------------------------------------------------------
 //
 // An open generation as it is evaluated, sealed and stored: averages in the place of its weights,
 // batch norm folded.
@@ -85,14 +85,14 @@ static void exchange(float *a, float *b, size_t count) {
 }
 
 // Over every array of weights that has an average, which `visit` gets second.
-static void visit_averages(reef_generation *gen, void (*visit)(float *, float *, size_t)) {
-    assert(gen->open);
-    for (size_t i = 0; i < gen->tensor_count; i++) {
-        reef_tensor *tensor = &gen->tensors[i];
+static void visit_averages(reef_generation *generation, void (*visit)(float *, float *, size_t)) {
+    assert(generation->open);
+    for (size_t i = 0; i < generation->tensor_count; i++) {
+        reef_tensor *tensor = &generation->tensors[i];
         if (tensor->average != NULL) visit(tensor->data, tensor->average, tensor->count);
     }
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
-        reef_expert_table *table = &gen->expert_tables[l];
+        reef_expert_table *table = &generation->expert_tables[l];
         if (table->moments.average != NULL)
             visit(table->experts, table->moments.average, table->expert_count * table->row_values);
     }
@@ -102,29 +102,30 @@ static void begin_average(float *weights, float *average, size_t count) {
     reef_floats_copy(average, weights, count);
 }
 
-void reef_generation_average_reset(reef_generation *gen) {
-    visit_averages(gen, begin_average);
+void reef_generation_average_reset(reef_generation *generation) {
+    visit_averages(generation, begin_average);
 }
 
-void reef_generation_exchange(reef_generation *gen, const reef_config *config) {
-    visit_averages(gen, exchange);
-    reef_generation_fold(gen, config);
+void reef_generation_exchange(reef_generation *generation, const reef_config *config) {
+    visit_averages(generation, exchange);
+    reef_generation_fold(generation, config);
 }
 
-void reef_generation_average_adopt(reef_generation *gen, const reef_config *config) {
-    reef_generation_exchange(gen, config);
-    reef_generation_average_reset(gen);
+void reef_generation_average_adopt(reef_generation *generation, const reef_config *config) {
+    reef_generation_exchange(generation, config);
+    reef_generation_average_reset(generation);
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
-        if (gen->expert_tables[l].moments.average != NULL)
-            memset(gen->expert_tables[l].dirty, 1, gen->expert_tables[l].expert_count);
+        if (generation->expert_tables[l].moments.average != NULL)
+            memset(generation->expert_tables[l].dirty, 1,
+                   generation->expert_tables[l].expert_count);
 }
 
-void reef_generation_fold(reef_generation *gen, const reef_config *config) {
-    gen->merged.fresh = false;
-    reef_router_shape shape = reef_generation_shape(config, gen->info.side);
+void reef_generation_fold(reef_generation *generation, const reef_config *config) {
+    generation->merged.fresh = false;
+    reef_router_shape shape = reef_generation_shape(config, generation->info.side);
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
-        reef_router_fold(&shape, &gen->weights.routers[l], gen->folded[l].w_query,
-                         gen->folded[l].query_bias);
+        reef_router_fold(&shape, &generation->weights.routers[l], generation->folded[l].w_query,
+                         generation->folded[l].query_bias);
     }
 }

@@ -36,7 +36,7 @@ void reef_layer_free(reef_layer *layer) {
 /** One generation's part of a pass over rows. */
 typedef struct layer_pass {
     const reef_layer_view *view;
-    const reef_generation *gen;
+    const reef_generation *generation;
     const reef_expert_table *table;
     reef_layer_tape *tape;
     reef_layer_trace *trace;
@@ -50,14 +50,14 @@ typedef struct layer_pass {
 } layer_pass;
 
 static layer_pass pass_of(const reef_layer_view *view, reef_layer_tape *tape, size_t g) {
-    const reef_generation *gen = view->network->generations[g];
+    const reef_generation *generation = view->network->generations[g];
     const reef_config *config = &view->network->config;
     return (layer_pass){
         .view = view,
-        .gen = gen,
-        .table = &gen->expert_tables[0],
+        .generation = generation,
+        .table = &generation->expert_tables[0],
         .tape = tape,
-        .router = reef_generation_shape(config, gen->info.side),
+        .router = reef_generation_shape(config, generation->info.side),
         .experts = reef_generation_expert_shape(config, 0),
     };
 }
@@ -100,8 +100,8 @@ static reef_router_mode mode_of(const layer_pass *acts) {
 }
 
 static const reef_router_params *params_of(const layer_pass *acts) {
-    return acts->gen->open && !acts->learns ? &acts->gen->folded[0]
-                                            : &acts->gen->weights.routers[0];
+    return acts->generation->open && !acts->learns ? &acts->generation->folded[0]
+                                                   : &acts->generation->weights.routers[0];
 }
 
 // The caller's rows and then zeros.
@@ -171,7 +171,7 @@ static reef_status forward_rows(const reef_layer_view *view,
         acts.x = rows.x;
         acts.y = rows.y;
         acts.active = rows.active == NULL ? NULL : rows.active + g * stride;
-        acts.learns = choice->train && acts.gen->open;
+        acts.learns = choice->train && acts.generation->open;
         status = reef_layer_tape_trace(&acts.trace, tape, view->network, g, rows.rows, keep, err);
         if (status == REEF_OK) status = forward_generation(&acts, err);
     }
@@ -373,7 +373,7 @@ reef_status reef_layer_back(const reef_layer_view *view,
         acts.d_y = d_y;
         acts.d_x = d_x;
         acts.active = tape->mask == NULL ? NULL : tape->mask + g * rows;
-        acts.learns = tape->train && acts.gen->open;
+        acts.learns = tape->train && acts.generation->open;
         backward_generation(&acts,
                             acts.learns ? &view->network->generations[g]->grads.routers[0] : NULL);
     }

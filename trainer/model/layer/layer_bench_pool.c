@@ -16,7 +16,7 @@ struct reef_layer_pool {
     reef_config config;
     reef_store *store;
     reef_txn *txn;
-    reef_generation *gen;
+    reef_generation *generation;
     reef_row_prefetch *prefetch;
     reef_row_prefetch_request request;
 };
@@ -149,7 +149,7 @@ reef_status reef_layer_pool_write(const char *path,
 
 static reef_status cover(reef_layer_pool *pool, reef_error *err) {
     reef_map_span all = {0};
-    reef_map_span_widen(&all, &pool->gen->expert_tables[0]);
+    reef_map_span_widen(&all, &pool->generation->expert_tables[0]);
     return reef_row_prefetch_cover(pool->prefetch, all.first, (size_t)(all.end - all.first), err);
 }
 
@@ -167,16 +167,17 @@ reef_status reef_layer_pool_open(reef_layer_pool **out,
     if (status == REEF_OK)
         status = reef_store_open(&pool->store, path, &(reef_store_options){0}, err);
     if (status == REEF_OK) status = reef_txn_begin(&pool->txn, pool->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = reef_generation_new(&pool->gen, &pool->config, &info, err);
     if (status == REEF_OK)
-        status = reef_checkpoint_locate(pool->gen, pool->txn, &pool->config, err);
+        status = reef_generation_new(&pool->generation, &pool->config, &info, err);
+    if (status == REEF_OK)
+        status = reef_checkpoint_locate(pool->generation, pool->txn, &pool->config, err);
     if (status == REEF_OK) status = reef_row_prefetch_new(&pool->prefetch, memory_bytes, err);
     if (status == REEF_OK) status = cover(pool, err);
     if (status != REEF_OK) {
         reef_layer_pool_close(pool);
         return status;
     }
-    pool->request = (reef_row_prefetch_request){.rows = &pool->gen->expert_tables[0].rows,
+    pool->request = (reef_row_prefetch_request){.rows = &pool->generation->expert_tables[0].rows,
                                                 .row_bytes = 2 * shape->d_model * sizeof(reef_bf16),
                                                 .P = shape->head_count * shape->topk};
     *out = pool;
@@ -186,15 +187,15 @@ reef_status reef_layer_pool_open(reef_layer_pool **out,
 void reef_layer_pool_close(reef_layer_pool *pool) {
     if (pool == NULL) return;
     reef_row_prefetch_free(pool->prefetch);
-    reef_generation_free(pool->gen);
+    reef_generation_free(pool->generation);
     reef_txn_abort(pool->txn);
     if (pool->store != NULL) reef_store_close(pool->store);
     free(pool);
 }
 
 const void *const *reef_layer_pool_blocks(const reef_layer_pool *pool, uint32_t *block_shift) {
-    *block_shift = pool->gen->expert_tables[0].rows.block_shift;
-    return pool->gen->expert_tables[0].rows.blocks;
+    *block_shift = pool->generation->expert_tables[0].rows.block_shift;
+    return pool->generation->expert_tables[0].rows.blocks;
 }
 
 void reef_layer_pool_chosen(void *context, size_t count, const reef_expert_id *indices) {

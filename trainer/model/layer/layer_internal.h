@@ -135,7 +135,7 @@ REEF_MUST_CHECK reef_status reef_layer_tensor_read(const reef_network *network,
 size_t reef_layer_vector_index(const char *name, size_t vectors);
 
 /** The tensor of the layer with this name, or NULL. */
-const reef_tensor *reef_layer_tensor_find(const reef_generation *gen, const char *name);
+const reef_tensor *reef_layer_tensor_find(const reef_generation *generation, const char *name);
 
 /** INVALID when the array has another length than the tensor. */
 REEF_MUST_CHECK reef_status reef_layer_tensor_check_count(const char *name,
@@ -144,7 +144,7 @@ REEF_MUST_CHECK reef_status reef_layer_tensor_check_count(const char *name,
                                                           reef_error *err);
 
 /** NOT_FOUND, naming generation and tensor. */
-REEF_MUST_CHECK reef_status reef_layer_tensor_missing(const reef_generation *gen,
+REEF_MUST_CHECK reef_status reef_layer_tensor_missing(const reef_generation *generation,
                                                       const char *name,
                                                       reef_error *err);
 

@@ -44,39 +44,40 @@ void reef_layer_tape_free(reef_layer_tape *tape) {
 
 // A generation that grew, or a tape of more rows, needs another one; so does the first backward.
 static bool fits_tape(const reef_layer_trace *trace,
-                      const reef_generation *gen,
+                      const reef_generation *generation,
                       size_t rows,
                       bool keep) {
-    bool learns = keep && gen->open;
-    return trace->side == gen->info.side && trace->rows_max >= rows && (trace->backward || !keep) &&
-           (trace->factors != NULL || !learns);
+    bool learns = keep && generation->open;
+    return trace->side == generation->info.side && trace->rows_max >= rows &&
+           (trace->backward || !keep) && (trace->factors != NULL || !learns);
 }
 
 static reef_status make_trace(reef_layer_trace *trace,
                               const reef_config *config,
-                              const reef_generation *gen,
+                              const reef_generation *generation,
                               size_t rows,
                               bool keep,
                               reef_error *err) {
-    reef_router_shape shape = reef_generation_shape(config, gen->info.side);
+    reef_router_shape shape = reef_generation_shape(config, generation->info.side);
     reef_expert_shape experts = reef_generation_expert_shape(config, 0);
     release_trace(trace);
     reef_status status =
         reef_router_tape_init(&trace->tape, &shape, rows, REEF_LAYER_PIECE, keep, err);
     if (status != REEF_OK || !keep) {
-        trace->side = gen->info.side;
+        trace->side = generation->info.side;
         trace->rows_max = status == REEF_OK ? rows : 0;
         return status;
     }
     trace->hidden = malloc(rows * reef_expert_hidden_values(&experts) * sizeof(float));
     trace->d_gate = malloc(rows * experts.P * sizeof(float));
-    if (gen->open)
+    if (generation->open)
         trace->factors = malloc(rows * experts.P * reef_expert_vectors(&experts) * sizeof(float));
-    if (trace->hidden == NULL || trace->d_gate == NULL || (gen->open && trace->factors == NULL)) {
+    if (trace->hidden == NULL || trace->d_gate == NULL ||
+        (generation->open && trace->factors == NULL)) {
         release_trace(trace);
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pass over %zu rows", rows);
     }
-    trace->side = gen->info.side;
+    trace->side = generation->info.side;
     trace->rows_max = rows;
     trace->backward = true;
     return REEF_OK;
@@ -145,9 +146,9 @@ reef_status reef_layer_tape_trace(reef_layer_trace **out,
                                   size_t rows,
                                   bool keep,
                                   reef_error *err) {
-    const reef_generation *gen = network->generations[g];
+    const reef_generation *generation = network->generations[g];
     size_t padded = whole_pieces(rows);
     *out = &tape->traces[keep || g == 0 ? g : SHARED_TRACES - 1];
-    if (fits_tape(*out, gen, padded, keep)) return REEF_OK;
-    return make_trace(*out, &network->config, gen, padded, keep, err);
+    if (fits_tape(*out, generation, padded, keep)) return REEF_OK;
+    return make_trace(*out, &network->config, generation, padded, keep, err);
 }

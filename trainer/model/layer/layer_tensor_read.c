@@ -17,10 +17,11 @@ size_t reef_layer_vector_index(const char *name, size_t vectors) {
     return v;
 }
 
-const reef_tensor *reef_layer_tensor_find(const reef_generation *gen, const char *name) {
+const reef_tensor *reef_layer_tensor_find(const reef_generation *generation, const char *name) {
     char full[REEF_NAME_BYTES_MAX + 1];
     int length = snprintf(full, sizeof full, "block0.%s", name);
-    return length > 0 && (size_t)length < sizeof full ? reef_generation_find(gen, full) : NULL;
+    return length > 0 && (size_t)length < sizeof full ? reef_generation_find(generation, full)
+                                                      : NULL;
 }
 
 reef_status reef_layer_tensor_check_count(const char *name,
@@ -32,25 +33,25 @@ reef_status reef_layer_tensor_check_count(const char *name,
                      count);
 }
 
-reef_status reef_layer_tensor_missing(const reef_generation *gen,
+reef_status reef_layer_tensor_missing(const reef_generation *generation,
                                       const char *name,
                                       reef_error *err) {
     return reef_fail(err, REEF_ERR_NOT_FOUND, "generation %" PRIu32 ", which is %s, has no '%.40s'",
-                     gen->info.generation, gen->open ? "open" : "sealed", name);
+                     generation->info.generation, generation->open ? "open" : "sealed", name);
 }
 
 reef_status reef_layer_tensor_read(const reef_network *network,
-                                   uint32_t generation,
+                                   uint32_t number,
                                    const char *name,
                                    float *out,
                                    size_t count,
                                    reef_error *err) {
-    if (generation >= network->generation_count)
+    if (number >= network->generation_count)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
-                         "no generation %" PRIu32 ": the layer has 0 to %zu", generation,
+                         "no generation %" PRIu32 ": the layer has 0 to %zu", number,
                          network->generation_count - 1);
-    const reef_generation *gen = network->generations[generation];
-    const reef_expert_table *table = &gen->expert_tables[0];
+    const reef_generation *generation = network->generations[number];
+    const reef_expert_table *table = &generation->expert_tables[0];
     size_t D = network->config.d_model, vectors = table->row_values / D,
            v = reef_layer_vector_index(name, vectors);
     if (v < vectors) {
@@ -60,8 +61,8 @@ reef_status reef_layer_tensor_read(const reef_network *network,
             reef_expert_table_row_read(table, n, v * D, D, out + n * D);
         return status;
     }
-    const reef_tensor *tensor = reef_layer_tensor_find(gen, name);
-    if (tensor == NULL) return reef_layer_tensor_missing(gen, name, err);
+    const reef_tensor *tensor = reef_layer_tensor_find(generation, name);
+    if (tensor == NULL) return reef_layer_tensor_missing(generation, name, err);
     reef_status status = reef_layer_tensor_check_count(name, tensor->count, count, err);
     if (status == REEF_OK) memcpy(out, tensor->data, count * sizeof *out);
     return status;

@@ -143,11 +143,11 @@ void reef_activations_release(reef_activations *acts) {
 
 static reef_status allocate_table(reef_activations_table *table,
                                   const reef_activations *acts,
-                                  const reef_generation *gen,
+                                  const reef_generation *generation,
                                   reef_expert_shape experts,
                                   reef_error *err) {
     const reef_config *config = acts->config;
-    reef_router_shape shape = reef_plan_router(&acts->plans[0], gen->info.side);
+    reef_router_shape shape = reef_plan_router(&acts->plans[0], generation->info.side);
     size_t pairs = acts->rows_max * experts.P;
     size_t hidden = acts->rows_max * reef_expert_hidden_values(&experts);
     reef_status status = reef_router_tape_init(&table->tape, &shape, acts->rows_max,
@@ -155,14 +155,14 @@ static reef_status allocate_table(reef_activations_table *table,
     if (status != REEF_OK) return status;
     bool ok = floats(&table->hidden, hidden);
     if (acts->training) ok = ok && floats(&table->d_gate, pairs);
-    if (acts->training && gen->open)
+    if (acts->training && generation->open)
         ok = ok && floats(&table->factors, pairs * reef_expert_vectors(&experts));
     return ok ? REEF_OK
               : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the routing of %zu pairs", pairs);
 }
 
 reef_status reef_activations_prepare_generation(reef_activations *acts,
-                                                const reef_generation *gen,
+                                                const reef_generation *generation,
                                                 size_t g,
                                                 reef_error *err) {
     if (g >= acts->generation_capacity) {
@@ -182,17 +182,17 @@ reef_status reef_activations_prepare_generation(reef_activations *acts,
         // In evaluation the one set serves all layers.
         if (acts->training && !acts->plans[l].retrieves) continue;
         reef_expert_shape experts = acts->training ? acts->plans[l].experts : largest;
-        reef_status status = allocate_table(&sets[l], acts, gen, experts, err);
+        reef_status status = allocate_table(&sets[l], acts, generation, experts, err);
         if (status == REEF_OK) continue;
         release_tables(sets, acts->layer_sets);
         return status;
     }
-    if (acts->training && gen->open) {
+    if (acts->training && generation->open) {
         size_t pairs = acts->rows_max * acts->config->heads * acts->config->topk;
         reef_expert_pairs_release(&acts->pairs);
-        reef_status status =
-            reef_expert_pairs_init(&acts->pairs, pairs, (size_t)gen->info.side * gen->info.side,
-                                   reef_expert_row_values(&largest), err);
+        reef_status status = reef_expert_pairs_init(
+            &acts->pairs, pairs, (size_t)generation->info.side * generation->info.side,
+            reef_expert_row_values(&largest), err);
         if (status != REEF_OK) {
             release_tables(sets, acts->layer_sets);
             return status;

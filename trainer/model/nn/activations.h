@@ -107,7 +107,7 @@ REEF_MUST_CHECK reef_status reef_network_forward(reef_activations *acts,
 
 /** Memory for what generation g leaves, where it has none yet. */
 REEF_MUST_CHECK reef_status reef_activations_prepare_generation(reef_activations *acts,
-                                                                const reef_generation *gen,
+                                                                const reef_generation *generation,
                                                                 size_t g,
                                                                 reef_error *err);
 
@@ -161,7 +161,7 @@ typedef struct reef_network_update {
 } reef_network_update;
 
 /**
- * Gradients of the open generation's dense tensors (added to gen->grads) and, in the same pass, the
+ * Gradients of the open generation's dense tensors (added to generation->grads) and, in the same pass, the
  * update of its experts. Reads forward's tape backwards; sealed generations only pass gradients on.
  */
 void reef_network_backward(reef_activations *acts,

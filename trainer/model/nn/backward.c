@@ -307,28 +307,29 @@ static void update_experts(reef_backward *b, const reef_network_update *update) 
 
 static void generation_backward(reef_backward *b, const reef_network_update *update) {
     reef_activations *acts = b->acts;
-    reef_generation *gen = b->network->generations[b->g];
+    reef_generation *generation = b->network->generations[b->g];
     if (!reef_activations_activate(acts, b->batch, b->g)) return;
     // Its batch statistics were of every row, so every row gets a gradient through them.
-    if (gen->open) memset(acts->piece_active, 1, b->batch->windows);
+    if (generation->open) memset(acts->piece_active, 1, b->batch->windows);
     reef_activations_table *tape = &acts->expert_tables[b->g][b->l];
-    reef_router_shape shape = reef_plan_router(b->plan, gen->info.side);
+    reef_router_shape shape = reef_plan_router(b->plan, generation->info.side);
     double start = reef_seconds();
     reef_thread_pool_run(b->workers, b->batch->windows, output_gradient_window, b);
-    if (gen->open) reduce_older(b);
+    if (generation->open) reduce_older(b);
     reef_activations_run_experts(acts, b->network, b->workers, b->batch, b->g, b->l, experts_window,
                                  b);
     double routed = reef_seconds();
     // Sealed routers and frozen queries only pass the gradient of x on.
-    bool train = gen->open && !gen->queries_frozen;
+    bool train = generation->open && !generation->queries_frozen;
     reef_router_backward(&shape,
-                         gen->queries_frozen ? &gen->folded[b->l] : &gen->weights.routers[b->l],
+                         generation->queries_frozen ? &generation->folded[b->l]
+                                                    : &generation->weights.routers[b->l],
                          train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,
                          b->layer->norm2, acts->piece_active, &tape->tape, tape->d_gate,
-                         acts->d_norm, gen->open ? &gen->grads.routers[b->l] : NULL);
+                         acts->d_norm, generation->open ? &generation->grads.routers[b->l] : NULL);
     acts->seconds_experts += routed - start;
     acts->seconds_router += reef_seconds() - routed;
-    if (gen->open && !update->freeze_experts) update_experts(b, update);
+    if (generation->open && !update->freeze_experts) update_experts(b, update);
 }
 
 static void experts_backward(reef_backward *b, const reef_network_update *update) {

@@ -318,15 +318,16 @@ static reef_status experts_forward(reef_forward *f,
                                    reef_error *err) {
     reef_activations *acts = f->acts;
     for (size_t g = 0; g < f->network->generation_count; g++) {
-        const reef_generation *gen = f->network->generations[g];
+        const reef_generation *generation = f->network->generations[g];
         if (!reef_activations_activate(acts, f->batch, g)) continue;
-        reef_status status = reef_activations_prepare_generation(acts, gen, g, err);
+        reef_status status = reef_activations_prepare_generation(acts, generation, g, err);
         if (status != REEF_OK) return status;
-        bool train = gen->open && mode == REEF_PASS_TRAIN && !gen->queries_frozen;
-        reef_router_shape shape = reef_plan_router(f->plan, gen->info.side);
+        bool train = generation->open && mode == REEF_PASS_TRAIN && !generation->queries_frozen;
+        reef_router_shape shape = reef_plan_router(f->plan, generation->info.side);
         // An open generation is evaluated by its folded router: running statistics, no batch.
-        const reef_router_params *router =
-            gen->open && !train ? &gen->folded[f->l] : &gen->weights.routers[f->l];
+        const reef_router_params *router = generation->open && !train
+                                               ? &generation->folded[f->l]
+                                               : &generation->weights.routers[f->l];
         f->g = g;
         double start = reef_seconds();
         // Batch statistics want every row; a window of old data in which the gate is silent is few.

@@ -52,12 +52,12 @@ typedef struct reef_vector_generation {
 REEF_MUST_CHECK reef_status reef_vector_generation_new(reef_vector_generation **out,
                                                        const reef_config *config,
                                                        reef_error *err);
-void reef_vector_generation_free(reef_vector_generation *gen); // accepts NULL
+void reef_vector_generation_free(reef_vector_generation *generation); // accepts NULL
 
 /** Learn mean and scale from the first batch, vectors (rows, D), and draw the experts. */
-void reef_vector_generation_draw(reef_vector_generation *gen,
+void reef_vector_generation_draw(reef_vector_generation *generation,
                                  const reef_config *config,
-                                 uint32_t generation,
+                                 uint32_t number,
                                  size_t rows,
                                  const float *vectors);
 
@@ -76,7 +76,7 @@ void reef_vector_head_release(reef_vector_head *head);
 reef_ridge_shape reef_vector_gate_shape(const reef_config *config);
 
 /** z (rows, D + 1): standardised, the last value 1, which meets the bias. */
-void reef_vector_standardise(const reef_vector_generation *gen,
+void reef_vector_standardise(const reef_vector_generation *generation,
                              size_t rows,
                              float *z,
                              const float *vectors);
@@ -85,8 +85,11 @@ void reef_vector_standardise(const reef_vector_generation *gen,
  * Hidden units 0 .. count - 1 of one piece: REEF_VECTOR_PIECE rows, whatever they hold.
  * hidden  (PIECE, stride) written, zero from `count` on
  */
-void reef_vector_hidden(
-    const reef_vector_generation *gen, size_t count, size_t stride, float *hidden, const float *z);
+void reef_vector_hidden(const reef_vector_generation *generation,
+                        size_t count,
+                        size_t stride,
+                        float *hidden,
+                        const float *z);
 
 /** Index of the largest of `count` > 0 values, the first among equals. */
 size_t reef_vector_best(size_t count, const float *values);

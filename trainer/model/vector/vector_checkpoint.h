@@ -11,7 +11,7 @@ typedef struct reef_vector_block {
 } reef_vector_block;
 
 /** The block after *b, from {0} on; false after the last. */
-bool reef_vector_block_next(const reef_vector_generation *gen, reef_vector_block *b);
+bool reef_vector_block_next(const reef_vector_generation *generation, reef_vector_block *b);
 
 /** Key of a block of experts, or of their moments. */
 reef_key reef_vector_block_key(reef_db db, uint32_t generation, const reef_vector_block *b);

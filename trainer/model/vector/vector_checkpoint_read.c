@@ -39,11 +39,11 @@ reef_status reef_vector_record_rows(reef_txn *txn,
     return REEF_OK;
 }
 
-bool reef_vector_block_next(const reef_vector_generation *gen, reef_vector_block *b) {
-    size_t width = gen->inputs + 1, each = reef_block_rows(width * sizeof(float));
+bool reef_vector_block_next(const reef_vector_generation *generation, reef_vector_block *b) {
+    size_t width = generation->inputs + 1, each = reef_block_rows(width * sizeof(float));
     size_t first = (size_t)b->index * each;
-    if (first >= gen->expert_count) return false;
-    size_t left = gen->expert_count - first;
+    if (first >= generation->expert_count) return false;
+    size_t left = generation->expert_count - first;
     *b = (reef_vector_block){b->index + 1, first * width, (left < each ? left : each) * width};
     return true;
 }
@@ -54,12 +54,12 @@ reef_key reef_vector_block_key(reef_db db, uint32_t generation, const reef_vecto
 
 static reef_status get_experts(reef_txn *txn,
                                uint32_t records,
-                               reef_vector_generation *gen,
+                               reef_vector_generation *generation,
                                reef_error *err) {
-    for (reef_vector_block b = {0}; reef_vector_block_next(gen, &b);) {
+    for (reef_vector_block b = {0}; reef_vector_block_next(generation, &b);) {
         reef_key key = reef_vector_block_key(REEF_DB_EXPERTS, records, &b);
         reef_status status =
-            reef_record_read(txn, &key, gen->experts + b.at, b.count * sizeof(float), err);
+            reef_record_read(txn, &key, generation->experts + b.at, b.count * sizeof(float), err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -69,32 +69,34 @@ reef_status reef_vector_load_generation(reef_vector_network *network,
                                         reef_txn *txn,
                                         uint32_t records,
                                         reef_error *err) {
-    reef_vector_generation *gen = NULL;
+    reef_vector_generation *generation = NULL;
     size_t C = 0, gates = 0, gate_width = reef_vector_gate_shape(&network->config).padded;
     double values[3];
     reef_status status = reef_vector_network_reserve(network, network->generation_count + 1, err);
-    if (status == REEF_OK) status = reef_vector_generation_new(&gen, &network->config, err);
+    if (status == REEF_OK) status = reef_vector_generation_new(&generation, &network->config, err);
     if (status != REEF_OK) return status;
-    network->generations[network->generation_count++] = gen;
-    size_t D = gen->inputs * sizeof(float), width = gen->shape.padded;
+    network->generations[network->generation_count++] = generation;
+    size_t D = generation->inputs * sizeof(float), width = generation->shape.padded;
     status = reef_vector_record_rows(txn, records, "labels", 1, &C, err);
     if (status == REEF_OK && C > REEF_CLASS_COUNT_MAX)
         return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has %zu classes", records, C);
     if (status == REEF_OK)
         status = reef_vector_record_rows(txn, records, "gate_weights", gate_width, &gates, err);
     if (status == REEF_OK)
-        status = reef_vector_head_size(&gen->head, C, width, gates, gate_width, err);
+        status = reef_vector_head_size(&generation->head, C, width, gates, gate_width, err);
     if (status == REEF_OK)
-        status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "mean", gen->mean, D, err);
+        status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "mean", generation->mean, D,
+                                         err);
+    if (status == REEF_OK)
+        status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "scale", generation->scale,
+                                         D, err);
+    if (status == REEF_OK)
+        status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "w_up",
+                                         generation->head.w_up, C * width * sizeof(float), err);
     if (status == REEF_OK)
         status =
-            reef_vector_record_read(txn, REEF_DB_TENSORS, records, "scale", gen->scale, D, err);
-    if (status == REEF_OK)
-        status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "w_up", gen->head.w_up,
-                                         C * width * sizeof(float), err);
-    if (status == REEF_OK)
-        status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "gate_weights",
-                                         gen->head.gate, gates * gate_width * sizeof(float), err);
+            reef_vector_record_read(txn, REEF_DB_TENSORS, records, "gate_weights",
+                                    generation->head.gate, gates * gate_width * sizeof(float), err);
     if (status == REEF_OK)
         status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "head", values,
                                          sizeof values, err);
@@ -104,11 +106,11 @@ reef_status reef_vector_load_generation(reef_vector_network *network,
                                          C * sizeof(int32_t), err);
         network->class_count = C;
     }
-    if (status == REEF_OK) status = get_experts(txn, records, gen, err);
+    if (status == REEF_OK) status = get_experts(txn, records, generation, err);
     if (status != REEF_OK) return status;
-    gen->drawn = values[0] != 0.0;
-    gen->head.sharpness = (float)values[1];
-    gen->reference = values[2];
-    gen->experts_stored = true;
+    generation->drawn = values[0] != 0.0;
+    generation->head.sharpness = (float)values[1];
+    generation->reference = values[2];
+    generation->experts_stored = true;
     return REEF_OK;
 }

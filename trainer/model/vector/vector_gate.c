@@ -39,9 +39,11 @@ reef_status reef_vector_network_reserve(reef_vector_network *network,
 uint64_t reef_vector_parameter_count(const reef_vector_network *network) {
     uint64_t count = 0, gate = reef_vector_gate_shape(&network->config).size;
     for (size_t g = 0; g < network->generation_count; g++) {
-        const reef_vector_generation *gen = network->generations[g];
-        count += 2 * gen->inputs + gen->expert_count * (gen->inputs + 1 + gen->head.class_count) +
-                 gen->head.gate_count * gate;
+        const reef_vector_generation *generation = network->generations[g];
+        count +=
+            2 * generation->inputs +
+            generation->expert_count * (generation->inputs + 1 + generation->head.class_count) +
+            generation->head.gate_count * gate;
     }
     return count;
 }
@@ -147,13 +149,13 @@ void reef_vector_mix(const reef_vector_network *network,
     memset(scores, 0, REEF_VECTOR_PIECE * network->class_count * sizeof *scores);
     weigh_gate(network, weights, vectors, z, hidden);
     for (size_t g = 0; g < G; g++) {
-        const reef_vector_generation *gen = network->generations[g];
-        size_t C = gen->head.class_count;
+        const reef_vector_generation *generation = network->generations[g];
+        size_t C = generation->head.class_count;
         if (!cut_gate(weights, G, g) || C == 0) continue;
-        reef_vector_standardise(gen, REEF_VECTOR_PIECE, z, vectors);
-        reef_vector_hidden(gen, gen->expert_count, width, hidden, z);
-        reef_gemm(false, true, REEF_VECTOR_PIECE, C, width, 1.0f, hidden, width, gen->head.w_up,
-                  width, 0.0f, own, C);
+        reef_vector_standardise(generation, REEF_VECTOR_PIECE, z, vectors);
+        reef_vector_hidden(generation, generation->expert_count, width, hidden, z);
+        reef_gemm(false, true, REEF_VECTOR_PIECE, C, width, 1.0f, hidden, width,
+                  generation->head.w_up, width, 0.0f, own, C);
         for (size_t i = 0; i < REEF_VECTOR_PIECE; i++)
             reef_axpy(C, scores + i * network->class_count, weights[i * G + g], own + i * C);
     }

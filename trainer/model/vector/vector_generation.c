@@ -23,31 +23,33 @@ reef_status reef_vector_generation_new(reef_vector_generation **out,
                                        const reef_config *config,
                                        reef_error *err) {
     *out = NULL;
-    reef_vector_generation *gen = calloc(1, sizeof *gen);
-    if (gen == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
-    gen->inputs = config->inputs;
-    gen->expert_count = (size_t)config->side * config->side;
-    gen->shape = reef_ridge_shape_of(gen->expert_count);
-    gen->head.sharpness = 8.0f; // until there are examples to choose it by; what those mostly give
-    gen->mean = calloc(gen->inputs, sizeof *gen->mean);
-    gen->scale = calloc(gen->inputs, sizeof *gen->scale);
-    gen->experts = calloc(gen->expert_count * (gen->inputs + 1), sizeof *gen->experts);
-    if (gen->mean && gen->scale && gen->experts) {
-        *out = gen;
+    reef_vector_generation *generation = calloc(1, sizeof *generation);
+    if (generation == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
+    generation->inputs = config->inputs;
+    generation->expert_count = (size_t)config->side * config->side;
+    generation->shape = reef_ridge_shape_of(generation->expert_count);
+    generation->head.sharpness =
+        8.0f; // until there are examples to choose it by; what those mostly give
+    generation->mean = calloc(generation->inputs, sizeof *generation->mean);
+    generation->scale = calloc(generation->inputs, sizeof *generation->scale);
+    generation->experts =
+        calloc(generation->expert_count * (generation->inputs + 1), sizeof *generation->experts);
+    if (generation->mean && generation->scale && generation->experts) {
+        *out = generation;
         return REEF_OK;
     }
-    reef_vector_generation_free(gen);
+    reef_vector_generation_free(generation);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u * %u experts of %u inputs",
                      config->side, config->side, config->inputs);
 }
 
-void reef_vector_generation_free(reef_vector_generation *gen) {
-    if (gen == NULL) return;
-    free(gen->mean);
-    free(gen->scale);
-    free(gen->experts);
-    reef_vector_head_release(&gen->head);
-    free(gen);
+void reef_vector_generation_free(reef_vector_generation *generation) {
+    if (generation == NULL) return;
+    free(generation->mean);
+    free(generation->scale);
+    free(generation->experts);
+    reef_vector_head_release(&generation->head);
+    free(generation);
 }
 
 // Rows are whole, so growth adds rows and the others stay.
@@ -133,12 +135,12 @@ static float own_scale(const column *c) {
     return unit == 0.0 ? 1.0f : (float)fmin(fmax(1.0 / unit, SCALE_MIN), SCALE_MAX);
 }
 
-static void learn_scale(reef_vector_generation *gen, size_t rows, const float *vectors) {
-    size_t D = gen->inputs, live, alike = 0;
+static void learn_scale(reef_vector_generation *generation, size_t rows, const float *vectors) {
+    size_t D = generation->inputs, live, alike = 0;
     double squares = 0.0;
-    for (size_t d = 0; d < D; d++) gen->scale[d] = column_of(rows, D, vectors + d).range;
+    for (size_t d = 0; d < D; d++) generation->scale[d] = column_of(rows, D, vectors + d).range;
     // `mean` is free until the loop below, so it is what ranges are sorted in.
-    float reference = reference_range(D, gen->scale, gen->mean, &live);
+    float reference = reference_range(D, generation->scale, generation->mean, &live);
     for (size_t d = 0; d < D; d++) {
         column c = column_of(rows, D, vectors + d);
         if (c.range == 0.0f || !is_alike(c.range, reference)) continue;
@@ -151,25 +153,27 @@ static void learn_scale(reef_vector_generation *gen, size_t rows, const float *v
     for (size_t d = 0; d < D; d++) {
         column c = column_of(rows, D, vectors + d);
         bool with_others = c.range == 0.0f ? shared : is_alike(c.range, reference);
-        gen->mean[d] = (float)c.mean;
-        gen->scale[d] = with_others ? common : own_scale(&c);
+        generation->mean[d] = (float)c.mean;
+        generation->scale[d] = with_others ? common : own_scale(&c);
     }
 }
 
 // Column d of a vector, standardised. Values far outside of the first batch stay told apart, but do
 // not drown the others. In double, where no difference of two floats overflows.
-static float standardise(const reef_vector_generation *gen, size_t d, float value) {
-    double z = ((double)value - (double)gen->mean[d]) * (double)gen->scale[d], size = fabs(z);
+static float standardise(const reef_vector_generation *generation, size_t d, float value) {
+    double z = ((double)value - (double)generation->mean[d]) * (double)generation->scale[d],
+           size = fabs(z);
     return (float)(size <= SQUASH ? z : copysign(SQUASH + log(1.0 + size - SQUASH), z));
 }
 
-void reef_vector_standardise(const reef_vector_generation *gen,
+void reef_vector_standardise(const reef_vector_generation *generation,
                              size_t rows,
                              float *z,
                              const float *vectors) {
-    size_t D = gen->inputs;
+    size_t D = generation->inputs;
     for (size_t i = 0; i < rows; i++) {
-        for (size_t d = 0; d < D; d++) z[i * (D + 1) + d] = standardise(gen, d, vectors[i * D + d]);
+        for (size_t d = 0; d < D; d++)
+            z[i * (D + 1) + d] = standardise(generation, d, vectors[i * D + d]);
         z[i * (D + 1) + D] = 1.0f;
     }
 }
@@ -177,35 +181,38 @@ void reef_vector_standardise(const reef_vector_generation *gen,
 // ---- experts ------------------------------------------------------------------------------------
 
 // w_down so that w_down . z has deviation 1 over the first batch.
-void reef_vector_generation_draw(reef_vector_generation *gen,
+void reef_vector_generation_draw(reef_vector_generation *generation,
                                  const reef_config *config,
-                                 uint32_t generation,
+                                 uint32_t number,
                                  size_t rows,
                                  const float *vectors) {
-    size_t D = gen->inputs;
+    size_t D = generation->inputs;
     double squares = 0.0;
-    learn_scale(gen, rows, vectors);
+    learn_scale(generation, rows, vectors);
     for (size_t i = 0; i < rows * D; i++) {
-        float z = standardise(gen, i % D, vectors[i]);
+        float z = standardise(generation, i % D, vectors[i]);
         squares += (double)z * (double)z;
     }
     double norm = sqrt(squares / (double)rows);
     float deviation = (float)(norm > 0.0 ? 1.0 / norm : 1.0 / sqrt((double)D));
-    reef_random_normal(gen->expert_count * (D + 1), gen->experts, 1.0f, config->seed,
-                       400 + (uint64_t)generation * 8);
-    for (size_t n = 0; n < gen->expert_count; n++) {
-        float *row = gen->experts + n * (D + 1);
+    reef_random_normal(generation->expert_count * (D + 1), generation->experts, 1.0f, config->seed,
+                       400 + (uint64_t)number * 8);
+    for (size_t n = 0; n < generation->expert_count; n++) {
+        float *row = generation->experts + n * (D + 1);
         for (size_t d = 0; d < D; d++) row[d] *= deviation;
         row[D] *= BIAS_DEVIATION;
     }
-    gen->drawn = true;
+    generation->drawn = true;
 }
 
-void reef_vector_hidden(
-    const reef_vector_generation *gen, size_t count, size_t stride, float *hidden, const float *z) {
-    size_t width = gen->inputs + 1;
-    reef_gemm(false, true, REEF_VECTOR_PIECE, count, width, 1.0f, z, width, gen->experts, width,
-              0.0f, hidden, stride);
+void reef_vector_hidden(const reef_vector_generation *generation,
+                        size_t count,
+                        size_t stride,
+                        float *hidden,
+                        const float *z) {
+    size_t width = generation->inputs + 1;
+    reef_gemm(false, true, REEF_VECTOR_PIECE, count, width, 1.0f, z, width, generation->experts,
+              width, 0.0f, hidden, stride);
     for (size_t i = 0; i < REEF_VECTOR_PIECE; i++) {
         float *row = hidden + i * stride;
         for (size_t n = 0; n < count; n++) row[n] = row[n] > 0.0f ? row[n] : 0.0f;

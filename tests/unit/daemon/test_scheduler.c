@@ -94,7 +94,7 @@ static void write_in_pool(world *w, bool commit, const reef_decision *decision) 
 static void decide(world *w, size_t queue, bool out) {
     assert_int_equal(find(w), REEF_SCHEDULE_DECIDE);
     assert_int_equal(w->next.queue, queue);
-    assert_int_equal(w->next.out, out);
+    assert_int_equal(w->next.idle, out);
     reef_decision decision = reef_schedule_decision(&w->schedule, &w->next);
     write_in_pool(w, false, &decision);
     reef_schedule_decided(&w->schedule, &w->next, w->now);
@@ -261,7 +261,7 @@ static void nobody_sits_out_within_a_record(void **state) {
     world w = {0};
     set_up(&w, state, 2, NULL);
     write_in_pool(&w, true,
-                  &(reef_decision){.number = 1, .at = 0, .out = true, .queue = w.inputs[1].name});
+                  &(reef_decision){.number = 1, .at = 0, .idle = true, .queue = w.inputs[1].name});
     reef_schedule_release(&w.schedule);
     w.record_bytes = 100;
     w.inputs[1].offset = 730;
@@ -351,7 +351,7 @@ static void a_stream_that_cannot_go_on_is_decided_anew(void **state) {
     reef_stride_set_idle(&w.schedule.stride, 1, true);
     write_in_pool(
         &w, true,
-        &(reef_decision){.number = 1, .at = 1000000, .out = false, .queue = w.inputs[1].name});
+        &(reef_decision){.number = 1, .at = 1000000, .idle = false, .queue = w.inputs[1].name});
     reef_schedule_release(&w.schedule);
     open_schedule(&w);
     assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
@@ -417,7 +417,7 @@ static void decisions_survive_a_crash(void **state) {
     assert_int_equal(w.schedule.stride.decided, 2);
     write_in_pool(&w, true, NULL);
     reef_txn *txn = pool_begin(w.store, REEF_TXN_READ);
-    reef_key key = {.db = REEF_DB_JOURNAL, .name = REEF_TURNS_NAME};
+    reef_key key = {.db = REEF_DB_JOURNAL, .name = REEF_STRIDE_NAME};
     for (key.sequence = 1; key.sequence < 3; key.sequence++) {
         reef_view view;
         reef_error err;
@@ -469,7 +469,7 @@ static void a_decision_that_was_passed_by_is_forgotten(void **state) {
     write_in_pool(
         &w, true,
         &(reef_decision){
-            .number = 2, .at = REEF_SLICE_BYTES, .out = false, .queue = w.inputs[1].name});
+            .number = 2, .at = REEF_SLICE_BYTES, .idle = false, .queue = w.inputs[1].name});
     reef_schedule_release(&w.schedule);
     open_schedule(&w);
     assert_int_equal(w.schedule.after.count, 1);
@@ -578,13 +578,14 @@ static void places_are_kept(void **state) {
     char name[256];
     memset(name, 'n', 255);
     name[255] = 0;
-    assert_int_equal(reef_place_read(w.store, name, &begin, &mark, &err), REEF_ERR_NOT_FOUND);
+    assert_int_equal(reef_source_checkpoint_read(w.store, name, &begin, &mark, &err),
+                     REEF_ERR_NOT_FOUND);
     assert_null(mark);
     reef_txn *txn = pool_begin(w.store, REEF_TXN_WRITE);
-    assert_int_equal(reef_place_write(txn, name, 77, "{\"inode\":5}", &err), REEF_OK);
-    assert_int_equal(reef_place_write(txn, "x", 1, "no json", &err), REEF_ERR_INVALID);
+    assert_int_equal(reef_source_checkpoint_write(txn, name, 77, "{\"inode\":5}", &err), REEF_OK);
+    assert_int_equal(reef_source_checkpoint_write(txn, "x", 1, "no json", &err), REEF_ERR_INVALID);
     (void)pool_commit(txn, 1);
-    assert_int_equal(reef_place_read(w.store, name, &begin, &mark, &err), REEF_OK);
+    assert_int_equal(reef_source_checkpoint_read(w.store, name, &begin, &mark, &err), REEF_OK);
     assert_int_equal(begin, 77);
     assert_string_equal(mark, "{\"inode\":5}");
     free(mark);
@@ -600,13 +601,13 @@ static void a_mark_is_the_last_one_before_the_cursor(void **state) {
         snprintf(text, sizeof(text), "%d", (int)i);
         reef_queues_fill(queues, 0, 10, i * 10, strdup(text));
     }
-    assert_string_equal(reef_queue_mark(&queues->queues[0], 9)->text, "0");
-    assert_string_equal(reef_queue_mark(&queues->queues[0], 10)->text, "1");
-    assert_string_equal(reef_queue_mark(&queues->queues[0], 19)->text, "1");
-    assert_string_equal(reef_queue_mark(&queues->queues[0], 500)->text, "2");
+    assert_string_equal(reef_queue_checkpoint_at(&queues->queues[0], 9)->text, "0");
+    assert_string_equal(reef_queue_checkpoint_at(&queues->queues[0], 10)->text, "1");
+    assert_string_equal(reef_queue_checkpoint_at(&queues->queues[0], 19)->text, "1");
+    assert_string_equal(reef_queue_checkpoint_at(&queues->queues[0], 500)->text, "2");
     reef_queues_fill(queues, 0, 10, 600, strdup("3"));
-    assert_string_equal(reef_queue_mark(&queues->queues[0], 599)->text, "2");
-    assert_string_equal(reef_queue_mark(&queues->queues[0], 600)->text, "3");
+    assert_string_equal(reef_queue_checkpoint_at(&queues->queues[0], 599)->text, "2");
+    assert_string_equal(reef_queue_checkpoint_at(&queues->queues[0], 600)->text, "3");
     tear_down(&w);
 }
 
@@ -625,9 +626,9 @@ static void marks_that_wait_are_bounded(void **state) {
     reef_queues *queues = &w.schedule.queues;
     while (reef_queues_space(queues, 0, &at, &room)) fill_with_mark(queues, 10 * marks++, 300000);
     assert_int_equal(marks, 4);
-    (void)reef_queue_mark(&queues->queues[0], 9);
+    (void)reef_queue_checkpoint_at(&queues->queues[0], 9);
     assert_false(reef_queues_space(queues, 0, &at, &room));
-    (void)reef_queue_mark(&queues->queues[0], 10); // the first one is not needed any more
+    (void)reef_queue_checkpoint_at(&queues->queues[0], 10); // the first one is not needed any more
     train(&w, 0);
     assert_true(reef_queues_space(queues, 0, &at, &room));
     tear_down(&w);
@@ -640,12 +641,12 @@ static void one_mark_may_be_of_any_length(void **state) {
     size_t room = 0;
     set_up(&w, state, 1, NULL);
     reef_queues *queues = &w.schedule.queues;
-    fill_with_mark(queues, 0, 2 * REEF_MARK_BYTES_HIGH);
+    fill_with_mark(queues, 0, 2 * REEF_CHECKPOINT_BYTES_HIGH);
     assert_true(reef_queues_space(queues, 0, &at, &room));
-    fill_with_mark(queues, 10, 2 * REEF_MARK_BYTES_HIGH);
+    fill_with_mark(queues, 10, 2 * REEF_CHECKPOINT_BYTES_HIGH);
     assert_false(reef_queues_space(queues, 0, &at, &room));
     assert_false(reef_queues_take(queues, 0, 5)); // the first one is needed still
-    (void)reef_queue_mark(&queues->queues[0], 10);
+    (void)reef_queue_checkpoint_at(&queues->queues[0], 10);
     assert_true(reef_queues_take(queues, 0, 5));
     assert_true(reef_queues_space(queues, 0, &at, &room));
     tear_down(&w);

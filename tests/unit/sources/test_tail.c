@@ -2,7 +2,7 @@
 // place again.
 //
 // Files are real ones, and rotated by rename, by copying, and by logrotate.
-#include "followed_world.h"
+#include "tail_world.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -431,11 +431,11 @@ static void marks_of_others_are_refused(void **state) {
         reef_error err = {0};
         reef_tail_close(w->set);
         assert_int_equal(reef_tail_open(&w->set, w->path, false, &err), REEF_OK);
-        reef_input_place place = {.cursor = 5, .mark = marks[i]};
-        assert_int_equal(reef_tail_seek(w->set, &place, &err), REEF_ERR_CORRUPT);
+        reef_input_offset offset = {.cursor = 5, .checkpoint = marks[i]};
+        assert_int_equal(reef_tail_seek(w->set, &offset, &err), REEF_ERR_CORRUPT);
     }
     reef_error err = {0};
-    assert_int_equal(reef_tail_seek(w->set, &(reef_input_place){.cursor = 5}, &err),
+    assert_int_equal(reef_tail_seek(w->set, &(reef_input_offset){.cursor = 5}, &err),
                      REEF_ERR_CORRUPT);
 }
 

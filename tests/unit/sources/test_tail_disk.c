@@ -5,7 +5,7 @@
 #define _DEFAULT_SOURCE      // syscall
 #define _FILE_OFFSET_BITS 64 // pread is what the daemon calls
 
-#include "followed_world.h"
+#include "tail_world.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // Folders of followed files: each file of it is given whole and once, whatever becomes of its name.
-#include "followed_world.h"
+#include "tail_world.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -20,7 +20,7 @@ static uint64_t draw(uint64_t *state) {
 
 // What lanes hold, and the stream that is made of it.
 typedef struct world {
-    reef_turn_queue queues[LANES_MAX];
+    reef_stride_queue queues[LANES_MAX];
     reef_stride stride;
     char *text[LANES_MAX];
     size_t bytes[LANES_MAX], taken[LANES_MAX];
@@ -46,7 +46,7 @@ static void set_up(world *w, size_t count, const uint32_t *weights, size_t recor
     *w = (world){.stream = malloc(STREAM_BYTES)};
     assert_non_null(w->stream);
     for (size_t i = 0; i < count; i++) {
-        w->queues[i] = (reef_turn_queue){.name = NAMES[i], .weight = weights[i]};
+        w->queues[i] = (reef_stride_queue){.name = NAMES[i], .weight = weights[i]};
         w->bytes[i] = STREAM_BYTES;
         w->text[i] = lines(i + 1, w->bytes[i], 300);
     }
@@ -60,7 +60,7 @@ static void tear_down(world *w) {
 
 // Train the next bytes, of which at most `most` are there.
 static void step(world *w, size_t most) {
-    size_t queue = reef_turns_queue(&w->stride);
+    size_t queue = reef_stride_next(&w->stride);
     assert_true(queue < w->stride.count);
     const uint8_t *at = (const uint8_t *)w->text[queue] + w->taken[queue];
     size_t there = w->bytes[queue] - w->taken[queue];
@@ -90,11 +90,11 @@ static void queue_share_by_weight(void **state) {
 static void a_turn_ends_with_a_line(void **state) {
     (void)state;
     world w;
-    size_t stride = 0, last = REEF_TURN_NONE;
+    size_t stride = 0, last = REEF_STRIDE_NONE;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
     while (w.count < STREAM_BYTES - 65536) {
-        size_t queue = reef_turns_queue(&w.stride);
-        if (last != REEF_TURN_NONE && queue != last) {
+        size_t queue = reef_stride_next(&w.stride);
+        if (last != REEF_STRIDE_NONE && queue != last) {
             assert_int_equal(w.text[last][w.taken[last] - 1], '\n');
             stride++;
         }
@@ -131,10 +131,10 @@ static void vectors_are_never_cut(void **state) {
     world w;
     const size_t record = 3140;
     set_up(&w, 2, (uint32_t[]){1, 1}, record);
-    size_t last = REEF_TURN_NONE;
+    size_t last = REEF_STRIDE_NONE;
     while (w.count < STREAM_BYTES - 65536) {
-        size_t queue = reef_turns_queue(&w.stride);
-        if (last != REEF_TURN_NONE && queue != last)
+        size_t queue = reef_stride_next(&w.stride);
+        if (last != REEF_STRIDE_NONE && queue != last)
             assert_int_equal(w.taken[last] % (2 * record), 0); // two fill a slice
         last = queue;
         step(&w, 700);
@@ -156,7 +156,7 @@ static void the_stream_does_not_depend_on_its_pieces(void **state) {
         if (draw(&seed) % 4) continue;
         json_t *saved = reef_stride_save(&cut.stride);
         for (size_t i = 0; i < 3; i++)
-            cut.queues[i] = (reef_turn_queue){.name = NAMES[i], .weight = weights[i]};
+            cut.queues[i] = (reef_stride_queue){.name = NAMES[i], .weight = weights[i]};
         reef_stride_init(&cut.stride, cut.queues, 3, 0);
         reef_error err;
         assert_int_equal(reef_stride_load(&cut.stride, saved, &err), REEF_OK);
@@ -188,7 +188,7 @@ static void a_turn_that_ends_early_counts(void **state) {
     set_up(&w, 2, (uint32_t[]){2, 1}, 0);
     step(&w, 1000);
     reef_stride_set_idle(&w.stride, 0, true);
-    assert_int_equal(w.queues[0].at, 1000 * 1000 / 2);
+    assert_int_equal(w.queues[0].pass, 1000 * 1000 / 2);
     tear_down(&w);
 }
 
@@ -198,9 +198,9 @@ static void a_decision_comes_before_a_turn_that_has_not_begun(void **state) {
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
     reef_stride_set_idle(&w.stride, 0, true);
-    assert_int_equal(reef_turns_queue(&w.stride), 1);
+    assert_int_equal(reef_stride_next(&w.stride), 1);
     reef_stride_set_idle(&w.stride, 0, false);
-    assert_int_equal(reef_turns_queue(&w.stride), 0);
+    assert_int_equal(reef_stride_next(&w.stride), 0);
     step(&w, 100); // has begun: it goes on
     reef_stride_set_idle(&w.stride, 1, true);
     reef_stride_set_idle(&w.stride, 1, false);
@@ -214,9 +214,9 @@ static void nobody_has_the_turn_when_all_have_ended(void **state) {
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
     step(&w, 100);
     reef_stride_done(&w.stride, 0);
-    assert_int_equal(reef_turns_queue(&w.stride), 1);
+    assert_int_equal(reef_stride_next(&w.stride), 1);
     reef_stride_set_idle(&w.stride, 1, true);
-    assert_int_equal(reef_turns_queue(&w.stride), REEF_TURN_NONE);
+    assert_int_equal(reef_stride_next(&w.stride), REEF_STRIDE_NONE);
     tear_down(&w);
 }
 
@@ -232,9 +232,9 @@ static void queue_may_come_and_go_between_runs(void **state) {
     after.queues[0].name = "redis:new";
     after.queues[1].name = NAMES[1];
     assert_int_equal(reef_stride_load(&after.stride, saved, &err), REEF_OK);
-    assert_int_equal(after.queues[1].at, before.queues[1].at);
-    assert_int_equal(after.queues[0].at,
-                     before.queues[1].at); // where the lowest of the others stands
+    assert_int_equal(after.queues[1].pass, before.queues[1].pass);
+    assert_int_equal(after.queues[0].pass,
+                     before.queues[1].pass); // where the lowest of the others stands
     assert_int_equal(after.stride.total, before.stride.total);
     json_decref(saved);
     tear_down(&before);
@@ -255,8 +255,8 @@ static void who_has_ended_does_not_catch_up_in_the_next_run(void **state) {
     set_up(&after, 3, (uint32_t[]){1, 1, 1}, 0);
     assert_int_equal(reef_stride_load(&after.stride, saved, &err), REEF_OK);
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(after.queues[i].at, before.queues[1].at);
-        assert_false(after.queues[i].out || after.queues[i].done);
+        assert_int_equal(after.queues[i].pass, before.queues[1].pass);
+        assert_false(after.queues[i].idle || after.queues[i].done);
     }
     while (after.count < 90000) step(&after, 65536);
     for (size_t i = 0; i < 3; i++)
@@ -280,8 +280,8 @@ static void who_is_new_does_not_hold_up_who_sat_out(void **state) {
     json_t *saved = reef_stride_save(&before.stride);
     set_up(&after, 3, (uint32_t[]){1, 1, 1}, 0);
     assert_int_equal(reef_stride_load(&after.stride, saved, &err), REEF_OK);
-    assert_true(before.queues[0].at < before.queues[1].at);
-    assert_int_equal(after.queues[2].at, before.queues[1].at); // the highest of them
+    assert_true(before.queues[0].pass < before.queues[1].pass);
+    assert_int_equal(after.queues[2].pass, before.queues[1].pass); // the highest of them
     reef_stride_set_idle(&after.stride, 0, false);
     reef_stride_set_idle(&after.stride, 1, false);
     while (after.count < 90000) step(&after, 65536);

@@ -113,7 +113,7 @@ static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state)
     static const json_int_t EXPECTED[QUESTIONS] = {1, 1, 1, 0};
     assert_int_equal(sem_post(&submitted), 0);
     for (size_t n = 0; n < QUESTIONS + 1;) {
-        reef_query *done = reef_query_thread_answered(w->queries), *next;
+        reef_query *done = reef_query_thread_replied(w->queries), *next;
         for (; done; done = next, n++) {
             next = done->next;
             if (done->error.status != REEF_OK) fail_msg("%s", done->error.message);
@@ -131,7 +131,7 @@ static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state)
 static json_t *ask(world *w, reef_query_run run) {
     reef_query *done = NULL;
     submit(w, run, "now");
-    while (!done) done = reef_query_thread_answered(w->queries);
+    while (!done) done = reef_query_thread_replied(w->queries);
     if (done->error.status != REEF_OK) fail_msg("%s", done->error.message);
     json_t *said = json_loads(done->text, 0, NULL);
     assert_non_null(said);
@@ -165,7 +165,7 @@ static void of_many_tasks_the_newest_are_shown(void **state) {
 }
 
 static void assert_stats(world *w, json_int_t readers, json_int_t lag) {
-    json_t *stats = ask(w, reef_job_stats);
+    json_t *stats = ask(w, reef_query_stats);
     assert_int_equal(json_integer_value(json_object_get(stats, "readers")), readers);
     assert_int_equal(json_integer_value(json_object_get(stats, "reader_lag")), lag);
     assert_true(json_is_number(json_object_get(stats, "longest_read_s")));

@@ -1,7 +1,7 @@
 // A folder in which logs are written and rotated, and what reads them: all that was given, each
 // mark on the way, and the events that were told. A helper that cannot do its work fails the test.
-#ifndef REEF_TEST_FOLLOWED_WORLD_H
-#define REEF_TEST_FOLLOWED_WORLD_H
+#ifndef REEF_TEST_TAIL_WORLD_H
+#define REEF_TEST_TAIL_WORLD_H
 
 #include "tail.h"
 #include "tail_file.h"

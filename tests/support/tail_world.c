@@ -1,4 +1,4 @@
-#include "followed_world.h"
+#include "tail_world.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -47,16 +47,16 @@ int world_remove(void **state) {
 
 void open_at(world *w, const char *path, bool folder, uint64_t cursor) {
     reef_error err = {0};
-    reef_input_place place = {.cursor = cursor};
+    reef_input_offset offset = {.cursor = cursor};
     reef_tail_close(w->set);
     while (w->mark_count && w->marks[w->mark_count - 1].begin > cursor)
         free(w->marks[--w->mark_count].json);
     if (w->mark_count) {
-        place.begin = w->marks[w->mark_count - 1].begin;
-        place.mark = w->marks[w->mark_count - 1].json;
+        offset.begin = w->marks[w->mark_count - 1].begin;
+        offset.checkpoint = w->marks[w->mark_count - 1].json;
     }
     if (reef_tail_open(&w->set, path, folder, &err) != REEF_OK) fail_msg("%s", err.message);
-    if (reef_tail_seek(w->set, &place, &err) != REEF_OK) fail_msg("%s", err.message);
+    if (reef_tail_seek(w->set, &offset, &err) != REEF_OK) fail_msg("%s", err.message);
     w->given.count = cursor;
     w->given.bytes[cursor] = 0;
 }
