@@ -107,8 +107,8 @@ static void on_tick(uv_timer_t *timer) {
     reef_daemon *daemon = timer->data;
     reef_status_view_sample(&daemon->monitor);
     reef_control_tick(&daemon->control);
-    if (daemon->http) reef_http_tick(daemon->http);
-    if (daemon->http && !daemon->closing) reef_routes_tick(&daemon->routes);
+    if (daemon->http != NULL) reef_http_tick(daemon->http);
+    if (daemon->http != NULL && !daemon->closing) reef_routes_tick(&daemon->routes);
     bool rewritten = daemon->report.terminal && !daemon->report.json;
     if (!rewritten && uv_hrtime() - daemon->progress_ns < PROGRESS_LINE_NS) return;
     daemon->progress_ns = uv_hrtime();
@@ -133,7 +133,7 @@ static void close_all(reef_daemon *daemon) {
 static void on_wake(uv_async_t *handle) {
     reef_daemon *daemon = handle->data;
     reef_training_reply(daemon->training);
-    if (daemon->queries) reef_routes_reply(&daemon->routes);
+    if (daemon->queries != NULL) reef_routes_reply(&daemon->routes);
     reef_reader_settle(&daemon->reader);
     reef_reader_resume(&daemon->reader);
     reef_training_view view;
@@ -156,7 +156,7 @@ static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
         daemon->source_count = i + 1; // also when it failed: it may hold a descriptor
         if (status != REEF_OK) return status;
         for (size_t k = 0; k < i; k++)
-            if (!strcmp(source->name, daemon->sources[k].name))
+            if (strcmp(source->name, daemon->sources[k].name) == 0)
                 return reef_fail(err, REEF_ERR_INVALID,
                                  "the source '%s' is given twice; each is read once",
                                  source->label);
@@ -261,7 +261,7 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
 // Serving and HTTP, where they were asked for.
 static reef_status open_http(reef_daemon *daemon, reef_error *err) {
     const reef_options *options = &daemon->options;
-    if (!options->http) return REEF_OK;
+    if (options->http == NULL) return REEF_OK;
     reef_status status = reef_http_open(&daemon->http,
                                         &(reef_http_options){.loop = &daemon->loop,
                                                              .listen = options->http,
@@ -348,8 +348,8 @@ static void report_start(reef_daemon *daemon) {
         json_pack("{s:s, s:o, s:o, s:o*, s:s*, s:I, s:I, s:s}", "event", "started", "pool",
                   reef_json_text(daemon->options.pool), "socket",
                   reef_json_text(daemon->address.sun_path), "config",
-                  daemon->options.config ? reef_json_text(daemon->options.config) : NULL, "http",
-                  daemon->monitor.http, "pid", (json_int_t)getpid(), "threads",
+                  daemon->options.config != NULL ? reef_json_text(daemon->options.config) : NULL,
+                  "http", daemon->monitor.http, "pid", (json_int_t)getpid(), "threads",
                   (json_int_t)daemon->monitor.threads, "kernels", reef_kernels_name()));
 }
 

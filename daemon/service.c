@@ -34,7 +34,7 @@ static void print_settings(const json_t *settings) {
 static reef_status check_addresses(const reef_options *options, reef_error *err) {
     struct sockaddr_un address;
     reef_status status = reef_address_init(&address, options->pool, options->socket, err);
-    if (status != REEF_OK || !options->http) return status;
+    if (status != REEF_OK || options->http == NULL) return status;
     return reef_http_check(options->http, options->http_token, err);
 }
 
@@ -43,9 +43,9 @@ reef_status reef_service_check(const reef_options *options, reef_error *err) {
     if (status != REEF_OK) return status;
     json_t *settings = reef_settings_json(options);
     if (options->json_log) {
-        json_t *document = json_pack("{s:o*, s:O}", "config",
-                                     options->config ? reef_json_text(options->config) : NULL,
-                                     "settings", settings);
+        json_t *document = json_pack(
+            "{s:o*, s:O}", "config",
+            options->config != NULL ? reef_json_text(options->config) : NULL, "settings", settings);
         (void)json_dumpf(document, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
         (void)putchar('\n');
         json_decref(document);
@@ -61,13 +61,13 @@ reef_status reef_service_check(const reef_options *options, reef_error *err) {
 
 // Takes the request, and the reference of the result.
 static void reply_service(reef_request *request, json_t *result, const reef_error *err) {
-    if (!request) {
+    if (request == NULL) {
         json_decref(result);
         return;
     }
     request->result = result;
     request->error = *err;
-    if (request->owner) request->on_reply(request);
+    if (request->owner != NULL) request->on_reply(request);
     reef_request_release(request);
     free(request);
 }
@@ -101,11 +101,11 @@ static reef_status read_again(reef_service *service, reef_reload *reload, reef_e
 static char *names_text(const json_t *names) {
     char *text = json_dumps(names, JSON_COMPACT);
     char *to = text; // ["a","b"] is a, b
-    for (const char *from = text; from && *from; from++) {
-        if (strchr("[]\"", *from)) continue;
+    for (const char *from = text; from != NULL && *from; from++) {
+        if (strchr("[]\"", *from) != NULL) continue;
         *to++ = *from;
     }
-    if (to) *to = '\0';
+    if (to != NULL) *to = '\0';
     return text;
 }
 
@@ -116,7 +116,7 @@ static void tell_reload(reef_service *service, const reef_reload *reload) {
     char *names = names_text(reload->restart);
     reef_report_warning(service->report, "restart_needed",
                         "the configuration differs in what needs a restart: %s",
-                        names ? names : "");
+                        names != NULL ? names : "");
     free(names);
 }
 
@@ -128,7 +128,7 @@ static void apply_service(reef_service *service, reef_reload *reload) {
     reef_program_log(now->json_log, service->report->journal);
     if (reef_scrubber_set_rate(service->scrubber, now->scrub_rate, &err) != REEF_OK)
         reef_report_warning(service->report, "scrub_failed", "%s", err.message);
-    if (service->http && reef_http_set_token(service->http, &reload->token))
+    if (service->http != NULL && reef_http_set_token(service->http, &reload->token))
         json_array_append_new(reload->changed, json_string("token"));
 }
 
@@ -143,10 +143,11 @@ static void end_reload(reef_service *service, reef_request *request, const reef_
     reef_reload *reload = &service->reload;
     json_t *result = NULL;
     if (err->status == REEF_OK)
-        result = json_pack("{s:o, s:O, s:O}", "config",
-                           service->options->config ? reef_json_text(service->options->config)
-                                                    : json_null(),
-                           "changed", reload->changed, "restart", reload->restart);
+        result =
+            json_pack("{s:o, s:O, s:O}", "config",
+                      service->options->config != NULL ? reef_json_text(service->options->config)
+                                                       : json_null(),
+                      "changed", reload->changed, "restart", reload->restart);
     else
         tell_failure(service, err);
     reply_service(request, result, err);
@@ -160,7 +161,7 @@ static void end_reload(reef_service *service, reef_request *request, const reef_
 static void on_pace(reef_request *pace) {
     reef_service *service = pace->owner;
     reef_request *request = service->reload.request;
-    if (request) request->waited_ms = pace->waited_ms;
+    if (request != NULL) request->waited_ms = pace->waited_ms;
     if (pace->error.status == REEF_OK) {
         apply_service(service, &service->reload);
         tell_reload(service, &service->reload);
@@ -171,7 +172,7 @@ static void on_pace(reef_request *pace) {
 static reef_status request_trainer(reef_service *service, reef_error *err) {
     const reef_options *options = &service->reload.options;
     reef_request *pace = calloc(1, sizeof(*pace));
-    if (!pace) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
+    if (pace == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
     pace->kind = REEF_REQUEST_PACE;
     pace->pace = (reef_pace){.commit_steps = options->commit_steps,
                              .commit_seconds = options->commit_seconds,
@@ -264,7 +265,7 @@ void reef_service_stopping(reef_service *service) {
 
 void reef_service_close(reef_service *service) {
     reef_verify_job_close(&service->verify);
-    if (service->verifying) { // its client was let go
+    if (service->verifying != NULL) { // its client was let go
         reef_request_release(service->verifying);
         free(service->verifying);
         service->verifying = NULL;

@@ -40,7 +40,7 @@ void reef_lib_give_back(const reef_lib_caller *caller) {
 }
 
 static reef_status size_of(const void *theirs, const char *name, size_t *out, reef_error *err) {
-    memcpy(out, theirs, sizeof *out); // the first field of all of them
+    memcpy(out, theirs, sizeof(*out)); // the first field of all of them
     if (*out >= sizeof(size_t) && *out < 65536) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID, "%s has size %zu; set it to sizeof(%s)", name, *out,
                      name);
@@ -58,7 +58,7 @@ reef_status reef_lib_take(
 
 reef_status reef_lib_give(
     void *theirs, const void *own, size_t own_bytes, const char *name, reef_error *err) {
-    size_t bytes, first = sizeof bytes;
+    size_t bytes, first = sizeof(bytes);
     reef_status status = size_of(theirs, name, &bytes, err);
     if (status != REEF_OK) return status;
     size_t shared = bytes < own_bytes ? bytes : own_bytes;

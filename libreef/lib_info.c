@@ -65,7 +65,7 @@ reef_status reef_pool_read_info(reef_pool *pool, reef_pool_info *out, reef_error
     if (status != REEF_OK) return status;
     status = fill_info(pool, &info, err);
     reef_lib_leave(pool);
-    return status == REEF_OK ? reef_lib_give(out, &info, sizeof info, "reef_pool_info", err)
+    return status == REEF_OK ? reef_lib_give(out, &info, sizeof(info), "reef_pool_info", err)
                              : status;
 }
 
@@ -90,7 +90,7 @@ reef_status reef_pool_read_generation(reef_pool *pool,
         .opened_at = reef_lib_position(pool, found.opened_at),
         .sealed_at = reef_lib_position(pool, found.sealed_at),
     };
-    return reef_lib_give(out, &info, sizeof info, "reef_generation_info", err);
+    return reef_lib_give(out, &info, sizeof(info), "reef_generation_info", err);
 }
 
 // ---- snapshots ----------------------------------------------------------------------------------
@@ -135,8 +135,8 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
         .unix_ms = s.snapshot.unix_ms,
         .generations = s.snapshot.open_generation + 1,
     };
-    snprintf(info.name, sizeof info.name, "%s", s.snapshot.name);
-    return reef_lib_give(out, &info, sizeof info, "reef_snapshot_info", err);
+    snprintf(info.name, sizeof(info.name), "%s", s.snapshot.name);
+    return reef_lib_give(out, &info, sizeof(info), "reef_snapshot_info", err);
 }
 
 // ---- usage --------------------------------------------------------------------------------------
@@ -166,8 +166,8 @@ static reef_status read_range(reef_txn *txn,
                               reef_usage *usage,
                               reef_error *err) {
     reef_usage_range always = {.until_ms = UINT64_MAX};
-    uint64_t *known = calloc(2 * count + 1, sizeof *known),
-             *in_range = calloc(2 * count + 1, sizeof *in_range);
+    uint64_t *known = calloc(2 * count + 1, sizeof(*known)),
+             *in_range = calloc(2 * count + 1, sizeof(*in_range));
     reef_status status = REEF_OK;
     if (known == NULL || in_range == NULL)
         status =
@@ -213,7 +213,7 @@ static reef_status read_usage(reef_pool *pool,
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = count_stored(txn, generation, &stored, err);
     size_t room = stored > count ? stored : count;
-    if (status == REEF_OK && (*out = calloc(room + 1, sizeof **out)) == NULL)
+    if (status == REEF_OK && (*out = calloc(room + 1, sizeof(**out))) == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", room);
     if (status == REEF_OK && stored > 0)
         status = range == NULL ? reef_usage_read(txn, generation, layer, stored, *out, err)

@@ -25,7 +25,7 @@ reef_status reef_layer_forward(reef_pool *pool,
                                reef_tape *tape,
                                reef_error *err) {
     reef_layer_call own;
-    reef_status status = reef_lib_take(&own, sizeof own, call, "reef_layer_call", err);
+    reef_status status = reef_lib_take(&own, sizeof(own), call, "reef_layer_call", err);
     if (status != REEF_OK) return status;
     const reef_layer_choice choice = {
         .generations = own.generations, .mask = own.mask, .train = own.train != 0};

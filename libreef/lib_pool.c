@@ -71,7 +71,7 @@ reef_status reef_pool_create_layer(const char *path,
     reef_config config;
     reef_lib_caller caller;
     reef_lib_take_caller(&caller);
-    reef_status status = reef_lib_take(&own, sizeof own, options, "reef_layer_options", err);
+    reef_status status = reef_lib_take(&own, sizeof(own), options, "reef_layer_options", err);
     if (status == REEF_OK) status = layer_config(&config, &own, err);
     if (status == REEF_OK) status = reef_pool_init(path, &config, err);
     reef_lib_give_back(&caller);
@@ -81,7 +81,7 @@ reef_status reef_pool_create_layer(const char *path,
 static reef_status set_text(reef_config *config, const char *setting, reef_error *err) {
     char name[64];
     const char *equals = strchr(setting, '=');
-    if (equals == NULL || equals == setting || (size_t)(equals - setting) >= sizeof name)
+    if (equals == NULL || equals == setting || (size_t)(equals - setting) >= sizeof(name))
         return reef_fail(err, REEF_ERR_INVALID, "'%.64s' is no setting of the form name=value",
                          setting);
     memcpy(name, setting, (size_t)(equals - setting));
@@ -136,14 +136,14 @@ reef_status reef_pool_open(reef_pool **out,
                            reef_error *err) {
     reef_pool_options own;
     *out = NULL;
-    reef_status status = reef_lib_take(&own, sizeof own, options, "reef_pool_options", err);
+    reef_status status = reef_lib_take(&own, sizeof(own), options, "reef_pool_options", err);
     if (status != REEF_OK) return status;
     if (own.write && own.as_of != NULL && strcmp(own.as_of, "now") != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "pool %.100s cannot be opened for writing as of %.40s: earlier states are "
                          "for reading, and only `reef snapshot restore` goes back to one",
                          path, own.as_of);
-    reef_pool *pool = calloc(1, sizeof *pool);
+    reef_pool *pool = calloc(1, sizeof(*pool));
     if (pool == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
     pthread_mutex_init(&pool->lock, NULL);
     pool->pid = getpid();
@@ -246,7 +246,7 @@ reef_status reef_pool_freeze(reef_pool *pool,
                              reef_error *err) {
     reef_freeze_options own;
     uint64_t count = 0;
-    reef_status status = reef_lib_take(&own, sizeof own, options, "reef_freeze_options", err);
+    reef_status status = reef_lib_take(&own, sizeof(own), options, "reef_freeze_options", err);
     if (status != REEF_OK) return status;
     bool ends = own.count > 0 && own.first <= UINT64_MAX - own.count;
     uint64_t last = ends ? own.first + own.count - 1 : UINT64_MAX;

@@ -48,7 +48,7 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
         .last_bits_per_byte = now.last_bits_per_byte,
         .learning_rate = now.learning_rate,
     };
-    return reef_lib_give(out, &info, sizeof info, "reef_training_info", err);
+    return reef_lib_give(out, &info, sizeof(info), "reef_training_info", err);
 }
 
 // ---- questions ----------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ reef_status reef_pool_evaluate(reef_pool *pool,
     if (status != REEF_OK) return status;
     const reef_evaluation evaluation = {
         .bytes = score.bytes, .bits = score.bits, .bits_per_byte = score.bits_per_byte};
-    return reef_lib_give(out, &evaluation, sizeof evaluation, "reef_evaluation", err);
+    return reef_lib_give(out, &evaluation, sizeof(evaluation), "reef_evaluation", err);
 }
 
 reef_status reef_pool_generate(reef_pool *pool,
@@ -98,7 +98,7 @@ reef_status reef_pool_generate(reef_pool *pool,
                                size_t count,
                                reef_error *err) {
     reef_generate_options own;
-    reef_status status = reef_lib_take(&own, sizeof own, options, "reef_generate_options", err);
+    reef_status status = reef_lib_take(&own, sizeof(own), options, "reef_generate_options", err);
     if (status != REEF_OK) return status;
     if (!(own.temperature >= 0.0f && own.top_p >= 0.0f && own.top_p <= 1.0f))
         return reef_fail(err, REEF_ERR_INVALID,

@@ -43,8 +43,8 @@ static void write_records(
     for (size_t i = 0; i < rows; i++) {
         int32_t label = labels == NULL ? -1 : labels[i];
         memcpy(to, &label, REEF_VECTOR_LABEL_BYTES);
-        memcpy(to + REEF_VECTOR_LABEL_BYTES, vectors + i * inputs, inputs * sizeof *vectors);
-        to += REEF_VECTOR_LABEL_BYTES + inputs * sizeof *vectors;
+        memcpy(to + REEF_VECTOR_LABEL_BYTES, vectors + i * inputs, inputs * sizeof(*vectors));
+        to += REEF_VECTOR_LABEL_BYTES + inputs * sizeof(*vectors);
     }
 }
 
@@ -102,7 +102,7 @@ reef_status reef_pool_classes(
         *count = reef_model_class_count(pool->model);
         reef_model_classes(pool->model, all);
         size_t shown = *count < room ? *count : room;
-        if (shown > 0) memcpy(labels, all, shown * sizeof *labels);
+        if (shown > 0) memcpy(labels, all, shown * sizeof(*labels));
     }
     reef_lib_leave(pool);
     return status;

@@ -16,7 +16,7 @@ reef_status reef_gate_init(reef_gate *gate, reef_error *err) {
     *gate = (reef_gate){
         .decay = DECAY_DEFAULT, .prior = REEF_GATE_PRIOR, .threshold = INFINITY, .token_bytes = 1};
     gate->weights = calloc(REEF_GATE_WEIGHTS, sizeof(*gate->weights));
-    if (gate->weights) return REEF_OK;
+    if (gate->weights != NULL) return REEF_OK;
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the %u weights of a gate",
                      REEF_GATE_WEIGHTS);
 }

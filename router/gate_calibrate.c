@@ -55,15 +55,15 @@ static void stream_means(
     reef_gate_mean mean = {gate->start, 0};
     float memory = 1.0f - gate->decay;
     for (size_t t = at; t < end; t++) {
-        float logit = reading->logits ? reading->logits[t] : 0.0f;
-        float surprise = reading->surprises ? reading->surprises[t] : NAN;
+        float logit = reading->logits != NULL ? reading->logits[t] : 0.0f;
+        float surprise = reading->surprises != NULL ? reading->surprises[t] : NAN;
         means[t] = reef_gate_mean_push(&mean, gate->prior, memory,
                                        reef_gate_evidence(gate, logit, surprise));
     }
 }
 
 void reef_gate_means(const reef_gate *gate, const reef_gate_reading *reading, float *means) {
-    if (!reading->apart) {
+    if (reading->apart == NULL) {
         stream_means(gate, reading, 0, reading->count, means);
         return;
     }
@@ -147,7 +147,7 @@ static double leak_of(const reef_gate *gate, const reef_gate_views *views) {
 static size_t settled_means(const reef_gate *gate, const reef_gate_reading *reading, float *means) {
     size_t settling = (size_t)ceil(2.0 / (1.0 - (double)gate->decay)), kept = 0, at = 0;
     reef_gate_means(gate, reading, means);
-    if (!reading->apart) {
+    if (reading->apart == NULL) {
         kept = reading->count > settling ? reading->count - settling : 0;
         memmove(means, means + (reading->count - kept), kept * sizeof(*means));
         return kept;

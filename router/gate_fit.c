@@ -138,7 +138,7 @@ static bool list_init(window_list *list, size_t count_max) {
     *list = (window_list){.bytes = calloc(count_max, sizeof(*list->bytes)),
                           .sizes = calloc(count_max, sizeof(*list->sizes))};
     list->view = (reef_gate_windows){.bytes = list->bytes, .sizes = list->sizes};
-    if (list->bytes && list->sizes) return true;
+    if (list->bytes != NULL && list->sizes != NULL) return true;
     list_release(list);
     return false;
 }
@@ -208,8 +208,9 @@ static reef_status training_init(training *t,
     t->closest = calloc(2 * old_fit->count, sizeof(float));
     bool listed = list_init(&t->old, old_fit->count + negatives * hard_count(old_fit)) &&
                   halves_init(t->half, t->new_windows, t->gate->token_bytes);
-    bool held = t->logits[0] && t->logits[1] && t->logits[2] && t->logits[3];
-    if (!t->weights || !t->means || !t->closest || !held || !listed)
+    bool held = t->logits[0] != NULL && t->logits[1] != NULL && t->logits[2] != NULL &&
+                t->logits[3] != NULL;
+    if (t->weights == NULL || t->means == NULL || t->closest == NULL || !held || !listed)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to fit a gate on %zu tokens",
                          windows_tokens(old_fit) + old_tokens + new_tokens);
     for (size_t i = 0; i < old_fit->count; i++)
@@ -269,10 +270,10 @@ static reef_gate_views views_of(training *t,
         views.old[i].surprises = fit->old_surprise;
         views.seen[i] = reef_gate_read(t->gate, seen, i == 1, t->logits[2 + i]);
         views.seen[i].surprises = fit->new_surprise;
-        if (!unseen) continue;
+        if (unseen == NULL) continue;
         size_t seen_tokens = views.seen[i].count;
         views.unseen[i] = reef_gate_read(t->gate, unseen, i == 1, t->logits[2 + i] + seen_tokens);
-        if (fit->new_surprise) views.unseen[i].surprises = fit->new_surprise + seen_tokens;
+        if (fit->new_surprise != NULL) views.unseen[i].surprises = fit->new_surprise + seen_tokens;
     }
     return views;
 }
@@ -293,7 +294,7 @@ static reef_gate_trial rehearse_gate_fit(training *t, reef_gate_fit *fit) {
         views_of(t, fit, half, half == t->new_windows ? NULL : &t->half[1].view);
     reef_gate_trial trial = reef_gate_try(t->gate, &views, fit->decay, fit->leak_max);
     fit->separates = trial.separates;
-    if (trial.separates || !fit->old_surprise || !fit->new_surprise) return trial;
+    if (trial.separates || fit->old_surprise == NULL || fit->new_surprise == NULL) return trial;
     return reef_gate_try_losses(t->gate, &views, &trial, fit->leak_max);
 }
 
@@ -333,7 +334,7 @@ reef_status reef_gate_train(reef_gate *gate,
                             reef_gate_fit *fit,
                             reef_error *err) {
     training t = {.gate = gate, .old_calibrate = old_calibrate, .new_windows = new_windows};
-    assert(gate->weights);
+    assert(gate->weights != NULL);
 
     reef_status status = train_check(old_fit, old_calibrate, new_windows, fit, err);
     if (status == REEF_OK) status = training_init(&t, old_fit, fit->negatives, err);

@@ -40,7 +40,7 @@ void reef_expert_pair_of(reef_expert_id id, uint32_t *i, uint32_t *j) {
 static uint64_t key_of(float score, reef_expert_id id) {
     uint32_t bits;
     score += 0.0f;
-    memcpy(&bits, &score, sizeof bits);
+    memcpy(&bits, &score, sizeof(bits));
     uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     return (uint64_t)ordered << 32 | (uint32_t)~id;
 }

@@ -15,7 +15,7 @@ bool reef_query_is_finite(size_t D, const float *x) {
     uint32_t found = 0;
     for (size_t d = 0; d < D; d++) {
         uint32_t bits;
-        memcpy(&bits, x + d, sizeof bits);
+        memcpy(&bits, x + d, sizeof(bits));
         found |= (bits & 0x7f800000u) == 0x7f800000u; // the exponent of infinity and NaN
     }
     return found == 0;
@@ -110,8 +110,8 @@ void reef_router_fold(const reef_router_shape *shape,
     const size_t width = shape->head_count * shape->d_key;
 
     if (!shape->batch_norm) {
-        memcpy(w_query, params->w_query, shape->d_model * width * sizeof *w_query);
-        memset(query_bias, 0, width * sizeof *query_bias);
+        memcpy(w_query, params->w_query, shape->d_model * width * sizeof(*w_query));
+        memset(query_bias, 0, width * sizeof(*query_bias));
         return;
     }
     for (size_t c = 0; c < width; c++) {

@@ -371,7 +371,7 @@ static void unscore(const router_pass *pass,
         slot->keys_a[k] = pass->params->sub_keys_a + tape->index_a[query * topk + k] * row + table;
         slot->keys_b[k] = pass->params->sub_keys_b + tape->index_b[query * topk + k] * row + table;
     }
-    memset(d_q, 0, 2 * half * sizeof *d_q);
+    memset(d_q, 0, 2 * half * sizeof(*d_q));
     reef_axpy_rows(topk, half, d_q, slot->d_score, slot->keys_a, 0);
     reef_axpy_rows(topk, half, d_q + half, slot->d_score, slot->keys_b, 0);
     if (d_keys_a == NULL) return;
@@ -416,7 +416,7 @@ static void unscore_group(void *context, size_t group) {
         unscore_piece(pass, &slot, group, NULL, NULL);
     } else {
         float *d_keys = group_grads(pass, group);
-        memset(d_keys, 0, 2 * table * sizeof *d_keys);
+        memset(d_keys, 0, 2 * table * sizeof(*d_keys));
         size_t piece = group * pass->piece_count / pass->group_count;
         size_t end = (group + 1) * pass->piece_count / pass->group_count;
         for (; piece < end; piece++) unscore_piece(pass, &slot, piece, d_keys, d_keys + table);

@@ -37,7 +37,7 @@ reef_status reef_router_shape_check(const reef_router_shape *shape, reef_error *
         {"side", shape->side, REEF_SIDE_MAX},
         {"topk", shape->topk, REEF_SIDE_MAX},
     };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         if (sizes[i].value == 0 || sizes[i].value > sizes[i].max)
             return reef_fail(err, REEF_ERR_INVALID, "%s is %zu; choose 1 to %zu", sizes[i].name,
                              sizes[i].value, sizes[i].max);
@@ -94,8 +94,8 @@ static size_t carve_slot(tape_slot *slot,
     slot->row_a = carve_router_tape(block, &at, tile_rows * kept * sizeof(uint16_t));
     slot->decay = carve_router_tape(block, &at, shape->topk * sizeof(float));
     slot->d_score = carve_router_tape(block, &at, shape->topk * sizeof(float));
-    slot->keys_a = carve_router_tape(block, &at, shape->topk * sizeof *slot->keys_a);
-    slot->keys_b = carve_router_tape(block, &at, shape->topk * sizeof *slot->keys_b);
+    slot->keys_a = carve_router_tape(block, &at, shape->topk * sizeof(*slot->keys_a));
+    slot->keys_b = carve_router_tape(block, &at, shape->topk * sizeof(*slot->keys_b));
     slot->lists.side = shape->side;
     slot->lists.topk = shape->topk;
     slot->lists.score_b = carve_router_tape(block, &at, kept * sizeof(float));

@@ -20,7 +20,7 @@ static reef_status count_free_pages(reef_txn *txn, uint64_t *out, reef_error *er
     *out = 0;
     while ((code = mdb_cursor_get(cursor, &key, &pages, MDB_NEXT)) == 0) {
         size_t count = 0;
-        if (pages.mv_size >= sizeof count) memcpy(&count, pages.mv_data, sizeof count);
+        if (pages.mv_size >= sizeof(count)) memcpy(&count, pages.mv_data, sizeof(count));
         *out += count;
     }
     mdb_cursor_close(cursor);

@@ -19,7 +19,7 @@ static const reef_cli_command *find_reef(int argc, char **argv, int *words) {
         free(name);
     }
     *words = 2;
-    if (command) return command;
+    if (command != NULL) return command;
     *words = 1;
     return reef_cli_command_find(argv[1]);
 }
@@ -42,13 +42,13 @@ static void guard_reef(const reef_cli_call *cli) {
 static reef_status run(reef_cli_call *cli, int argc, char **argv, reef_error *err) {
     int words;
     const reef_cli_command *command = find_reef(argc, argv, &words);
-    if (!command) return unknown_command(argc, argv, err);
+    if (command == NULL) return unknown_command(argc, argv, err);
     bool help;
     reef_status status = reef_cli_parse(cli, command, argc - words, argv + words, &help, err);
     if (status != REEF_OK) return status;
     if (help) return reef_cli_help(cli, command, err);
-    if (cli->pool) guard_reef(cli);
-    if (cli->pool) reef_cli_route_log(cli);
+    if (cli->pool != NULL) guard_reef(cli);
+    if (cli->pool != NULL) reef_cli_route_log(cli);
     status = reef_program_choose_kernels(err);
     return status == REEF_OK ? command->run(cli, err) : status;
 }
@@ -70,13 +70,13 @@ static bool wants_json(int argc, char **argv) {
 // read documents line by line. What a message quotes may hold anything, so neither sees it raw.
 static void report_reef(const reef_cli_call *cli, const reef_error *err, bool json) {
     char *message = reef_cli_printable((const uint8_t *)err->message, strlen(err->message), false);
-    fprintf(stderr, "reef%s%s: %s\n", cli->command ? " " : "",
-            cli->command ? cli->command->name : "", message);
+    fprintf(stderr, "reef%s%s: %s\n", cli->command != NULL ? " " : "",
+            cli->command != NULL ? cli->command->name : "", message);
     if (json && !cli->answered) {
         json_t *document = json_pack("{s:{s:s, s:s}}", "error", "status",
                                      reef_status_text(err->status), "message", message);
-        char *text = document ? json_dumps(document, 0) : NULL;
-        if (text) puts(text);
+        char *text = document != NULL ? json_dumps(document, 0) : NULL;
+        if (text != NULL) puts(text);
         free(text);
         json_decref(document);
     }
@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
     if (argc < 2) {
         argc = 2;
         argv = list;
-    } else if (spelling(argv[1])) {
+    } else if (spelling(argv[1]) != NULL) {
         argv[1] = spelling(argv[1]);
     }
 

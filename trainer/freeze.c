@@ -17,12 +17,12 @@ static reef_status usage_quantile(const reef_expert_table *table,
                                   double quantile,
                                   uint64_t *out,
                                   reef_error *err) {
-    uint64_t *counts = malloc(table->expert_count * sizeof *counts);
+    uint64_t *counts = malloc(table->expert_count * sizeof(*counts));
     if (counts == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to sort %zu experts",
                          table->expert_count);
     for (size_t i = 0; i < table->expert_count; i++) counts[i] = table->usage[i].count;
-    qsort(counts, table->expert_count, sizeof *counts, ascending_counts);
+    qsort(counts, table->expert_count, sizeof(*counts), ascending_counts);
     *out = counts[(size_t)(quantile * (double)(table->expert_count - 1))];
     free(counts);
     return REEF_OK;

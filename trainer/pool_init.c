@@ -43,7 +43,7 @@ reef_status reef_pool_init_with(const char *path,
     reef_config_reduce(&own);
     reef_status status = reef_config_check_new(&own, err);
     if (status != REEF_OK) return status;
-    reef_trainer *trainer = calloc(1, sizeof *trainer);
+    reef_trainer *trainer = calloc(1, sizeof(*trainer));
     if (trainer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
     trainer->network.config = own;
     trainer->options.threads = 1;

@@ -56,9 +56,9 @@ static reef_status on_window(void *context,
                              reef_error *err) {
     later_windows *later = context;
     uint64_t offset = 0;
-    if (view->bytes >= 16) memcpy(&offset, (const uint8_t *)view->data + 8, sizeof offset);
+    if (view->bytes >= 16) memcpy(&offset, (const uint8_t *)view->data + 8, sizeof(offset));
     if (offset < later->stream_bytes) return REEF_OK;
-    uint32_t *slots = realloc(later->slots, (later->count + 1) * sizeof *slots);
+    uint32_t *slots = realloc(later->slots, (later->count + 1) * sizeof(*slots));
     if (slots == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for slots");
     later->slots = slots;
     slots[later->count++] = key->block;
@@ -151,8 +151,8 @@ static reef_status move_journals(reef_txn *txn,
 static reef_status report_pool_restore(reef_txn *txn, const restoring *r, reef_error *err) {
     const reef_snapshot *snapshot = &r->out->plan.snapshot;
     char text[512], kept[REEF_NAME_BYTES_MAX + 32] = "";
-    if (r->keep_as != NULL) snprintf(kept, sizeof kept, ", \"kept_as\": \"%s\"", r->keep_as);
-    snprintf(text, sizeof text,
+    if (r->keep_as != NULL) snprintf(kept, sizeof(kept), ", \"kept_as\": \"%s\"", r->keep_as);
+    snprintf(text, sizeof(text),
              "{\"event\": \"restore\", \"unix_ms\": %" PRIu64 ", \"step\": %" PRIu64
              ", \"stream_bytes\": %" PRIu64 ", \"generation\": %" PRIu32
              ", \"name\": \"%s\", \"commit\": %" PRIu64 ", \"exact\": %s%s}",
@@ -220,7 +220,7 @@ reef_status reef_pool_restore(
     reef_status status = plan_restore(store, name, out, &last, err);
     if (status != REEF_OK || to == NULL) return status;
     char own[REEF_NAME_BYTES_MAX + 1];
-    memcpy(own, out->plan.snapshot.name, sizeof own);
+    memcpy(own, out->plan.snapshot.name, sizeof(own));
     restoring r = {.name = own, .out = out};
     return reef_store_copy_changed(store, to, restore_and_commit, &r, err);
 }
@@ -231,8 +231,8 @@ reef_status reef_pool_restore_in_place(
     reef_status status = plan_restore(store, name, out, &last, err);
     if (status != REEF_OK) return status;
     char own[REEF_NAME_BYTES_MAX + 1];
-    memcpy(own, out->plan.snapshot.name, sizeof own);
-    snprintf(out->kept_as, sizeof out->kept_as, "before-restore-%" PRIu64, last.number);
+    memcpy(own, out->plan.snapshot.name, sizeof(own));
+    snprintf(out->kept_as, sizeof(out->kept_as), "before-restore-%" PRIu64, last.number);
     restoring r = {.name = own, .keep_as = out->kept_as, .dry_run = dry_run, .out = out};
     return restore_and_commit(&r, store, err);
 }

@@ -40,7 +40,7 @@ reef_status reef_trainer_open(reef_trainer **out,
                               const reef_trainer_options *options,
                               reef_error *err) {
     *out = NULL;
-    reef_trainer *trainer = calloc(1, sizeof *trainer);
+    reef_trainer *trainer = calloc(1, sizeof(*trainer));
     if (trainer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a trainer");
     trainer->store = store;
     if (options != NULL) trainer->options = *options;

@@ -28,7 +28,7 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
         .seconds_update = trainer->seconds_update + trainer->acts.seconds_update,
         .seconds_commit = trainer->seconds_commit,
     };
-    snprintf(out->strategy, sizeof out->strategy, "%s",
+    snprintf(out->strategy, sizeof(out->strategy), "%s",
              reef_config_word(&trainer->network.config, "strategy"));
     for (size_t g = 0; g < trainer->network.generation_count; g++)
         for (uint32_t l = 0; l < trainer->network.config.layers; l++)

@@ -18,11 +18,11 @@ reef_status reef_address_init(struct sockaddr_un *address,
                               reef_error *err) {
     memset(address, 0, sizeof(*address));
     address->sun_family = AF_UNIX;
-    if (!socket_path && !pool)
+    if (socket_path == NULL && pool == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "neither a pool nor a socket was named");
-    int length = pool ? (int)strlen(pool) : 0;
+    int length = pool != NULL ? (int)strlen(pool) : 0;
     while (length > 1 && pool[length - 1] == '/') length--;
-    int bytes = socket_path
+    int bytes = socket_path != NULL
                     ? snprintf(address->sun_path, sizeof(address->sun_path), "%s", socket_path)
                     : snprintf(address->sun_path, sizeof(address->sun_path), "%.*s/%s", length,
                                pool, REEF_SOCKET_NAME);
@@ -43,8 +43,8 @@ static reef_status listen_failure(const char *listen, reef_error *err) {
 
 reef_status reef_address_parse(struct sockaddr_storage *out, const char *listen, reef_error *err) {
     char host[HOST_BYTES_MAX] = "127.0.0.1";
-    const char *colon = strrchr(listen, ':'), *port = colon ? colon + 1 : listen;
-    if (colon) {
+    const char *colon = strrchr(listen, ':'), *port = colon != NULL ? colon + 1 : listen;
+    if (colon != NULL) {
         bool brackets = listen[0] == '[' && colon > listen + 1 && colon[-1] == ']';
         const char *begin = listen + brackets, *end = colon - brackets;
         if (end <= begin || (size_t)(end - begin) >= sizeof(host))

@@ -51,7 +51,7 @@ static reef_status connect_to(int *out, const struct sockaddr_un *address, reef_
 // A daemon that ends closes the socket.
 static bool takes_long(const json_t *request) {
     const char *command = json_string_value(json_object_get(request, "command"));
-    return command && (!strcmp(command, "drain") || !strcmp(command, "verify"));
+    return command != NULL && (strcmp(command, "drain") == 0 || strcmp(command, "verify") == 0);
 }
 
 // The request as one line, whatever way it was written, and how long its answer may take; -1: for
@@ -61,14 +61,14 @@ static reef_status compact_client(char **out, int *reply_ms, const char *request
     json_t *object = json_loads(request, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(object)) {
         reef_status status = reef_fail(err, REEF_ERR_INVALID, "the request is no JSON object: %s",
-                                       object ? "it is something else" : why.text);
+                                       object != NULL ? "it is something else" : why.text);
         json_decref(object);
         return status;
     }
     *out = json_dumps(object, JSON_COMPACT);
     *reply_ms = takes_long(object) ? -1 : REPLY_SECONDS_MAX * 1000;
     json_decref(object);
-    return *out ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
+    return *out != NULL ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
 }
 
 static reef_status send_line(int fd,
@@ -118,7 +118,8 @@ static reef_status make_room(text *reply, reef_error *err) {
                          REEF_REQUEST_BYTES_MAX);
     size_t room = reply->room ? reply->room * 2 : REPLY_ROOM_FIRST;
     char *bytes = realloc(reply->bytes, room);
-    if (!bytes) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the daemon's answer");
+    if (bytes == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the daemon's answer");
     reply->bytes = bytes;
     reply->room = room;
     return REEF_OK;
@@ -138,7 +139,7 @@ static reef_status receive_line(
                              address->sun_path);
         char *end = memchr(reply->bytes + reply->used, '\n', (size_t)count);
         reply->used += (size_t)count;
-        if (!end) continue;
+        if (end == NULL) continue;
         *end = 0;
         return REEF_OK;
     }
@@ -150,8 +151,8 @@ static reef_status status_from_text(const char *name) {
         REEF_STATUS_LIST(STATUS_TEXT)
 #undef STATUS_TEXT
     };
-    for (size_t i = 1; name && i < sizeof(TEXTS) / sizeof(*TEXTS); i++)
-        if (!strcmp(name, TEXTS[i])) return (reef_status)i;
+    for (size_t i = 1; name != NULL && i < sizeof(TEXTS) / sizeof(*TEXTS); i++)
+        if (strcmp(name, TEXTS[i]) == 0) return (reef_status)i;
     return REEF_ERR_IO;
 }
 
@@ -165,11 +166,11 @@ static reef_status read_reply(char **result,
     json_t *error = json_object_get(reply, "error");
     const char *message = json_string_value(json_object_get(error, "message"));
     reef_status status = REEF_OK;
-    if (json_is_true(ok) && value) {
+    if (json_is_true(ok) && value != NULL) {
         *result = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        if (!*result)
+        if (*result == NULL)
             status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the daemon's answer");
-    } else if (json_is_false(ok) && message) {
+    } else if (json_is_false(ok) && message != NULL) {
         status =
             reef_fail(err, status_from_text(json_string_value(json_object_get(error, "status"))),
                       "%s", message);

@@ -19,7 +19,7 @@
 
 static bool is_terminal(void) {
     const char *kind = getenv("TERM");
-    return isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb") != 0;
+    return isatty(STDERR_FILENO) && kind != NULL && strcmp(kind, "dumb") != 0;
 }
 
 // systemd says which file is its journal; a program that was started with the variable but writes
@@ -27,7 +27,7 @@ static bool is_terminal(void) {
 static bool is_journal(void) {
     const char *stream = getenv("JOURNAL_STREAM");
     struct stat info;
-    if (!stream || fstat(STDERR_FILENO, &info) != 0) return false;
+    if (stream == NULL || fstat(STDERR_FILENO, &info) != 0) return false;
     char own[64];
     snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)info.st_dev, (uintmax_t)info.st_ino);
     return strcmp(own, stream) == 0;
@@ -98,7 +98,7 @@ static void write_line(reef_report *report, reef_level level, const char *text) 
 
 static void write_json(reef_report *report, const json_t *object) {
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
-    size_t bytes = text ? strlen(text) : 0;
+    size_t bytes = text != NULL ? strlen(text) : 0;
     if (bytes) {
         if (report->line_pending) write_all("\r\033[K", 4);
         report->line_pending = false;
@@ -129,9 +129,9 @@ size_t reef_character_bytes(const uint8_t *bytes, size_t count) {
 
 json_t *reef_json_text(const char *text) {
     json_t *value = json_string(text);
-    if (value) return value;
+    if (value != NULL) return value;
     char *copy = strdup(text);
-    if (!copy) return json_null();
+    if (copy == NULL) return json_null();
     for (size_t at = 0, end = strlen(copy); at < end;) {
         size_t bytes = reef_character_bytes((const uint8_t *)copy + at, end - at);
         if (!bytes) copy[at] = '?';
@@ -144,11 +144,11 @@ json_t *reef_json_text(const char *text) {
 
 json_t *reef_json_number(double value) {
     json_t *number = json_real(value);
-    return number ? number : json_null();
+    return number != NULL ? number : json_null();
 }
 
 static void set_stamp(json_t *object, reef_level level) {
-    if (!json_object_get(object, "unix_ms"))
+    if (json_object_get(object, "unix_ms") == NULL)
         json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
     json_object_set_new(object, "level", json_string(level_text(level)));
 }
@@ -163,7 +163,7 @@ static void write_log(reef_report *report,
         json_t *object = json_object();
         json_object_set_new(object, "event", json_string(event));
         set_stamp(object, level);
-        if (status) json_object_set_new(object, "status", json_string(status));
+        if (status != NULL) json_object_set_new(object, "status", json_string(status));
         json_object_set_new(object, "message", reef_json_text(message));
         write_json(report, object);
         json_decref(object);
@@ -191,7 +191,7 @@ static size_t format_field(char *out, size_t room, const char *key, const json_t
     char *text = json_is_string(value)
                      ? NULL
                      : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(4));
-    int bytes = snprintf(out, room, "%s %s", key, text ? text : json_string_value(value));
+    int bytes = snprintf(out, room, "%s %s", key, text != NULL ? text : json_string_value(value));
     free(text);
     for (char *at = out; *at && *at != ' '; at++)
         if (*at == '_') *at = ' ';
@@ -202,15 +202,16 @@ static size_t format_field(char *out, size_t room, const char *key, const json_t
 static void format_event(char *out, size_t room, const json_t *event) {
     const char *name = json_string_value(json_object_get(event, "event"));
     const char *message = json_string_value(json_object_get(event, "message"));
-    int head = snprintf(out, room, "%s%s%s", name ? name : "event", message ? ": " : "",
-                        message ? message : "");
+    int head = snprintf(out, room, "%s%s%s", name != NULL ? name : "event",
+                        message != NULL ? ": " : "", message != NULL ? message : "");
     size_t used = head < 0 ? 0 : (size_t)head;
     const char *key = NULL;
     json_t *value = NULL;
-    const char *separator = message ? "; " : ": ";
+    const char *separator = message != NULL ? "; " : ": ";
     // jansson's foreach walks by iterator without changing the object, but wants it without const.
     json_object_foreach((json_t *)(uintptr_t)event, key, value) {
-        if (!strcmp(key, "event") || !strcmp(key, "message") || !strcmp(key, "unix_ms")) continue;
+        if (strcmp(key, "event") == 0 || strcmp(key, "message") == 0 || strcmp(key, "unix_ms") == 0)
+            continue;
         if (used + 4 >= room) break;
         used += (size_t)snprintf(out + used, room - used, "%s", separator);
         used += format_field(out + used, room - used, key, value);
@@ -221,7 +222,7 @@ static void format_event(char *out, size_t room, const json_t *event) {
 // Damage is not only worth telling.
 static reef_level event_level(const json_t *event) {
     const char *name = json_string_value(json_object_get(event, "event"));
-    return name && !strcmp(name, "damage") ? REEF_LEVEL_WARNING : REEF_LEVEL_INFO;
+    return name != NULL && strcmp(name, "damage") == 0 ? REEF_LEVEL_WARNING : REEF_LEVEL_INFO;
 }
 
 void reef_report_event(reef_report *report, json_t *event) {

@@ -90,7 +90,7 @@ typedef struct reading {
 static bool is_of_the_state(const json_t *event) {
     static const char *const lasting[] = {"snapshot", "snapshot_remove", "damage"};
     const char *kind = json_string_value(json_object_get(event, "event"));
-    for (size_t i = 0; kind && i < sizeof(lasting) / sizeof(lasting[0]); i++)
+    for (size_t i = 0; kind != NULL && i < sizeof(lasting) / sizeof(lasting[0]); i++)
         if (strcmp(kind, lasting[i]) == 0) return false;
     return true;
 }
@@ -101,7 +101,7 @@ static reef_status on_event(void *context,
                             reef_error *err) {
     reading *r = context;
     json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
-    if (!event)
+    if (event == NULL)
         return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
                          key->sequence);
     bool undone = !reef_lineage_has(&r->lineage, view->commit) && is_of_the_state(event);

@@ -104,7 +104,7 @@ static void on_fault(int number) {
         (void)raise(SIGABRT);
         return;
     }
-    if (log_json && guard_json) {
+    if (log_json && guard_json != NULL) {
         put_json(guard_json);
     } else {
         if (log_journal) put_text("<3>");
@@ -131,7 +131,7 @@ static char *guard_as_json(void) {
                   reef_status_text(REEF_ERR_CORRUPT), "message", reef_json_text(message));
     char *text = json_dumps(object, JSON_COMPACT);
     json_decref(object);
-    if (text) text[strlen(text) - 1] = '\0';
+    if (text != NULL) text[strlen(text) - 1] = '\0';
     return text;
 }
 

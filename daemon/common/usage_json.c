@@ -54,7 +54,8 @@ static reef_status sum(reef_txn *txn,
                        reef_usage **out,
                        reef_error *err) {
     *out = calloc(expert_count, sizeof(**out));
-    if (!*out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
+    if (*out == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
     return reef_usage_sum(txn, generation->generation, layer, expert_count, range, (uint64_t *)*out,
                           err);
 }
@@ -86,7 +87,8 @@ reef_status reef_usage_range_read(reef_txn *txn,
     size_t expert_count = (size_t)generation->side * generation->side;
     reef_usage_range always = {.until_ms = UINT64_MAX};
     reef_usage *windows = NULL, *rest = calloc(expert_count, sizeof(*rest));
-    if (!rest) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
+    if (rest == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
     reef_status status =
         reef_usage_read(txn, generation->generation, layer, expert_count, rest, err);
     if (status == REEF_OK)
@@ -114,13 +116,13 @@ reef_status reef_usage_layer_read(reef_txn *txn,
     reef_usage *usage = NULL;
     reef_status status = REEF_OK;
     *out = (reef_usage_layer){0};
-    if (range) {
+    if (range != NULL) {
         out->range = *range;
         status =
             reef_usage_range_read(txn, generation, layer, &out->range, &usage, &out->before, err);
     } else {
         usage = calloc(expert_count, sizeof(*usage));
-        status = usage
+        status = usage != NULL
                      ? reef_usage_read(txn, generation->generation, layer, expert_count, usage, err)
                      : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of a layer");
     }

@@ -31,7 +31,7 @@ static reef_status read_seal(reef_request *request, json_t *object, reef_error *
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?s}", "command", &command, "seal_dtype",
                        &dtype))
         return fail_arguments(&why, object, err);
-    if (!dtype) return REEF_OK;
+    if (dtype == NULL) return REEF_OK;
     reef_config config; // only to learn whether it is a value of the field
     reef_config_default(&config);
     reef_status status = reef_config_set(&config, "seal_dtype", dtype, err);
@@ -136,7 +136,8 @@ static reef_status read_snapshot_remove(reef_request *request, json_t *object, r
                              i + 1, REEF_NAME_BYTES_MAX);
     }
     request->names = calloc(json_array_size(names), sizeof(*request->names));
-    if (!request->names) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
+    if (request->names == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
     json_array_foreach(names, i, item)
         snprintf(request->names[i], sizeof(*request->names), "%s", json_string_value(item));
     request->name_count = json_array_size(names);
@@ -157,7 +158,7 @@ static reef_status read_verify(reef_request *request, json_t *object, reef_error
         return reef_fail(err, REEF_ERR_INVALID,
                          "command 'verify': quick hashes nothing that is sealed and sample a part "
                          "of it: give one of them");
-    if (json_object_get(object, "seed") && !sampled)
+    if (json_object_get(object, "seed") != NULL && !sampled)
         return reef_fail(err, REEF_ERR_INVALID,
                          "command 'verify': seed draws a sample: give sample as well");
     if (!(percent >= 0.001 && percent <= 100))
@@ -195,14 +196,14 @@ static const struct {
 
 static reef_status parse_object(reef_command *command, json_t *object, reef_error *err) {
     const char *name = json_string_value(json_object_get(object, "command"));
-    if (!name)
+    if (name == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the request names no command: {\"command\": \"status\"}");
     for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
         if (strcmp(name, COMMANDS[i].name) != 0) continue;
         command->kind = COMMANDS[i].kind;
         command->request.kind = COMMANDS[i].request;
-        if (!COMMANDS[i].read) return reef_push_batch_parse(&command->batch, object, err);
+        if (COMMANDS[i].read == NULL) return reef_push_batch_parse(&command->batch, object, err);
         return COMMANDS[i].read(&command->request, object, err);
     }
     return reef_fail(
@@ -221,7 +222,7 @@ reef_status reef_command_parse(reef_command *command,
     json_error_t why;
     json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why);
     reef_status status = REEF_OK;
-    if (!object)
+    if (object == NULL)
         status = reef_fail(err, REEF_ERR_INVALID, "the request is not JSON: %s", why.text);
     else if (!json_is_object(object))
         status = reef_fail(err, REEF_ERR_INVALID, "the request is no JSON object");

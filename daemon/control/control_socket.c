@@ -58,8 +58,8 @@ static void unlink_client(reef_client *client) {
 
 static void drop_control_socket(reef_client *client) {
     if (uv_is_closing((uv_handle_t *)&client->pipe)) return;
-    if (client->pending) client->pending->owner = NULL; // the trainer still has it
-    if (client->pushing) client->pushing->owner = NULL; // and the pusher
+    if (client->pending != NULL) client->pending->owner = NULL; // the trainer still has it
+    if (client->pushing != NULL) client->pushing->owner = NULL; // and the pusher
     unlink_client(client);
     uv_close((uv_handle_t *)&client->pipe, on_closed);
 }
@@ -78,9 +78,9 @@ static void on_written(uv_write_t *write, int code) {
 }
 
 static void reply(reef_client *client, json_t *object) {
-    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);
-    if (!text) { // out of memory; the client sees the end of the connection
+    if (text == NULL) { // out of memory; the client sees the end of the connection
         drop_control_socket(client);
         return;
     }
@@ -116,7 +116,7 @@ static void hand_over(reef_client *client, reef_command_kind to, reef_request *r
     reef_error err = {.status = REEF_ERR_NO_MEMORY};
     reef_request *copy = malloc(sizeof(*copy));
     reef_status status = REEF_OK;
-    if (copy) {
+    if (copy != NULL) {
         *copy = *request;
         copy->owner = client;
         copy->on_reply = on_reply;
@@ -194,7 +194,7 @@ static size_t first_line(reef_client *client) {
     char *end = client->used > client->scanned
                     ? memchr(client->line + client->scanned, '\n', client->used - client->scanned)
                     : NULL;
-    if (end) return (size_t)(end - client->line) - client->begin;
+    if (end != NULL) return (size_t)(end - client->line) - client->begin;
     client->scanned = client->used;
     return client->eof && client->used > client->begin ? client->used - client->begin : SIZE_MAX;
 }
@@ -229,7 +229,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
     if (client->used == client->room) {
         size_t room = client->room ? client->room * 2 : LINE_ROOM_FIRST;
         char *line = realloc(client->line, room);
-        if (line) {
+        if (line != NULL) {
             client->line = line;
             client->room = room;
         }
@@ -256,7 +256,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
 
 // Serve until a line is in someone else's hands or none is complete; then read on.
 static void serve_lines(reef_client *client) {
-    while (!client->pending && !client->pushing && !client->reply &&
+    while (client->pending == NULL && client->pushing == NULL && client->reply == NULL &&
            !uv_is_closing((uv_handle_t *)&client->pipe)) {
         size_t length = first_line(client);
         if (length == SIZE_MAX) {
@@ -293,7 +293,7 @@ static void on_connect(uv_stream_t *listener, int code) {
     reef_control *control = listener->data;
     if (code) return; // the client is gone already
     reef_client *client = calloc(1, sizeof(*client));
-    if (!client) return; // stays in the backlog until the next one
+    if (client == NULL) return; // stays in the backlog until the next one
     if (uv_pipe_init(control->loop, &client->pipe, 0)) {
         free(client);
         return;
@@ -311,7 +311,7 @@ static void on_connect(uv_stream_t *listener, int code) {
         return;
     }
     const char *why = refusal(control, client, &err.status);
-    if (!why) {
+    if (why == NULL) {
         serve_lines(client);
         return;
     }
@@ -330,9 +330,9 @@ static bool has_gone(const reef_client *client) {
 
 void reef_control_tick(reef_control *control) {
     uint64_t now = uv_now(control->loop);
-    for (reef_client *client = control->clients, *next; client; client = next) {
+    for (reef_client *client = control->clients, *next; client != NULL; client = next) {
         next = client->next;
-        bool waits = client->pending || client->pushing;
+        bool waits = client->pending != NULL || client->pushing != NULL;
         if (waits ? has_gone(client) : now - client->active_ms > REEF_CLIENT_IDLE_MS_MAX)
             drop_control_socket(client);
     }
@@ -352,7 +352,7 @@ static bool somebody_listens(const struct sockaddr_un *address) {
 // libuv calls a directory that is not there "permission denied".
 static reef_status check_directory(const char *path, reef_error *err) {
     const char *slash = strrchr(path, '/');
-    if (!slash || slash == path) return REEF_OK;
+    if (slash == NULL || slash == path) return REEF_OK;
     char directory[sizeof(((struct sockaddr_un *)0)->sun_path)];
     snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
     if (access(directory, F_OK) == 0) return REEF_OK;
@@ -402,7 +402,7 @@ reef_status reef_control_open(reef_control *control,
 }
 
 void reef_control_close(reef_control *control) {
-    while (control->clients) drop_control_socket(control->clients);
+    while (control->clients != NULL) drop_control_socket(control->clients);
     if (control->listening)
         uv_close((uv_handle_t *)&control->listener, NULL); // removes the file, too
     control->listening = false;

@@ -21,9 +21,9 @@ static bool decode_base64(const char *text, size_t length, uint8_t *out, size_t 
             const char *digit = c ? memchr(DIGITS, c, 64) : NULL;
             if (c == '=' && i + 4 == length && k >= 2)
                 padding++;
-            else if (!digit || padding)
+            else if (digit == NULL || padding)
                 return false;
-            bits = bits << 6 | (digit && c != '=' ? (uint32_t)(digit - DIGITS) : 0);
+            bits = bits << 6 | (digit != NULL && c != '=' ? (uint32_t)(digit - DIGITS) : 0);
         }
         for (int k = 0; k < 3 - padding; k++) out[(*count)++] = (uint8_t)(bits >> (16 - 8 * k));
     }
@@ -33,7 +33,7 @@ static bool decode_base64(const char *text, size_t length, uint8_t *out, size_t 
 static reef_status take_text(reef_push_batch *batch, const json_t *text, reef_error *err) {
     batch->body_bytes = json_string_length(text);
     batch->body = malloc(batch->body_bytes + 1);
-    if (!batch->body) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
+    if (batch->body == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
     memcpy(batch->body, json_string_value(text), batch->body_bytes);
     return REEF_OK;
 }
@@ -41,7 +41,7 @@ static reef_status take_text(reef_push_batch *batch, const json_t *text, reef_er
 static reef_status take_base64(reef_push_batch *batch, const json_t *text, reef_error *err) {
     size_t length = json_string_length(text);
     batch->body = malloc(length / 4 * 3 + 3);
-    if (!batch->body) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
+    if (batch->body == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
     if (decode_base64(json_string_value(text), length, batch->body, &batch->body_bytes))
         return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
@@ -50,7 +50,7 @@ static reef_status take_base64(reef_push_batch *batch, const json_t *text, reef_
 
 static reef_status take_name(
     char *out, size_t room, const json_t *text, const char *what, reef_error *err) {
-    if (!text) return REEF_OK;
+    if (text == NULL) return REEF_OK;
     size_t bytes = json_string_length(text); // 0 for what is no text
     if (bytes == 0 || bytes >= room)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -82,7 +82,7 @@ reef_status reef_push_batch_parse(reef_push_batch **out, const json_t *command, 
                        "base64", &content[1], "records", &content[2]))
         return reef_fail(err, REEF_ERR_INVALID, "command 'ingest': %s", why.text);
     reef_push_batch *batch = calloc(1, sizeof(*batch));
-    if (!batch) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
+    if (batch == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
     reef_status status = take_name(batch->source, sizeof(batch->source), source, "source", err);
     if (status == REEF_OK) status = take_name(batch->id, sizeof(batch->id), id, "id", err);
     if (status == REEF_OK) status = take_content(batch, content, err);

@@ -83,9 +83,9 @@ static json_t *read_result(const reef_verify_job *job, reef_error *err) {
     json_t *result = json_incref(json_object_get(reply, "result"));
     const char *message =
         json_string_value(json_object_get(json_object_get(reply, "error"), "message"));
-    if (!result)
+    if (result == NULL)
         (void)reef_fail(err, REEF_ERR_IO, "%s",
-                        message ? message : "the check ended before it answered");
+                        message != NULL ? message : "the check ended before it answered");
     json_decref(reply);
     return result;
 }
@@ -125,7 +125,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
     if (job->used == job->room && job->room < REPLY_BYTES_MAX) {
         size_t room = job->room ? 2 * job->room : ROOM_FIRST;
         char *text = realloc(job->text, room);
-        if (text) {
+        if (text != NULL) {
             job->text = text;
             job->room = room;
         }
@@ -153,7 +153,7 @@ static int spawn_verify_job(reef_verify_job *job, const reef_verify_scope *scope
     snprintf(percent, sizeof(percent), "%.17g", scope->percent);
     snprintf(seed, sizeof(seed), "%" PRIu64, scope->seed);
     char name[] = "reefd", argument[] = REEF_VERIFY_ARGUMENT, *pool = strdup(job->pool);
-    if (!pool) return UV_ENOMEM;
+    if (pool == NULL) return UV_ENOMEM;
     char *arguments[] = {name, argument, pool, quick, percent, seed, NULL};
     uv_stdio_container_t streams[] = {
         {.flags = UV_IGNORE},

@@ -20,6 +20,6 @@ static const reef_page_file FILES[] = {
 
 const reef_page_file *reef_page_find(const char *path) {
     for (size_t i = 0; i < sizeof(FILES) / sizeof(*FILES); i++)
-        if (!strcmp(path, FILES[i].path)) return &FILES[i];
+        if (strcmp(path, FILES[i].path) == 0) return &FILES[i];
     return 0;
 }

@@ -53,7 +53,7 @@ static reef_status take_token(reef_http_token *token, int fd, const char *path, 
 
 reef_status reef_http_token_read(reef_http_token *token, const char *path, reef_error *err) {
     *token = (reef_http_token){0};
-    if (!path) return REEF_OK;
+    if (path == NULL) return REEF_OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return reef_fail(err, errno == ENOENT ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,

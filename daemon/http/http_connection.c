@@ -51,10 +51,10 @@ void reef_http_respond(reef_http_request *request,
     request->code = code;
     request->reply = response;
     request->answered = true;
-    if (response) add_headers(response, code, type);
+    if (response != NULL) add_headers(response, code, type);
     if (!request->deferred) return; // on_request sends it
     request->deferred = false;
-    if (request->peer) {
+    if (request->peer != NULL) {
         request->peer->waits_for_us = false;
         request->peer->deferred = NULL;
     }

@@ -33,7 +33,7 @@ static void on_poll(uv_poll_t *poll, int status, int events) {
 static reef_http_connection *peer_of(struct MHD_Connection *connection) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info ? info->socket_context : NULL;
+    return info != NULL ? info->socket_context : NULL;
 }
 
 static reef_http_request *request_new(reef_http *http,
@@ -41,7 +41,7 @@ static reef_http_request *request_new(reef_http *http,
                                       const char *method,
                                       const char *path) {
     reef_http_request *request = calloc(1, sizeof(*request));
-    if (!request) return NULL;
+    if (request == NULL) return NULL;
     request->http = http;
     request->connection = connection;
     request->method = method;
@@ -54,7 +54,7 @@ void reef_http_reply(
     reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes) {
     struct MHD_Response *response =
         MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_MUST_FREE);
-    if (!response) free(body);
+    if (response == NULL) free(body);
     reef_http_respond(request, code, type, response);
 }
 
@@ -69,10 +69,11 @@ void reef_http_reply_static(reef_http_request *request,
 }
 
 static enum MHD_Result send_reply(reef_http_request *request) {
-    request->http->replies[request->reply && request->code < 600 ? request->code / 100 : 0]++;
-    if (!request->reply)
+    request->http
+        ->replies[request->reply != NULL && request->code < 600 ? request->code / 100 : 0]++;
+    if (request->reply == NULL)
         return MHD_NO; // no memory for it, or nobody to take it: the connection is closed
-    if (request->peer) request->peer->since_ms = reef_http_now_ms(request->http);
+    if (request->peer != NULL) request->peer->since_ms = reef_http_now_ms(request->http);
     enum MHD_Result result = MHD_queue_response(request->connection, request->code, request->reply);
     MHD_destroy_response(request->reply);
     request->reply = NULL;
@@ -91,7 +92,7 @@ static void refuse_body(reef_http_request *request, unsigned code, const char *e
     static const char FORMAT[] = "{\"error\":{%s}}\n";
     size_t room = strlen(error) + sizeof(FORMAT);
     char *text = malloc(room);
-    int bytes = text ? snprintf(text, room, FORMAT, error) : 0;
+    int bytes = text != NULL ? snprintf(text, room, FORMAT, error) : 0;
     reef_http_reply(request, code, "application/json", text, (size_t)bytes);
     request->http->bodies_bytes -= request->body_room;
     release_body(request);
@@ -109,7 +110,7 @@ static void refuse_long(reef_http_request *request) {
 static bool declares_too_much(struct MHD_Connection *connection) {
     const char *length =
         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    return length && strtoull(length, NULL, 10) > REEF_HTTP_BODY_BYTES_MAX;
+    return length != NULL && strtoull(length, NULL, 10) > REEF_HTTP_BODY_BYTES_MAX;
 }
 
 // False without memory, and when too much of all bodies together is kept: `request` is answered
@@ -127,7 +128,7 @@ static bool make_room(reef_http_request *request, size_t bytes) {
         return false;
     }
     uint8_t *body = realloc(request->body, room);
-    if (!body) return false;
+    if (body == NULL) return false;
     http->bodies_bytes += more;
     request->body = body;
     request->body_room = room;
@@ -163,11 +164,11 @@ static enum MHD_Result on_header(void *context,
                                  const char *value) {
     (void)kind;
     framing *all = context;
-    all->hosts += !strcasecmp(name, MHD_HTTP_HEADER_HOST);
-    all->lengths += !strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    all->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+    all->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
     if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) != 0) return MHD_YES;
     all->encodings++;
-    all->chunked = value && !strcasecmp(value, "chunked");
+    all->chunked = value != NULL && strcasecmp(value, "chunked") == 0;
     return MHD_YES;
 }
 
@@ -183,7 +184,7 @@ static enum MHD_Result refuse_ambiguous(reef_http_request *request) {
         request, MHD_HTTP_BAD_REQUEST,
         "\"status\":\"invalid\",\"message\":\"the header has Host or Content-Length twice, or "
         "Transfer-Encoding in a way that is not taken\"");
-    if (request->reply)
+    if (request->reply != NULL)
         (void)MHD_add_response_header(request->reply, MHD_HTTP_HEADER_CONNECTION, "close");
     return send_reply(request);
 }
@@ -201,10 +202,10 @@ static enum MHD_Result on_request(void *context,
     (void)version;
     reef_http *http = context;
     reef_http_request *request = *state;
-    if (!request) {
+    if (request == NULL) {
         request = *state = request_new(http, connection, method, path);
-        if (!request) return MHD_NO;
-        if (request->peer) request->peer->since_ms = reef_http_now_ms(http);
+        if (request == NULL) return MHD_NO;
+        if (request->peer != NULL) request->peer->since_ms = reef_http_now_ms(http);
         if (is_ambiguous(connection)) return refuse_ambiguous(request);
         if (declares_too_much(connection)) {
             refuse_long(request);
@@ -223,7 +224,7 @@ static enum MHD_Result on_request(void *context,
     http->options.handle(http->options.context, request);
     release_body(request);
     if (!request->deferred) return send_reply(request);
-    if (request->peer) {
+    if (request->peer != NULL) {
         request->peer->waits_for_us = true;
         request->peer->deferred = request;
     }
@@ -239,11 +240,11 @@ static void on_completed(void *context,
     (void)why;
     reef_http *http = context;
     reef_http_request *request = *state;
-    if (!request) return;
+    if (request == NULL) return;
     if (request->deferred) http->options.forget(http->options.context, request);
     reef_http_stream_gone(request->stream);
-    if (request->reply) MHD_destroy_response(request->reply);
-    if (request->peer) {
+    if (request->reply != NULL) MHD_destroy_response(request->reply);
+    if (request->peer != NULL) {
         request->peer->since_ms = reef_http_now_ms(http);
         request->peer->waits_for_us = false;
         request->peer->deferred = NULL;
@@ -264,19 +265,19 @@ static void on_connection(void *context,
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         reef_http_connection *peer = calloc(1, sizeof(*peer));
         *socket_context = peer;
-        if (!peer) return; // served, with no limit but MHD's own on silence
+        if (peer == NULL) return; // served, with no limit but MHD's own on silence
         *peer = (reef_http_connection){.connection = connection,
                                        .since_ms = reef_http_now_ms(http),
                                        .next = http->connections};
-        if (http->connections) http->connections->previous = peer;
+        if (http->connections != NULL) http->connections->previous = peer;
         http->connections = peer;
         http->connection_count++;
         return;
     }
     reef_http_connection *peer = *socket_context;
-    if (!peer) return;
-    *(peer->previous ? &peer->previous->next : &http->connections) = peer->next;
-    if (peer->next) peer->next->previous = peer->previous;
+    if (peer == NULL) return;
+    *(peer->previous != NULL ? &peer->previous->next : &http->connections) = peer->next;
+    if (peer->next != NULL) peer->next->previous = peer->previous;
     http->connection_count--;
     free(peer);
     *socket_context = NULL;
@@ -285,7 +286,7 @@ static void on_connection(void *context,
 static int socket_of(const reef_http_connection *peer) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(peer->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    return info ? info->connect_fd : -1;
+    return info != NULL ? info->connect_fd : -1;
 }
 
 // While a request is deferred MHD does not read its connection.
@@ -314,9 +315,10 @@ static void notice_hang_up(reef_http *http, reef_http_connection *peer, uint64_t
 void reef_http_tick(reef_http *http) {
     uint64_t now = reef_http_now_ms(http);
     http->running = true; // MHD frees none of them meanwhile
-    for (reef_http_connection *peer = http->connections; peer; peer = peer->next) {
-        if (peer->deferred) notice_hang_up(http, peer, now);
-        bool idle = peer->waits_for_us || (peer->stream && reef_http_stream_is_idle(peer->stream));
+    for (reef_http_connection *peer = http->connections; peer != NULL; peer = peer->next) {
+        if (peer->deferred != NULL) notice_hang_up(http, peer, now);
+        bool idle =
+            peer->waits_for_us || (peer->stream != NULL && reef_http_stream_is_idle(peer->stream));
         if (idle || now - peer->since_ms <= REEF_HTTP_PHASE_MS_MAX) continue;
         (void)shutdown(socket_of(peer), SHUT_RDWR);
     }
@@ -338,8 +340,8 @@ bool reef_http_set_token(reef_http *http, const reef_http_token *token) {
     bool other = memcmp(&http->token, token, sizeof(*token)) != 0;
     http->token = *token;
     if (!other || !http->is_public) return other;
-    for (reef_http_connection *peer = http->connections; peer; peer = peer->next)
-        if (peer->stream) (void)shutdown(socket_of(peer), SHUT_RDWR);
+    for (reef_http_connection *peer = http->connections; peer != NULL; peer = peer->next)
+        if (peer->stream != NULL) (void)shutdown(socket_of(peer), SHUT_RDWR);
     return other;
 }
 
@@ -347,7 +349,7 @@ bool reef_http_has_token(const reef_http_request *request) {
     const reef_http *http = request->http;
     const char *given = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
                                                     MHD_HTTP_HEADER_AUTHORIZATION);
-    if (!http->token.count || !given || strncasecmp(given, "Bearer ", 7) != 0) return false;
+    if (!http->token.count || given == NULL || strncasecmp(given, "Bearer ", 7) != 0) return false;
     given += 7;
     // Every byte is looked at, whatever the ones before it were.
     size_t bytes = strlen(given);
@@ -367,7 +369,7 @@ const char *reef_http_query(const reef_http_request *request, const char *name) 
 static void note_address(reef_http *http, const struct sockaddr_storage *asked) {
     char host[INET6_ADDRSTRLEN] = "";
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    unsigned port = info ? info->port : 0;
+    unsigned port = info != NULL ? info->port : 0;
     if (asked->ss_family == AF_INET) {
         const struct sockaddr_in *v4 = (const struct sockaddr_in *)asked;
         (void)inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
@@ -384,7 +386,7 @@ static void note_address(reef_http *http, const struct sockaddr_storage *asked) 
 static size_t unescape(void *context, struct MHD_Connection *connection, char *text) {
     (void)context;
     (void)connection;
-    return strstr(text, "%00") ? strlen(text) : MHD_http_unescape(text);
+    return strstr(text, "%00") != NULL ? strlen(text) : MHD_http_unescape(text);
 }
 
 static reef_status start_server(reef_http *http,
@@ -401,7 +403,7 @@ static reef_status start_server(reef_http *http,
         (unsigned)(REEF_HTTP_PHASE_MS_MAX / 1000), MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_END);
-    if (http->daemon) return REEF_OK;
+    if (http->daemon != NULL) return REEF_OK;
     return reef_fail(err, errno == EADDRINUSE ? REEF_ERR_BUSY : REEF_ERR_IO,
                      "cannot listen on --http %.80s: %s", http->options.listen,
                      errno ? strerror(errno) : "libmicrohttpd refused");
@@ -412,12 +414,14 @@ static reef_status start_server(reef_http *http,
 static void bound_sending(const reef_http *http) {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_LISTEN_FD);
     int bytes = REEF_HTTP_SENDING_BYTES_MAX;
-    if (info) (void)setsockopt(info->listen_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    if (info != NULL)
+        (void)setsockopt(info->listen_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }
 
 static reef_status join_loop(reef_http *http, reef_error *err) {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    int code = info ? uv_poll_init(http->options.loop, &http->poll, info->epoll_fd) : UV_EINVAL;
+    int code =
+        info != NULL ? uv_poll_init(http->options.loop, &http->poll, info->epoll_fd) : UV_EINVAL;
     bound_sending(http);
     if (!code) {
         http->open_handles++;
@@ -435,7 +439,7 @@ reef_status reef_http_open(reef_http **out, const reef_http_options *options, re
     *out = NULL;
     struct sockaddr_storage address = {0};
     reef_http *http = calloc(1, sizeof(*http));
-    if (!http) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for HTTP");
+    if (http == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for HTTP");
     http->options = *options;
     reef_status status =
         reef_http_access_check(options->listen, options->token_file, &address, &http->token, err);
@@ -465,18 +469,18 @@ static void on_closed(uv_handle_t *handle) {
 }
 
 void reef_http_close(reef_http *http) {
-    if (!http || http->closing) return;
+    if (http == NULL || http->closing) return;
     http->closing = true;
     // MHD wants no suspended connection when it stops.
-    for (reef_http_connection *peer = http->connections; peer; peer = peer->next) {
-        if (peer->stream) {
+    for (reef_http_connection *peer = http->connections; peer != NULL; peer = peer->next) {
+        if (peer->stream != NULL) {
             reef_http_stream_release(peer->stream);
         } else if (peer->waits_for_us) {
             peer->waits_for_us = false;
             MHD_resume_connection(peer->connection);
         }
     }
-    if (http->daemon) MHD_stop_daemon(http->daemon);
+    if (http->daemon != NULL) MHD_stop_daemon(http->daemon);
     http->token = (reef_http_token){0};
     if (!http->open_handles) {
         free(http);

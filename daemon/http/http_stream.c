@@ -35,14 +35,14 @@ static void release_stream(reef_http_stream *stream) {
 
 static void suspend_stream(reef_http_stream *stream) {
     stream->suspended = true;
-    if (stream->peer) stream->peer->waits_for_us = true;
+    if (stream->peer != NULL) stream->peer->waits_for_us = true;
     MHD_suspend_connection(stream->connection);
 }
 
 static void resume(reef_http_stream *stream) {
     if (!stream->suspended) return;
     stream->suspended = false;
-    if (stream->peer) stream->peer->waits_for_us = false;
+    if (stream->peer != NULL) stream->peer->waits_for_us = false;
     MHD_resume_connection(stream->connection);
 }
 
@@ -73,10 +73,10 @@ reef_http_stream *reef_http_stream_begin(reef_http_request *request,
     if (*count == REEF_HTTP_STREAMS_MAX) return NULL;
     reef_http_stream *stream = calloc(1, sizeof(*stream));
     struct MHD_Response *response =
-        stream ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, stream,
-                                                   on_response_freed)
-               : NULL;
-    if (!response) {
+        stream != NULL ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read,
+                                                           stream, on_response_freed)
+                       : NULL;
+    if (response == NULL) {
         free(stream);
         return NULL;
     }
@@ -88,7 +88,7 @@ reef_http_stream *reef_http_stream_begin(reef_http_request *request,
     stream->on_gone = on_gone;
     stream->owner = owner;
     request->stream = stream;
-    if (request->peer) request->peer->stream = stream;
+    if (request->peer != NULL) request->peer->stream = stream;
     reef_http_respond(request, MHD_HTTP_OK, type, response);
     return stream;
 }
@@ -99,7 +99,7 @@ static bool make_room(reef_http_stream *stream, size_t bytes) {
     if (bytes > REEF_HTTP_STREAM_BYTES_MAX && stream->end > 0) return false;
     if (bytes <= stream->room) return true;
     uint8_t *grown = realloc(stream->bytes, bytes);
-    if (!grown) return false;
+    if (grown == NULL) return false;
     stream->bytes = grown;
     stream->room = bytes;
     return true;
@@ -113,7 +113,8 @@ bool reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t c
     }
     if (!make_room(stream, stream->end + count)) return false;
     // The time to take an answer begins when there is one; a byte now and then buys no more of it.
-    if (stream->end == 0 && stream->peer) stream->peer->since_ms = reef_http_now_ms(stream->http);
+    if (stream->end == 0 && stream->peer != NULL)
+        stream->peer->since_ms = reef_http_now_ms(stream->http);
     memcpy(stream->bytes + stream->end, bytes, count);
     stream->end += count;
     resume(stream);
@@ -124,8 +125,8 @@ bool reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t c
 void reef_http_stream_end(reef_http_stream *stream) {
     stream->owner = NULL;
     stream->ended = true;
-    if (!stream->connection) return;
-    if (stream->end == stream->begin && stream->peer)
+    if (stream->connection == NULL) return;
+    if (stream->end == stream->begin && stream->peer != NULL)
         stream->peer->since_ms = reef_http_now_ms(stream->http);
     resume(stream);
     reef_http_run(stream->http);
@@ -141,12 +142,12 @@ void reef_http_stream_release(reef_http_stream *stream) {
 }
 
 void reef_http_stream_gone(reef_http_stream *stream) {
-    if (!stream) return;
+    if (stream == NULL) return;
     stream->connection = NULL;
-    if (stream->peer) stream->peer->stream = NULL;
+    if (stream->peer != NULL) stream->peer->stream = NULL;
     stream->peer = NULL;
     void *owner = stream->owner;
     stream->owner = NULL;
-    if (owner) stream->on_gone(owner);
+    if (owner != NULL) stream->on_gone(owner);
     release_stream(stream);
 }

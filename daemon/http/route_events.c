@@ -26,14 +26,15 @@ static uint64_t unix_ms(void) {
 // On the heap, or NULL without memory.
 static char *status_event(const reef_events *events, reef_status_view *monitor) {
     json_t *object = reef_status_view_status(monitor);
-    json_object_set_new(object, "facts", events->stats ? json_incref(events->stats) : json_null());
+    json_object_set_new(object, "facts",
+                        events->stats != NULL ? json_incref(events->stats) : json_null());
     json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(object);
     static const char FORMAT[] = "event: status\ndata: %s\n\n";
-    size_t room = text ? strlen(text) + sizeof(FORMAT) : 0;
-    char *event = text ? malloc(room) : NULL;
-    if (event) snprintf(event, room, FORMAT, text);
+    size_t room = text != NULL ? strlen(text) + sizeof(FORMAT) : 0;
+    char *event = text != NULL ? malloc(room) : NULL;
+    if (event != NULL) snprintf(event, room, FORMAT, text);
     free(text);
     return event;
 }
@@ -46,12 +47,12 @@ bool reef_events_listen(reef_events *events,
                         reef_http_request *request,
                         reef_status_view *monitor) {
     reef_listener *listener = events->listeners;
-    while (listener < events->listeners + REEF_EVENTS_MAX && listener->stream) listener++;
+    while (listener < events->listeners + REEF_EVENTS_MAX && listener->stream != NULL) listener++;
     if (listener == events->listeners + REEF_EVENTS_MAX) return false;
     listener->stream = reef_http_stream_begin(request, "text/event-stream", on_gone, listener);
-    if (!listener->stream) return false;
+    if (listener->stream == NULL) return false;
     char *event = status_event(events, monitor);
-    if (event) (void)reef_http_stream_send(listener->stream, event, strlen(event));
+    if (event != NULL) (void)reef_http_stream_send(listener->stream, event, strlen(event));
     free(event);
     return true;
 }
@@ -59,9 +60,10 @@ bool reef_events_listen(reef_events *events,
 static void send_status(reef_events *events, reef_status_view *monitor) {
     char *event = NULL;
     for (size_t i = 0; i < REEF_EVENTS_MAX; i++) {
-        if (!events->listeners[i].stream) continue;
-        if (!event) event = status_event(events, monitor);
-        if (event) (void)reef_http_stream_send(events->listeners[i].stream, event, strlen(event));
+        if (events->listeners[i].stream == NULL) continue;
+        if (event == NULL) event = status_event(events, monitor);
+        if (event != NULL)
+            (void)reef_http_stream_send(events->listeners[i].stream, event, strlen(event));
     }
     free(event);
 }
@@ -81,7 +83,7 @@ static void on_stats(reef_query *query) {
 
 static bool stats_are_due(const reef_events *events, reef_status_view *monitor) {
     if (events->asked) return false;
-    if (!events->stats) return true;
+    if (events->stats == NULL) return true;
     uint64_t age = uv_hrtime() - events->stats_ns;
     double took = json_number_value(json_object_get(events->stats, "took_s"));
     if (age < STATS_PAUSE_NS || (double)age < STATS_SHARE * took * 1e9) return false;
@@ -94,7 +96,7 @@ static bool stats_are_due(const reef_events *events, reef_status_view *monitor) 
 static void request_stats(reef_events *events, reef_query_thread *queries) {
     reef_error err;
     reef_query *query = calloc(1, sizeof(*query));
-    if (!query) return;
+    if (query == NULL) return;
     query->run = reef_query_stats;
     query->owner = events;
     query->on_done = on_stats;

@@ -28,7 +28,7 @@ static reef_status take_type(reef_push_batch *batch,
                              unsigned *code,
                              reef_error *err) {
     const char *type = header(request, MHD_HTTP_HEADER_CONTENT_TYPE);
-    if (!type) return REEF_OK; // text
+    if (type == NULL) return REEF_OK; // text
     size_t bytes = strcspn(type, "; \t");
     for (size_t i = 0; i < sizeof(TYPES) / sizeof(*TYPES); i++) {
         if (strlen(TYPES[i].type) != bytes || strncasecmp(type, TYPES[i].type, bytes) != 0)
@@ -45,7 +45,7 @@ static reef_status take_type(reef_push_batch *batch,
 
 static reef_status take_word(
     char *out, size_t room, const char *word, const char *what, reef_error *err) {
-    if (!word) return REEF_OK;
+    if (word == NULL) return REEF_OK;
     size_t bytes = strlen(word);
     bool plain = bytes > 0 && bytes < room;
     for (size_t i = 0; plain && i < bytes; i++) plain = word[i] > ' ' && word[i] <= '~';
@@ -61,7 +61,7 @@ static reef_status take_label(reef_push_batch *batch,
                               const reef_http_request *request,
                               reef_error *err) {
     const char *label = reef_http_query(request, "label");
-    if (label && batch->format != REEF_INGEST_NPY)
+    if (label != NULL && batch->format != REEF_INGEST_NPY)
         return reef_fail(err, REEF_ERR_INVALID,
                          "label in the query is of a .npy file, and of no other body");
     return take_word(batch->label, sizeof(batch->label), label, "label", err);
@@ -75,7 +75,7 @@ reef_status reef_http_ingest(reef_push_batch **out,
     *code = MHD_HTTP_BAD_REQUEST;
     const char *name = request->path + strlen(REEF_HTTP_INGEST_PATH);
     reef_push_batch *batch = calloc(1, sizeof(*batch));
-    if (!batch) {
+    if (batch == NULL) {
         *code = MHD_HTTP_INTERNAL_SERVER_ERROR;
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
     }

@@ -39,21 +39,21 @@ typedef struct route {
 // ---- answers ------------------------------------------------------------------------------------
 
 static void send_text(reef_http_request *request, unsigned code, const char *type, char *text) {
-    reef_http_reply(request, code, type, text, text ? strlen(text) : 0);
+    reef_http_reply(request, code, type, text, text != NULL ? strlen(text) : 0);
 }
 
 // Takes the text.
 static void send_line(reef_http_request *request, unsigned code, char *text) {
-    char *line = text ? realloc(text, strlen(text) + 2) : NULL;
-    if (line)
+    char *line = text != NULL ? realloc(text, strlen(text) + 2) : NULL;
+    if (line != NULL)
         strcat(line, "\n");
     else
         free(text);
-    send_text(request, line ? code : MHD_HTTP_INTERNAL_SERVER_ERROR, JSON, line);
+    send_text(request, line != NULL ? code : MHD_HTTP_INTERNAL_SERVER_ERROR, JSON, line);
 }
 
 static void send_json(reef_http_request *request, unsigned code, json_t *object) {
-    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);
     send_line(request, code, text);
 }
@@ -106,7 +106,8 @@ static void readyz(reef_routes *routes, reef_http_request *request) {
 static void metrics(reef_routes *routes, reef_http_request *request) {
     char *text = reef_prometheus_text(routes->monitor, reef_http_connection_count(request->http),
                                       reef_http_replies(request->http), routes->events.stats);
-    send_text(request, text ? MHD_HTTP_OK : MHD_HTTP_INTERNAL_SERVER_ERROR, PROMETHEUS, text);
+    send_text(request, text != NULL ? MHD_HTTP_OK : MHD_HTTP_INTERNAL_SERVER_ERROR, PROMETHEUS,
+              text);
 }
 
 static void status(reef_routes *routes, reef_http_request *request) {
@@ -167,7 +168,7 @@ static void hand_over(reef_routes *routes, reef_http_request *request, reef_comm
     reef_request *parsed = &command->request;
     reef_error err = {.status = REEF_ERR_NO_MEMORY, .message = "no memory for the request"};
     reef_request *copy = malloc(sizeof(*copy));
-    if (copy) {
+    if (copy != NULL) {
         *copy = *parsed;
         copy->owner = request;
         copy->on_reply = on_command_reply;
@@ -283,7 +284,7 @@ static void on_stream_gone(void *owner) {
 // waits.
 static void pass_on(reef_query *query, const char *text, size_t bytes) {
     reef_http_request *request = query->owner;
-    if (request) {
+    if (request != NULL) {
         query->owner = NULL;
         request->work = NULL;
         query->stream = reef_http_stream_begin(request, "text/event-stream", on_stream_gone, query);
@@ -291,12 +292,13 @@ static void pass_on(reef_query *query, const char *text, size_t bytes) {
             query->stream = NULL;
             return;
         }
-        if (!query->stream)
+        if (query->stream == NULL)
             refuse_routes(request, MHD_HTTP_TOO_MANY_REQUESTS,
                           "too many answers are under way already; try again");
     }
-    if (query->stream && reef_http_stream_send(query->stream, text, bytes)) return;
-    if (query->stream) reef_http_stream_end(query->stream); // it takes too little of what comes
+    if (query->stream != NULL && reef_http_stream_send(query->stream, text, bytes)) return;
+    if (query->stream != NULL)
+        reef_http_stream_end(query->stream); // it takes too little of what comes
     query->stream = NULL;
     atomic_store(&query->abandoned, true);
 }
@@ -305,7 +307,7 @@ static void pass_on_emitted(reef_routes *routes) {
     reef_query *query;
     size_t bytes = 0;
     char *text = reef_query_thread_emitted(routes->queries, &query, &bytes);
-    if (text) pass_on(query, text, bytes);
+    if (text != NULL) pass_on(query, text, bytes);
     free(text);
 }
 
@@ -319,29 +321,29 @@ static void end_stream(reef_query *query) {
         json_decref(reply);
     }
     const char *text = query->text;
-    size_t room = text ? strlen(text) + 32 : 0;
-    char *event = text ? malloc(room) : NULL;
-    int bytes =
-        event ? snprintf(event, room, "event: %s\ndata: %s\n\n", failed ? "error" : "end", text)
-              : 0;
+    size_t room = text != NULL ? strlen(text) + 32 : 0;
+    char *event = text != NULL ? malloc(room) : NULL;
+    int bytes = event != NULL ? snprintf(event, room, "event: %s\ndata: %s\n\n",
+                                         failed ? "error" : "end", text)
+                              : 0;
     if (bytes > 0) pass_on(query, event, (size_t)bytes);
-    if (query->stream) reef_http_stream_end(query->stream);
+    if (query->stream != NULL) reef_http_stream_end(query->stream);
     query->stream = NULL;
     free(event);
 }
 
 static void reply_query(reef_query *query) {
-    if (query->on_done) {
+    if (query->on_done != NULL) {
         query->on_done(query);
         return;
     }
     if (query->pending_bytes) pass_on(query, query->pending, query->pending_bytes);
-    if (query->stream) {
+    if (query->stream != NULL) {
         end_stream(query);
         return;
     }
     reef_http_request *request = query->owner;
-    if (!request) return;
+    if (request == NULL) return;
     request->work = NULL;
     if (query->error.status == REEF_OK) {
         send_line(request, MHD_HTTP_OK, query->text);
@@ -353,7 +355,7 @@ static void reply_query(reef_query *query) {
 
 void reef_routes_reply(reef_routes *routes) {
     pass_on_emitted(routes);
-    for (reef_query *query = reef_query_thread_replied(routes->queries), *next; query;
+    for (reef_query *query = reef_query_thread_replied(routes->queries), *next; query != NULL;
          query = next) {
         next = query->next;
         reply_query(query);
@@ -368,9 +370,9 @@ static void submit(reef_routes *routes,
     reef_error err = {.status = REEF_ERR_NO_MEMORY, .message = "no memory for the request"};
     reef_query *query = calloc(1, sizeof(*query));
     reef_status result = REEF_ERR_NO_MEMORY;
-    if (query) {
+    if (query != NULL) {
         const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
-        snprintf(query->as_of, sizeof(query->as_of), "%s", as_of ? as_of : "now");
+        snprintf(query->as_of, sizeof(query->as_of), "%s", as_of != NULL ? as_of : "now");
         query->arguments = json_incref(arguments);
         query->run = found->run;
         query->owner = request;
@@ -403,8 +405,8 @@ typedef struct query {
 
 static bool is_allowed(const char *allowed, const char *name) {
     size_t bytes = strlen(name);
-    for (const char *at = allowed; bytes && at && *at; at = strchr(at, ' ') + 1)
-        if (!strncmp(at, name, bytes) && at[bytes] == ' ') return true;
+    for (const char *at = allowed; bytes && at != NULL && *at; at = strchr(at, ' ') + 1)
+        if (strncmp(at, name, bytes) == 0 && at[bytes] == ' ') return true;
     return false;
 }
 
@@ -416,9 +418,9 @@ static enum MHD_Result on_query(void *context,
     query *all = context;
     if (!is_allowed(all->allowed, name))
         all->unknown = name;
-    else if (!value || !*value)
+    else if (value == NULL || !*value)
         all->empty = name;
-    else if (json_object_get(all->arguments, name))
+    else if (json_object_get(all->arguments, name) != NULL)
         all->twice = name;
     else if (json_object_set_new(all->arguments, name, json_string(value)))
         all->broken = name;
@@ -432,18 +434,18 @@ static reef_status take_query(const reef_http_request *request,
                               reef_error *err) {
     query all = {.arguments = arguments, .allowed = allowed};
     (void)MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, on_query, &all);
-    if (all.unknown)
+    if (all.unknown != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "'%.40s' in the query is not known; %s takes %s",
                          all.unknown, request->path, *allowed ? allowed : "none");
-    if (all.empty)
+    if (all.empty != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s in the query has no value", all.empty);
-    if (all.twice)
+    if (all.twice != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s stands twice in the query; give it once",
                          all.twice);
-    if (all.broken)
+    if (all.broken != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s in the query is not UTF-8", all.broken);
     const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
-    if (as_of && strlen(as_of) > REEF_NAME_BYTES_MAX)
+    if (as_of != NULL && strlen(as_of) > REEF_NAME_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "as_of has more than %d bytes",
                          REEF_NAME_BYTES_MAX);
     return REEF_OK;
@@ -480,18 +482,19 @@ static const route ROUTES[] = {
 // A star at the end stands for one more word.
 static bool is_path(const char *pattern, const char *path) {
     size_t bytes = strlen(pattern);
-    if (pattern[bytes - 1] != '*') return !strcmp(pattern, path);
-    return !strncmp(pattern, path, bytes - 1) && path[bytes - 1] && !strchr(path + bytes - 1, '/');
+    if (pattern[bytes - 1] != '*') return strcmp(pattern, path) == 0;
+    return strncmp(pattern, path, bytes - 1) == 0 && path[bytes - 1] &&
+           strchr(path + bytes - 1, '/') == NULL;
 }
 
 static const route *find_route(const reef_http_request *request, bool *path_known) {
     *path_known = false;
-    bool head = !strcmp(request->method, "HEAD"); // MHD leaves the body out
+    bool head = strcmp(request->method, "HEAD") == 0; // MHD leaves the body out
     for (size_t i = 0; i < sizeof(ROUTES) / sizeof(*ROUTES); i++) {
         if (!is_path(ROUTES[i].path, request->path)) continue;
         *path_known = true;
-        if (!strcmp(request->method, head ? "HEAD" : ROUTES[i].method) &&
-            (!head || !strcmp(ROUTES[i].method, "GET")))
+        if (strcmp(request->method, head ? "HEAD" : ROUTES[i].method) == 0 &&
+            (!head || strcmp(ROUTES[i].method, "GET") == 0))
             return &ROUTES[i];
     }
     return NULL;
@@ -500,7 +503,7 @@ static const route *find_route(const reef_http_request *request, bool *path_know
 static bool is_own_host(const reef_http_request *request) {
     const char *host =
         MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-    if (!host) return true; // HTTP/1.0; no browser
+    if (host == NULL) return true; // HTTP/1.0; no browser
     static const char *const OWN[] = {"localhost", "127.", "[::1]"};
     for (size_t i = 0; i < sizeof(OWN) / sizeof(*OWN); i++) {
         size_t bytes = strlen(OWN[i]);
@@ -516,7 +519,8 @@ static bool is_own_host(const reef_http_request *request) {
 static bool is_of_another_site(const reef_http_request *request) {
     const char *site =
         MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Sec-Fetch-Site");
-    return !strcmp(request->method, "POST") && site && strcasecmp(site, "cross-site") == 0;
+    return strcmp(request->method, "POST") == 0 && site != NULL &&
+           strcasecmp(site, "cross-site") == 0;
 }
 
 static bool may_query(const route *found, reef_http_request *request) {
@@ -529,7 +533,7 @@ static bool may_query(const route *found, reef_http_request *request) {
 static bool is_packed(const reef_http_request *request) {
     const char *how = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
                                                   MHD_HTTP_HEADER_CONTENT_ENCODING);
-    return how && *how && strcasecmp(how, "identity") != 0;
+    return how != NULL && *how && strcasecmp(how, "identity") != 0;
 }
 
 // A body that says of itself that it wraps the text would be scored with its wrapping. Forms are
@@ -538,10 +542,10 @@ static bool is_wrapped(const route *found, const reef_http_request *request) {
     static const char *const WRAPPED[] = {"application/json", "multipart/form-data"};
     const char *type = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
                                                    MHD_HTTP_HEADER_CONTENT_TYPE);
-    if (found->run != reef_query_score || !type) return false;
+    if (found->run != reef_query_score || type == NULL) return false;
     size_t bytes = strcspn(type, "; \t");
     for (size_t i = 0; i < sizeof(WRAPPED) / sizeof(*WRAPPED); i++)
-        if (strlen(WRAPPED[i]) == bytes && !strncasecmp(type, WRAPPED[i], bytes)) return true;
+        if (strlen(WRAPPED[i]) == bytes && strncasecmp(type, WRAPPED[i], bytes) == 0) return true;
     return false;
 }
 
@@ -555,9 +559,9 @@ void reef_routes_begin(void *context, reef_http_request *request) {
                       "this address is for programs of this machine: ask for localhost");
     else if (is_of_another_site(request))
         refuse_routes(request, MHD_HTTP_FORBIDDEN, "pages of other sites may send nothing here");
-    else if (!found && path_known)
+    else if (found == NULL && path_known)
         refuse_routes(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
-    else if (!found)
+    else if (found == NULL)
         refuse_routes(request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
     else if (!may_query(found, request))
         refuse_routes(request, MHD_HTTP_UNAUTHORIZED,
@@ -581,7 +585,7 @@ void reef_routes_handle(void *context, reef_http_request *request) {
     reef_status result = take_query(request, found->query, arguments, &err);
     if (result != REEF_OK)
         send_failure(request, code_of(result), &err);
-    else if (found->handle)
+    else if (found->handle != NULL)
         found->handle(routes, request);
     else
         submit(routes, request, found, arguments);
@@ -590,11 +594,11 @@ void reef_routes_handle(void *context, reef_http_request *request) {
 
 void reef_routes_forget(void *context, reef_http_request *request) {
     (void)context;
-    if (request->work) request->forget(request->work);
+    if (request->work != NULL) request->forget(request->work);
     request->work = NULL;
 }
 
 void reef_routes_hung_up(void *context, reef_http_request *request) {
     (void)context;
-    if (request->work && request->hung_up) request->hung_up(request->work);
+    if (request->work != NULL && request->hung_up != NULL) request->hung_up(request->work);
 }

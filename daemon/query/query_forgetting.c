@@ -48,14 +48,14 @@ static bool is_complete(const reef_forgetting *f) {
 }
 
 void reef_forgetting_free(reef_forgetting *forgetting) {
-    if (!forgetting) return;
+    if (forgetting == NULL) return;
     reef_model_close(forgetting->model);
     for (size_t c = 0; c < forgetting->column_count; c++) free(forgetting->columns[c].bytes);
     free(forgetting);
 }
 
 void reef_forgetting_unpin(reef_forgetting *f) {
-    if (!f || !f->model) return;
+    if (f == NULL || f->model == NULL) return;
     reef_model_unpin(f->model);
     if (uv_hrtime() - f->finished_ns < KEPT_NS) return;
     reef_model_close(f->model);
@@ -94,9 +94,9 @@ static reef_status on_window(
     if (f->record_bytes && count != f->record_bytes) return REEF_OK;
     size_t most = f->record_bytes ? COLUMN_EXAMPLES * f->record_bytes : COLUMN_BYTES;
     column *to = count ? column_of(f, generation) : NULL;
-    if (!to || to->count + count > most) return REEF_OK;
+    if (to == NULL || to->count + count > most) return REEF_OK;
     uint8_t *grown = realloc(to->bytes, to->count + count);
-    if (!grown)
+    if (grown == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a sample of the reservoir");
     memcpy(grown + to->count, bytes, count);
     to->bytes = grown;
@@ -134,7 +134,7 @@ static reef_status begin_forgetting(reef_query_thread *queries,
                                     reef_error *err) {
     reef_txn *txn = NULL;
     reef_forgetting *f = calloc(1, sizeof(*f));
-    if (!f) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a matrix");
+    if (f == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a matrix");
     reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
     if (status == REEF_OK) status = take_sample(txn, f, err);
     reef_txn_abort(txn);
@@ -157,7 +157,7 @@ static reef_status measure_vectors(
     float *scores = calloc(count * classes + 1, sizeof(*scores));
     int32_t *predicted = calloc(count, sizeof(*predicted));
     reef_status status =
-        vectors && scores && predicted
+        vectors != NULL && scores != NULL && predicted != NULL
             ? REEF_OK
             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu vectors", count);
     if (status == REEF_OK) {
@@ -197,7 +197,7 @@ static reef_status model_of_row(
     if (row + 1 == row_count(f)) return reef_query_thread_model(queries, "now", out, err);
     snprintf(as_of, sizeof(as_of), "%zu", f->first + row);
     reef_status status = REEF_OK;
-    if (!f->model) status = reef_query_thread_open(queries, as_of, &f->model, err);
+    if (f->model == NULL) status = reef_query_thread_open(queries, as_of, &f->model, err);
     *out = f->model;
     return status;
 }
@@ -273,7 +273,7 @@ static reef_status is_stale(reef_query_thread *queries,
     reef_commit commit;
     uint32_t generations;
     *out = true;
-    if (!f) return REEF_OK;
+    if (f == NULL) return REEF_OK;
     reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &generations, err);
@@ -297,7 +297,7 @@ reef_status reef_query_forgetting(reef_query_thread *queries, reef_query *query,
     }
     if (status == REEF_OK) status = work_forgetting(queries, *kept, err);
     if (status == REEF_OK) query->result = reef_matrix_json(*kept);
-    if (status == REEF_OK || !*kept) return status;
+    if (status == REEF_OK || *kept == NULL) return status;
     reef_forgetting_free(*kept); // such as a state that has gone since
     *kept = NULL;
     return status;

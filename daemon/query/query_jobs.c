@@ -33,7 +33,7 @@ reef_status reef_query_count(const reef_query *query,
                              reef_error *err) {
     const char *text = json_string_value(json_object_get(query->arguments, name));
     *out = fallback;
-    if (!text) return REEF_OK;
+    if (text == NULL) return REEF_OK;
     char *end = NULL;
     unsigned long long value = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end || value < least || value > most)
@@ -70,7 +70,7 @@ static json_t *records_json(const uint8_t *bytes, size_t count, const float *bit
     json_t *records = json_array();
     for (size_t at = 0; at < count;) {
         const uint8_t *end = memchr(bytes + at, '\n', count - at);
-        size_t next = end ? (size_t)(end - bytes) + 1 : count;
+        size_t next = end != NULL ? (size_t)(end - bytes) + 1 : count;
         double sum = 0;
         for (size_t i = at; i < next; i++) sum += (double)bits[i];
         json_array_append_new(records, json_pack("{s:I, s:I, s:o, s:o}", "offset", (json_int_t)at,
@@ -112,7 +112,7 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
     if (status == REEF_OK) status = model_of(queries, query, false, &model, err);
     if (status != REEF_OK) return status;
     float *bits = malloc(query->body_bytes * sizeof(*bits));
-    if (!bits)
+    if (bits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to score %zu bytes",
                          query->body_bytes);
     status = reef_model_score(model, query->body, query->body_bytes, bits, &score, NULL, NULL, err);
@@ -146,8 +146,8 @@ static reef_status parse_body(reef_query *query, json_t **out, reef_error *err) 
     *out = json_loadb((const char *)query->body, query->body_bytes, JSON_REJECT_DUPLICATES, &why);
     if (json_is_object(*out)) return REEF_OK;
     reef_status status =
-        reef_fail(err, REEF_ERR_INVALID, "the body is no JSON object%s%s", *out ? "" : ": ",
-                  *out                ? ""
+        reef_fail(err, REEF_ERR_INVALID, "the body is no JSON object%s%s", *out != NULL ? "" : ": ",
+                  *out != NULL        ? ""
                   : query->body_bytes ? why.text
                                       : "it is empty");
     json_decref(*out);
@@ -167,10 +167,10 @@ typedef struct spoken {
 
 static bool report_jobs(const spoken *to, const char *character) {
     json_t *object = json_pack("{s:o}", "text", reef_json_text(character));
-    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
     char line[128]; // a character is at most 12 bytes when escaped
     json_decref(object);
-    int bytes = text ? snprintf(line, sizeof(line), "data: %s\n\n", text) : -1;
+    int bytes = text != NULL ? snprintf(line, sizeof(line), "data: %s\n\n", text) : -1;
     free(text);
     return bytes > 0 && reef_query_thread_emit(to->queries, to->query, line, (size_t)bytes);
 }
@@ -204,7 +204,7 @@ static reef_status generate(reef_query_thread *queries,
                             reef_error *err) {
     size_t count = asked->count;
     uint8_t *out = calloc(count + 1, 1);
-    if (!out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes", count);
+    if (out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes", count);
     spoken to = {.queries = queries, .query = query};
     reef_sampling sampling = asked->sampling;
     if (asked->stream) {
@@ -297,7 +297,7 @@ static json_t *prediction_json(const reef_query *query,
                                const float *scores) {
     size_t classes = reef_model_class_count(model);
     int32_t *known = calloc(classes + 1, sizeof(*known));
-    if (!known) return NULL;
+    if (known == NULL) return NULL;
     reef_model_classes(model, known);
     json_t *object = json_object(), *names = json_array(), *best = json_array(),
            *all = json_array();
@@ -327,14 +327,15 @@ static reef_status predict_query(reef_model *model,
     float *scores = calloc(count * classes + 1, sizeof(*scores));
     int32_t *labels = calloc(count, sizeof(*labels));
     reef_status status =
-        vectors && scores && labels
+        vectors != NULL && scores != NULL && labels != NULL
             ? take_vectors(vectors, rows, inputs, err)
             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu vectors", count);
     if (status == REEF_OK)
         status = reef_model_predict(model, count, vectors, labels, scores, NULL, err);
     if (status == REEF_OK) {
         query->result = prediction_json(query, model, count, labels, scores);
-        if (!query->result) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an answer");
+        if (query->result == NULL)
+            status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an answer");
     }
     free(labels);
     free(scores);
@@ -368,7 +369,8 @@ static reef_status read_generations(reef_txn *txn, json_t *result, reef_error *e
     if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
     reef_generation_record *all = calloc(count, sizeof(*all));
-    if (!all) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", count);
+    if (all == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", count);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)
         status = reef_generation_read(txn, g, &all[g], err);
     json_t *list = json_array();
@@ -448,7 +450,8 @@ static reef_status on_point(void *context, const reef_point *point, reef_error *
     if (all->count == all->room) {
         size_t room = all->room ? 2 * all->room : 4096;
         reef_point *points = realloc(all->points, room * sizeof(*points));
-        if (!points) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu points", room);
+        if (points == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu points", room);
         all->points = points;
         all->room = room;
     }

@@ -11,7 +11,7 @@
 // however many ask for another state. The model in use renews its read by itself.
 void reef_query_thread_unpin(reef_query_thread *queries, const reef_served_model *used) {
     for (reef_served_model *m = queries->models; m < queries->models + REEF_SERVED_MODELS; m++)
-        if (m->model && m != used) reef_model_unpin(m->model);
+        if (m->model != NULL && m != used) reef_model_unpin(m->model);
     queries->forgetting_unpin(queries->forgetting);
 }
 
@@ -36,10 +36,10 @@ static reef_status newest_commit(reef_query_thread *queries, reef_commit *out, r
 static bool is_fresh(const reef_served_model *served,
                      const char *as_of,
                      const reef_commit *newest) {
-    if (!served->model || strcmp(served->as_of, as_of) != 0) return false;
+    if (served->model == NULL || strcmp(served->as_of, as_of) != 0) return false;
     const reef_commit *commit = reef_model_commit(served->model);
     if (commit->number == newest->number) return true;
-    if (!strcmp(as_of, "now") && !memcmp(commit->root, newest->root, sizeof(commit->root)))
+    if (strcmp(as_of, "now") == 0 && memcmp(commit->root, newest->root, sizeof(commit->root)) == 0)
         return true;
     return uv_hrtime() - served->opened_ns < REOPEN_SHARE * served->took_ns;
 }

@@ -22,7 +22,7 @@ static reef_status read_pool(reef_txn *txn, stats_pool *pool, reef_error *err) {
     if (status == REEF_OK) status = reef_generation_count(txn, &pool->count, err);
     if (status != REEF_OK) return status;
     pool->generations = calloc(pool->count + 1, sizeof(*pool->generations));
-    if (!pool->generations)
+    if (pool->generations == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", pool->count);
     for (uint32_t g = 0; status == REEF_OK && g < pool->count; g++)
         status = reef_generation_read(txn, g, &pool->generations[g], err);
@@ -41,8 +41,8 @@ static reef_status parse_usage(const reef_query *query,
                                usage_request *asked,
                                reef_error *err) {
     *asked = (usage_request){.one_layer = json_object_get(query->arguments, "layer"),
-                             .ranged = json_object_get(query->arguments, "since") ||
-                                       json_object_get(query->arguments, "until")};
+                             .ranged = json_object_get(query->arguments, "since") != NULL ||
+                                       json_object_get(query->arguments, "until") != NULL};
     reef_status status = reef_query_count(query, "generation", pool->count - 1, 0, pool->count - 1,
                                           &asked->generation, err);
     if (status == REEF_OK)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 void reef_query_free(reef_query *query) {
-    if (!query) return;
+    if (query == NULL) return;
     free(query->body);
     free(query->pending);
     json_decref(query->arguments);
@@ -20,13 +20,13 @@ void reef_query_free(reef_query *query) {
 }
 
 static void append_thread(reef_query **list, reef_query *query) {
-    while (*list) list = &(*list)->next;
+    while (*list != NULL) list = &(*list)->next;
     query->next = NULL;
     *list = query;
 }
 
 static void free_all(reef_query *list) {
-    while (list) {
+    while (list != NULL) {
         reef_query *next = list->next;
         reef_query_free(list);
         list = next;
@@ -62,9 +62,10 @@ bool reef_query_thread_emit(reef_query_thread *queries,
 
 static reef_query *next_query(reef_query_thread *queries) {
     uv_mutex_lock(&queries->lock);
-    while (!queries->waiting && !queries->stopping) uv_cond_wait(&queries->changed, &queries->lock);
+    while (queries->waiting == NULL && !queries->stopping)
+        uv_cond_wait(&queries->changed, &queries->lock);
     reef_query *query = queries->stopping ? NULL : queries->waiting;
-    if (query) {
+    if (query != NULL) {
         queries->waiting = query->next;
         queries->waiting_count--;
     }
@@ -77,7 +78,7 @@ static reef_query *next_query(reef_query_thread *queries) {
 static void write_text(reef_query *query) {
     if (query->error.status == REEF_OK) {
         query->text = json_dumps(query->result, JSON_COMPACT | JSON_REAL_PRECISION(12));
-        if (!query->text)
+        if (query->text == NULL)
             query->error.status =
                 reef_fail(&query->error, REEF_ERR_NO_MEMORY, "no memory for the answer");
     }
@@ -94,11 +95,11 @@ static void query_thread_main(void *argument) {
                             "the connection was closed by its client before the question's turn "
                             "came; leave it open until the answer")
                 : query->run(queries, query, &query->error);
-        if (!query->on_done) write_text(query);
+        if (query->on_done == NULL) write_text(query);
         uv_mutex_lock(&queries->lock);
         queries->current = NULL;
         append_thread(&queries->done, query);
-        bool idle = !queries->waiting;
+        bool idle = queries->waiting == NULL;
         uv_mutex_unlock(&queries->lock);
         (void)uv_async_send(queries->options.wake);
         reef_query_thread_unpin(queries, idle ? NULL : queries->used);
@@ -138,7 +139,7 @@ char *reef_query_thread_emitted(reef_query_thread *queries, reef_query **query, 
     char *pending = NULL;
     uv_mutex_lock(&queries->lock);
     *query = queries->current;
-    if (*query && (*query)->pending_bytes) {
+    if (*query != NULL && (*query)->pending_bytes) {
         pending = (*query)->pending;
         *bytes = (*query)->pending_bytes;
         (*query)->pending = NULL;
@@ -153,7 +154,7 @@ reef_status reef_query_thread_start(reef_query_thread **out,
                                     reef_error *err) {
     *out = NULL;
     reef_query_thread *queries = calloc(1, sizeof(*queries));
-    if (!queries) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for serving");
+    if (queries == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for serving");
     queries->options = *options;
     queries->forgetting_unpin = reef_forgetting_unpin;
     if (uv_mutex_init(&queries->lock) || uv_cond_init(&queries->changed))
@@ -170,7 +171,7 @@ reef_status reef_query_thread_start(reef_query_thread **out,
 }
 
 void reef_query_thread_stop(reef_query_thread *queries) {
-    if (!queries) return;
+    if (queries == NULL) return;
     uv_mutex_lock(&queries->lock);
     queries->stopping = true;
     uv_cond_signal(&queries->changed);

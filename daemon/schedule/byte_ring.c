@@ -16,7 +16,7 @@ reef_status reef_ring_init(
     *ring = (reef_ring){.high = high > unit ? high : unit, .unit = unit, .head = begin};
     ring->tail = begin;
     ring->bytes = malloc(room_of(ring));
-    if (!ring->bytes)
+    if (ring->bytes == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no %zu bytes for the input queue",
                          room_of(ring));
     return REEF_OK;

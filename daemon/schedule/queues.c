@@ -25,10 +25,11 @@ static reef_status put_in_queue(reef_queues *queues,
     reef_queue *queue = NULL;
     for (size_t i = 0; !live && i < queues->count; i++)
         if (!queues->queues[i].live) queue = &queues->queues[i];
-    if (!queue) {
+    if (queue == NULL) {
         queue = add_queue(queues, live);
         queue->sources = calloc(live ? 1 : queues->input_count, sizeof(*queue->sources));
-        if (!queue->sources) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a queue");
+        if (queue->sources == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a queue");
         size_t unit = input->kind->promised && record_bytes ? record_bytes : 1;
         reef_status status =
             reef_ring_init(&queue->ring, live ? REEF_LIVE_BYTES_HIGH : REEF_QUEUE_BYTES_HIGH, unit,
@@ -50,7 +51,7 @@ reef_status reef_queues_init(reef_queues *queues,
     queues->queues = calloc(room, sizeof(*queues->queues));
     queues->queue_of = calloc(room, sizeof(*queues->queue_of));
     queues->ends = calloc(room, sizeof(*queues->ends));
-    if (!queues->queues || !queues->queue_of || !queues->ends)
+    if (queues->queues == NULL || queues->queue_of == NULL || queues->ends == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu sources", input_count);
     reef_status status = REEF_OK;
     for (size_t i = 0; i < input_count && status == REEF_OK; i++) {
@@ -64,7 +65,7 @@ static void free_first_checkpoint(reef_queue *queue) {
     reef_queue_checkpoint *first = queue->checkpoints;
     queue->checkpoints = first->next;
     queue->checkpoint_bytes -= strlen(first->text);
-    if (!queue->checkpoints) queue->checkpoints_end = &queue->checkpoints;
+    if (queue->checkpoints == NULL) queue->checkpoints_end = &queue->checkpoints;
     free(first->text);
     free(first);
 }
@@ -72,7 +73,7 @@ static void free_first_checkpoint(reef_queue *queue) {
 void reef_queues_release(reef_queues *queues) {
     for (size_t i = 0; i < queues->count; i++) {
         reef_queue *queue = &queues->queues[i];
-        while (queue->checkpoints) free_first_checkpoint(queue);
+        while (queue->checkpoints != NULL) free_first_checkpoint(queue);
         reef_ring_release(&queue->ring);
         free(queue->sources);
     }
@@ -93,7 +94,7 @@ static bool is_current_source(const reef_queues *queues, const reef_queue *queue
 // The newest mark stays for as long as nothing comes after it: however long it is, it is no reason
 // to wait.
 static bool checkpoints_fit(const reef_queue *queue) {
-    return !queue->checkpoints || !queue->checkpoints->next ||
+    return queue->checkpoints == NULL || queue->checkpoints->next == NULL ||
            queue->checkpoint_bytes < REEF_CHECKPOINT_BYTES_HIGH;
 }
 
@@ -111,7 +112,7 @@ void reef_queues_fill(
     reef_ring_fill(&queue->ring, count);
     if (text == NULL) return;
     reef_queue_checkpoint *checkpoint = malloc(sizeof(*checkpoint));
-    if (!checkpoint) abort(); // a few bytes; without them the place would be lost
+    if (checkpoint == NULL) abort(); // a few bytes; without them the place would be lost
     *checkpoint = (reef_queue_checkpoint){.begin = begin, .text = text};
     *queue->checkpoints_end = checkpoint;
     queue->checkpoints_end = &checkpoint->next;
@@ -197,8 +198,9 @@ uint64_t reef_queues_waiting(const reef_queues *queues) {
 }
 
 const reef_queue_checkpoint *reef_queue_checkpoint_at(reef_queue *queue, uint64_t cursor) {
-    while (queue->checkpoints && queue->checkpoints->next &&
+    while (queue->checkpoints != NULL && queue->checkpoints->next != NULL &&
            queue->checkpoints->next->begin <= cursor)
         free_first_checkpoint(queue);
-    return queue->checkpoints && queue->checkpoints->begin <= cursor ? queue->checkpoints : NULL;
+    return queue->checkpoints != NULL && queue->checkpoints->begin <= cursor ? queue->checkpoints
+                                                                             : NULL;
 }

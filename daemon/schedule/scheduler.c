@@ -56,7 +56,8 @@ reef_status reef_schedule_init(reef_schedule *schedule,
     schedule->stride_queues = calloc(queues + 1, sizeof(*schedule->stride_queues));
     schedule->idle_since = calloc(queues + 1, sizeof(*schedule->idle_since));
     schedule->empty_since = calloc(queues + 1, sizeof(*schedule->empty_since));
-    if (!schedule->stride_queues || !schedule->idle_since || !schedule->empty_since)
+    if (schedule->stride_queues == NULL || schedule->idle_since == NULL ||
+        schedule->empty_since == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu lanes", queues);
     name_queue(schedule);
     reef_stride_init(&schedule->stride, schedule->stride_queues, queues, record_bytes);
@@ -83,7 +84,7 @@ static bool all_applied(const reef_schedule *schedule) {
 
 static void apply_scheduler(reef_schedule *schedule, const reef_decision *decision) {
     for (size_t i = 0; i < schedule->stride.count; i++)
-        if (!strcmp(schedule->stride_queues[i].name, decision->queue))
+        if (strcmp(schedule->stride_queues[i].name, decision->queue) == 0)
             reef_stride_set_idle(&schedule->stride, i, decision->idle);
     schedule->stride.decided = decision->number;
 }
@@ -94,7 +95,7 @@ static bool would_cut(const reef_schedule *schedule, const reef_decision *decisi
     size_t current = schedule->stride.current;
     return schedule->stride.record_bytes && decision->idle && current != REEF_STRIDE_NONE &&
            schedule->stride_queues[current].partial &&
-           !strcmp(schedule->stride_queues[current].name, decision->queue);
+           strcmp(schedule->stride_queues[current].name, decision->queue) == 0;
 }
 
 // What was decided at this place of the stream is decided again, but for what is to be passed by.

@@ -58,7 +58,7 @@ size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t
     size_t from = left > 0 ? (size_t)left - 1 : 0;
     const uint8_t *newline = memchr(bytes + from, '\n', count - from);
     uint64_t longest = REEF_SLICE_BYTES_MAX - stride->given;
-    size_t share = newline ? (size_t)(newline - bytes) + 1 : count;
+    size_t share = newline != NULL ? (size_t)(newline - bytes) + 1 : count;
     return share < longest ? share : (size_t)longest;
 }
 
@@ -150,13 +150,13 @@ json_t *reef_stride_save(const reef_stride *stride) {
                               : stride->queues[stride->current].name;
     return json_pack("{s:I, s:I, s:I, s:s?, s:o}", "total", (json_int_t)stride->total, "decided",
                      (json_int_t)stride->decided, "given",
-                     (json_int_t)(current ? stride->given : 0), "current", current, "lanes",
+                     (json_int_t)(current != NULL ? stride->given : 0), "current", current, "lanes",
                      queues);
 }
 
 static reef_stride_queue *queue_named(const reef_stride *stride, const char *name) {
     for (size_t i = 0; i < stride->count; i++)
-        if (!strcmp(stride->queues[i].name, name)) return &stride->queues[i];
+        if (strcmp(stride->queues[i].name, name) == 0) return &stride->queues[i];
     return NULL;
 }
 
@@ -186,8 +186,8 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
     for (size_t i = 0; good && i < json_array_size(queues); i++) {
         const json_t *one = json_array_get(queues, i);
         const char *name = json_string_value(json_object_get(one, "name"));
-        reef_stride_queue *queue = name ? queue_named(stride, name) : NULL;
-        good = name && (!queue || load_queue(queue, one));
+        reef_stride_queue *queue = name != NULL ? queue_named(stride, name) : NULL;
+        good = name != NULL && (queue == NULL || load_queue(queue, one));
     }
     if (!good)
         return reef_fail(err, REEF_ERR_CORRUPT,
@@ -195,16 +195,17 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
                          "pool");
     stride->total = (uint64_t)total;
     stride->decided = (uint64_t)decided;
-    reef_stride_queue *now = current ? queue_named(stride, current) : NULL;
-    if (now) {
+    reef_stride_queue *now = current != NULL ? queue_named(stride, current) : NULL;
+    if (now != NULL) {
         stride->current = (size_t)(now - stride->queues);
         stride->given = (uint64_t)given;
     }
     for (size_t i = 0; i < stride->count; i++) {
         bool known = false;
         for (size_t k = 0; k < json_array_size(queues) && !known; k++)
-            known = !strcmp(stride->queues[i].name,
-                            json_string_value(json_object_get(json_array_get(queues, k), "name")));
+            known =
+                strcmp(stride->queues[i].name,
+                       json_string_value(json_object_get(json_array_get(queues, k), "name"))) == 0;
         if (known) continue;
         join_stride(stride, &stride->queues[i]);
         stride->queues[i].idle = false;

@@ -13,9 +13,10 @@ static reef_key journal_key(const char *name, uint64_t sequence) {
 
 // Takes the reference.
 static reef_status put_json(reef_txn *txn, const reef_key *key, json_t *json, reef_error *err) {
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
-    if (!text) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a record of the journal");
+    if (text == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a record of the journal");
     reef_status status = reef_record_put(txn, key, REEF_JSON, text, strlen(text), err);
     free(text);
     return status;
@@ -27,7 +28,7 @@ static reef_status view_json(reef_txn *txn, const reef_key *key, json_t **out, r
     reef_status status = reef_record_view(txn, key, &view, err);
     if (status != REEF_OK) return status;
     *out = json_loadb(view.data, view.bytes, 0, NULL);
-    if (*out) return REEF_OK;
+    if (*out != NULL) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT, "the journal's record %llu of '%s' is not JSON",
                      (unsigned long long)key->sequence, key->name);
 }
@@ -52,11 +53,11 @@ static reef_status add_decision(reef_decisions *after,
         return reef_fail(err, REEF_ERR_CORRUPT, "decision %llu about turns makes no sense",
                          (unsigned long long)number);
     reef_decision *items = realloc(after->items, (after->count + 1) * sizeof(*items));
-    if (!items) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a decision");
+    if (items == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a decision");
     after->items = items;
     items[after->count++] =
         (reef_decision){.number = number, .at = (uint64_t)at, .idle = out, .queue = strdup(queue)};
-    return items[after->count - 1].queue
+    return items[after->count - 1].queue != NULL
                ? REEF_OK
                : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a name");
 }
@@ -136,12 +137,12 @@ static reef_status read_checkpoint(
     if (status != REEF_OK) return status;
     json_t *saved = json_object_get(json, "mark");
     json_int_t at = json_integer_value(json_object_get(json, "begin"));
-    if (saved && at >= 0) {
+    if (saved != NULL && at >= 0) {
         *begin = (uint64_t)at;
         *checkpoint = json_dumps(saved, JSON_COMPACT);
     }
     json_decref(json);
-    if (*checkpoint) return REEF_OK;
+    if (*checkpoint != NULL) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT, "the place of the source '%.100s' makes no sense",
                      source);
 }
@@ -163,7 +164,7 @@ reef_status reef_source_checkpoint_write(
     reef_source_name(name, REEF_NAME_BYTES_MAX, source, strlen(source));
     reef_key key = journal_key(name, 0);
     json_t *saved = json_loads(checkpoint, 0, NULL);
-    if (!saved)
+    if (saved == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "the place of the source '%.100s' is not JSON",
                          source);
     return put_json(txn, &key, json_pack("{s:I, s:o}", "begin", (json_int_t)begin, "mark", saved),

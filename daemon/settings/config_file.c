@@ -36,7 +36,7 @@ static reef_error *mistake(reading *now) {
 // After a mistake.
 static void report_file(const reading *now) {
     const reef_error *last = now->later.status != REEF_OK ? &now->later : &now->first;
-    if (now->on_mistake) now->on_mistake(now->context, now->line, last->message);
+    if (now->on_mistake != NULL) now->on_mistake(now->context, now->line, last->message);
 }
 
 static void refuse_file(reading *now, const char *why) {
@@ -91,7 +91,7 @@ static void refuse_section(reading *now, const char *section) {
 // Nonzero: inih may go on.
 static int on_key(void *user, const char *section, const char *key, const char *value) {
     reading *now = user;
-    if (now->any)
+    if (now->any != NULL)
         (void)!now->any(now->context, section, key, value, now->line, mistake(now));
     else if (strcmp(section, now->section) != 0)
         refuse_section(now, section);
@@ -114,7 +114,7 @@ static reef_status open_file(reading *now, reef_error *err) {
                          now->path);
     }
     now->file = fdopen(fd, "r");
-    if (now->file) return REEF_OK;
+    if (now->file != NULL) return REEF_OK;
     close(fd);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read the configuration file '%.160s'",
                      now->path);

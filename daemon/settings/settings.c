@@ -46,8 +46,8 @@ static reef_status refuse_key(const reef_options *options,
         guess = reef_settings[i].name;
     }
     return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: unknown key '%.40s'%s%s%s", options->config,
-                     line, key, guess ? "; did you mean " : "; see reefd --help",
-                     guess ? guess : "", guess ? "?" : "");
+                     line, key, guess != NULL ? "; did you mean " : "; see reefd --help",
+                     guess != NULL ? guess : "", guess != NULL ? "?" : "");
 }
 
 static reef_status on_entry(
@@ -65,7 +65,7 @@ static reef_status on_entry(
     char label[LABEL_BYTES_MAX];
     snprintf(label, sizeof(label), "%.120s:%u: %s", options->config, line, reef_settings[i].name);
     const char *kept = reef_option_keep(options, value);
-    if (!kept) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
+    if (kept == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
     return reef_option_take(options, i, (reef_origin){REEF_ORIGIN_FILE, line}, label, kept, err);
 }
 
@@ -90,7 +90,7 @@ static void pass_mistake_on(void *context, unsigned line, const char *message) {
 }
 
 static reef_status take_file(reef_options *options, reef_error *err) {
-    if (!options->config) return REEF_OK;
+    if (options->config == NULL) return REEF_OK;
     return reef_config_file_read(options->config, SECTION, on_entry, options, err);
 }
 
@@ -100,7 +100,7 @@ static reef_status take_file(reef_options *options, reef_error *err) {
 static const char *variable(const char *name) {
     char full[OPTION_NAME_BYTES_MAX];
     const char *text = getenv(reef_option_variable(name, full));
-    return text && *text ? text : NULL;
+    return text != NULL && *text ? text : NULL;
 }
 
 static reef_status take_environment(reef_options *options, reef_error *err) {
@@ -108,7 +108,7 @@ static reef_status take_environment(reef_options *options, reef_error *err) {
     for (size_t i = 0; status == REEF_OK && i < reef_setting_count(); i++) {
         const char *text = variable(reef_settings[i].name);
         char label[OPTION_NAME_BYTES_MAX];
-        if (text)
+        if (text != NULL)
             status =
                 reef_option_take(options, i, (reef_origin){REEF_ORIGIN_ENVIRONMENT, 0},
                                  reef_option_variable(reef_settings[i].name, label), text, err);
@@ -135,25 +135,26 @@ static bool is_variable(const char *name) {
 }
 
 void reef_options_misspelt(reef_misspelt_variable on_found, void *context) {
-    for (char **entry = environ; entry && *entry; entry++) {
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
         char name[LABEL_BYTES_MAX], meant[OPTION_NAME_BYTES_MAX];
         size_t bytes = strcspn(*entry, "=");
         if (strncmp(*entry, PREFIX, strlen(PREFIX)) != 0 || bytes >= sizeof(name)) continue;
         snprintf(name, sizeof(name), "%.*s", (int)bytes, *entry);
-        if (!is_variable(name) && nearly_variable(name, meant)) on_found(context, name, meant);
+        if (!is_variable(name) && nearly_variable(name, meant) != NULL)
+            on_found(context, name, meant);
     }
 }
 
 // ---- all of it ----------------------------------------------------------------------------------
 
 static reef_status check_complete(const reef_options *options, reef_error *err) {
-    if (!options->pool || !*options->pool)
+    if (options->pool == NULL || !*options->pool)
         return reef_fail(err, REEF_ERR_INVALID, "which pool? give --pool DIR; see reefd --help");
     if (!options->source_count && !options->stay)
         return reef_fail(
             err, REEF_ERR_INVALID,
             "nothing to read: give --source file:PATH or --source -; see reefd --help");
-    if (options->http_token && !options->http)
+    if (options->http_token != NULL && options->http == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--http-token without --http: say where to listen; see reefd --help");
     return REEF_OK;
@@ -163,11 +164,11 @@ static reef_status check_complete(const reef_options *options, reef_error *err) 
 // already.
 static void find_log_form(reef_options *options, int argc, char **argv) {
     const char *text = variable("json-log");
-    if (text)
+    if (text != NULL)
         (void)!reef_option_value_parse(&(setting){.kind = SETTING_SWITCH}, "", text,
                                        &options->json_log, NULL);
     for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--json-log") || !strcmp(argv[i], "--no-json-log"))
+        if (strcmp(argv[i], "--json-log") == 0 || strcmp(argv[i], "--no-json-log") == 0)
             options->json_log = argv[i][2] == 'j';
 }
 

@@ -45,7 +45,7 @@ static const char *guess_flag(const reef_option_flags *table, const char *given)
     snprintf(name, sizeof(name), "%s", given + strspn(given, "-"));
     name[strcspn(name, "=")] = '\0';
     size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
-    for (const struct option *flag = table->flags; flag->name; flag++) {
+    for (const struct option *flag = table->flags; flag->name != NULL; flag++) {
         size_t distance = reef_edit_distance(name, flag->name);
         if (distance >= nearest) continue;
         nearest = distance;
@@ -64,7 +64,7 @@ static reef_status fail_unknown(const reef_option_flags *table,
         return reef_fail(err, REEF_ERR_INVALID, "option '%s' takes no value; see reefd --help",
                          given);
     const char *guess = guess_flag(table, given);
-    if (guess)
+    if (guess != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; did you mean --%s?", given,
                          guess);
     return reef_fail(err, REEF_ERR_INVALID, "unknown option '%s'; see reefd --help", given);
@@ -102,9 +102,9 @@ reef_status reef_option_flags_take(
         char label[OPTION_NAME_BYTES_MAX];
         snprintf(label, sizeof(label), "--%s", reef_settings[i].name);
         status = reef_option_take(options, i, (reef_origin){REEF_ORIGIN_FLAG, 0}, label,
-                                  optarg     ? optarg
-                                  : opposite ? "no"
-                                             : "yes",
+                                  optarg != NULL ? optarg
+                                  : opposite     ? "no"
+                                                 : "yes",
                                   err);
     }
     return status;

@@ -152,8 +152,9 @@ static void add_wrapped(page *out, const char *text, size_t at, size_t indent) {
 
 static void add_option(page *out, const reef_option_text *option) {
     char left[80];
-    int length = snprintf(left, sizeof(left), "  --%s%s%s", option->name, option->value ? " " : "",
-                          option->value ? option->value : "");
+    int length =
+        snprintf(left, sizeof(left), "  --%s%s%s", option->name, option->value != NULL ? " " : "",
+                 option->value != NULL ? option->value : "");
     add_text(out, left);
     if (length + 2 > TEXT_COLUMN) add_text(out, "\n");
     size_t blanks = length + 2 > TEXT_COLUMN ? TEXT_COLUMN : (size_t)(TEXT_COLUMN - length);

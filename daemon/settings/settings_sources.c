@@ -17,7 +17,7 @@ struct reef_options_text {
 };
 
 void reef_options_release(reef_options *options) {
-    while (options->texts) {
+    while (options->texts != NULL) {
         struct reef_options_text *next = options->texts->next;
         free(options->texts);
         options->texts = next;
@@ -39,7 +39,7 @@ static reef_status add_source(reef_options *options,
 const char *reef_option_keep(reef_options *options, const char *text) {
     size_t bytes = strlen(text) + 1;
     struct reef_options_text *kept = malloc(sizeof(*kept) + bytes);
-    if (!kept) return NULL;
+    if (kept == NULL) return NULL;
     memcpy(kept->text, text, bytes);
     kept->next = options->texts;
     options->texts = kept;
@@ -69,8 +69,8 @@ static reef_status add_files(reef_options *options,
         if (!is_file(found->gl_pathv[i])) continue;
         snprintf(source, sizeof(source), "file:%s", found->gl_pathv[i]);
         const char *kept = reef_option_keep(options, source);
-        status = kept ? add_source(options, kept, false, err)
-                      : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for sources");
+        status = kept != NULL ? add_source(options, kept, false, err)
+                              : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for sources");
     }
     return status;
 }

@@ -76,8 +76,8 @@ json_t *reef_setting_value(const reef_options *options, size_t index) {
     switch (one->kind) {
     case SETTING_TEXT:
     case SETTING_ADDRESS:
-        return *(const char *const *)value ? reef_json_text(*(const char *const *)value)
-                                           : json_null();
+        return *(const char *const *)value != NULL ? reef_json_text(*(const char *const *)value)
+                                                   : json_null();
     case SETTING_SOURCE:
         return sources_json(options);
     case SETTING_SECONDS:
@@ -111,7 +111,7 @@ static json_t *shown_value(const reef_options *options, size_t index) {
     json_t *value = reef_setting_value(options, index);
     for (size_t i = 0; i < json_array_size(value); i++) { // of sources only
         char *shown = reef_redis_url_mask(json_string_value(json_array_get(value, i)));
-        json_array_set_new(value, i, shown ? json_string(shown) : json_null());
+        json_array_set_new(value, i, shown != NULL ? json_string(shown) : json_null());
         free(shown);
     }
     return value;

@@ -57,7 +57,7 @@ static reef_status parse_memory(const char *label,
 
 static reef_status parse_rate(const char *label, const char *text, uint64_t *out, reef_error *err) {
     *out = 0;
-    if (!strcmp(text, "0")) return REEF_OK;
+    if (strcmp(text, "0") == 0) return REEF_OK;
     if (reef_memory_parse(text, out, NULL) == REEF_OK) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "%s '%.40s' is no number of bytes a second: 0, or a whole number, or one "
@@ -70,7 +70,7 @@ static reef_status parse_switch(const char *label, const char *text, bool *out, 
         {"no", "yes"}, {"false", "true"}, {"off", "on"}, {"0", "1"}};
     for (size_t i = 0; i < sizeof(WORDS) / sizeof(*WORDS); i++)
         for (int k = 0; k < 2; k++)
-            if (!strcmp(text, WORDS[i][k])) {
+            if (strcmp(text, WORDS[i][k]) == 0) {
                 *out = k == 1;
                 return REEF_OK;
             }

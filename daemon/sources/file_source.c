@@ -40,7 +40,7 @@ static reef_status file_open(reef_input *input, const char *path, reef_error *er
     }
     disk_file *file = malloc(sizeof(*file));
     reef_status status = REEF_OK;
-    if (!file)
+    if (file == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     else if (fstat(fd, &state) != 0)
         status = reef_fail(err, REEF_ERR_IO, "cannot stat '%s': %s", path, strerror(errno));

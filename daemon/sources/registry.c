@@ -48,13 +48,13 @@ static const reef_input_kind *const LIVE_KINDS[] = {&reef_follow_kind, &reef_dir
                                                     &reef_redis_kind, &reef_input_push, NULL};
 
 static reef_status check_rest(const reef_input *input, const char *rest, reef_error *err) {
-    return input->kind->check_spec ? input->kind->check_spec(input, rest, err) : REEF_OK;
+    return input->kind->check_spec != NULL ? input->kind->check_spec(input, rest, err) : REEF_OK;
 }
 
 static const reef_input_kind *live_kind(const char *spec, size_t scheme) {
-    for (size_t i = 0; LIVE_KINDS[i]; i++)
+    for (size_t i = 0; LIVE_KINDS[i] != NULL; i++)
         if (strlen(LIVE_KINDS[i]->scheme) == scheme &&
-            !strncmp(LIVE_KINDS[i]->scheme, spec, scheme))
+            strncmp(LIVE_KINDS[i]->scheme, spec, scheme) == 0)
             return LIVE_KINDS[i];
     return NULL;
 }
@@ -65,7 +65,7 @@ static reef_status read_live_spec(reef_input *input, size_t scheme, reef_error *
     if (status != REEF_OK) return status;
     reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, input->spec, bytes);
     input->rest = strndup(input->spec + scheme + 1, bytes - scheme - 1);
-    if (!input->rest) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
+    if (input->rest == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     if (!*input->rest)
         return reef_fail(err, REEF_ERR_INVALID, "the source '%s' names nothing after its colon",
                          input->spec);
@@ -81,17 +81,17 @@ static reef_status read_spec(reef_input *input,
     size_t scheme = scheme_length(spec);
     const reef_input_kind *live = live_kind(spec, scheme);
     *rest = spec;
-    if (!strcmp(spec, "-")) {
+    if (strcmp(spec, "-") == 0) {
         input->kind = &reef_input_stream;
         input->label = "standard input";
     } else if (reef_input_vectors_is_spec(spec)) {
         input->kind = &reef_input_vectors;
-    } else if (live) {
+    } else if (live != NULL) {
         input->kind = live;
         reef_status status = read_live_spec(input, scheme, err);
         *rest = input->rest;
         return status;
-    } else if (!scheme || (scheme == 4 && !strncmp(spec, "file", 4))) {
+    } else if (!scheme || (scheme == 4 && strncmp(spec, "file", 4) == 0)) {
         input->kind = &reef_input_file;
         input->label = *rest = scheme ? spec + 5 : spec;
     } else {

@@ -23,7 +23,7 @@
 // ---- specs --------------------------------------------------------------------------------------
 
 void reef_input_close(reef_input *input) {
-    if (input->kind && input->state) input->kind->close(input);
+    if (input->kind != NULL && input->state != NULL) input->kind->close(input);
     input->state = NULL;
     free(input->rest);
     input->rest = NULL;

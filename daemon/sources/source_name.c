@@ -19,7 +19,7 @@ static uint64_t name_hash(const char *text, size_t bytes) {
 
 void reef_source_name(char *out, size_t max, const char *text, size_t bytes) {
     json_t *json = json_stringn(text, bytes);
-    bool plain = json && bytes <= max;
+    bool plain = json != NULL && bytes <= max;
     json_decref(json);
     if (plain) {
         memcpy(out, text, bytes);

@@ -37,7 +37,7 @@ static reef_status stream_open(reef_input *input, const char *rest, reef_error *
                              ? "standard input is a directory"
                              : "standard input is nothing that can be read");
     input_stream *stream = calloc(1, sizeof(*stream));
-    if (!stream) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for standard input");
+    if (stream == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for standard input");
     *stream = (input_stream){.kind = kind, .flags = -1};
     input->state = stream;
     if (!known || !S_ISREG(state.st_mode)) return REEF_OK;

@@ -203,7 +203,7 @@ static void write_by_generation(
 }
 
 static void write_stats(FILE *out, const json_t *stats) {
-    if (!stats) return; // before the first look
+    if (stats == NULL) return; // before the first look
     const json_t *list = json_object_get(stats, "generations");
     write_by_generation(out, "reef_expert_usage_ratio",
                         "Share of a generation's experts that were ever chosen, all layers.", list,
@@ -285,7 +285,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
-    if (!out) return NULL;
+    if (out == NULL) return NULL;
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, monitor->progress);
     prometheus_head(out, "reef_build_info", "gauge", "Always 1; what is running.");

@@ -85,8 +85,8 @@ static json_t *source_json(const reef_status_view *monitor, size_t i) {
     bool vectors = monitor->record_bytes > 0, scored = progress->loss.scored > 0;
     json_object_set_new(one, vectors ? "error_share" : "bits_per_byte",
                         reef_json_number(scored ? progress->loss.recent : (double)NAN));
-    json_t *own = source->kind->status ? source->kind->status(source) : NULL;
-    if (own) (void)json_object_update_missing(one, own);
+    json_t *own = source->kind->status != NULL ? source->kind->status(source) : NULL;
+    if (own != NULL) (void)json_object_update_missing(one, own);
     json_decref(own);
     return one;
 }
@@ -177,8 +177,8 @@ double reef_status_view_file_bytes(const reef_status_view *monitor) {
 double reef_status_view_resident_bytes(void) {
     unsigned long pages = 0, resident = 0;
     FILE *file = fopen("/proc/self/statm", "r");
-    int fields = file ? fscanf(file, "%lu %lu", &pages, &resident) : 0;
-    if (file) fclose(file);
+    int fields = file != NULL ? fscanf(file, "%lu %lu", &pages, &resident) : 0;
+    if (file != NULL) fclose(file);
     return fields == 2 ? (double)resident * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
 }
 
@@ -200,7 +200,8 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
                         reef_json_number((double)(uv_hrtime() - monitor->started_ns) / 1e9));
     json_object_set_new(object, "threads", json_integer((json_int_t)monitor->threads));
     json_object_set_new(object, "kernels", json_string(reef_kernels_name()));
-    json_object_set_new(object, "http", monitor->http ? json_string(monitor->http) : json_null());
+    json_object_set_new(object, "http",
+                        monitor->http != NULL ? json_string(monitor->http) : json_null());
     json_object_set_new(object, "sources", sources_json(monitor));
     json_object_set_new(object, "queue_bytes", json_integer((json_int_t)view.queue_bytes));
     json_object_set_new(object, "bytes_per_s", reef_json_number(rate));

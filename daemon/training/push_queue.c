@@ -15,7 +15,7 @@
 #define BATCH_BYTES 1024 // what a batch counts for beside its bytes
 
 void reef_push_batch_free(reef_push_batch *batch) {
-    if (!batch) return;
+    if (batch == NULL) return;
     free(batch->body);
     json_decref(batch->records);
     reef_ingested_release(&batch->made);
@@ -27,13 +27,13 @@ void reef_pusher_init(reef_pusher *pusher) {
 }
 
 static void append_queue(reef_push_batch **list, reef_push_batch *batch) {
-    while (*list) list = &(*list)->next;
+    while (*list != NULL) list = &(*list)->next;
     batch->next = NULL;
     *list = batch;
 }
 
 static void free_all(reef_push_batch *list) {
-    while (list) {
+    while (list != NULL) {
         reef_push_batch *next = list->next;
         reef_push_batch_free(list);
         list = next;
@@ -61,13 +61,13 @@ static reef_push_batch *take_waiting(reef_pusher *pusher, size_t *count) {
     pusher->asked = false;
     uv_mutex_unlock(&pusher->lock);
     *count = 0;
-    for (const reef_push_batch *batch = list; batch; batch = batch->next) ++*count;
+    for (const reef_push_batch *batch = list; batch != NULL; batch = batch->next) ++*count;
     return list;
 }
 
 static void give_back(reef_pusher *pusher, reef_push_batch *list) {
     uv_mutex_lock(&pusher->lock);
-    while (list) {
+    while (list != NULL) {
         reef_push_batch *next = list->next;
         append_queue(&pusher->done, list);
         list = next;
@@ -76,7 +76,7 @@ static void give_back(reef_pusher *pusher, reef_push_batch *list) {
 }
 
 static void fail_all(reef_push_batch *list, const reef_error *err) {
-    for (; list; list = list->next) {
+    for (; list != NULL; list = list->next) {
         list->error = *err;
         if (err->status == REEF_ERR_BUSY) list->retry_ms = REEF_PUSH_RETRY_FULL_MS;
     }
@@ -85,7 +85,7 @@ static void fail_all(reef_push_batch *list, const reef_error *err) {
 static void note_results(reef_pusher *pusher,
                          reef_push_batch *list,
                          const reef_journal_batch *entries) {
-    for (size_t i = 0; list; list = list->next, i++) {
+    for (size_t i = 0; list != NULL; list = list->next, i++) {
         if (entries[i].trained) reef_training_commit_soon(pusher->training);
         list->error = entries[i].error;
         list->duplicate = entries[i].duplicate;
@@ -100,10 +100,10 @@ static reef_status journal(reef_pusher *pusher,
                            reef_trainer *trainer,
                            reef_error *err) {
     reef_journal_batch *entries = calloc(count, sizeof(*entries));
-    if (!entries) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the journal");
+    if (entries == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the journal");
     uint64_t now = unix_ms();
     size_t i = 0;
-    for (const reef_push_batch *batch = list; batch; batch = batch->next, i++)
+    for (const reef_push_batch *batch = list; batch != NULL; batch = batch->next, i++)
         entries[i] = (reef_journal_batch){.source = batch->input->name,
                                           .bytes_max = pusher->journal_bytes_max,
                                           .bytes = batch->made.bytes,
@@ -124,7 +124,7 @@ static reef_status journal_waiting(void *context,
     reef_pusher *pusher = context;
     size_t count = 0;
     reef_push_batch *list = take_waiting(pusher, &count);
-    reef_status status = list ? journal(pusher, list, count, trainer, err) : REEF_OK;
+    reef_status status = list != NULL ? journal(pusher, list, count, trainer, err) : REEF_OK;
     if (status != REEF_OK) fail_all(list, err);
     give_back(pusher, list);
     return status;
@@ -140,12 +140,12 @@ static void reply_queue(reef_push_batch *batch) {
         reef_push_grew(batch->input, batch->position);
     }
     reef_push_count(batch->input, batch);
-    if (batch->owner) batch->on_reply(batch);
+    if (batch->owner != NULL) batch->on_reply(batch);
     reef_push_batch_free(batch);
 }
 
 static void reply_all(reef_push_batch *list) {
-    while (list) {
+    while (list != NULL) {
         reef_push_batch *next = list->next;
         reply_queue(list);
         list = next;
@@ -178,7 +178,7 @@ static void on_journalled(reef_request *request) {
 static void request_trainer(reef_pusher *pusher) {
     reef_error err = {.status = REEF_ERR_NO_MEMORY, .message = "no memory for the request"};
     reef_request *request = calloc(1, sizeof(*request));
-    if (request) {
+    if (request != NULL) {
         *request = (reef_request){.kind = REEF_REQUEST_CALL,
                                   .call = journal_waiting,
                                   .call_context = pusher,
@@ -197,10 +197,11 @@ static void make_queue(uv_work_t *work) {
     reef_push_batch *batch = work->data;
     uint32_t inputs = batch->pusher->vector_inputs;
     batch->error.status =
-        batch->records ? reef_ingest_records(&batch->made, inputs, batch->records, &batch->error)
-                       : reef_ingest_parse(&batch->made, batch->format, inputs,
-                                           batch->label[0] ? batch->label : NULL, batch->body,
-                                           batch->body_bytes, &batch->error);
+        batch->records != NULL
+            ? reef_ingest_records(&batch->made, inputs, batch->records, &batch->error)
+            : reef_ingest_parse(&batch->made, batch->format, inputs,
+                                batch->label[0] ? batch->label : NULL, batch->body,
+                                batch->body_bytes, &batch->error);
 }
 
 static void on_made(uv_work_t *work, int code) {
@@ -230,7 +231,7 @@ static reef_input *find_input(reef_pusher *pusher, const char *name, size_t *cou
         reef_input *input = &pusher->inputs[i];
         if (input->kind != &reef_input_push) continue;
         ++*count;
-        if (!name[0] || !strcmp(input->name + strlen(REEF_PUSH_PREFIX), name)) found = input;
+        if (!name[0] || strcmp(input->name + strlen(REEF_PUSH_PREFIX), name) == 0) found = input;
     }
     return found;
 }
@@ -244,14 +245,14 @@ static reef_status choose_input(reef_pusher *pusher, reef_push_batch *batch, ree
     if (!batch->source[0] && count > 1)
         return reef_fail(err, REEF_ERR_INVALID, "there are %zu sources to push into: name one",
                          count);
-    if (!batch->input)
+    if (batch->input == NULL)
         return reef_fail(err, REEF_ERR_NOT_FOUND, "there is no source push:%.60s", batch->source);
     return REEF_OK;
 }
 
 static reef_status refuse_for_now(reef_push_batch *batch, const char *why, reef_error *err) {
     batch->retry_ms = REEF_PUSH_RETRY_MS;
-    if (batch->input)
+    if (batch->input != NULL)
         reef_push_count(batch->input, &(reef_push_batch){.error.status = REEF_ERR_BUSY});
     return reef_fail(err, REEF_ERR_BUSY, "%s", why);
 }

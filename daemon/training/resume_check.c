@@ -8,7 +8,7 @@ static reef_status check_count(const reef_trainer *trainer,
                                size_t count,
                                reef_error *err) {
     const char **names = calloc(count + 1, sizeof(*names));
-    if (!names)
+    if (names == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the names of %zu sources", count);
     for (size_t i = 0; i < count; i++) names[i] = sources[i].name;
     reef_status status = reef_trainer_sources_fit(trainer, names, count, err);

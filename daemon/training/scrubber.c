@@ -87,7 +87,7 @@ static uint64_t piece_bytes(uint64_t rate) {
 static void publish_scrubber(reef_scrubber *s, const reef_error *failed) {
     uv_mutex_lock(&s->lock);
     s->view.scrub = s->scrub;
-    snprintf(s->view.failing, sizeof(s->view.failing), "%s", failed ? failed->message : "");
+    snprintf(s->view.failing, sizeof(s->view.failing), "%s", failed != NULL ? failed->message : "");
     uv_mutex_unlock(&s->lock);
 }
 
@@ -148,7 +148,8 @@ reef_status reef_scrubber_new(
     reef_scrubber **out, reef_store *store, uint64_t rate, reef_report *report, reef_error *err) {
     *out = NULL;
     reef_scrubber *s = calloc(1, sizeof(*s));
-    if (!s) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for checks beside training");
+    if (s == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for checks beside training");
     s->store = store;
     s->report = report;
     s->view.rate = rate;
@@ -186,7 +187,7 @@ reef_status reef_scrubber_set_rate(reef_scrubber *s, uint64_t rate, reef_error *
 }
 
 void reef_scrubber_stop(reef_scrubber *s) {
-    if (!s || !s->started) return;
+    if (s == NULL || !s->started) return;
     uv_mutex_lock(&s->lock);
     s->stopping = true;
     uv_cond_signal(&s->changed);
@@ -196,7 +197,7 @@ void reef_scrubber_stop(reef_scrubber *s) {
 }
 
 void reef_scrubber_free(reef_scrubber *s) {
-    if (!s) return;
+    if (s == NULL) return;
     uv_cond_destroy(&s->changed);
     uv_mutex_destroy(&s->lock);
     free(s);

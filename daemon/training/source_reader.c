@@ -66,7 +66,7 @@ static void read_on_source_reader(reef_reader *reader, size_t source) {
     input->loop = reader->loop;
     input->report = reader->report;
     input->busy = true;
-    if (input->kind->read_now)
+    if (input->kind->read_now != NULL)
         read_by_worker(input, at, room);
     else
         input->kind->read(input, at, room);
@@ -89,7 +89,7 @@ void reef_reader_settle(reef_reader *reader) {
         reef_input *input = &reader->sources[i];
         reef_input_offset offset;
         char *checkpoint = NULL;
-        if (!input->kind->settled ||
+        if (input->kind->settled == NULL ||
             !reef_training_settled(reader->training, i, &offset, &checkpoint))
             continue;
         input->kind->settled(input, &offset);
@@ -103,6 +103,6 @@ void reef_reader_stop(reef_reader *reader) {
     for (size_t i = 0; i < reader->count; i++) {
         reef_input *input = &reader->sources[i];
         input->stopped = true;
-        if (input->loop && input->kind->stop) input->kind->stop(input);
+        if (input->loop != NULL && input->kind->stop != NULL) input->kind->stop(input);
     }
 }

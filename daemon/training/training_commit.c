@@ -54,7 +54,7 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
 // to.
 static void pass_scrub_on(reef_training *training) {
     reef_scrubber_view view;
-    if (!training->options.scrubber) return;
+    if (training->options.scrubber == NULL) return;
     reef_scrubber_view_read(training->options.scrubber, &view);
     if (view.scrub.passes > 0 || view.scrub.records > 0)
         reef_trainer_set_scrub(training->options.trainer, &view.scrub);
@@ -83,7 +83,7 @@ static bool wait_until(reef_training *training, uint64_t deadline, reef_request 
     for (uint64_t now = uv_hrtime(); now < deadline; now = uv_hrtime()) {
         cut = training->stopping && !training->stop_seen;
         if (cut) break;
-        if (request && (*request = reef_training_take_request(training, false))) break;
+        if (request != NULL && (*request = reef_training_take_request(training, false))) break;
         (void)uv_cond_timedwait(&training->changed, &training->lock, deadline - now);
     }
     if (cut) training->stop_seen = true;
@@ -103,7 +103,7 @@ static bool serve_for(reef_training *training, uint64_t seconds) {
     for (;;) {
         reef_request *request = NULL;
         if (!wait_until(training, deadline, &request)) return false;
-        if (!request) return true;
+        if (request == NULL) return true;
         training->serve(training, request);
         if (!training->dirty) return true;
     }
@@ -194,7 +194,8 @@ void reef_training_compact(reef_training *training) {
 // Damage becomes events of the timeline, which the next commit writes.
 void reef_training_note_damage(reef_training *training) {
     char what[256];
-    while (training->options.scrubber && reef_scrubber_take(training->options.scrubber, what)) {
+    while (training->options.scrubber != NULL &&
+           reef_scrubber_take(training->options.scrubber, what)) {
         reef_error err;
         if (reef_trainer_note_damage(training->options.trainer, what, &err) == REEF_OK)
             training->dirty = true;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 void reef_training_append(reef_request **list, reef_request *request) {
-    while (*list) list = &(*list)->next;
+    while (*list != NULL) list = &(*list)->next;
     request->next = NULL;
     *list = request;
 }
@@ -30,12 +30,13 @@ bool reef_training_is_drained(const reef_training *training, const reef_request 
 // One that has nothing to wait for any more: what it named is trained, or nothing is trained now.
 static bool drain_is_due(const reef_training *training) {
     const reef_request *drain = training->drains;
-    return drain &&
+    return drain != NULL &&
            (training->paused || training->stopping || reef_training_is_drained(training, drain));
 }
 
 reef_request *reef_training_take_request(reef_training *training, bool only_drains) {
-    if (training->requests && !only_drains) return reef_training_take_first(&training->requests);
+    if (training->requests != NULL && !only_drains)
+        return reef_training_take_first(&training->requests);
     return drain_is_due(training) ? reef_training_take_first(&training->drains) : NULL;
 }
 

@@ -89,20 +89,21 @@ static void note_what_was_read(reef_training *training, reef_request *request) {
 
 static bool is_full(const reef_request *drains) {
     size_t count = 0;
-    for (; drains; drains = drains->next) count++;
+    for (; drains != NULL; drains = drains->next) count++;
     return count >= REEF_DRAINS_MAX;
 }
 
 reef_status reef_training_request(reef_training *training, reef_request *request, reef_error *err) {
     if (request->kind == REEF_REQUEST_DRAIN) {
         request->until = calloc(training->schedule.queues.count + 1, sizeof(*request->until));
-        if (!request->until) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
+        if (request->until == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
     }
     uv_mutex_lock(&training->lock);
     bool ended = training->view.ended;
-    bool full = request->until && is_full(training->drains);
+    bool full = request->until != NULL && is_full(training->drains);
     if (!ended && !full) {
-        if (request->until) note_what_was_read(training, request);
+        if (request->until != NULL) note_what_was_read(training, request);
         request->asked_ns = uv_hrtime();
         reef_training_append(
             request->kind == REEF_REQUEST_DRAIN ? &training->drains : &training->requests, request);
@@ -121,9 +122,9 @@ void reef_training_reply(reef_training *training) {
     reef_request *list = training->answered;
     training->answered = NULL;
     uv_mutex_unlock(&training->lock);
-    while (list) {
+    while (list != NULL) {
         reef_request *next = list->next;
-        if (list->owner) list->on_reply(list);
+        if (list->owner != NULL) list->on_reply(list);
         reef_request_release(list);
         free(list);
         list = next;
@@ -151,7 +152,7 @@ void reef_training_view_read(reef_training *training,
     *view = training->view;
     view->queue_bytes = reef_queues_waiting(&training->schedule.queues);
     const reef_schedule *schedule = &training->schedule;
-    for (size_t i = 0; progress && i < training->options.source_count; i++)
+    for (size_t i = 0; progress != NULL && i < training->options.source_count; i++)
         progress[i] =
             (reef_progress){.cursor = training->cursors[i],
                             .committed = training->committed[i],
@@ -190,11 +191,11 @@ static bool find_work(reef_training *training, work *found) {
     // After a request a step goes first, so that clients who ask without pause cannot stop
     // training.
     found->request = reef_training_take_request(training, training->served && stream);
-    if (found->request) {
+    if (found->request != NULL) {
         found->kind = WORK_REQUEST;
         return true;
     }
-    if (training->options.scrubber && reef_scrubber_waits(training->options.scrubber)) {
+    if (training->options.scrubber != NULL && reef_scrubber_waits(training->options.scrubber)) {
         found->kind = WORK_DAMAGE;
         return true;
     }
@@ -283,9 +284,9 @@ static reef_status run_thread(reef_training *training, reef_error *err) {
 }
 
 static void move_unserved(reef_training *training) {
-    while (training->requests || training->drains) {
-        reef_request *request =
-            reef_training_take_first(training->requests ? &training->requests : &training->drains);
+    while (training->requests != NULL || training->drains != NULL) {
+        reef_request *request = reef_training_take_first(
+            training->requests != NULL ? &training->requests : &training->drains);
         request->error.status = reef_fail(&request->error, REEF_ERR_BUSY, "the daemon is ending");
         reef_training_append(&training->answered, request);
     }
@@ -315,8 +316,8 @@ static void training_free(reef_training *training) {
     uv_mutex_destroy(&training->lock);
     reef_schedule_release(&training->schedule);
     for (size_t i = 0; i < training->options.source_count; i++) {
-        if (training->positions) free(training->positions[i].checkpoint);
-        if (training->settled) free(training->settled[i].checkpoint);
+        if (training->positions != NULL) free(training->positions[i].checkpoint);
+        if (training->settled != NULL) free(training->settled[i].checkpoint);
     }
     free(training->positions);
     free(training->settled);
@@ -331,7 +332,8 @@ static reef_status training_new(reef_training **out,
                                 const reef_training_options *options,
                                 reef_error *err) {
     reef_training *training = calloc(1, sizeof(*training));
-    if (!training) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's thread");
+    if (training == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's thread");
     training->options = *options;
     training->serve = reef_training_serve;
     if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
@@ -341,8 +343,9 @@ static reef_status training_new(reef_training **out,
     training->losses = calloc(options->source_count + 1, sizeof(*training->losses));
     training->positions = calloc(options->source_count + 1, sizeof(*training->positions));
     training->settled = calloc(options->source_count + 1, sizeof(*training->settled));
-    reef_status status = training->cursors && training->committed && training->losses &&
-                                 training->positions && training->settled
+    reef_status status = training->cursors != NULL && training->committed != NULL &&
+                                 training->losses != NULL && training->positions != NULL &&
+                                 training->settled != NULL
                              ? reef_schedule_init(&training->schedule, options->store,
                                                   options->sources, options->source_count,
                                                   options->record_bytes, options->patience_s, err)
@@ -390,7 +393,7 @@ reef_status reef_training_start(reef_training **out,
 }
 
 void reef_training_join(reef_training *training) {
-    if (!training) return;
+    if (training == NULL) return;
     (void)uv_thread_join(&training->thread);
     reef_trainer_on_commit(training->options.trainer, NULL, NULL);
     training_free(training);

@@ -174,11 +174,11 @@ static void note_position(reef_training *training,
                           const reef_input *input,
                           uint64_t cursor,
                           const reef_queue_checkpoint *checkpoint) {
-    if (!input->kind->settled) return;
+    if (input->kind->settled == NULL) return;
     reef_settled_position *position = &training->positions[input - training->options.sources];
     free(position->checkpoint);
     *position = (reef_settled_position){.cursor = cursor, .fresh = true};
-    if (!checkpoint) return;
+    if (checkpoint == NULL) return;
     position->begin = checkpoint->begin;
     position->checkpoint = strdup(checkpoint->text);
 }
@@ -194,12 +194,13 @@ reef_status reef_training_write_checkpoints(void *context, reef_txn *txn, reef_e
         if (!queue->live) continue;
         reef_input *input = &training->options.sources[queue->sources[0]];
         uint64_t cursor = reef_trainer_cursor(training->options.trainer, input->name);
-        if (input->kind->committed) status = input->kind->committed(input, txn, cursor, err);
+        if (input->kind->committed != NULL)
+            status = input->kind->committed(input, txn, cursor, err);
         uv_mutex_lock(&training->lock);
         const reef_queue_checkpoint *checkpoint = reef_queue_checkpoint_at(queue, cursor);
         uv_mutex_unlock(&training->lock);
         // Only this thread frees marks, so it stays.
-        if (status == REEF_OK && checkpoint)
+        if (status == REEF_OK && checkpoint != NULL)
             status = reef_source_checkpoint_write(txn, input->name, checkpoint->begin,
                                                   checkpoint->text, err);
         note_position(training, input, cursor, checkpoint);

@@ -80,7 +80,7 @@ void reef_axpy(size_t D, float *y, float alpha, const float *x) {
 void reef_bf16_round(size_t D, reef_bf16 *y, const float *x) {
     for (size_t d = 0; d < D; d++) {
         uint32_t bits;
-        memcpy(&bits, x + d, sizeof bits);
+        memcpy(&bits, x + d, sizeof(bits));
         uint32_t up = 0x7fff + (bits >> 16 & 1); // carries into the upper half from half way on
         bool nan = x[d] != x[d];
         y[d] = (reef_bf16)(nan ? bits >> 16 | 0x40 : (bits + up) >> 16);
@@ -160,7 +160,7 @@ void reef_average_update(size_t D, float *average, const float *param, uint64_t 
     double young = count == 1 ? 1 : 1 / (1 + 0.1 * (double)count);
     float share = (float)fmax((double)rate, young);
     if (share >= 1)
-        memcpy(average, param, D * sizeof *average); // of which a sum would be a rounding away
+        memcpy(average, param, D * sizeof(*average)); // of which a sum would be a rounding away
     else
         reef_kernels()->approach(D, average, param, share);
 }

@@ -18,7 +18,7 @@ static void axpy(size_t D, float *y, float alpha, const float *x) {
 static float from_bf16(reef_bf16 value) {
     uint32_t bits = (uint32_t)value << 16;
     float x;
-    memcpy(&x, &bits, sizeof x);
+    memcpy(&x, &bits, sizeof(x));
     return x;
 }
 
@@ -62,7 +62,7 @@ static void axpy_rows_bf16(
 static float power_of_two(int n) {
     uint32_t bits = (uint32_t)(n + 127) << 23;
     float power;
-    memcpy(&power, &bits, sizeof power);
+    memcpy(&power, &bits, sizeof(power));
     return power;
 }
 

@@ -12,12 +12,12 @@
 
 static inline vec load(const float *from) {
     vec v;
-    memcpy(&v, from, sizeof v);
+    memcpy(&v, from, sizeof(v));
     return v;
 }
 
 static inline void store(float *to, vec v) {
-    memcpy(to, &v, sizeof v);
+    memcpy(to, &v, sizeof(v));
 }
 
 static inline vec broadcast(float value) {
@@ -26,13 +26,13 @@ static inline vec broadcast(float value) {
 
 static inline vec load_bf16(const reef_bf16 *from) {
     vec_half half;
-    memcpy(&half, from, sizeof half);
+    memcpy(&half, from, sizeof(half));
     return (vec)(__builtin_convertvector(half, vec_int) << 16);
 }
 
 static inline vec load_some_bf16(size_t count, const reef_bf16 *from) {
     reef_bf16 padded[VEC_FLOATS] = {0};
-    memcpy(padded, from, count * sizeof *padded);
+    memcpy(padded, from, count * sizeof(*padded));
     return load_bf16(padded);
 }
 
@@ -243,7 +243,7 @@ static float lower_bound(size_t D, const float *row, size_t K) {
         if (D % VEC_FLOATS != 0) {
             most[count - 1] = broadcast(-INFINITY);
             memcpy(&most[count - 1], row + D / VEC_FLOATS * VEC_FLOATS,
-                   D % VEC_FLOATS * sizeof *row);
+                   D % VEC_FLOATS * sizeof(*row));
         }
     } else {
         for (size_t i = 0; i < BLOCK_VECS; i++) most[i] = load(row + i * VEC_FLOATS);
@@ -314,14 +314,14 @@ static void place(const candidates *found, size_t K, float *scores, uint16_t *in
         for (size_t n = first + here; n < found->count; n++)
             before = vec_count_above(before, broadcast(found->scores[n]), these);
         int32_t places[VEC_FLOATS];
-        memcpy(places, &before, sizeof places);
+        memcpy(places, &before, sizeof(places));
         for (size_t i = 0; i < here; i++) {
             sorted[places[i]] = found->scores[first + i];
             order[places[i]] = (uint16_t)found->indices[first + i];
         }
     }
-    memcpy(scores, sorted, K * sizeof *scores);
-    memcpy(indices, order, K * sizeof *indices);
+    memcpy(scores, sorted, K * sizeof(*scores));
+    memcpy(indices, order, K * sizeof(*indices));
 }
 
 static bool has_nan(size_t D, const float *x) {
@@ -330,7 +330,7 @@ static bool has_nan(size_t D, const float *x) {
     for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) found |= load(x + d) != load(x + d);
     if (d < D) found |= load_some(D - d, x + d) != load_some(D - d, x + d);
     int32_t each[VEC_FLOATS];
-    memcpy(each, &found, sizeof each);
+    memcpy(each, &found, sizeof(each));
     int32_t any = 0;
     for (size_t i = 0; i < VEC_FLOATS; i++) any |= each[i];
     return any != 0;

@@ -60,7 +60,7 @@ static void pause_briefly(void) {
 static size_t usable_cores(void) {
     cpu_set_t set;
     CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return (size_t)CPU_COUNT(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) return (size_t)CPU_COUNT(&set);
     long online = sysconf(_SC_NPROCESSORS_ONLN); // more cores than a cpu_set_t holds
     return online > 0 ? (size_t)online : 1;
 }
@@ -124,7 +124,7 @@ static int start_threads(reef_thread_pool *workers) {
     static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
     sigset_t all, before;
     sigfillset(&all);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&all, own[i]);
+    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++) sigdelset(&all, own[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
 
     int error = 0;
@@ -145,8 +145,8 @@ reef_status reef_thread_pool_new(reef_thread_pool **out, size_t thread_count, re
         return reef_fail(err, REEF_ERR_INVALID, "%zu threads are more than %d", thread_count,
                          THREADS_MAX);
 
-    reef_thread_pool *workers = calloc(1, sizeof *workers);
-    pthread_t *threads = calloc(thread_count, sizeof *threads);
+    reef_thread_pool *workers = calloc(1, sizeof(*workers));
+    pthread_t *threads = calloc(thread_count, sizeof(*threads));
     if (workers == NULL || threads == NULL) {
         free(workers);
         free(threads);

@@ -440,7 +440,7 @@ reef_status reef_usage_last(reef_txn *txn,
     uint64_t *sums = calloc(part + 1, TOTAL_BYTES);
     if (sums == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", part);
-    memset(last_ms, 0, expert_count * sizeof *last_ms);
+    memset(last_ms, 0, expert_count * sizeof(*last_ms));
     reef_status status = reef_usage_seek(&cursor, txn, &key, err);
     while (reef_usage_at(&cursor, &key, &status, err)) {
         if (key.generation == generation && key.layer == layer)

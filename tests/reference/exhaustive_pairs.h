@@ -35,7 +35,7 @@ static inline void exhaustive_pairs(size_t side,
             };
         }
     }
-    qsort(pairs, side * side, sizeof *pairs, better_pair_first);
+    qsort(pairs, side * side, sizeof(*pairs), better_pair_first);
 }
 
 #endif

@@ -46,7 +46,7 @@ static double now_s(void) {
 // What came in, cut into head and body.
 static void cut(http_answer *answer, char *text, size_t bytes) {
     char *end = strstr(text, "\r\n\r\n");
-    if (!end) {
+    if (end == NULL) {
         free(text);
         return;
     }
@@ -95,10 +95,11 @@ http_answer http_ask(const char *address,
     int bytes = snprintf(head, sizeof(head),
                          "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                          "Content-Length: %zu\r\n%s\r\n",
-                         method, target, body ? body_bytes : 0, headers);
+                         method, target, body != NULL ? body_bytes : 0, headers);
     assert_true(bytes > 0 && (size_t)bytes < sizeof(head));
     (void)send(fd, head, (size_t)bytes, MSG_NOSIGNAL);
-    for (size_t sent = 0; body && sent < body_bytes;) { // a refusal may come before all is sent
+    for (size_t sent = 0;
+         body != NULL && sent < body_bytes;) { // a refusal may come before all is sent
         ssize_t count = send(fd, (const char *)body + sent, body_bytes - sent, MSG_NOSIGNAL);
         if (count <= 0) break;
         sent += (size_t)count;

@@ -50,7 +50,7 @@ static inline double lib_train_step(
     reef_pool *pool, reef_tape *tape, uint64_t task, uint64_t batch, const uint8_t *mask) {
     float x[ROWS * D], target[ROWS * D], y[ROWS * D], d_y[ROWS * D], d_x[ROWS * D];
     reef_error err;
-    const reef_layer_call call = {.size = sizeof call, .train = 1, .mask = mask};
+    const reef_layer_call call = {.size = sizeof(call), .train = 1, .mask = mask};
     double sum = 0;
     lib_batch(task, batch, ROWS, x, target);
     must(reef_layer_forward(pool, &call, ROWS, x, y, tape, &err), &err);
@@ -79,7 +79,7 @@ static inline double lib_train(reef_pool *pool, uint64_t task, uint64_t from, ui
 static inline void lib_outputs(reef_pool *pool, uint32_t generations, float y[ROWS * D]) {
     float x[ROWS * D], target[ROWS * D];
     reef_error err;
-    const reef_layer_call call = {.size = sizeof call, .generations = generations};
+    const reef_layer_call call = {.size = sizeof(call), .generations = generations};
     lib_batch(9, 0, ROWS, x, target);
     must(reef_layer_forward(pool, &call, ROWS, x, y, NULL, &err), &err);
 }

@@ -39,7 +39,7 @@ static inline reef_pool *lib_pool_open(const char *path,
     reef_error err;
     reef_pool *pool;
     const reef_pool_options options = {
-        .size = sizeof options, .write = write, .as_of = as_of, .threads = (uint32_t)threads};
+        .size = sizeof(options), .write = write, .as_of = as_of, .threads = (uint32_t)threads};
     must(reef_pool_open(&pool, path, &options, &err), &err);
     return pool;
 }

@@ -84,7 +84,7 @@ static inline void choose(reef_config *config, const char *name, const char *val
 }
 
 static inline int lifelong_setup(void **state) {
-    lifelong *f = calloc(1, sizeof *f);
+    lifelong *f = calloc(1, sizeof(*f));
     assert_non_null(f);
     f->config = lifelong_config();
     temp_dir_new(f->dir);
@@ -111,7 +111,7 @@ static inline int lifelong_teardown(void **state) {
 static inline void lifelong_on_event(void *context, const char *json) {
     lifelong *f = context;
     size_t used = strlen(f->said);
-    snprintf(f->said + used, sizeof f->said - used, "%s\n", json);
+    snprintf(f->said + used, sizeof(f->said) - used, "%s\n", json);
 }
 
 static inline size_t times_said(const lifelong *f, const char *words) {
@@ -190,14 +190,14 @@ static inline void logits_of(reef_store *store, const char *as_of, int kind, flo
     reef_error err;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
-    lifelong_text(probe, sizeof probe, kind, 99);
+    lifelong_text(probe, sizeof(probe), kind, 99);
     ok(reef_model_open(&model, store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof probe, out, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof(probe), out, &err), &err);
     reef_model_close(model);
 }
 
 static inline float *new_logits(void) {
-    float *logits = calloc((size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof *logits);
+    float *logits = calloc((size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*logits));
     assert_non_null(logits);
     return logits;
 }

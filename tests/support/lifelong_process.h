@@ -18,7 +18,7 @@ static inline int write_logits(const char *pool,
                                const char *path) {
     reef_error err;
     reef_store *store = NULL;
-    float *logits = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof *logits);
+    float *logits = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*logits));
     if (reef_store_open(&store, pool, &(reef_store_options){0}, &err) != REEF_OK) return 1;
     logits_of(store, as_of, atoi(kind), logits);
     FILE *file = fopen(path, "wb");
@@ -36,7 +36,7 @@ static inline void logits_in_new_process(const lifelong *f,
                                          float *out) {
     char path[TEMP_DIR_BYTES], kind_text[8];
     temp_dir_join(path, f->dir, "logits");
-    snprintf(kind_text, sizeof kind_text, "%d", kind);
+    snprintf(kind_text, sizeof(kind_text), "%d", kind);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {

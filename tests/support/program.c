@@ -39,7 +39,7 @@ static void become(const char *const *argv, FILE *in, FILE *out, FILE *err) {
 void program_run(program *p, const char *const *argv, const char *input) {
     FILE *in = tmpfile(), *out = tmpfile(), *err = tmpfile();
     assert_true(in && out && err);
-    if (input) assert_true(fputs(input, in) >= 0);
+    if (input != NULL) assert_true(fputs(input, in) >= 0);
     rewind(in);
     fflush(NULL);
     pid_t child = fork();
@@ -69,7 +69,7 @@ size_t line_count(const char *text) {
 
 char *test_directory_new(void) {
     const char *parent = getenv("TMPDIR");
-    if (!parent || !parent[0]) parent = "/tmp";
+    if (parent == NULL || !parent[0]) parent = "/tmp";
     size_t bytes = strlen(parent) + sizeof("/reef-test-XXXXXX");
     char *path = calloc(bytes, 1);
     assert_non_null(path);

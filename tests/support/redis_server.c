@@ -56,7 +56,7 @@ void redis_server_empty(redis_server *redis) {
 void redis_server_release(redis_server *redis) {
     end_process(&redis->relay);
     end_process(&redis->server);
-    if (redis->orders) munmap(redis->orders, sizeof(*redis->orders));
+    if (redis->orders != NULL) munmap(redis->orders, sizeof(*redis->orders));
     redis->orders = NULL;
 }
 

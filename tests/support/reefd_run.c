@@ -29,7 +29,7 @@
 void sandbox_make(sandbox *box) {
     const char *root = getenv("TMPDIR");
     snprintf(box->directory, sizeof(box->directory), "%s/reefd_XXXXXX",
-             root && strlen(root) < ROOT_BYTES_MAX ? root : "/tmp");
+             root != NULL && strlen(root) < ROOT_BYTES_MAX ? root : "/tmp");
     assert_non_null(mkdtemp(box->directory));
     snprintf(box->pool, sizeof(box->pool), "%s/pool", box->directory);
     snprintf(box->text, sizeof(box->text), "%s/text", box->directory);
@@ -38,10 +38,10 @@ void sandbox_make(sandbox *box) {
 
 static void remove_directory(const char *path) {
     DIR *directory = opendir(path);
-    if (!directory) return;
+    if (directory == NULL) return;
     for (struct dirent *entry; (entry = readdir(directory));) {
         char name[512];
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
         if (unlink(name) != 0) remove_directory(name);
     }
@@ -135,7 +135,7 @@ char *read_text(const char *path, size_t *bytes) {
     assert_non_null(text);
     size_t count = fread(text, 1, (size_t)size, file);
     assert_int_equal(fclose(file), 0);
-    if (bytes) *bytes = count;
+    if (bytes != NULL) *bytes = count;
     return text;
 }
 
@@ -153,7 +153,7 @@ static void become_reefd(const char *messages, int input, char *const *arguments
 
 pid_t reefd_start(const sandbox *box, int input, const char *const *arguments) {
     char *list[REEFD_ARGUMENTS_MAX + 2] = {(char *)(uintptr_t)REEFD_PATH};
-    for (size_t i = 0; arguments[i]; i++) {
+    for (size_t i = 0; arguments[i] != NULL; i++) {
         assert_true(i < REEFD_ARGUMENTS_MAX);
         list[i + 1] = (char *)(uintptr_t)arguments[i];
     }
@@ -284,5 +284,5 @@ int64_t reefd_count(const sandbox *box, const char *key) {
 }
 
 size_t test_effort(size_t few, size_t many) {
-    return getenv("REEF_TEST_FULL") ? many : few;
+    return getenv("REEF_TEST_FULL") != NULL ? many : few;
 }

@@ -84,7 +84,7 @@ static inline void add_open_generation(model_fixture *f) {
 static inline void stir(reef_generation *generation, const reef_config *config) {
     for (size_t i = 0; i < generation->tensor_count; i++) {
         reef_tensor *tensor = &generation->tensors[i];
-        float *noise = malloc(tensor->count * sizeof *noise);
+        float *noise = malloc(tensor->count * sizeof(*noise));
         assert_non_null(noise);
         reef_random_uniform(tensor->count, noise, 0.3f, 77, i);
         bool variance = strstr(tensor->name, "bn_var") != NULL;
@@ -112,7 +112,7 @@ static inline void put_token(const model_fixture *f, uint8_t *tokens, size_t t, 
 /** A net of one open generation, with settings of its own: name, value, .. NULL. */
 static inline model_fixture *small_model(const char *const *settings) {
     reef_error err;
-    model_fixture *f = calloc(1, sizeof *f);
+    model_fixture *f = calloc(1, sizeof(*f));
     assert_non_null(f);
     f->config = small_config();
     for (; settings != NULL && settings[0] != NULL; settings += 2)
@@ -126,7 +126,7 @@ static inline model_fixture *small_model(const char *const *settings) {
     f->tokens = calloc(f->rows, each);
     f->targets = calloc(f->rows, each);
     f->fire = calloc(3 * f->rows, 1);
-    f->weight = calloc(f->rows, sizeof *f->weight);
+    f->weight = calloc(f->rows, sizeof(*f->weight));
     for (size_t i = 0; i < f->rows; i++) {
         put_token(f, f->tokens, i, reef_random_bits(5, 1, i) % 6);
         put_token(f, f->targets, i, reef_random_bits(5, 2, i) % 6);
@@ -219,7 +219,7 @@ static inline size_t gather_choices(const model_fixture *f, uint32_t *out) {
 static inline bool choices_are_kept(const model_fixture *f) {
     uint32_t now[CHOICES_MAX];
     size_t count = gather_choices(f, now);
-    return count == f->choice_count && memcmp(now, f->choices, count * sizeof *now) == 0;
+    return count == f->choice_count && memcmp(now, f->choices, count * sizeof(*now)) == 0;
 }
 
 // Every `stride`-th value of a parameter. Steps that change a choice are left out, and most must
@@ -258,7 +258,7 @@ static inline double worst_error(model_fixture *f,
 static inline void check_all_gradients(model_fixture *f) {
     reef_generation *open = f->network.generations[f->network.generation_count - 1];
     size_t kept = 0, tried = 0;
-    f->choices = calloc(CHOICES_MAX, sizeof *f->choices);
+    f->choices = calloc(CHOICES_MAX, sizeof(*f->choices));
     assert_non_null(f->choices);
     loss(f);
     f->choice_count = gather_choices(f, f->choices);
@@ -293,8 +293,8 @@ static inline void check_all_gradients(model_fixture *f) {
     for (size_t i = 0; i < open->tensor_count; i++) {
         reef_tensor *tensor = &open->tensors[i];
         if (tensor->grad == NULL) continue;
-        float *gradient = malloc(tensor->count * sizeof *gradient);
-        memcpy(gradient, tensor->grad, tensor->count * sizeof *gradient);
+        float *gradient = malloc(tensor->count * sizeof(*gradient));
+        memcpy(gradient, tensor->grad, tensor->count * sizeof(*gradient));
         size_t stride = tensor->count > 120 ? tensor->count / 60 | 1 : 1;
         double error = worst_error(f, tensor->count, tensor->data, gradient, stride, &kept, &tried);
         if (error > ERROR_MAX) print_message("%s: %g\n", tensor->name, error);

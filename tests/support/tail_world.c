@@ -81,7 +81,7 @@ size_t pull_once(world *w) {
     reef_error err = {0};
     if (reef_tail_read(w->set, bytes, w->room, &count, &checkpoint, &err) != REEF_OK)
         fail_msg("%s", err.message);
-    if (checkpoint) {
+    if (checkpoint != NULL) {
         assert_true(count > 0);
         assert_true(w->mark_count < MARKS_MAX);
         w->marks[w->mark_count].begin = w->given.count;

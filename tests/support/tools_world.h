@@ -81,7 +81,7 @@ static inline json_t *reef_json(const char *first, ...) {
     assert_string_equal(p.err, "");
     json_error_t fault;
     json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, &fault);
-    if (!document) fail_msg("reef %s: %s in %s", first, fault.text, p.out);
+    if (document == NULL) fail_msg("reef %s: %s in %s", first, fault.text, p.out);
     program_release(&p);
     return document;
 }
@@ -147,8 +147,8 @@ static inline int world_remove(void **state) {
 
 static inline void expect_keys(json_t *document, const char *keys) {
     char *copy = reef_cli_format("%s", keys), *rest = NULL;
-    for (char *key = strtok_r(copy, " ", &rest); key; key = strtok_r(NULL, " ", &rest))
-        if (!json_object_get(document, key)) fail_msg("%s is missing", key);
+    for (char *key = strtok_r(copy, " ", &rest); key != NULL; key = strtok_r(NULL, " ", &rest))
+        if (json_object_get(document, key) == NULL) fail_msg("%s is missing", key);
     free(copy);
     json_decref(document);
 }

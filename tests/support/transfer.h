@@ -3,8 +3,8 @@
 #ifndef TRANSFER_H
 #define TRANSFER_H
 
-#include "trainer_internal.h"
 #include "lifelong.h"
+#include "trainer_internal.h"
 #include "whole_file.h"
 
 #define TEXT_BYTES 6000 // that a generation learns from
@@ -17,7 +17,7 @@ typedef struct pair {
 } pair;
 
 static inline int setup(void **state) {
-    pair *p = calloc(1, sizeof *p);
+    pair *p = calloc(1, sizeof(*p));
     assert_non_null(p);
     lifelong_setup((void **)&p->a);
     lifelong_setup((void **)&p->b);
@@ -90,7 +90,7 @@ static inline bool same_logits(
     float *x = new_logits(), *y = new_logits();
     logits_of(one, one_as_of, kind, x);
     logits_of(other, other_as_of, kind, y);
-    bool same = memcmp(x, y, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof *x) == 0;
+    bool same = memcmp(x, y, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*x)) == 0;
     free(x);
     free(y);
     return same;

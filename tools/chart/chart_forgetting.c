@@ -233,8 +233,8 @@ static void draw_domain(FILE *out,
         if (isfinite(reef_metrics_at(m, row, j)))
             fprintf(out, "%.1f,%.1f ", page_x(m, row), page_y(range, reef_metrics_at(m, row, j)));
     fprintf(out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"%s%s%s/>\n",
-            COLOURS[j % COLOUR_COUNT], dashes ? " stroke-dasharray=\"" : "", dashes ? dashes : "",
-            dashes ? "\"" : "");
+            COLOURS[j % COLOUR_COUNT], dashes != NULL ? " stroke-dasharray=\"" : "",
+            dashes != NULL ? dashes : "", dashes != NULL ? "\"" : "");
     for (size_t row = 0; row < m->rows; row++)
         if (isfinite(reef_metrics_at(m, row, j)))
             draw_mark(out, j, page_x(m, row), page_y(range, reef_metrics_at(m, row, j)));

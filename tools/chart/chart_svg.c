@@ -115,7 +115,7 @@ static void draw_curve(FILE *out,
     size_t stride = (chart->count + PATH_POINTS_MAX - 1) / PATH_POINTS_MAX;
     fputs("<polyline points=\"", out);
     for (size_t i = 0; i < chart->count; i += stride) {
-        double value = bits ? bits[i] : (double)chart->points[i].bits_per_byte;
+        double value = bits != NULL ? bits[i] : (double)chart->points[i].bits_per_byte;
         if (!isfinite(value)) continue;
         fprintf(out, "%.1f,%.1f ", page_x(a, (double)chart->points[i].stream_bytes),
                 page_y(a, value));

@@ -36,7 +36,7 @@ void reef_svg_line(FILE *out,
         out,
         "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\" stroke-width=\"%.2f\"",
         x1, y1, x2, y2, colour, width);
-    if (dashes) fprintf(out, " stroke-dasharray=\"%s\"", dashes);
+    if (dashes != NULL) fprintf(out, " stroke-dasharray=\"%s\"", dashes);
     fputs("/>\n", out);
 }
 
@@ -49,7 +49,7 @@ void reef_svg_rect(FILE *out,
                    const char *stroke) {
     fprintf(out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"", x, y,
             width, height, fill);
-    if (stroke) fprintf(out, " stroke=\"%s\" stroke-width=\"2.5\"", stroke);
+    if (stroke != NULL) fprintf(out, " stroke=\"%s\" stroke-width=\"2.5\"", stroke);
     fputs("/>\n", out);
 }
 
@@ -108,7 +108,7 @@ reef_status reef_svg_write(const char *path,
     reef_status status = reef_store_check_output(path, err);
     if (status != REEF_OK) return status;
     FILE *out = fopen(path, "w");
-    if (!out) return reef_cli_write_failed(path, errno, err);
+    if (out == NULL) return reef_cli_write_failed(path, errno, err);
     draw(out, context);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;

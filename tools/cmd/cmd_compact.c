@@ -119,7 +119,7 @@ static void print_outcome(const outcome *o, bool dry_run) {
 static reef_status open_idle(const reef_cli_call *cli, reef_store **store, reef_error *err) {
     reef_status status =
         reef_store_open(store, cli->pool, &(reef_store_options){.write = true}, err);
-    if (status != REEF_ERR_BUSY || !err) return status;
+    if (status != REEF_ERR_BUSY || err == NULL) return status;
     reef_error reason = *err;
     return reef_fail(err, REEF_ERR_BUSY,
                      "%.150s; it compacts usage by itself between commits, so there is nothing to "
@@ -133,7 +133,7 @@ reef_status reef_cmd_compact(reef_cli_call *cli, reef_error *err) {
     reef_status status = open_idle(cli, &store, err);
     if (status == REEF_OK)
         status = cli->dry_run ? rehearse_compact(store, &o, err) : compact_compact(store, &o, err);
-    if (store) reef_store_close(store);
+    if (store != NULL) reef_store_close(store);
     if (status != REEF_OK) return status;
     if (!cli->json) {
         print_outcome(&o, cli->dry_run);

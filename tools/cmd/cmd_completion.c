@@ -24,7 +24,7 @@ static reef_status reply_completion(reef_cli_call *cli, const char *shell, reef_
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
-    if (!out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the script");
+    if (out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the script");
     bool known = reef_completion_write(out, shell);
     reef_status status = REEF_OK;
     if (fclose(out) != 0) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the script");

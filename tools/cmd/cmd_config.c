@@ -64,7 +64,7 @@ static reef_status read_settings(const reef_cli_call *cli, reef_options *options
     char name[] = "reefd", flag[] = "--config";
     int argc = 0;
     argv[argc++] = name;
-    if (reef_cli_text(cli, "config")) {
+    if (reef_cli_text(cli, "config") != NULL) {
         argv[argc++] = flag;
         argv[argc++] = (char *)reef_cli_text(cli, "config"); // getopt moves it about, and no more
     }
@@ -89,7 +89,7 @@ reef_status reef_cmd_config_show(reef_cli_call *cli, reef_error *err) {
     }
     reef_options_misspelt(warn_of_variable, NULL);
     json_t *settings = reef_settings_json(&options);
-    json_t *file = options.config ? reef_cli_path(options.config) : json_null();
+    json_t *file = options.config != NULL ? reef_cli_path(options.config) : json_null();
     if (cli->json) {
         status =
             reef_cli_reply(cli, json_pack("{s:o, s:o}", "config", file, "settings", settings), err);
@@ -121,7 +121,7 @@ static void on_mistake(void *context, unsigned line, const char *message) {
         at--;
     json_array_insert_new(found->list, at,
                           json_pack("{s:I, s:o}", "line", (json_int_t)line, "message",
-                                    reef_cli_path(text ? text + 2 : message)));
+                                    reef_cli_path(text != NULL ? text + 2 : message)));
 }
 
 static void print_mistakes(const char *path, const json_t *list) {

@@ -205,7 +205,7 @@ static reef_status run_consolidate(const reef_cli_call *cli,
     reef_status status = open_pool(cli, !options->dry_run, &store, &trainer, err);
     if (status == REEF_OK) status = reef_trainer_consolidate(trainer, options, report, err);
     reef_trainer_close(trainer);
-    if (store) reef_store_close(store);
+    if (store != NULL) reef_store_close(store);
     return status;
 }
 

@@ -69,7 +69,7 @@ static reef_status choose_sort(const reef_cli_call *cli,
                                reef_experts_request *asked,
                                reef_error *err) {
     const char *text = reef_cli_text(cli, "sort");
-    if (!text) return REEF_OK;
+    if (text == NULL) return REEF_OK;
     for (int sort = 0; sort < EXPERTS_SORT_COUNT; sort++) {
         if (strcmp(text, reef_experts_sort_text((reef_experts_sort)sort)) != 0) continue;
         asked->sort = (reef_experts_sort)sort;
@@ -85,7 +85,7 @@ static reef_status choose_state(const reef_cli_call *cli,
                                 reef_error *err) {
     static const char *const STATES[] = {"open", "sealed", "frozen"};
     const char *text = reef_cli_text(cli, "state");
-    if (!text) return REEF_OK;
+    if (text == NULL) return REEF_OK;
     for (int i = 0; i < 3; i++) {
         if (strcmp(text, STATES[i]) != 0) continue;
         asked->state = (reef_experts_state)(EXPERTS_OPEN + i);
@@ -100,9 +100,10 @@ static reef_status check_kind(const reef_cli_call *cli,
                               const reef_cli_pool *pool,
                               const reef_experts_request *asked,
                               reef_error *err) {
-    bool uses = asked->ranged || (reef_cli_text(cli, "sort") && asked->sort <= EXPERTS_SORT_LAST);
+    bool uses =
+        asked->ranged || (reef_cli_text(cli, "sort") != NULL && asked->sort <= EXPERTS_SORT_LAST);
     if (!reef_config_is_vector(&pool->config)) return REEF_OK;
-    if (reef_cli_text(cli, "text"))
+    if (reef_cli_text(cli, "text") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.120s has a vector model, which reads no text, and in which every "
                          "expert sees every input; --id alone shows one's norms and class",
@@ -329,7 +330,7 @@ static reef_status open_text(reef_cli_call *cli,
                              reef_error *err) {
     uint64_t places = PLACES_DEFAULT;
     reef_status status = reef_cli_integer(cli, "places", 1, PLACES_MAX, &places, err);
-    if (status != REEF_OK || !reef_cli_text(cli, "text")) return status;
+    if (status != REEF_OK || reef_cli_text(cli, "text") == NULL) return status;
     status = reef_cli_pool_wants_bytes(pool, "--id alone shows an expert", err);
     if (status == REEF_OK) status = reef_experts_text_open(cli, pool, (size_t)places, text, err);
     if (status != REEF_OK || asked->one_generation) return status;
@@ -348,19 +349,19 @@ static reef_status show_one(reef_cli_call *cli,
     size_t at;
     reef_status status = open_text(cli, pool, asked, &text, err);
     if (status == REEF_OK) status = find_expert(pool, asked, id, &list, &at, err);
-    if (status == REEF_OK && text.model)
+    if (status == REEF_OK && text.model != NULL)
         status = reef_experts_text_read(&text, &list.rows[at], err);
     if (status == REEF_OK && cli->json) {
         json_t *document = row_json(pool, &list.rows[at]);
         bool ranked = !reef_config_is_vector(&pool->config);
         json_object_set_new(document, "rank", count_or_null(ranked, at + 1));
         json_object_set_new(document, "experts", json_integer((json_int_t)list.total));
-        if (reef_cli_text(cli, "text"))
+        if (reef_cli_text(cli, "text") != NULL)
             json_object_set_new(document, "text", reef_experts_text_json(&text));
         status = reef_cli_reply(cli, document, err);
     } else if (status == REEF_OK) {
         print_expert(pool, &list.rows[at], at, list.total);
-        if (reef_cli_text(cli, "text")) reef_experts_text_print(&text);
+        if (reef_cli_text(cli, "text") != NULL) reef_experts_text_print(&text);
     }
     reef_experts_text_release(&text);
     reef_experts_list_release(&list);
@@ -371,16 +372,16 @@ static reef_status check_together(const reef_cli_call *cli, reef_error *err) {
     static const char *const OF_LISTS[] = {"sort", "reverse", "top", "state"};
     bool one = reef_cli_text(cli, "id") != NULL;
     for (size_t i = 0; one && i < sizeof(OF_LISTS) / sizeof(OF_LISTS[0]); i++)
-        if (reef_cli_text(cli, OF_LISTS[i]))
+        if (reef_cli_text(cli, OF_LISTS[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID, "--%s is for lists, and --id names one expert",
                              OF_LISTS[i]);
-    if (!one && reef_cli_text(cli, "text"))
+    if (!one && reef_cli_text(cli, "text") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--text shows what one expert does; say which with --id");
-    if (!reef_cli_text(cli, "text") && reef_cli_text(cli, "places"))
+    if (reef_cli_text(cli, "text") == NULL && reef_cli_text(cli, "places") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--places without --text: there is no text to show");
-    if (!reef_cli_text(cli, "text") && reef_cli_text(cli, "as-of"))
+    if (reef_cli_text(cli, "text") == NULL && reef_cli_text(cli, "as-of") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--as-of is for --text: uses and norms are those of now");
     return REEF_OK;
@@ -395,8 +396,8 @@ reef_status reef_cmd_experts(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = choose_experts(cli, &pool, &asked, err);
     if (status == REEF_OK)
-        status = reef_cli_text(cli, "id") ? show_one(cli, &pool, &asked, id, err)
-                                          : show_list(cli, &pool, &asked, err);
+        status = reef_cli_text(cli, "id") != NULL ? show_one(cli, &pool, &asked, id, err)
+                                                  : show_list(cli, &pool, &asked, err);
     reef_cli_pool_close(&pool);
     return status;
 }

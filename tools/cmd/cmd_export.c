@@ -206,7 +206,7 @@ void reef_export_catch_signals(void) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART};
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
         struct sigaction before;
         if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) // nohup
             (void)sigaction(signals[i], &action, NULL);

@@ -63,9 +63,9 @@ static reef_status build_request(const reef_cli_call *cli,
         return reef_fail(err, REEF_ERR_INVALID, "--last %" PRIu64 " is before --first %" PRIu64,
                          last, first);
     *request = json_pack("{s:s, s:I, s:I, s:I, s:f, s:b}", "command", command, "layer",
-                         reef_cli_text(cli, "layer") ? (json_int_t)layer : (json_int_t)-1, "first",
-                         (json_int_t)first, "last", (json_int_t)last, "usage_quantile", quantile,
-                         "dry_run", cli->dry_run);
+                         reef_cli_text(cli, "layer") != NULL ? (json_int_t)layer : (json_int_t)-1,
+                         "first", (json_int_t)first, "last", (json_int_t)last, "usage_quantile",
+                         quantile, "dry_run", cli->dry_run);
     return REEF_OK;
 }
 

@@ -50,14 +50,14 @@ static size_t last_line(const reef_cli_file *prompt) {
 
 static reef_status read_prompt(const reef_cli_call *cli, request *r, reef_error *err) {
     const char *text = reef_cli_text(cli, "prompt"), *path = reef_cli_text(cli, "prompt-file");
-    if (text && path)
+    if (text != NULL && path != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--prompt and --prompt-file exclude each other");
-    if (path) {
+    if (path != NULL) {
         reef_status status = reef_cli_file_read(&r->prompt, path, err);
         if (status != REEF_OK) return status;
         r->shown = last_line(&r->prompt);
     } else {
-        if (!text) text = "\n";
+        if (text == NULL) text = "\n";
         r->prompt = (reef_cli_file){.path = "--prompt", .count = strlen(text)};
         r->prompt.bytes = reef_cli_alloc(r->prompt.count, 1);
         memcpy(r->prompt.bytes, text, r->prompt.count);
@@ -97,7 +97,7 @@ static reef_status reply_generate(reef_cli_call *cli,
     char *hex = reef_cli_alloc(2 * count + 1, 1);
     for (size_t i = 0; i < count; i++) snprintf(hex + 2 * i, 3, "%02x", out[i]);
     char *prompt = reef_cli_printable(r->prompt.bytes + r->shown, shown, true);
-    const char *as_of = reef_cli_text(cli, "as-of") ? reef_cli_text(cli, "as-of") : "now";
+    const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
     json_t *document = json_pack("{s:s, s:s, s:s, s:s, s:I}", "as_of", as_of, "prompt", prompt,
                                  "text", text, "generated_hex", hex, "bytes", (json_int_t)count);
     free(prompt);

@@ -36,7 +36,7 @@ static reef_status write_manual(reef_cli_call *cli, const char *directory, reef_
 
 reef_status reef_cmd_help(reef_cli_call *cli, reef_error *err) {
     const char *directory = reef_cli_text(cli, "man");
-    if (directory) return write_manual(cli, directory, err);
+    if (directory != NULL) return write_manual(cli, directory, err);
     if (cli->operand_count == 0) return reef_cli_help_list(cli, NULL, err);
     if (cli->operand_count == 1 && reef_cli_group_has(cli->operands[0]))
         return reef_cli_help_list(cli, cli->operands[0], err);
@@ -45,9 +45,10 @@ reef_status reef_cmd_help(reef_cli_call *cli, reef_error *err) {
                      : reef_cli_format("%s %s", cli->operands[0], cli->operands[1]);
     const reef_cli_command *command = reef_cli_command_find(name);
     reef_status status =
-        command ? reef_cli_help(cli, command, err)
-                : reef_cli_command_unknown(cli->operands[0],
-                                           cli->operand_count > 1 ? cli->operands[1] : NULL, err);
+        command != NULL
+            ? reef_cli_help(cli, command, err)
+            : reef_cli_command_unknown(cli->operands[0],
+                                       cli->operand_count > 1 ? cli->operands[1] : NULL, err);
     free(name);
     return status;
 }

@@ -74,7 +74,7 @@ reef_status reef_cmd_import(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = open_pool(cli, &store, &trainer, err);
     if (status == REEF_OK) status = reef_trainer_import(trainer, path, &options, &import, err);
     reef_trainer_close(trainer);
-    if (store) reef_store_close(store);
+    if (store != NULL) reef_store_close(store);
     if (status != REEF_OK) return status;
     if (cli->json)
         return reef_cli_reply(

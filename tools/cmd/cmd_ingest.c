@@ -94,11 +94,11 @@ static reef_status add_records(const ingestion *in, json_t *request, reef_error 
     json_object_set_new(request, "records", records);
     for (uint64_t line = in->feed.line; left > 0; line++) {
         const uint8_t *end = memchr(at, '\n', left);
-        size_t bytes = end ? (size_t)(end - at) : left, taken = bytes + (end != NULL);
+        size_t bytes = end != NULL ? (size_t)(end - at) : left, taken = bytes + (end != NULL);
         json_error_t why;
         if (!is_blank(at, bytes)) {
             json_t *record = json_loadb((const char *)at, bytes, JSON_REJECT_DUPLICATES, &why);
-            if (!record)
+            if (record == NULL)
                 return reef_fail(err, REEF_ERR_INVALID, "%.120s line %" PRIu64 ": no JSON: %.80s",
                                  in->feed.path, line, why.text);
             json_array_append_new(records, record);
@@ -123,7 +123,7 @@ static reef_status make_request(const ingestion *in, char **text, reef_error *er
         free(base64);
     }
     *text = status == REEF_OK ? json_dumps(request, JSON_COMPACT) : NULL;
-    if (status == REEF_OK && !*text)
+    if (status == REEF_OK && *text == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
     json_decref(request);
     if (status != REEF_OK || strlen(*text) < REEF_REQUEST_BYTES_MAX) return status;
@@ -243,9 +243,9 @@ static bool is_plain(const char *text) {
 
 static reef_status choose_prefix(ingestion *in, reef_error *err) {
     const char *given = reef_cli_text(in->cli, "id-prefix");
-    if (in->source && !is_plain(in->source))
+    if (in->source != NULL && !is_plain(in->source))
         return reef_fail(err, REEF_ERR_INVALID, "--source takes UTF-8 without control characters");
-    if (!given) {
+    if (given == NULL) {
         snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", reef_cli_now_ms(),
                  (long)getpid());
         return REEF_OK;

@@ -57,7 +57,7 @@ static uint64_t experts_of(const reef_config *config) {
 
 static json_t *config_json(const reef_config *config) {
     char *text = reef_config_format(config);
-    json_t *object = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *object = text != NULL ? json_loads(text, 0, NULL) : NULL;
     free(text);
     return object;
 }
@@ -78,7 +78,7 @@ typedef struct making {
 } making;
 
 static uint64_t experts_made(const making *m) {
-    return m->from ? m->file.experts : experts_of(&m->config);
+    return m->from != NULL ? m->file.experts : experts_of(&m->config);
 }
 
 // Sides of a file's generations are their own.
@@ -86,7 +86,7 @@ static void print_text_experts(const making *m) {
     const reef_config *config = &m->config;
     char words[CLI_WORD_BYTES];
     printf("  experts     %s (", reef_cli_count(experts_made(m), words));
-    if (m->from)
+    if (m->from != NULL)
         printf("of %" PRIu32 " generation%s", m->file.generations,
                m->file.generations == 1 ? "" : "s");
     else
@@ -127,7 +127,7 @@ static void print_layer(const making *m) {
 }
 
 static json_t *size_json(const making *m) {
-    if (!m->size.name) return json_null();
+    if (m->size.name == NULL) return json_null();
     bool probed = m->probe.seconds > 0;
     double rate = probed ? (double)m->probe.bytes / m->probe.seconds : NAN;
     return json_pack(
@@ -140,20 +140,20 @@ static json_t *size_json(const making *m) {
 
 static json_t *making_json(const reef_cli_call *cli, const making *m) {
     const char *file = reef_cli_text(cli, "config-out");
-    return json_pack("{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pool",
-                     reef_cli_path(cli->pool), "created", !cli->dry_run, "experts",
-                     (json_int_t)experts_made(m), "parameters", measured(cli, m->parameters),
-                     "file_bytes", measured(cli, m->file_bytes), "config", config_json(&m->config),
-                     "size", size_json(m), "from",
-                     m->from ? reef_model_file_json(&m->file, m->from) : json_null(), "config_file",
-                     file && !cli->dry_run ? reef_cli_path(file) : json_null());
+    return json_pack(
+        "{s:o, s:b, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool),
+        "created", !cli->dry_run, "experts", (json_int_t)experts_made(m), "parameters",
+        measured(cli, m->parameters), "file_bytes", measured(cli, m->file_bytes), "config",
+        config_json(&m->config), "size", size_json(m), "from",
+        m->from != NULL ? reef_model_file_json(&m->file, m->from) : json_null(), "config_file",
+        file != NULL && !cli->dry_run ? reef_cli_path(file) : json_null());
 }
 
 // Why these sizes, and what to expect of them.
 static void print_size(FILE *out, const making *m) {
     char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
     const reef_init_size *size = &m->size;
-    if (!size->name) return;
+    if (size->name == NULL) return;
     if (size->budget_bytes)
         fprintf(out, "  size        %s, the largest that leaves half of %s to later generations\n",
                 size->name, reef_cli_bytes(size->budget_bytes, words));
@@ -186,11 +186,11 @@ static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *e
     bool layer = reef_config_is_layer(&m->config);
     (vector ? print_vector_model : layer ? print_layer : print_text_model)(m);
     print_size(stdout, m);
-    if (m->from) reef_model_file_print(&m->file, m->from);
+    if (m->from != NULL) reef_model_file_print(&m->file, m->from);
     if (cli->dry_run) return REEF_OK;
     printf("  parameters  %s\n", reef_cli_count(m->parameters, words));
     printf("  on disk     %s\n", reef_cli_bytes(m->file_bytes, words));
-    if (file)
+    if (file != NULL)
         printf("wrote %s; name a source in it, then: reefd --config %s\n", file, file);
     else if (layer)
         printf("next: a program that uses libreef, or reef.torch (docs/LIBRARY.md)\n");
@@ -206,14 +206,15 @@ static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *e
 // The file for reefd says at its top what the pool is.
 static reef_status write_config(const reef_cli_call *cli, const making *m, reef_error *err) {
     const char *path = reef_cli_text(cli, "config-out");
-    if (!path) return REEF_OK;
+    if (path == NULL) return REEF_OK;
     char *about = NULL, words[CLI_WORD_BYTES];
     size_t bytes = 0;
     FILE *out = open_memstream(&about, &bytes);
-    if (!out) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
+    if (out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
     fprintf(out, "The pool has a %s model, %s experts%s:\n",
             reef_config_is_vector(&m->config) ? "vector" : "language",
-            reef_cli_count(experts_made(m), words), m->from ? "" : " in its first generation");
+            reef_cli_count(experts_made(m), words),
+            m->from != NULL ? "" : " in its first generation");
     print_size(out, m);
     fputs("Its own configuration was written once: reef status, reef init --help.\n", out);
     reef_status status = REEF_OK;
@@ -252,22 +253,22 @@ static reef_status check_path(const char *path, reef_error *err) {
 // Before anything is made: the file must be new as well, and be one that can be written.
 static reef_status check_file(const reef_cli_call *cli, const making *m, reef_error *err) {
     const char *path = reef_cli_text(cli, "config-out");
-    if (path && reef_cli_has_ids(&m->config))
+    if (path != NULL && reef_cli_has_ids(&m->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--config-out is a file for reefd, which reads no token ids: reef train "
                          "does");
-    if (path && reef_config_is_layer(&m->config))
+    if (path != NULL && reef_config_is_layer(&m->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--config-out is a file for reefd, which trains no layer by itself: a "
                          "program that uses libreef does (docs/LIBRARY.md)");
-    if (!path || access(path, F_OK) != 0)
-        return path ? reef_config_text_check(path, cli->pool, err) : REEF_OK;
+    if (path == NULL || access(path, F_OK) != 0)
+        return path != NULL ? reef_config_text_check(path, cli->pool, err) : REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID, "cannot write %.120s: it exists; choose another name",
                      path);
 }
 
 static reef_status probe(const reef_cli_call *cli, making *m, reef_error *err) {
-    if (!m->size.name || reef_cli_text(cli, "no-probe")) return REEF_OK;
+    if (m->size.name == NULL || reef_cli_text(cli, "no-probe") != NULL) return REEF_OK;
     if (isatty(STDERR_FILENO) == 1)
         fputs("training a temporary pool for two seconds ...\r", stderr);
     reef_status status = reef_init_probe_run(&m->config, 0, &m->probe, err);
@@ -276,7 +277,7 @@ static reef_status probe(const reef_cli_call *cli, making *m, reef_error *err) {
 }
 
 static reef_status make_init(const reef_cli_call *cli, making *m, reef_error *err) {
-    if (m->from)
+    if (m->from != NULL)
         return reef_pool_from_model(cli->pool, m->from, &m->config, cli->dry_run, &m->file, err);
     return cli->dry_run ? REEF_OK : reef_pool_init(cli->pool, &m->config, err);
 }

@@ -51,15 +51,15 @@ static json_t *chart_json(const reef_loss_chart *chart) {
 
 static reef_status print_plot(reef_cli_call *cli, const reef_loss_chart *chart, reef_error *err) {
     const char *path = reef_cli_text(cli, "svg");
-    if (chart->count == 0 && (path || !cli->json))
+    if (chart->count == 0 && (path != NULL || !cli->json))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "%.160s has no loss to plot: nothing was trained yet", cli->pool);
-    if (path) {
+    if (path != NULL) {
         reef_status status = reef_svg_write(path, draw_plot, chart, err);
         if (status != REEF_OK) return status;
     }
     if (cli->json) return reef_cli_reply(cli, chart_json(chart), err);
-    if (path)
+    if (path != NULL)
         printf("wrote %s\n", path);
     else
         reef_chart_loss_print(stdout, chart);

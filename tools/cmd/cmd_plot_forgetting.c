@@ -99,8 +99,8 @@ static reef_status measure_pool(plot *p, const reef_cli_call *cli, reef_error *e
 
 // The file's own name, without where it lies.
 static const char *file_name(const char *path) {
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    return slash && slash[1] ? slash + 1 : path ? path : "?";
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    return slash != NULL && slash[1] ? slash + 1 : path != NULL ? path : "?";
 }
 
 static reef_status read_document(plot *p,
@@ -113,7 +113,7 @@ static reef_status read_document(plot *p,
     const json_t *matrix = json_object_get(document, "matrix");
     const char *measure = json_string_value(json_object_get(document, "measure"));
     size_t rows = json_array_size(matrix), columns = json_array_size(domains);
-    if (rows == 0 || columns == 0 || rows != json_array_size(files) + 1 || !measure)
+    if (rows == 0 || columns == 0 || rows != json_array_size(files) + 1 || measure == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.160s is not what `reef train --results` writes, or has no --eval",
                          path);
@@ -126,8 +126,8 @@ static reef_status read_document(plot *p,
         const json_t *domain = json_object_get(json_array_get(domains, i - 1), "name");
         bool paired = columns < rows && i <= columns;
         const char *name = paired ? json_string_value(domain) : file_name(json_string_value(file));
-        p->states[i] =
-            i > 0 ? reef_cli_format("after %s", name ? name : "?") : reef_cli_format("before");
+        p->states[i] = i > 0 ? reef_cli_format("after %s", name != NULL ? name : "?")
+                             : reef_cli_format("before");
         for (size_t j = 0; j < columns; j++) {
             const json_t *value = json_array_get(json_array_get(matrix, i), j);
             p->values[i * columns + j] = json_is_number(value) ? json_number_value(value) : NAN;
@@ -135,7 +135,7 @@ static reef_status read_document(plot *p,
     }
     for (size_t j = 0; j < columns; j++) {
         const char *name = json_string_value(json_object_get(json_array_get(domains, j), "name"));
-        p->names[j] = reef_cli_format("%s", name ? name : "?");
+        p->names[j] = reef_cli_format("%s", name != NULL ? name : "?");
     }
     return REEF_OK;
 }
@@ -143,7 +143,7 @@ static reef_status read_document(plot *p,
 static reef_status read_results(plot *p, const char *path, reef_error *err) {
     json_error_t reason;
     json_t *document = json_load_file(path, 0, &reason);
-    if (!document)
+    if (document == NULL)
         return reef_fail(err, access(path, R_OK) == 0 ? REEF_ERR_INVALID : REEF_ERR_NOT_FOUND,
                          "cannot read results from %.120s: %.120s", path, reason.text);
     reef_status status = read_document(p, document, path, err);
@@ -196,12 +196,12 @@ static json_t *chart_json(const plot *p, const reef_metrics_matrix *matrix) {
 static reef_status print_plot_forgetting(reef_cli_call *cli, const plot *p, reef_error *err) {
     reef_forgetting_chart chart = chart_of(p);
     const char *path = reef_cli_text(cli, "svg");
-    if (path) {
+    if (path != NULL) {
         reef_status status = reef_svg_write(path, draw_chart, &chart, err);
         if (status != REEF_OK) return status;
     }
     if (cli->json) return reef_cli_reply(cli, chart_json(p, &chart.matrix), err);
-    if (path)
+    if (path != NULL)
         printf("wrote %s\n", path);
     else
         reef_chart_forgetting_print(stdout, &chart);
@@ -211,10 +211,11 @@ static reef_status print_plot_forgetting(reef_cli_call *cli, const plot *p, reef
 reef_status reef_cmd_plot_forgetting(reef_cli_call *cli, reef_error *err) {
     plot p = {0};
     const char *results = reef_cli_text(cli, "results");
-    if (results && reef_cli_text(cli, "eval"))
+    if (results != NULL && reef_cli_text(cli, "eval") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--results is already measured: it takes no --eval");
-    reef_status status = results ? read_results(&p, results, err) : measure_pool(&p, cli, err);
+    reef_status status =
+        results != NULL ? read_results(&p, results, err) : measure_pool(&p, cli, err);
     if (status == REEF_OK) status = print_plot_forgetting(cli, &p, err);
     plot_release(&p);
     return status;

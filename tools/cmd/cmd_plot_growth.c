@@ -71,7 +71,7 @@ static uint64_t add_grown(growth *g,
     json_t *event;
     json_array_foreach(events, i, event) {
         const char *name = json_string_value(json_object_get(event, "event"));
-        if (!name || strcmp(name, "grow") != 0 || json_object_get(event, "undone") ||
+        if (name == NULL || strcmp(name, "grow") != 0 || json_object_get(event, "undone") != NULL ||
             plot_growth_member(event, "generation") != generation->generation)
             continue;
         uint64_t side = plot_growth_member(event, "side"),
@@ -259,12 +259,12 @@ static void draw_growth(FILE *out, const void *context) {
 
 static reef_status print_plot_growth(reef_cli_call *cli, const growth *g, reef_error *err) {
     const char *path = reef_cli_text(cli, "svg");
-    if (path) {
+    if (path != NULL) {
         reef_status status = reef_svg_write(path, draw_growth, g, err);
         if (status != REEF_OK) return status;
     }
     if (cli->json) return reef_cli_reply(cli, growth_json(g), err);
-    if (path)
+    if (path != NULL)
         printf("wrote %s\n", path);
     else
         print_growth(g);

@@ -236,12 +236,12 @@ static reef_status print_plot_usage(reef_cli_call *cli,
                                     reef_error *err) {
     const char *path = reef_cli_text(cli, "svg");
     const usage_picture picture = {curves, count};
-    if (path) {
+    if (path != NULL) {
         reef_status status = reef_svg_write(path, draw_usage, &picture, err);
         if (status != REEF_OK) return status;
     }
     if (cli->json) return reef_cli_reply(cli, curves_json(curves, count), err);
-    if (path)
+    if (path != NULL)
         printf("wrote %s\n", path);
     else
         print_curves(curves, count);

@@ -63,7 +63,7 @@ static reef_status predict_predict(reef_cli_call *cli,
 }
 
 reef_status reef_cmd_predict(reef_cli_call *cli, reef_error *err) {
-    const char *as_of = reef_cli_text(cli, "as-of") ? reef_cli_text(cli, "as-of") : "now";
+    const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
     reef_cli_pool pool = {0};
     reef_cli_file file = {0};
     reef_model *model = NULL;

@@ -92,7 +92,7 @@ typedef struct report {
 static reef_status split(
     const char *option, const char *text, char **name, const char **value, reef_error *err) {
     const char *equals = strchr(text, '=');
-    if (!equals || equals == text || equals[1] == '\0') {
+    if (equals == NULL || equals == text || equals[1] == '\0') {
         reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be NAME=%s", option, text,
                   strcmp(option, "domain") == 0 ? "FILE" : "BITS");
         return REEF_ERR_INVALID;
@@ -182,7 +182,8 @@ static reef_status read_fresh(report *r, const reef_cli_call *cli, reef_error *e
         if (status != REEF_OK) return status;
         domain *d = find_domain(r, name);
         free(name);
-        if (!d) return reef_fail(err, REEF_ERR_INVALID, "--fresh %.64s names no --domain", text);
+        if (d == NULL)
+            return reef_fail(err, REEF_ERR_INVALID, "--fresh %.64s names no --domain", text);
         status = read_number("fresh", text, value, &d->fresh, err);
         if (status != REEF_OK) return status;
     }
@@ -195,12 +196,13 @@ static reef_status read_sealed_name(
     domain *d = find_domain(r, name);
     char *at = strrchr(name, '@');
     sealed->own = d != NULL;
-    if (!d && at && at[1] != '\0' && at[1 + strspn(at + 1, "0123456789")] == '\0') {
+    if (d == NULL && at != NULL && at[1] != '\0' && at[1 + strspn(at + 1, "0123456789")] == '\0') {
         *at = '\0';
         d = find_domain(r, name);
         sealed->generation = strtoul(at + 1, NULL, 10);
     }
-    if (!d) return reef_fail(err, REEF_ERR_INVALID, "--sealed-bits %.64s names no --domain", text);
+    if (d == NULL)
+        return reef_fail(err, REEF_ERR_INVALID, "--sealed-bits %.64s names no --domain", text);
     sealed->domain = (size_t)(d - r->domains);
     return REEF_OK;
 }
@@ -227,7 +229,7 @@ static reef_status read_request(report *r,
                                 const reef_cli_call *cli,
                                 const reef_cli_pool *pool,
                                 reef_error *err) {
-    if (!reef_cli_text(cli, "out"))
+    if (reef_cli_text(cli, "out") == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--out DIR is missing: where to write the report");
     r->seconds = NAN;
     reef_status status = reef_cli_number(cli, "seconds", 1e-6, SECONDS_MAX, &r->seconds, err);

@@ -53,15 +53,15 @@ static char *beside_this(void) {
     if (length <= 0) return NULL;
     path[length] = '\0';
     char *slash = strrchr(path, '/');
-    return slash ? reef_cli_format("%.*s/" DAEMON_NAME, (int)(slash - path), path) : NULL;
+    return slash != NULL ? reef_cli_format("%.*s/" DAEMON_NAME, (int)(slash - path), path) : NULL;
 }
 
 // On the heap; NULL where there is none.
 static char *find_daemon(void) {
     char *path = beside_this();
-    if (path && is_program(path)) return path;
+    if (path != NULL && is_program(path)) return path;
     free(path);
-    for (const char *at = getenv("PATH"); at && *at;) {
+    for (const char *at = getenv("PATH"); at != NULL && *at;) {
         size_t length = strcspn(at, ":");
         path = reef_cli_format("%.*s%s/" DAEMON_NAME, (int)length, at, length ? "" : ".");
         if (is_program(path)) return path;
@@ -94,7 +94,7 @@ static char **arguments_new(const reef_cli_call *cli, size_t *count) {
     char **argv = reef_cli_alloc(cli->given_count + ARGUMENTS_MORE, sizeof(*argv));
     size_t used = 0;
     argv[used++] = reef_cli_format(DAEMON_NAME);
-    if (cli->pool) argv[used++] = reef_cli_format("--pool=%s", cli->pool);
+    if (cli->pool != NULL) argv[used++] = reef_cli_format("--pool=%s", cli->pool);
     for (size_t i = 0; i < cli->given_count; i++) {
         const reef_cli_given *given = &cli->given[i];
         if (is_own(given->name)) continue;
@@ -127,7 +127,7 @@ static reef_status check_arguments(char **argv, size_t count, reef_error *err) {
 static void say_what_runs(const reef_cli_call *cli, const char *program, char **argv) {
     if (!cli->verbose) return;
     fprintf(stderr, "reef: running %s", program);
-    for (char **word = argv + 1; *word; word++) {
+    for (char **word = argv + 1; *word != NULL; word++) {
         char *text = reef_cli_printable((const uint8_t *)*word, strlen(*word), false);
         fprintf(stderr, " %s", text);
         free(text);
@@ -155,7 +155,7 @@ reef_status reef_cmd_run(reef_cli_call *cli, reef_error *err) {
     char **argv = arguments_new(cli, &count);
     reef_status status = check_arguments(argv, count, err);
     char *program = status == REEF_OK ? find_daemon() : NULL;
-    if (status == REEF_OK && !program)
+    if (status == REEF_OK && program == NULL)
         status = reef_fail(err, REEF_ERR_NOT_FOUND,
                            "there is no program " DAEMON_NAME
                            ", neither beside this one nor in PATH; the package reef has both");

@@ -133,12 +133,12 @@ reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
     if (status != REEF_OK) return status;
     uint32_t sealed = pool.generation_count - 1;
     // A dry run refuses what the real one would.
-    if (dtype) status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
+    if (dtype != NULL) status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
     if (status == REEF_OK && cli->dry_run && pool.config.strategy == REEF_STRATEGY_JOINT)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "the pool's strategy is joint, which has no boundaries");
     json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
-    if (!dtype)
+    if (dtype == NULL)
         dtype = reef_config_is_vector(&pool.config) ? "f32"
                                                     : reef_config_word(&pool.config, "seal_dtype");
     if (status == REEF_OK && cli->dry_run) {

@@ -93,8 +93,9 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     status = check_free(&pool, name, err);
     if (status == REEF_OK && !cli->dry_run) {
         json_t *request = json_pack("{s:s, s:s}", "command", "snapshot", "name", name);
-        status = request ? reef_cli_change(cli, request, create, &result, err)
-                         : reef_fail(err, REEF_ERR_INVALID, "the name of a snapshot must be text");
+        status = request != NULL
+                     ? reef_cli_change(cli, request, create, &result, err)
+                     : reef_fail(err, REEF_ERR_INVALID, "the name of a snapshot must be text");
         if (status == REEF_OK)
             status = read_snapshot(&pool, reef_snapshot_read, name, &snapshot, err);
     }

@@ -92,7 +92,8 @@ static int by_age(const void *left, const void *right) {
 static long day_of(uint64_t unix_ms) {
     time_t seconds = (time_t)(unix_ms / 1000);
     struct tm local;
-    return localtime_r(&seconds, &local) ? (local.tm_year + 1900L) * 400 + local.tm_yday : 0;
+    return localtime_r(&seconds, &local) != NULL ? (local.tm_year + 1900L) * 400 + local.tm_yday
+                                                 : 0;
 }
 
 // Is there none before it in the list of its day?
@@ -197,7 +198,8 @@ static reef_status remove_chosen(const reef_cli_call *cli, const choices *list, 
         if (list->all[i].goes)
             json_array_append_new(names, reef_json_text(list->all[i].snapshot.name));
     json_t *request = json_pack("{s:s, s:o}", "command", "snapshot_remove", "names", names);
-    if (!request) return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
+    if (request == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
     reef_status status = reef_cli_change(cli, request, remove_names, &result, err);
     json_decref(result);
     return status;

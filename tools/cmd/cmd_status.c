@@ -21,7 +21,8 @@ static json_t *last_loss_json(const reef_cli_pool *pool, const reef_cli_points *
     const reef_point *last = points->count ? &points->points[points->count - 1] : NULL;
     reef_txn *txn = NULL;
     reef_lineage lineage = {0};
-    bool known = last && reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
+    bool known = last != NULL &&
+                 reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) == REEF_OK &&
                  reef_lineage_read(&lineage, txn, NULL) == REEF_OK &&
                  reef_lineage_knows_losses(&lineage, last->stream_bytes - 1, UINT64_MAX);
     reef_lineage_release(&lineage);
@@ -107,7 +108,7 @@ static reef_status read_pool(const reef_cli_call *cli, json_t **result, reef_err
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_cli_points_read(&points, &pool, err);
     if (status == REEF_OK) *result = pool_json(cli, &pool, &points);
-    if (*result) json_object_set_new(*result, "scrub", scrub_json(&pool));
+    if (*result != NULL) json_object_set_new(*result, "scrub", scrub_json(&pool));
     reef_cli_points_release(&points);
     reef_cli_pool_close(&pool);
     return status;
@@ -145,7 +146,7 @@ static void print_part(const json_t *status,
     char words[CLI_WORD_BYTES];
     uint64_t record = status_integer(status, "record_bytes");
     const char *unit = json_string_value(json_object_get(status, "stream_unit"));
-    if (!unit) unit = record ? "example" : "byte";
+    if (unit == NULL) unit = record ? "example" : "byte";
     printf("  %-14s%s %ss%s\n", label, reef_cli_count(record ? bytes / record : bytes, words), unit,
            detail);
 }
@@ -177,14 +178,14 @@ static void print_commit(const json_t *commit) {
     const char *root = json_string_value(json_object_get(commit, "root"));
     printf("  %-14s%" PRIu64 " at step %" PRIu64 ", %s, root %.12s\n", "last commit",
            status_integer(commit, "number"), status_integer(commit, "step"),
-           reef_cli_time(status_integer(commit, "unix_ms"), when), root ? root : "");
+           reef_cli_time(status_integer(commit, "unix_ms"), when), root != NULL ? root : "");
 }
 
 static void print_daemon(const json_t *status) {
     char words[CLI_WORD_BYTES];
     const char *state = json_string_value(json_object_get(status, "state"));
     printf("reefd %" PRIu64 " runs on this pool: %s, up %s\n", status_integer(status, "pid"),
-           state ? state : "in an unknown state",
+           state != NULL ? state : "in an unknown state",
            reef_cli_duration(json_number_value(json_object_get(status, "uptime_s")), words));
     const json_t *rate = json_object_get(status, "bytes_per_s"),
                  *eta = json_object_get(status, "eta_s");
@@ -199,7 +200,8 @@ static void print_daemon(const json_t *status) {
     json_array_foreach(json_object_get(status, "sources"), index, source) {
         char cursor[CLI_WORD_BYTES], size[CLI_WORD_BYTES];
         const char *name = json_string_value(json_object_get(source, "name"));
-        char *shown = reef_cli_printable((const uint8_t *)name, name ? strlen(name) : 0, false);
+        char *shown =
+            reef_cli_printable((const uint8_t *)name, name != NULL ? strlen(name) : 0, false);
         printf("  %-14s%s: %s", index ? "" : "sources", shown,
                reef_cli_bytes(status_integer(source, "cursor"), cursor));
         free(shown);
@@ -221,7 +223,7 @@ static void print_scrub(const json_t *scrub) {
     char when[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
     if (!json_is_object(scrub)) return;
     const char *damage = json_string_value(json_object_get(scrub, "damage"));
-    if (damage) printf("  %-14s%s\n", "DAMAGED", damage);
+    if (damage != NULL) printf("  %-14s%s\n", "DAMAGED", damage);
     if (json_is_integer(json_object_get(scrub, "last_scrub"))) {
         uint64_t damaged = status_integer(scrub, "last_damaged");
         printf("  %-14s%s, ", "last scrub",
@@ -285,7 +287,7 @@ reef_status reef_status_read(const reef_cli_call *cli,
     *daemon = status == REEF_OK;
     if (status == REEF_ERR_NOT_FOUND) status = read_pool(cli, result, err);
     if (status != REEF_OK) return status;
-    if (!*result) return reef_fail(err, REEF_ERR_NO_MEMORY, "the status could not be built");
+    if (*result == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "the status could not be built");
     json_object_set_new(*result, "readers", readers_json(cli));
     json_object_set_new(*result, "daemon", json_boolean(*daemon));
     return REEF_OK;

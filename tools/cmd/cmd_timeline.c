@@ -36,7 +36,7 @@ static char *value_text(const json_t *value) {
     }
     if (json_is_real(value)) return reef_cli_format("%.4g", json_real_value(value));
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    char *copy = reef_cli_format("%s", text ? text : "");
+    char *copy = reef_cli_format("%s", text != NULL ? text : "");
     free(text);
     return copy;
 }
@@ -60,7 +60,7 @@ static char *details_text(const json_t *event) {
 static char *column_text(const json_t *event, const char *name, const reef_config *config) {
     const json_t *value = json_object_get(event, name);
     char words[CLI_WORD_BYTES];
-    if (!value) return reef_cli_format("%s", "");
+    if (value == NULL) return reef_cli_format("%s", "");
     if (!json_is_integer(value)) return value_text(value);
     uint64_t number = (uint64_t)json_integer_value(value);
     if (strcmp(name, "unix_ms") == 0) return reef_cli_format("%s", reef_cli_time(number, words));

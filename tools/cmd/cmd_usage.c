@@ -163,7 +163,7 @@ static reef_status choose_layers(const reef_cli_call *cli,
                                  reef_error *err) {
     uint64_t layer = 0;
     asked->end = pool->config.layers;
-    if (!reef_cli_text(cli, "layer")) return REEF_OK;
+    if (reef_cli_text(cli, "layer") == NULL) return REEF_OK;
     reef_status status = reef_cli_integer(cli, "layer", 0, UINT32_MAX, &layer, err);
     if (status != REEF_OK) return status;
     if (layer >= pool->config.layers)
@@ -235,14 +235,14 @@ static reef_status write_layer(reef_cli_pool *pool,
                                reef_error *err) {
     reef_txn *txn = NULL;
     size_t count = (size_t)asked->generation->side * asked->generation->side;
-    reef_usage *usage = reef_cli_alloc(count, sizeof *usage);
-    int64_t *counts = reef_cli_alloc(count, sizeof *counts);
+    reef_usage *usage = reef_cli_alloc(count, sizeof(*usage));
+    int64_t *counts = reef_cli_alloc(count, sizeof(*counts));
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK)
         status = reef_usage_read(txn, asked->generation->generation, layer, count, usage, err);
     reef_txn_abort(txn);
     for (size_t n = 0; n < count; n++) counts[n] = (int64_t)usage[n].count;
-    if (status == REEF_OK) status = reef_npy_write(npy, counts, count * sizeof *counts, err);
+    if (status == REEF_OK) status = reef_npy_write(npy, counts, count * sizeof(*counts), err);
     free(counts);
     free(usage);
     return status;

@@ -79,11 +79,11 @@ static reef_status read_options(const reef_cli_call *cli,
     options->quick = reef_cli_text(cli, "quick") != NULL;
     // Another sample each time, and a number that is short enough to be typed again.
     options->seed = (reef_cli_now_ms() ^ (uint64_t)getpid() << 20) & UINT32_MAX;
-    if (options->quick && reef_cli_text(cli, "sample"))
+    if (options->quick && reef_cli_text(cli, "sample") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--quick hashes nothing that is sealed and --sample a part of it: give "
                          "one of them");
-    if (reef_cli_text(cli, "seed") && !reef_cli_text(cli, "sample"))
+    if (reef_cli_text(cli, "seed") != NULL && reef_cli_text(cli, "sample") == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--seed draws a sample: give --sample as well");
     reef_status status = reef_cli_number(cli, "sample", 0.001, 100, percent, err);
     if (status == REEF_OK)
@@ -153,7 +153,7 @@ static json_t *report_json(const reef_cli_call *cli,
                            double seconds) {
     json_t *object = reef_check_json(reef_cli_path(cli->pool), options, report,
                                      json_incref(found->lines), percent, seconds);
-    if (!options->on_repair) return object;
+    if (options->on_repair == NULL) return object;
     json_object_set_new(object, "plan", reef_verify_plan_json(&found->plan));
     json_object_set_new(object, "whole", reef_verify_plan_whole_json(&found->plan));
     return object;

@@ -75,7 +75,7 @@ static void put_all(FILE *out, const char *path, const char *pool, const char *a
     put_lines(out, about);
     fputs("\n[reefd]", out);
     for (size_t i = 0; i < count; i++)
-        if (options[i].sample) put_setting(out, &options[i], pool);
+        if (options[i].sample != NULL) put_setting(out, &options[i], pool);
 }
 
 static reef_status fail_write(const char *path, int code, reef_error *err) {
@@ -90,7 +90,7 @@ static reef_status fail_write(const char *path, int code, reef_error *err) {
 static reef_status check_pool(const char *full, reef_error *err) {
     size_t bytes = strlen(full);
     bool ends = bytes > 0 && !isspace((unsigned char)full[bytes - 1]);
-    if (ends && bytes <= POOL_BYTES_MAX && !strpbrk(full, "\n;")) return REEF_OK;
+    if (ends && bytes <= POOL_BYTES_MAX && strpbrk(full, "\n;") == NULL) return REEF_OK;
     return reef_fail(
         err, REEF_ERR_INVALID,
         "the path %.120s does not fit into a configuration file; give it as reefd --pool", full);
@@ -144,7 +144,7 @@ reef_status reef_config_text_write(const char *path,
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return fail_write(path, errno, err);
     FILE *out = fdopen(fd, "w");
-    if (!out) {
+    if (out == NULL) {
         close(fd);
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
     }

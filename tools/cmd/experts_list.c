@@ -142,8 +142,8 @@ static reef_expert_row row_of(const layer_data *data, uint32_t id) {
                            .frozen = data->flags[id] != 0,
                            .weight = (double)NAN,
                            .share = (double)NAN};
-    if (data->stats) row.stats = data->stats[id];
-    if (!data->usage) return row;
+    if (data->stats != NULL) row.stats = data->stats[id];
+    if (data->usage == NULL) return row;
     const reef_usage *usage = &data->usage[id];
     row.uses = usage->count;
     row.last_ms = data->last_ms[id];
@@ -194,7 +194,7 @@ static reef_status add_stats(reef_txn *txn,
                              reef_experts_list *out,
                              reef_error *err) {
     reef_status status = REEF_OK;
-    for (size_t i = 0; status == REEF_OK && !data->stats && i < out->count; i++) {
+    for (size_t i = 0; status == REEF_OK && data->stats == NULL && i < out->count; i++) {
         reef_expert_row *row = &out->rows[i];
         if (row->generation != data->generation.generation || row->layer != data->layer) continue;
         status =
@@ -237,7 +237,7 @@ static reef_status check_experts_list(const reef_cli_pool *pool,
                          asked->generation, pool->generation_count - 1);
     const reef_generation_record *one =
         asked->one_generation ? &pool->generations[asked->generation] : NULL;
-    if (one && reef_generation_is_empty(one))
+    if (one != NULL && reef_generation_is_empty(one))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "generation %" PRIu32 " was consolidated into generation %" PRIu32
                          " and has no experts; ask for that one",

@@ -42,7 +42,7 @@ reef_status reef_experts_text_open(reef_cli_call *cli,
                                    reef_experts_text *out,
                                    reef_error *err) {
     const reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
-    out->as_of = reef_cli_text(cli, "as-of") ? reef_cli_text(cli, "as-of") : "now";
+    out->as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
     out->room = places;
     out->places = reef_cli_alloc(places, sizeof(*out->places));
     reef_status status = reef_cli_text_read(&out->file, reef_cli_text(cli, "text"), err);

@@ -53,7 +53,7 @@ static void take_rung(const rung *one, reef_config *config) {
 
 // With a unit --memory is what training may take; without one it is a field of vector models.
 static bool is_budget(const char *text) {
-    size_t length = text ? strlen(text) : 0;
+    size_t length = text != NULL ? strlen(text) : 0;
     return length > 0 && strchr("KMGTkmgt", text[length - 1]) != NULL;
 }
 
@@ -62,7 +62,8 @@ static reef_status take_given(const reef_cli_call *cli, reef_config *config, ree
     for (size_t i = 0; i < cli->given_count && status == REEF_OK; i++) {
         const reef_cli_given *given = &cli->given[i];
         const reef_config_field *field = reef_cli_config_field(given->name);
-        if (!field || (strcmp(given->name, "memory") == 0 && is_budget(given->value))) continue;
+        if (field == NULL || (strcmp(given->name, "memory") == 0 && is_budget(given->value)))
+            continue;
         status = reef_config_set(config, field->name, given->value, err);
     }
     return status;
@@ -75,7 +76,7 @@ static reef_status configure_init_size(const reef_cli_call *cli,
     reef_config_default(config);
     reef_status status = take_given(cli, config, err); // what the rest is chosen for
     if (status != REEF_OK) return status;
-    if (one) take_rung(one, config);
+    if (one != NULL) take_rung(one, config);
     reef_config_fit_reservoir(config);
     status = take_given(cli, config, err);
     if (status == REEF_OK) reef_config_reduce(config); // as it is written
@@ -154,10 +155,10 @@ static reef_status configure_from(const reef_cli_call *cli,
                                   const char *file,
                                   reef_config *config,
                                   reef_error *err) {
-    if (reef_cli_text(cli, "size") || is_budget(reef_cli_text(cli, "memory")))
+    if (reef_cli_text(cli, "size") != NULL || is_budget(reef_cli_text(cli, "memory")))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--from makes a pool with the sizes of the model in %.120s: leave %s out",
-                         file, reef_cli_text(cli, "size") ? "--size" : "--memory");
+                         file, reef_cli_text(cli, "size") != NULL ? "--size" : "--memory");
     reef_status status = reef_model_file_config(file, config, err);
     if (status == REEF_OK) status = take_given(cli, config, err);
     return status == REEF_OK ? reef_config_check_new(config, err) : status;
@@ -165,7 +166,8 @@ static reef_status configure_from(const reef_cli_call *cli,
 
 static reef_status check_unit(const reef_cli_call *cli, reef_error *err) {
     const char *memory = reef_cli_text(cli, "memory"), *model = reef_cli_text(cli, "model");
-    if (!memory || is_budget(memory) || (model && strcmp(model, "vector") == 0)) return REEF_OK;
+    if (memory == NULL || is_budget(memory) || (model != NULL && strcmp(model, "vector") == 0))
+        return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "--memory '%.40s' has no unit: write an amount such as 2G for what training "
                      "may take; a number alone counts the examples that a vector model keeps",
@@ -180,19 +182,19 @@ reef_status reef_init_configure(const reef_cli_call *cli,
     const rung *one = NULL;
     reef_status status = REEF_OK;
     *size = (reef_init_size){.budget_bytes = is_budget(memory) ? cli->memory_bytes : 0};
-    if (reef_cli_text(cli, "from")) {
+    if (reef_cli_text(cli, "from") != NULL) {
         size->budget_bytes = 0;
         return configure_from(cli, reef_cli_text(cli, "from"), config, err);
     }
-    if (name && size->budget_bytes)
+    if (name != NULL && size->budget_bytes)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--size and --memory both choose sizes: give one of them");
     status = check_unit(cli, err);
-    if (status == REEF_OK && name) status = find_rung(name, &one, err);
+    if (status == REEF_OK && name != NULL) status = find_rung(name, &one, err);
     if (status == REEF_OK && size->budget_bytes)
         status = fit_rung(cli, size->budget_bytes, &one, err);
     if (status == REEF_OK) status = configure_init_size(cli, one, config, err);
-    if (status != REEF_OK || !one) return status;
+    if (status != REEF_OK || one == NULL) return status;
     size->name = one->name;
     estimate(config, size);
     return REEF_OK;
@@ -270,7 +272,7 @@ static reef_status probe_pool(const char *path,
     uint64_t after = resident_bytes();
     probe->memory_bytes = after > before ? after - before : 0;
     reef_trainer_close(trainer);
-    if (store) reef_store_close(store);
+    if (store != NULL) reef_store_close(store);
     free(text);
     return status;
 }

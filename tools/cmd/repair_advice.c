@@ -92,7 +92,7 @@ static char *belongs_text(const reef_repair *r) {
     else if (is_of_generation(r))
         text = reef_cli_format("%s generation %" PRIu32 ": %s", r->sealed ? "sealed" : "open",
                                r->generation, part);
-    if (!text) return part;
+    if (text == NULL) return part;
     free(part);
     return text;
 }
@@ -225,7 +225,7 @@ static char *printed(const char *text) {
     char *out = reef_cli_alloc(4 * strlen(text) + sizeof(BEGIN) + sizeof(END) + 1, 1);
     char *at = stpcpy(out, BEGIN);
     for (const char *c = text; *c; c++) {
-        if (strchr(PLAIN, *c) && (c > text || *c != '-'))
+        if (strchr(PLAIN, *c) != NULL && (c > text || *c != '-'))
             *at++ = *c;
         else
             at += sprintf(at, "\\%03o", (unsigned)(uint8_t)*c);
@@ -285,7 +285,7 @@ static char *whole_command(const char *pool, uint32_t generation) {
 
 // Takes the text over.
 static void print_line(const char *label, char *text) {
-    if (text) printf("   %-9s%s\n", label, text);
+    if (text != NULL) printf("   %-9s%s\n", label, text);
     free(text);
 }
 
@@ -309,7 +309,7 @@ void reef_verify_plan_print(const reef_verify_plan *plan) {
 }
 
 static void set_text(json_t *object, const char *name, char *text) {
-    json_object_set_new(object, name, text ? json_string(text) : json_null());
+    json_object_set_new(object, name, text != NULL ? json_string(text) : json_null());
     free(text);
 }
 

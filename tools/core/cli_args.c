@@ -42,9 +42,10 @@ static reef_status unknown_option(const reef_cli_options *list,
         guess = list->options[i].name;
     }
     reef_status status =
-        guess ? reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; did you mean --%s?",
-                          argument, guess)
-              : reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; see --help", argument);
+        guess != NULL
+            ? reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; did you mean --%s?",
+                        argument, guess)
+            : reef_fail(err, REEF_ERR_INVALID, "unknown option '%.64s'; see --help", argument);
     free(name);
     return status;
 }
@@ -67,10 +68,10 @@ static reef_status parse_options(reef_cli_call *cli,
                                  reef_error *err) {
     struct option *table = reef_cli_alloc(list->count + 1, sizeof(*table));
     for (size_t i = 0; i < list->count; i++)
-        table[i] =
-            (struct option){.name = list->options[i].name,
-                            .has_arg = list->options[i].value ? required_argument : no_argument,
-                            .val = 256 + (int)i};
+        table[i] = (struct option){.name = list->options[i].name,
+                                   .has_arg = list->options[i].value != NULL ? required_argument
+                                                                             : no_argument,
+                                   .val = 256 + (int)i};
     cli->given = reef_cli_alloc((size_t)argc, sizeof(*cli->given));
 
     reef_status status = REEF_OK;
@@ -93,7 +94,7 @@ static reef_status parse_options(reef_cli_call *cli,
             const char *name = list->options[found - 256].name;
             if (strcmp(name, "help") == 0) *help = true;
             cli->given[cli->given_count++] =
-                (reef_cli_given){.name = name, .value = optarg ? optarg : ""};
+                (reef_cli_given){.name = name, .value = optarg != NULL ? optarg : ""};
         }
     }
     free(table);
@@ -111,14 +112,14 @@ static bool is_directory(const char *path) {
 // command leaves open how many arguments it takes.
 static reef_status find_pool(reef_cli_call *cli, reef_error *err) {
     const char *environment = getenv("REEF_POOL");
-    bool first = !environment || environment[0] == '\0';
+    bool first = environment == NULL || environment[0] == '\0';
     int most = cli->command->operand_max;
     if (!first && most >= 0) first = cli->operand_count > (size_t)most;
     if (!first && cli->command->operand_min != most)
         first = cli->operand_count > 0 && is_directory(cli->operands[0]);
 
     cli->pool = reef_cli_text(cli, "pool");
-    if (cli->pool) return REEF_OK;
+    if (cli->pool != NULL) return REEF_OK;
     if (!first) {
         cli->pool = environment;
         return REEF_OK;
@@ -212,7 +213,7 @@ reef_status reef_cli_integer(const reef_cli_call *cli,
                              uint64_t *out,
                              reef_error *err) {
     const char *text = reef_cli_text(cli, name);
-    if (!text) return REEF_OK;
+    if (text == NULL) return REEF_OK;
     size_t digits = strspn(text, "0123456789");
     errno = 0;
     uint64_t value = strtoull(text, NULL, 10);
@@ -232,7 +233,7 @@ reef_status reef_cli_number(const reef_cli_call *cli,
                             double *out,
                             reef_error *err) {
     const char *text = reef_cli_text(cli, name);
-    if (!text) return REEF_OK;
+    if (text == NULL) return REEF_OK;
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end != '\0' || !(value >= low && value <= high))
@@ -246,7 +247,7 @@ static reef_status take_given(const reef_cli_call *cli, reef_config *config, ree
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < cli->given_count; i++) {
         const reef_config_field *field = reef_cli_config_field(cli->given[i].name);
-        if (field) status = reef_config_set(config, field->name, cli->given[i].value, err);
+        if (field != NULL) status = reef_config_set(config, field->name, cli->given[i].value, err);
     }
     return status;
 }
@@ -266,9 +267,11 @@ reef_status reef_cli_config(const reef_cli_call *cli, reef_config *config, reef_
 
 reef_status reef_cli_reply(reef_cli_call *cli, json_t *document, reef_error *err) {
     assert(!cli->answered);
-    char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    char *text =
+        document != NULL ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);
-    if (!text) return reef_fail(err, REEF_ERR_NO_MEMORY, "the JSON answer could not be built");
+    if (text == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "the JSON answer could not be built");
     puts(text);
     free(text);
     cli->answered = true;
@@ -288,7 +291,7 @@ json_t *reef_cli_path(const char *path) {
 
 reef_status reef_cli_confirm(const reef_cli_call *cli, const char *what, reef_error *err) {
     char line[16] = "";
-    if (cli->json || reef_cli_text(cli, "yes")) return REEF_OK;
+    if (cli->json || reef_cli_text(cli, "yes") != NULL) return REEF_OK;
     if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) return REEF_OK;
     fprintf(stderr, "%s. Type yes to go on: ", what);
     if (fgets(line, sizeof(line), stdin) != NULL && strcmp(line, "yes\n") == 0) return REEF_OK;
@@ -298,7 +301,7 @@ reef_status reef_cli_confirm(const reef_cli_call *cli, const char *what, reef_er
 reef_status reef_cli_time_read(
     const reef_cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err) {
     const char *text = reef_cli_text(cli, name);
-    if (!text || reef_cli_time_parse(text, now_ms, out)) return REEF_OK;
+    if (text == NULL || reef_cli_time_parse(text, now_ms, out)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "--%s is '%.40s', which is no time: write a day such as 2024-05-01, a moment "
                      "such as 2024-05-01T12:00, or how long ago such as 30m, 3h or 2d",
@@ -312,11 +315,12 @@ reef_status reef_cli_time_range(const reef_cli_call *cli,
                                 reef_error *err) {
     uint64_t now = reef_cli_now_ms();
     *until_ms = UINT64_MAX;
-    *ranged = reef_cli_text(cli, "since") || reef_cli_text(cli, "until");
+    *ranged = reef_cli_text(cli, "since") != NULL || reef_cli_text(cli, "until") != NULL;
     reef_status status = reef_cli_time_read(cli, "since", now, since_ms, err);
     if (status == REEF_OK) status = reef_cli_time_read(cli, "until", now, until_ms, err);
     if (status != REEF_OK || *since_ms < *until_ms) return status;
     return reef_fail(err, REEF_ERR_INVALID, "--since '%.40s' is not before --until '%.40s'",
-                     reef_cli_text(cli, "since") ? reef_cli_text(cli, "since") : "the beginning",
+                     reef_cli_text(cli, "since") != NULL ? reef_cli_text(cli, "since")
+                                                         : "the beginning",
                      reef_cli_text(cli, "until"));
 }

@@ -28,8 +28,8 @@ static void print_wrapped(const char *text) {
 }
 
 static void print_option(const reef_cli_option *option) {
-    char *left = option->value ? reef_cli_format("  --%s %s", option->name, option->value)
-                               : reef_cli_format("  --%s", option->name);
+    char *left = option->value != NULL ? reef_cli_format("  --%s %s", option->name, option->value)
+                                       : reef_cli_format("  --%s", option->name);
     // What does not fit before the column gets a line of its own.
     if (strlen(left) + 2 > HELP_COLUMN)
         printf("%s\n%*s", left, HELP_COLUMN, "");
@@ -53,8 +53,9 @@ static void print_options(const reef_cli_command *command, const reef_cli_option
         reef_cli_option option = list->options[i];
         const reef_config_field *field =
             command->traits & CLI_CONFIG ? reef_cli_config_field(option.name) : NULL;
-        char *help = field ? reef_cli_format("%s [%s]", option.help, field->standard) : NULL;
-        if (help) option.help = help;
+        char *help =
+            field != NULL ? reef_cli_format("%s [%s]", option.help, field->standard) : NULL;
+        if (help != NULL) option.help = help;
         print_option(&option);
         free(help);
     }
@@ -135,10 +136,10 @@ static char *second_words(const char *first) {
 static char *guess_words(const char *first, const char *second) {
     char *guess =
         reef_cli_group_has(first) ? reef_cli_format("%s", first) : reef_cli_command_guess(first);
-    if (!guess || !second || !reef_cli_group_has(guess)) return guess;
+    if (guess == NULL || second == NULL || !reef_cli_group_has(guess)) return guess;
     char *typed = reef_cli_format("%s %s", guess, second), *both = reef_cli_command_guess(typed);
     free(typed);
-    if (!both || !strchr(both, ' ')) {
+    if (both == NULL || strchr(both, ' ') == NULL) {
         free(both);
         return guess;
     }
@@ -149,16 +150,17 @@ static char *guess_words(const char *first, const char *second) {
 reef_status reef_cli_command_unknown(const char *first, const char *second, reef_error *err) {
     char *guess = guess_words(first, second), *typed = NULL;
     reef_status status = REEF_ERR_INVALID;
-    if (guess && strcmp(guess, first) == 0) {
+    if (guess != NULL && strcmp(guess, first) == 0) {
         char *words = second_words(first);
         status = reef_fail(err, REEF_ERR_INVALID, "%.64s needs one of: %s", first, words);
         free(words);
     } else {
-        bool both = second && (reef_cli_group_has(first) || (guess && strchr(guess, ' ')));
+        bool both = second != NULL &&
+                    (reef_cli_group_has(first) || (guess != NULL && strchr(guess, ' ') != NULL));
         typed = reef_cli_format("%s%s%s", first, both ? " " : "", both ? second : "");
         status = reef_fail(err, REEF_ERR_INVALID, "unknown command '%.64s'; %s%s%s", typed,
-                           guess ? "did you mean " : "see reef help", guess ? guess : "",
-                           guess ? "?" : "");
+                           guess != NULL ? "did you mean " : "see reef help",
+                           guess != NULL ? guess : "", guess != NULL ? "?" : "");
     }
     free(typed);
     free(guess);
@@ -170,7 +172,7 @@ static json_t *commands_json(const char *first) {
     const reef_cli_command *commands = reef_cli_commands(&count);
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
-        if (!first || is_group(&commands[i], first))
+        if (first == NULL || is_group(&commands[i], first))
             json_array_append_new(array,
                                   json_pack("{s:s, s:s, s:s}", "name", commands[i].name, "operands",
                                             commands[i].operands, "summary", commands[i].summary));
@@ -181,15 +183,15 @@ reef_status reef_cli_help_list(reef_cli_call *cli, const char *first, reef_error
     if (cli->json) return reef_cli_reply(cli, commands_json(first), err);
     size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
-    if (first)
+    if (first != NULL)
         printf("usage: reef %s COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n", first);
     else
         printf("reef: a lifelong-learning expert store\n\n"
                "usage: reef COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n");
     for (size_t i = 0; i < count; i++)
-        if (!first || is_group(&commands[i], first))
+        if (first == NULL || is_group(&commands[i], first))
             printf("  %-22s%s\n", commands[i].name, commands[i].summary);
-    if (first) return REEF_OK;
+    if (first != NULL) return REEF_OK;
     printf(
         "\nA pool is a directory: the first argument, or --pool, or REEF_POOL. REEF_ISA (scalar,\n"
         "avx2, avx512) chooses the kernels. `reef COMMAND --help` explains a command; reefd is\n"

@@ -45,13 +45,13 @@ static bool list_has(const reef_cli_options *list, const char *name) {
 
 // What a command explains itself comes before, and stays.
 static void list_add(reef_cli_options *list, const reef_cli_option *options) {
-    for (; options && options->name; options++)
+    for (; options != NULL && options->name != NULL; options++)
         if (!list_has(list, options->name)) list->options[list->count++] = *options;
 }
 
 static size_t options_count(const reef_cli_option *options) {
     size_t count = 0;
-    while (options && options[count].name) count++;
+    while (options != NULL && options[count].name != NULL) count++;
     return count;
 }
 
@@ -84,7 +84,7 @@ static void list_add_daemon(reef_cli_options *list) {
         bool setting = one->sample != NULL || one->value != NULL; // --check, --help, --version
         if (!setting || strcmp(one->name, "pool") == 0) continue;
         list->options[list->count++] = (reef_cli_option){one->name, one->value, one->help};
-        if (one->value) continue;
+        if (one->value != NULL) continue;
         list->options[list->count++] = (reef_cli_option){name, NULL, "the opposite of the above"};
         name += sprintf(name, "no-%s", one->name) + 1;
     }

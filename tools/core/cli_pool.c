@@ -86,7 +86,7 @@ reef_status reef_cli_pool_open(reef_cli_pool *pool, const reef_cli_call *cli, re
 }
 
 void reef_cli_pool_close(reef_cli_pool *pool) {
-    if (pool->store) reef_store_close(pool->store);
+    if (pool->store != NULL) reef_store_close(pool->store);
     free(pool->generations);
     *pool = (reef_cli_pool){0};
 }
@@ -157,7 +157,7 @@ reef_status reef_cli_file_read(reef_cli_file *file, const char *path, reef_error
     bool standard = strcmp(path, "-") == 0;
     *file = (reef_cli_file){.path = standard ? "standard input" : path};
     FILE *input = standard ? stdin : fopen(path, "rb");
-    if (!input) return open_failed(path, "open", errno, err);
+    if (input == NULL) return open_failed(path, "open", errno, err);
     reef_status status = read_all(file, input, err);
     if (!standard) fclose(input);
     if (status != REEF_OK) reef_cli_file_release(file);

@@ -15,7 +15,7 @@ static reef_status call_daemon(const reef_cli_call *cli,
                                reef_error *err) {
     char *reply = NULL;
     char *text = json_dumps(request, JSON_COMPACT);
-    if (!text) return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
+    if (text == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
     reef_status status =
         reef_daemon_call(cli->pool, reef_cli_text(cli, "socket"), text, &reply, err);
     free(text);
@@ -23,11 +23,12 @@ static reef_status call_daemon(const reef_cli_call *cli,
     *result = json_loads(reply, JSON_DECODE_ANY, NULL);
     free(reply);
     const json_t *waited = json_object_get(*result, "waited_ms");
-    if (cli->verbose && waited)
+    if (cli->verbose && waited != NULL)
         fprintf(stderr,
                 "reef: the daemon began with it after %.1f ms, when the step under way was done\n",
                 json_number_value(waited));
-    return *result ? REEF_OK : reef_fail(err, REEF_ERR_IO, "the daemon's answer is no JSON");
+    return *result != NULL ? REEF_OK
+                           : reef_fail(err, REEF_ERR_IO, "the daemon's answer is no JSON");
 }
 
 reef_status reef_cli_daemon_request(const reef_cli_call *cli,
@@ -80,7 +81,7 @@ static reef_status change_pool(
 
 cleanup:
     reef_trainer_close(trainer);
-    if (store) reef_store_close(store);
+    if (store != NULL) reef_store_close(store);
     return status;
 }
 

@@ -48,7 +48,7 @@ char *reef_cli_command_guess(const char *name) {
         consider(name, first, &nearest, &guess);
         free(first);
     }
-    for (size_t i = 0; !guess && strlen(name) > 1 && i < command_count; i++)
+    for (size_t i = 0; guess == NULL && strlen(name) > 1 && i < command_count; i++)
         if (strncmp(commands[i].name, name, strlen(name)) == 0)
             guess = first_word(commands[i].name);
     return guess;

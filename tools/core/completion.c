@@ -20,16 +20,16 @@ typedef enum value_kind {
 } value_kind;
 
 static bool is_any(const char *name, const char *const *names) {
-    for (; *names; names++)
-        if (strstr(name, *names)) return true;
+    for (; *names != NULL; names++)
+        if (strstr(name, *names) != NULL) return true;
     return false;
 }
 
 static value_kind kind_of(const char *value) {
     static const char *const DIRECTORIES[] = {"POOL", "DIR", "OUT", NULL};
     static const char *const FILES[] = {"FILE", "PATH", "SCRIPT", "VECTORS", "SOURCE", NULL};
-    if (!value || !value[0]) return VALUE_NONE;
-    if (strchr(value, '|')) return VALUE_WORDS;
+    if (value == NULL || !value[0]) return VALUE_NONE;
+    if (strchr(value, '|') != NULL) return VALUE_WORDS;
     if (is_any(value, DIRECTORIES)) return VALUE_DIRECTORY;
     return is_any(value, FILES) ? VALUE_FILE : VALUE_OTHER;
 }
@@ -37,7 +37,7 @@ static value_kind kind_of(const char *value) {
 // ---- pieces -------------------------------------------------------------------------------------
 
 static void put_choices(FILE *out, const char *value, char between) {
-    for (; value && *value; value++) fputc(*value == '|' ? between : *value, out);
+    for (; value != NULL && *value; value++) fputc(*value == '|' ? between : *value, out);
 }
 
 // Inside single quotes of sh and zsh; `brackets` are escaped for _arguments of zsh.
@@ -182,7 +182,7 @@ static void bash_option(
 static void bash_lists(FILE *out, const reef_cli_command *command) {
     for (size_t i = 0; i < BASH_LIST_COUNT; i++) {
         fprintf(out, "        %s='", BASH_LISTS[i].name);
-        if (command)
+        if (command != NULL)
             each_option(out, command, bash_option, &BASH_LISTS[i]);
         else
             each_daemon_option(out, bash_option, &BASH_LISTS[i]);
@@ -216,7 +216,7 @@ static void bash_operands(FILE *out, const reef_cli_command *command) {
     value_kind kind = kind_of(command->operands);
     if (kind == VALUE_WORDS)
         put_choices(out, command->operands, ' ');
-    else if (strstr(command->operands, "COMMAND"))
+    else if (strstr(command->operands, "COMMAND") != NULL)
         each_first_word(out, bash_first);
     else if (kind == VALUE_FILE)
         fputc('f', out);
@@ -252,10 +252,10 @@ static void write_bash(FILE *out) {
 static void zsh_option(
     FILE *out, const char *name, const char *value, const char *help, const void *context) {
     (void)context;
-    fprintf(out, " \\\n        '*--%s%s[", name, value ? "=" : "");
+    fprintf(out, " \\\n        '*--%s%s[", name, value != NULL ? "=" : "");
     put_quoted(out, help, true);
     fputs("]", out);
-    if (value) fputs(":value:", out);
+    if (value != NULL) fputs(":value:", out);
     switch (kind_of(value)) {
     case VALUE_FILE:
         fputs("_files", out);
@@ -312,7 +312,7 @@ static void zsh_operands(FILE *out, const reef_cli_command *command) {
         fputs(" \\\n        '*:argument:(", out);
         put_choices(out, command->operands, ' ');
         fputs(")'", out);
-    } else if (strstr(command->operands, "COMMAND")) {
+    } else if (strstr(command->operands, "COMMAND") != NULL) {
         fputs(" \\\n        '*:command:(", out);
         each_first_word(out, zsh_words);
         fputs(")'", out);
@@ -360,7 +360,7 @@ static void write_zsh(FILE *out) {
 static void fish_option(
     FILE *out, const char *name, const char *value, const char *help, const void *context) {
     const char *command = context;
-    if (command)
+    if (command != NULL)
         fprintf(out, "complete -c reef -n '__reef_is %s' -l %s", command, name);
     else
         fprintf(out, "complete -c reefd -l %s", name);
@@ -402,7 +402,7 @@ static void fish_operands(FILE *out, const reef_cli_command *command) {
         fprintf(out, "complete -c reef -n '__reef_is %s' -a '", command->name);
         put_choices(out, command->operands, ' ');
         fputs("'\n", out);
-    } else if (strstr(command->operands, "COMMAND")) {
+    } else if (strstr(command->operands, "COMMAND") != NULL) {
         fprintf(out, "complete -c reef -n '__reef_is %s' -a '", command->name);
         each_first_word(out, zsh_words);
         fputs("'\n", out);
@@ -435,7 +435,7 @@ static void write_fish(FILE *out) {
     each_first_word(out, fish_first);
     for (size_t i = 0; i < count; i++) {
         const char *second = strchr(commands[i].name, ' ');
-        if (second) {
+        if (second != NULL) {
             fprintf(out, "complete -c reef -n '__reef_has 2 %.*s' -a %s -d '",
                     (int)(second - commands[i].name), commands[i].name, second + 1);
             put_quoted_fish(out, commands[i].summary);

@@ -87,7 +87,7 @@ static void put_option(FILE *out, const char *name, const char *value, const cha
     fputs(".TP\n\\fB\\-\\-", out);
     put_text(out, name, strlen(name));
     fputs("\\fR", out);
-    if (value) {
+    if (value != NULL) {
         fputs(" \\fI", out);
         put_text(out, value, strlen(value));
         fputs("\\fR", out);
@@ -107,9 +107,10 @@ static void put_term(FILE *out, const char *term, const char *text) {
 
 static void today(char out[DATE_BYTES]) {
     const char *fixed = getenv("SOURCE_DATE_EPOCH");
-    time_t now = fixed && *fixed ? (time_t)strtoll(fixed, NULL, 10) : time(NULL);
+    time_t now = fixed != NULL && *fixed ? (time_t)strtoll(fixed, NULL, 10) : time(NULL);
     struct tm day;
-    if (!gmtime_r(&now, &day) || strftime(out, DATE_BYTES, "%Y-%m-%d", &day) == 0) out[0] = '\0';
+    if (gmtime_r(&now, &day) == NULL || strftime(out, DATE_BYTES, "%Y-%m-%d", &day) == 0)
+        out[0] = '\0';
 }
 
 // "snapshot create" is reef-snapshot-create; the empty name is reef.
@@ -166,7 +167,7 @@ static void put_exit_codes(FILE *out) {
     for (int code = 0; code <= EXIT_CODE_LAST; code++)
         for (size_t i = 0; i < sizeof(ALL) / sizeof(ALL[0]); i++) {
             char text[12];
-            if (reef_status_exit_code(ALL[i]) != code || !meaning(ALL[i])) continue;
+            if (reef_status_exit_code(ALL[i]) != code || meaning(ALL[i]) == NULL) continue;
             snprintf(text, sizeof(text), "%d", code);
             put_term(out, text, meaning(ALL[i]));
         }
@@ -201,9 +202,9 @@ static void put_options(FILE *out, const reef_cli_command *command) {
         const reef_cli_option *option = &list.options[i];
         const reef_config_field *field =
             command->traits & CLI_CONFIG ? reef_cli_config_field(option->name) : NULL;
-        char *help = field ? reef_cli_format("%s (default: %s)", option->help,
-                                             field->standard[0] ? field->standard : "none")
-                           : reef_cli_format("%s", option->help);
+        char *help = field != NULL ? reef_cli_format("%s (default: %s)", option->help,
+                                                     field->standard[0] ? field->standard : "none")
+                                   : reef_cli_format("%s", option->help);
         put_option(out, option->name, option->value, help);
         free(help);
     }
@@ -329,7 +330,7 @@ static reef_status write_page(const char *directory,
     char *path = reef_cli_format("%s/%s.%d", directory, name, section);
     FILE *out = fopen(path, "w");
     bool failed = out == NULL;
-    if (out) {
+    if (out != NULL) {
         put_page(out, context);
         failed = ferror(out) != 0;
         failed |= fclose(out) != 0;

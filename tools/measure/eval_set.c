@@ -36,7 +36,7 @@ static reef_status add_set(reef_eval_set *set,
                            const char *text,
                            reef_error *err) {
     const char *equals = strchr(text, '=');
-    if (!equals || equals == text || equals[1] == '\0')
+    if (equals == NULL || equals == text || equals[1] == '\0')
         return reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be NAME=FILE", option,
                          text);
     char *name = reef_cli_format("%.*s", (int)(equals - text), text);
@@ -138,8 +138,8 @@ reef_status reef_eval_learned_read(
     const char *text = reef_cli_text(cli, "learned");
     size_t count = 0;
     for (size_t j = 0; j < files; j++)
-        learned[j] = !text && generations == files ? j : METRICS_UNKNOWN;
-    for (const char *at = text; at; count++) {
+        learned[j] = text == NULL && generations == files ? j : METRICS_UNKNOWN;
+    for (const char *at = text; at != NULL; count++) {
         char *end;
         unsigned long generation = strtoul(at, &end, 10);
         bool number = *at >= '0' && *at <= '9' && (*end == ',' || *end == '\0');
@@ -150,7 +150,7 @@ reef_status reef_eval_learned_read(
         learned[count] = generation;
         at = *end == ',' ? end + 1 : NULL;
     }
-    if (!text || count == files) return REEF_OK;
+    if (text == NULL || count == files) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "--learned is '%.64s', but must be one generation, 0 to %zu, for each of %zu "
                      "files",

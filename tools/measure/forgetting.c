@@ -23,7 +23,7 @@ double reef_metrics_at(const reef_metrics_matrix *matrix, size_t row, size_t col
 }
 
 static size_t learned_row(const reef_metrics_matrix *matrix, size_t column) {
-    size_t row = matrix->learned ? matrix->learned[column] : METRICS_UNKNOWN;
+    size_t row = matrix->learned != NULL ? matrix->learned[column] : METRICS_UNKNOWN;
     return row < matrix->rows ? row : METRICS_UNKNOWN;
 }
 

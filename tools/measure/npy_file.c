@@ -41,12 +41,12 @@ reef_status reef_npy_create(reef_npy_file *file,
         if (fd >= 0) (void)close(fd);
         return failed_npy_file(file, err);
     }
-    at += (size_t)snprintf(header + at, sizeof header - at,
+    at += (size_t)snprintf(header + at, sizeof(header) - at,
                            "{'descr': '%s', 'fortran_order': False, 'shape': (", kind);
     for (size_t i = 0; i < rank; i++)
-        at += (size_t)snprintf(header + at, sizeof header - at, "%" PRIu64 ",%s", shape[i],
+        at += (size_t)snprintf(header + at, sizeof(header) - at, "%" PRIu64 ",%s", shape[i],
                                i + 1 < rank ? " " : "");
-    at += (size_t)snprintf(header + at, sizeof header - at, "), }");
+    at += (size_t)snprintf(header + at, sizeof(header) - at, "), }");
     size_t whole = (at + ALIGNMENT) / ALIGNMENT * ALIGNMENT; // a newline at least
     memset(header + at, ' ', whole - at);
     header[whole - 1] = '\n';

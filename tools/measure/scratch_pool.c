@@ -36,11 +36,11 @@ uint8_t *reef_bench_text(size_t count) {
 
 double reef_bench_proc_bytes(const char *path, const char *field) {
     FILE *file = fopen(path, "r");
-    if (!file) return 0;
+    if (file == NULL) return 0;
     char line[256];
     const size_t length = strlen(field);
     double kilobytes = 0;
-    while (fgets(line, sizeof(line), file))
+    while (fgets(line, sizeof(line), file) != NULL)
         if (strncmp(line, field, length) == 0 && sscanf(line + length, ": %lf kB", &kilobytes) == 1)
             break;
     fclose(file);
@@ -77,7 +77,7 @@ static void guard_scratch_pool(int other, char *path) {
     (void)setpgid(0, 0);
     (void)signal(SIGTERM, SIG_IGN); // of pkill, which takes both for the same
     (void)signal(SIGPIPE, SIG_IGN);
-    int why = mkdtemp(path) ? 0 : errno;
+    int why = mkdtemp(path) != NULL ? 0 : errno;
     bool sent = write(other, &why, sizeof(why)) == (ssize_t)sizeof(why) &&
                 write(other, path, strlen(path)) == (ssize_t)strlen(path);
     char byte;
@@ -131,14 +131,15 @@ static reef_status start_guardian(char *path, reef_bench_directory *out, reef_er
 reef_status reef_bench_directory_new(reef_bench_directory *out, reef_error *err) {
     const char *parent = getenv("TMPDIR");
     *out = (reef_bench_directory){0};
-    char *path = reef_cli_format("%s/reef-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
+    char *path =
+        reef_cli_format("%s/reef-bench-XXXXXX", parent != NULL && parent[0] ? parent : "/tmp");
     reef_status status = start_guardian(path, out, err);
     if (status != REEF_OK) free(path);
     return status;
 }
 
 void reef_bench_directory_remove(reef_bench_directory *directory) {
-    if (!directory->path) return;
+    if (directory->path == NULL) return;
     remove_all(directory->path);
     (void)kill(directory->guardian, SIGKILL);
     await(directory->guardian);

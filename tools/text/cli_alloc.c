@@ -15,7 +15,7 @@ static void out_of_memory(void) {
 
 void *reef_cli_alloc(size_t count, size_t bytes) {
     void *memory = calloc(count ? count : 1, bytes ? bytes : 1);
-    if (!memory) out_of_memory();
+    if (memory == NULL) out_of_memory();
     return memory;
 }
 

@@ -66,7 +66,7 @@ const char *reef_cli_duration(double seconds, char out[CLI_WORD_BYTES]) {
 const char *reef_cli_time(uint64_t unix_ms, char out[CLI_WORD_BYTES]) {
     time_t seconds = (time_t)(unix_ms / 1000);
     struct tm local;
-    if (!localtime_r(&seconds, &local) ||
+    if (localtime_r(&seconds, &local) == NULL ||
         strftime(out, CLI_WORD_BYTES, "%Y-%m-%d %H:%M:%S", &local) == 0)
         snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " ms", unix_ms);
     return out;
@@ -112,7 +112,7 @@ char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines) {
 // character has one column.
 static size_t bytes_within(const char *text, size_t columns, size_t *width) {
     static locale_t utf8;
-    if (!utf8) utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    if (utf8 == NULL) utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     locale_t before = uselocale(utf8);
     size_t at = 0;
     for (*width = 0; text[at];) {

@@ -27,7 +27,7 @@ reef_cli_table *reef_cli_table_new(const char *columns, const char *const *headi
 }
 
 void reef_cli_table_free(reef_cli_table *table) {
-    if (!table) return;
+    if (table == NULL) return;
     for (size_t i = 0; i < table->count; i++) free(table->cells[i]);
     free(table->cells);
     free(table->alignment);

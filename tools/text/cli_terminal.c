@@ -8,5 +8,6 @@
 
 bool reef_cli_colours(void) {
     const char *none = getenv("NO_COLOR"), *kind = getenv("TERM");
-    return isatty(STDOUT_FILENO) == 1 && !(none && none[0]) && kind && strcmp(kind, "dumb") != 0;
+    return isatty(STDOUT_FILENO) == 1 && !(none != NULL && none[0]) && kind != NULL &&
+           strcmp(kind, "dumb") != 0;
 }

@@ -90,6 +90,6 @@ static void plain(const char *text, char *out, size_t room) {
 
 reef_status reef_trainer_note_damage(reef_trainer *trainer, const char *what, reef_error *err) {
     char text[256];
-    plain(what, text, sizeof text);
+    plain(what, text, sizeof(text));
     return reef_state_event(trainer, err, "damage", "\"what\": \"%s\"", text);
 }

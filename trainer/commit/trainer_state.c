@@ -130,13 +130,13 @@ reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
 static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_error *err) {
     size_t i;
     json_t *item;
-    trainer->sources = calloc(json_array_size(list) + 1, sizeof *trainer->sources);
+    trainer->sources = calloc(json_array_size(list) + 1, sizeof(*trainer->sources));
     if (trainer->sources == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the sources");
     json_array_foreach(list, i, item) {
         reef_source *source = &trainer->sources[trainer->source_count++];
         const char *name = json_string_value(json_object_get(item, "name"));
-        snprintf(source->name, sizeof source->name, "%s", name == NULL ? "" : name);
+        snprintf(source->name, sizeof(source->name), "%s", name == NULL ? "" : name);
         source->cursor = (uint64_t)json_integer_value(json_object_get(item, "cursor"));
     }
     return REEF_OK;

@@ -136,12 +136,12 @@ static reef_status list_snapshot(void *context, const reef_snapshot *snapshot, r
     reef_consolidation *report = c->report;
     if (snapshot->shared_count <= report->first) return REEF_OK;
     size_t count = report->snapshot_count + 1;
-    char(*names)[REEF_NAME_BYTES_MAX + 1] = realloc(report->snapshots, count * sizeof *names);
+    char(*names)[REEF_NAME_BYTES_MAX + 1] = realloc(report->snapshots, count * sizeof(*names));
     if (names == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu snapshots", count);
     report->snapshots = names;
     if (report->snapshot_count == 0) c->first_damaged = snapshot->damaged;
-    memcpy(names[report->snapshot_count++], snapshot->name, sizeof *names);
+    memcpy(names[report->snapshot_count++], snapshot->name, sizeof(*names));
     return REEF_OK;
 }
 
@@ -176,8 +176,8 @@ static reef_status fires_on_most(
 static reef_status plan_samples(consolidation *c, reef_error *err) {
     const reef_reservoir *reservoir = &c->trainer->reservoir;
     const reef_network *network = &c->trainer->network;
-    c->samples = calloc(reservoir->old_slots, sizeof *c->samples);
-    uint32_t *seen = calloc(network->generation_count, sizeof *seen);
+    c->samples = calloc(reservoir->old_slots, sizeof(*c->samples));
+    uint32_t *seen = calloc(network->generation_count, sizeof(*seen));
     reef_status status = REEF_OK;
     if (c->samples == NULL || seen == NULL)
         status =
@@ -317,7 +317,7 @@ static reef_status measure_consolidate(consolidation *c, bool after, reef_error 
     reef_consolidation *report = c->report;
     reef_generation *open = reef_open_generation(c->trainer);
     reef_generation_exchange(open, &c->trainer->network.config); // as it is evaluated
-    memset(c->fired, 0, c->trainer->network.generation_count * sizeof *c->fired);
+    memset(c->fired, 0, c->trainer->network.generation_count * sizeof(*c->fired));
     c->fired_any = c->tokens = 0;
     reef_status status = REEF_OK;
     for (size_t i = 0; status == REEF_OK && i < report->loss_count; i++) {
@@ -341,8 +341,8 @@ static double fired_per_byte(const consolidation *c, bool merged) {
 static reef_status measure_before(consolidation *c, reef_error *err) {
     const reef_network *network = &c->trainer->network;
     reef_consolidation *report = c->report;
-    c->fired = calloc(network->generation_count, sizeof *c->fired);
-    report->losses = calloc(network->generation_count, sizeof *report->losses);
+    c->fired = calloc(network->generation_count, sizeof(*c->fired));
+    report->losses = calloc(network->generation_count, sizeof(*report->losses));
     if (c->fired == NULL || report->losses == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the losses of %zu generations",
                          network->generation_count);
@@ -395,8 +395,8 @@ static reef_status places_init(places *p,
     const reef_network *network = &c->trainer->network;
     uint32_t first = c->report->first, count = c->report->last - first + 1;
     *p = (places){.first = first, .count = count};
-    p->generations = calloc(count, sizeof *p->generations);
-    p->states = calloc(count, sizeof *p->states);
+    p->generations = calloc(count, sizeof(*p->generations));
+    p->states = calloc(count, sizeof(*p->states));
     if (p->generations == NULL || p->states == NULL) {
         reef_generation_free(fresh);
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", count);

@@ -76,8 +76,8 @@ static void list_windows(const distiller *s,
 
 static reef_status fit_gate(const distiller *s, reef_generation *generation, reef_error *err) {
     size_t most = s->taught_count + s->silent_count;
-    const uint8_t **bytes = calloc(3 * most, sizeof *bytes);
-    size_t *sizes = calloc(3 * most, sizeof *sizes);
+    const uint8_t **bytes = calloc(3 * most, sizeof(*bytes));
+    size_t *sizes = calloc(3 * most, sizeof(*sizes));
     reef_status status = REEF_OK;
     if (bytes == NULL || sizes == NULL) {
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to list %zu windows", most);
@@ -299,16 +299,17 @@ static reef_status allocate_distil(distiller *s, reef_error *err) {
     size_t mine =
         generations - (d->last - d->first); // all but those that are replaced, and the new one
     s->stride = windows * config->context;
-    s->generations = calloc(mine, sizeof *s->generations);
+    s->generations = calloc(mine, sizeof(*s->generations));
     s->student.tokens = calloc(s->stride, reef_token_bytes(config));
     s->student.targets = calloc(s->stride, reef_token_bytes(config));
-    s->student.weight = calloc(s->stride, sizeof *s->student.weight);
-    s->taught = calloc(d->sample_count + 1, sizeof *s->taught);
-    s->silent = calloc(d->sample_count + 1, sizeof *s->silent);
+    s->student.weight = calloc(s->stride, sizeof(*s->student.weight));
+    s->taught = calloc(d->sample_count + 1, sizeof(*s->taught));
+    s->silent = calloc(d->sample_count + 1, sizeof(*s->silent));
     s->fire = calloc(generations, s->stride);
-    s->margins = calloc(config->context, sizeof *s->margins);
-    if (!s->generations || !s->student.tokens || !s->student.targets || !s->student.weight ||
-        !s->taught || !s->silent || !s->fire || !s->margins)
+    s->margins = calloc(config->context, sizeof(*s->margins));
+    if (s->generations == NULL || s->student.tokens == NULL || s->student.targets == NULL ||
+        s->student.weight == NULL || s->taught == NULL || s->silent == NULL || s->fire == NULL ||
+        s->margins == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to distil generations %u to %u",
                          d->first, d->last);
     reef_status status = reef_step_reserve(&s->student, mine, err);
@@ -328,7 +329,7 @@ static reef_status enrol(distiller *s, reef_error *err) {
     info.side = d->side;
     info.dtype = REEF_F32;
     info.sealed = false;
-    memset(info.root, 0, sizeof info.root);
+    memset(info.root, 0, sizeof(info.root));
     reef_status status = reef_generation_new(&s->fresh, &s->student.network.config, &info, err);
     if (status != REEF_OK) return status;
     reef_generation_initialise(s->fresh, &s->student.network.config,
@@ -394,7 +395,7 @@ static void inherit_reference(const reef_distil *d, reef_generation *generation)
 
 reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, reef_error *err) {
     *out = NULL;
-    distiller *s = calloc(1, sizeof *s);
+    distiller *s = calloc(1, sizeof(*s));
     if (s == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to distil generations");
     s->distil = distil;
     s->student.network.config = distil->trainer->network.config;

@@ -35,10 +35,10 @@ static void choose_keys(
         a[i].count += usage[id].count;
         b[j].count += usage[id].count;
     }
-    qsort(a, side, sizeof *a, most_used_first);
-    qsort(b, side, sizeof *b, most_used_first);
-    qsort(a, wanted, sizeof *a, ascending);
-    qsort(b, wanted, sizeof *b, ascending);
+    qsort(a, side, sizeof(*a), most_used_first);
+    qsort(b, side, sizeof(*b), most_used_first);
+    qsort(a, wanted, sizeof(*a), ascending);
+    qsort(b, wanted, sizeof(*b), ascending);
 }
 
 // Sub-keys and experts of one layer of one generation, to `at` of both tables and the square there.
@@ -78,8 +78,8 @@ static reef_status give_experts(const reef_config *config,
                                 reef_error *err) {
     uint32_t side = from->info.side;
     size_t N = (size_t)side * side;
-    reef_usage *usage = calloc(N, sizeof *usage);
-    ranked *keys = calloc(2 * (size_t)side, sizeof *keys);
+    reef_usage *usage = calloc(N, sizeof(*usage));
+    ranked *keys = calloc(2 * (size_t)side, sizeof(*keys));
     reef_status status = REEF_OK;
     if (usage == NULL || keys == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to rank %zu experts", N);
@@ -122,7 +122,7 @@ static void give_adapters(reef_generation *student, const reef_generation *from)
         if (!ends_with(to->name, "_down") && !ends_with(to->name, "_up") &&
             strstr(to->name, ".delta_") == NULL)
             continue;
-        memcpy(to->data, reef_generation_find(from, to->name)->data, to->count * sizeof *to->data);
+        memcpy(to->data, reef_generation_find(from, to->name)->data, to->count * sizeof(*to->data));
     }
 }
 

@@ -23,7 +23,7 @@ reef_status reef_step_reserve(reef_trainer *trainer, size_t generations, reef_er
     if (generations <= trainer->fire_capacity) return REEF_OK;
     uint8_t *fire = realloc(trainer->fire, generations * stride);
     if (fire != NULL) trainer->fire = fire;
-    float *margins = realloc(trainer->margins, generations * stride * sizeof *margins);
+    float *margins = realloc(trainer->margins, generations * stride * sizeof(*margins));
     if (margins != NULL) trainer->margins = margins;
     uint8_t *reading =
         realloc(trainer->reading, (2 * reef_token_bytes(config) + generations) * stride);

@@ -9,8 +9,8 @@
 reef_status reef_drift_init(reef_drift *drift, uint32_t window, reef_error *err) {
     *drift = (reef_drift){
         .window = window,
-        .history = calloc(window, sizeof *drift->history),
-        .scratch = calloc(window, sizeof *drift->scratch),
+        .history = calloc(window, sizeof(*drift->history)),
+        .scratch = calloc(window, sizeof(*drift->scratch)),
     };
     if (drift->history != NULL && drift->scratch != NULL) return REEF_OK;
     reef_drift_release(drift);
@@ -44,14 +44,14 @@ static int ascending(const void *a, const void *b) {
 }
 
 double reef_median(double *values, uint32_t count) {
-    qsort(values, count, sizeof *values, ascending);
+    qsort(values, count, sizeof(*values), ascending);
     return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 
 void reef_drift_level(const reef_drift *drift, double *median, double *spread) {
     *median = *spread = 0.0;
     if (drift->count == 0) return;
-    memcpy(drift->scratch, drift->history, drift->count * sizeof *drift->scratch);
+    memcpy(drift->scratch, drift->history, drift->count * sizeof(*drift->scratch));
     *median = reef_median(drift->scratch, drift->count);
     for (uint32_t i = 0; i < drift->count; i++)
         drift->scratch[i] = fabs(drift->history[i] - *median);

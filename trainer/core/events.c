@@ -34,9 +34,9 @@ reef_status reef_state_event(
     char members[512], text[1024];
     va_list arguments;
     va_start(arguments, fields);
-    vsnprintf(members, sizeof members, fields, arguments);
+    vsnprintf(members, sizeof(members), fields, arguments);
     va_end(arguments);
-    snprintf(text, sizeof text,
+    snprintf(text, sizeof(text),
              "{\"event\": \"%s\", \"unix_ms\": %" PRIu64 ", \"step\": %" PRIu64
              ", \"stream_bytes\": %" PRIu64 ", \"generation\": %u%s%s}",
              event, reef_unix_ms(), trainer->step, trainer->stream_bytes,
@@ -44,7 +44,7 @@ reef_status reef_state_event(
              members);
     if (trainer->event_count == trainer->event_capacity) {
         size_t capacity = trainer->event_capacity * 2 + 8;
-        char **events = realloc(trainer->events, capacity * sizeof *events);
+        char **events = realloc(trainer->events, capacity * sizeof(*events));
         if (events == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu events", capacity);
         trainer->events = events;

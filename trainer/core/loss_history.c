@@ -29,7 +29,7 @@ typedef struct points {
 static reef_status add_point(points *to, const reef_point *point, reef_error *err) {
     if (to->count == to->room) {
         size_t room = to->room * 2 + 64;
-        reef_point *all = realloc(to->all, room * sizeof *all);
+        reef_point *all = realloc(to->all, room * sizeof(*all));
         if (all == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu points of the loss", room);
         to->all = all;
@@ -100,7 +100,7 @@ static reef_status on_record(void *context,
     if (f->level != UINT32_MAX && f->level != key->level) return REEF_OK;
     if (f->record_count == f->record_room) {
         size_t room = f->record_room * 2 + 64;
-        struct found_record *records = realloc(f->records, room * sizeof *records);
+        struct found_record *records = realloc(f->records, room * sizeof(*records));
         if (records == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the loss");
         f->records = records;
         f->record_room = room;

@@ -30,7 +30,7 @@ static void update_tensor(void *context, size_t piece) {
     const dense_update *update = context;
     const reef_tensor *tensor = &update->generation->tensors[piece];
     if (tensor->grad == NULL) return;
-    memset(tensor->grad, 0, tensor->trained_at * sizeof *tensor->grad);
+    memset(tensor->grad, 0, tensor->trained_at * sizeof(*tensor->grad));
     for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
         size_t count = chunk_floats(tensor, at);
         float *grad = tensor->grad + at;
@@ -39,7 +39,7 @@ static void update_tensor(void *context, size_t piece) {
         if (tensor->average != NULL)
             reef_average_update(count, tensor->average + at, tensor->data + at, update->count,
                                 update->average_rate);
-        memset(grad, 0, count * sizeof *grad);
+        memset(grad, 0, count * sizeof(*grad));
     }
 }
 

@@ -20,7 +20,7 @@ static void drop_old(reef_prequential *p, uint64_t position) {
     while (old + 1 < p->count && p->spans[old + 1].begin <= position) old++;
     if (old == 0) return;
     p->count -= old;
-    memmove(p->spans, p->spans + old, p->count * sizeof *p->spans);
+    memmove(p->spans, p->spans + old, p->count * sizeof(*p->spans));
 }
 
 reef_status reef_prequential_source(reef_trainer *trainer, size_t source, reef_error *err) {
@@ -29,7 +29,7 @@ reef_status reef_prequential_source(reef_trainer *trainer, size_t source, reef_e
     drop_old(p, trainer->stream_bytes);
     if (p->count == p->capacity) {
         size_t capacity = 2 * p->capacity + 16;
-        reef_span *spans = realloc(p->spans, capacity * sizeof *spans);
+        reef_span *spans = realloc(p->spans, capacity * sizeof(*spans));
         if (spans == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the spans of %zu sources",
                              trainer->source_count);

@@ -49,13 +49,13 @@ reef_status reef_import_gate(const reef_reservoir *reservoir,
                              double *before,
                              double *after,
                              reef_error *err) {
-    float *margins = calloc(reservoir->old_slots * reservoir->window_bytes + 1, sizeof *margins);
+    float *margins = calloc(reservoir->old_slots * reservoir->window_bytes + 1, sizeof(*margins));
     if (margins == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to measure the gate of a generation");
     size_t count = score_all(reservoir, generation, margins);
     *before = *after = share_above(count, margins, 0.0f);
     if (leak_max > 0.0 && *before > leak_max) {
-        qsort(margins, count, sizeof *margins, descending);
+        qsort(margins, count, sizeof(*margins), descending);
         float raise = margins[(size_t)(leak_max * (double)count)];
         *after = share_above(count, margins, raise);
         generation->gate.threshold += raise;

@@ -108,7 +108,7 @@ static reef_status check_config(const importing *i, reef_error *err) {
     reef_status status = REEF_OK;
     if (ours == NULL || theirs == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to compare configurations");
-    for (size_t k = 0; status == REEF_OK && k < sizeof SAME / sizeof *SAME; k++) {
+    for (size_t k = 0; status == REEF_OK && k < sizeof(SAME) / sizeof(*SAME); k++) {
         const json_t *one = json_object_get(theirs, SAME[k]);
         const json_t *other = json_object_get(ours, SAME[k]);
         if (!json_equal(one, other)) status = differs(i->file.path, SAME[k], one, other, err);
@@ -195,7 +195,7 @@ static reef_status check_origin(const importing *i, reef_error *err) {
 
 static bool same_shape(const reef_safetensor *one, const reef_safetensor *other) {
     return one->dtype == other->dtype && one->rank == other->rank &&
-           memcmp(one->shape, other->shape, one->rank * sizeof *one->shape) == 0;
+           memcmp(one->shape, other->shape, one->rank * sizeof(*one->shape)) == 0;
 }
 
 // Its tensors are those of the list, wherever they lie in the file: the list gets their places.
@@ -236,7 +236,7 @@ static reef_status make_generation(importing *i, reef_error *err) {
     };
     const reef_safetensor *gate = reef_safetensors_find(&i->file, "gate");
     uint64_t gate_bytes = gate == NULL ? 0 : gate->end - gate->begin;
-    if (gate_bytes > sizeof i->gate) gate_bytes = sizeof i->gate;
+    if (gate_bytes > sizeof(i->gate)) gate_bytes = sizeof(i->gate);
     reef_status status = reef_generation_new(&i->generation, &trainer->network.config, &info, err);
     if (status == REEF_OK)
         status = reef_generation_tensors_init(&i->parts, &trainer->network.config, i->generation,
@@ -289,7 +289,7 @@ static reef_status read_parts(importing *i, reef_error *err) {
     }
     if (status == REEF_OK) {
         reef_generation_hash_root(hash, root);
-        if (memcmp(root, i->origin.info.root, sizeof root) != 0)
+        if (memcmp(root, i->origin.info.root, sizeof(root)) != 0)
             status = reef_fail(err, REEF_ERR_CORRUPT,
                                "%.120s is damaged: its data has another root than it says",
                                i->file.path);
@@ -317,7 +317,8 @@ static reef_status add_event(const importing *i, reef_error *err) {
     char root[2 * REEF_HASH_BYTES + 1], leaks[96] = "";
     reef_hash_format(info->root, root);
     if (!isnan(i->leak))
-        snprintf(leaks, sizeof leaks, ", \"leak\": %.5f, \"leak_now\": %.5f", i->leak, i->leak_now);
+        snprintf(leaks, sizeof(leaks), ", \"leak\": %.5f, \"leak_now\": %.5f", i->leak,
+                 i->leak_now);
     return reef_state_event(i->trainer, err, "import",
                             "\"imported\": %" PRIu32 ", \"from\": %" PRIu32 ", \"side\": %" PRIu32
                             ", \"first_id\": %" PRIu64 ", \"root\": \"%s\", \"trained_bytes\": "

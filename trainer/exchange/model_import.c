@@ -40,7 +40,7 @@ typedef struct importing {
 
 static bool same_shape(const reef_safetensor *one, const reef_safetensor *other) {
     return one->dtype == other->dtype && one->rank == other->rank &&
-           memcmp(one->shape, other->shape, one->rank * sizeof *one->shape) == 0;
+           memcmp(one->shape, other->shape, one->rank * sizeof(*one->shape)) == 0;
 }
 
 static const char *shape_text(const reef_safetensor *tensor, char out[128]) {
@@ -98,11 +98,11 @@ static reef_status refuse_unknown(const importing *i, reef_error *err) {
 // How many floats the gate has was found out by the file alone.
 static size_t gate_values(const importing *i, uint32_t g) {
     char name[REEF_NAME_BYTES_MAX + 1];
-    snprintf(name, sizeof name, "generation%" PRIu32 ".gate", g);
+    snprintf(name, sizeof(name), "generation%" PRIu32 ".gate", g);
     const reef_safetensor *gate = g == 0 ? NULL : reef_safetensors_find(&i->file, name);
     uint64_t bytes = gate == NULL ? 0 : gate->end - gate->begin;
     if (g > 0 && bytes < sizeof(float)) bytes = sizeof(float); // it lacks one, which match() says
-    return (size_t)(bytes < sizeof i->gate ? bytes : sizeof i->gate) / sizeof(float);
+    return (size_t)(bytes < sizeof(i->gate) ? bytes : sizeof(i->gate)) / sizeof(float);
 }
 
 // Before memory is made for a generation of such a side: its rows are in the file.
@@ -125,13 +125,13 @@ static bool is_finite(reef_dtype dtype, const void *data, size_t bytes) {
     if (dtype == REEF_F32) {
         for (size_t at = 0; at < bytes; at += sizeof(uint32_t)) {
             uint32_t bits;
-            memcpy(&bits, (const char *)data + at, sizeof bits);
+            memcpy(&bits, (const char *)data + at, sizeof(bits));
             if ((bits & 0x7f800000u) == 0x7f800000u) return false;
         }
     } else if (dtype == REEF_BF16) {
         for (size_t at = 0; at < bytes; at += sizeof(uint16_t)) {
             uint16_t bits;
-            memcpy(&bits, (const char *)data + at, sizeof bits);
+            memcpy(&bits, (const char *)data + at, sizeof(bits));
             if ((bits & 0x7f80u) == 0x7f80u) return false;
         }
     }
@@ -261,7 +261,7 @@ static reef_status check_root(importing *i, const reef_file_generation *of, reef
     if (status == REEF_OK) status = hash_parts(i, of, &parts, hash, err);
     if (status == REEF_OK) {
         reef_generation_hash_root(hash, root);
-        if (memcmp(root, of->info.root, sizeof root) != 0)
+        if (memcmp(root, of->info.root, sizeof(root)) != 0)
             status =
                 reef_fail(err, REEF_ERR_CORRUPT,
                           "%.100s: the data of generation %" PRIu32
@@ -282,7 +282,7 @@ static reef_status set_gate(importing *i, const reef_file_generation *of, reef_e
     i->generation->reference_spread = of->reference_spread;
     if (of->gate_values == 0) return REEF_OK;
     reef_status status =
-        reef_checkpoint_parse_gate(i->gate, of->gate_values * sizeof *values, values, err);
+        reef_checkpoint_parse_gate(i->gate, of->gate_values * sizeof(*values), values, err);
     if (status == REEF_OK) reef_checkpoint_set_gate(i->generation, values);
     return status;
 }
@@ -300,7 +300,7 @@ static void begin_training(reef_generation *generation, const reef_config *confi
 static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
     reef_file_generation *of = &i->origin.generations[g];
     reef_generation_record info = of->info;
-    memset(info.root, 0, sizeof info.root); // of its new number: the store finds it
+    memset(info.root, 0, sizeof(info.root)); // of its new number: the store finds it
     size_t first = i->parts.count;
     of->gate_values = gate_values(i, g);
     reef_status status = check_room(i, &info, err);
@@ -338,7 +338,8 @@ static reef_status open_next(importing *i, reef_error *err) {
         const float *w_query = last->weights.routers[l].w_query;
         if (w_query != NULL)
             memcpy(twin->weights.routers[l].w_query, w_query,
-                   (size_t)i->config.d_model * i->config.heads * i->config.d_key * sizeof *w_query);
+                   (size_t)i->config.d_model * i->config.heads * i->config.d_key *
+                       sizeof(*w_query));
     }
     reef_branch_unfold(twin, last, &i->config);
     status = reef_growth_next(&next, trainer, &last->info, twin, i->config.side_new, err);

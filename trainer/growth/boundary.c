@@ -99,7 +99,7 @@ reef_status reef_growth_next(reef_generation **out,
 reef_status reef_growth_extend_gating(reef_gating *gating,
                                       const reef_network *network,
                                       reef_error *err) {
-    reef_gate_state *states = realloc(gating->states, network->generation_count * sizeof *states);
+    reef_gate_state *states = realloc(gating->states, network->generation_count * sizeof(*states));
     if (states == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates",
                          network->generation_count);

@@ -82,7 +82,7 @@ static void copy_tensors(reef_generation *to, const reef_generation *from, bool 
         reef_tensor *tensor = &to->tensors[i];
         const reef_tensor *old = reef_generation_find(from, tensor->name);
         if (old == NULL || (!whole && speaks_alone(tensor->name))) continue;
-        memcpy(tensor->data, old->data, tensor->count * sizeof *tensor->data);
+        memcpy(tensor->data, old->data, tensor->count * sizeof(*tensor->data));
     }
 }
 
@@ -94,7 +94,7 @@ static void copy_experts(reef_expert_table *to,
     for (size_t n = 0; n < to->expert_count; n++) {
         float *row = to->experts + n * to->row_values;
         reef_expert_table_row_read(from, n, 0, to->row_values, row);
-        if (!whole) memset(row + w_up, 0, D * sizeof *row);
+        if (!whole) memset(row + w_up, 0, D * sizeof(*row));
     }
 }
 

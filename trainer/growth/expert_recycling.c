@@ -65,7 +65,7 @@ static void renew_row(const looking *at, size_t n) {
     uint64_t seed = reef_random_bits(at->seed, STREAM_ROW, at->layer);
     float deviation = 1.0f / sqrtf((float)D);
     if (w_up > 0) reef_random_normal(D, row, deviation, seed, 2 * (uint64_t)n);
-    memset(row + w_up, 0, D * sizeof *row);
+    memset(row + w_up, 0, D * sizeof(*row));
     if (table->row_values > 2 * D)
         reef_random_normal(D, row + 2 * D, deviation, seed, 2 * (uint64_t)n + 1);
     memset(moments->adam_m + first, 0, bytes);
@@ -126,7 +126,7 @@ static void draw_key(const looking *at, size_t table, size_t i, float length, fl
 
 static void move_sub_keys(looking *at, size_t table) {
     char name[REEF_NAME_BYTES_MAX + 1];
-    snprintf(name, sizeof name, "block%u.sub_keys_%c", at->layer, table == 0 ? 'a' : 'b');
+    snprintf(name, sizeof(name), "block%u.sub_keys_%c", at->layer, table == 0 ? 'a' : 'b');
     const reef_tensor *keys = reef_generation_find(at->generation, name);
     size_t half = at->trainer->network.config.d_key / 2, bytes = half * sizeof(float);
     size_t tables = tables_of(at);

@@ -29,7 +29,7 @@ static bool is_off(const reef_config *config) {
 // reads gates needs to know of it.
 static void open_for_good(reef_generation *generation) {
     reef_gate *gate = &generation->gate;
-    memset(gate->weights, 0, REEF_GATE_WEIGHTS * sizeof *gate->weights);
+    memset(gate->weights, 0, REEF_GATE_WEIGHTS * sizeof(*gate->weights));
     gate->bias = 0.0f;
     gate->start = 0.0f;
     gate->loss_weight = 0.0f;
@@ -49,7 +49,7 @@ static reef_status read_surprises(reef_trainer *trainer,
     reef_network network = trainer->network; // a view
     network.generation_count = generation_count;
     for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
-    float *at = *out = calloc(tokens, sizeof **out);
+    float *at = *out = calloc(tokens, sizeof(**out));
     if (at == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the losses on %zu tokens", tokens);
     for (size_t i = 0; i < windows->count; at += windows->sizes[i++]) {
@@ -145,8 +145,8 @@ static void add_fresh(const reef_reservoir *reservoir,
                       const uint8_t *fresh,
                       size_t fresh_bytes) {
     size_t count = young->count, window = reservoir->window_bytes;
-    memcpy(bytes, young->bytes, count * sizeof *bytes);
-    memcpy(sizes, young->sizes, count * sizeof *sizes);
+    memcpy(bytes, young->bytes, count * sizeof(*bytes));
+    memcpy(sizes, young->sizes, count * sizeof(*sizes));
     for (size_t at = 0; at + window <= fresh_bytes; at += window) {
         bytes[count] = fresh + at;
         sizes[count++] = window / reservoir->token_bytes;
@@ -166,8 +166,8 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
         reef_reservoir_lists_init(&lists, reservoir, generation->info.generation, err);
     if (status != REEF_OK) return status;
     size_t most = lists.young.count + fresh_bytes / reservoir->window_bytes + 1;
-    const uint8_t **bytes = calloc(most, sizeof *bytes);
-    size_t *sizes = calloc(most, sizeof *sizes);
+    const uint8_t **bytes = calloc(most, sizeof(*bytes));
+    size_t *sizes = calloc(most, sizeof(*sizes));
     if (bytes == NULL || sizes == NULL) {
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the windows of a gate");
         goto cleanup;

@@ -62,7 +62,7 @@ static reef_status allocate_warm_start(start *s, reef_error *err) {
     const reef_network *network = &s->trainer->network;
     const reef_config *config = &network->config;
     bool ok =
-        (s->uses = calloc(network->generation_count * config->layers, sizeof *s->uses)) != NULL;
+        (s->uses = calloc(network->generation_count * config->layers, sizeof(*s->uses))) != NULL;
     for (uint32_t l = 0; ok && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         size_t floats = s->tables * s->candidates * (config->d_key / 2);
@@ -133,7 +133,7 @@ static reef_status spread_keys(start *s, const table_of *table, float *keys, ree
     const float *halves = s->halves[table->l][table->half] + table->number * s->candidates * half;
     uint64_t stream = stream_of(table, STREAM_CHOICE);
     float length = sqrtf((float)half / (3.0f * (float)config->d_key));
-    float *nearest = malloc(s->candidates * sizeof *nearest);
+    float *nearest = malloc(s->candidates * sizeof(*nearest));
     if (nearest == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to choose sub-keys");
     for (size_t i = 0; i < s->candidates; i++) nearest[i] = 4.0f; // of two directions: at most 2^2
     for (size_t k = 0; k < S; k++) {
@@ -204,7 +204,7 @@ static used *rank(const start *s, uint32_t l, size_t first, size_t end, size_t *
     size_t most = 1;
     for (size_t g = first; g < end; g++)
         most += network->generations[g]->expert_tables[l].expert_count;
-    used *list = malloc(most * sizeof *list);
+    used *list = malloc(most * sizeof(*list));
     *count = 0;
     if (list == NULL) return NULL;
     for (size_t g = first; g < end; g++) {
@@ -212,7 +212,7 @@ static used *rank(const start *s, uint32_t l, size_t first, size_t end, size_t *
         for (size_t n = 0; n < network->generations[g]->expert_tables[l].expert_count; n++)
             if (uses[n] > 0) list[(*count)++] = (used){uses[n], (uint32_t)g, n};
     }
-    qsort(list, *count, sizeof *list, most_used_first);
+    qsort(list, *count, sizeof(*list), most_used_first);
     return list;
 }
 
@@ -329,7 +329,7 @@ reef_status reef_start_generation(reef_trainer *trainer,
         status = reef_branch_trial_choose(trainer, fresh, batches, &origin, err);
     if (status != REEF_OK) return status;
     char branch[32] = "null";
-    if (origin != REEF_TRIAL_NONE) snprintf(branch, sizeof branch, "%" PRIu32, origin);
+    if (origin != REEF_TRIAL_NONE) snprintf(branch, sizeof(branch), "%" PRIu32, origin);
     return reef_state_event(trainer, err, "start",
                             "\"subkeys\": \"%s\", \"copied\": %zu, \"older\": %s, \"bytes\": %zu, "
                             "\"branch\": %s",

@@ -49,9 +49,9 @@ static reef_status check_values(const char *name,
 static void write_vector(reef_expert_table *table, size_t v, size_t D, const float *values) {
     for (size_t n = 0; n < table->expert_count; n++) {
         size_t at = n * table->row_values + v * D;
-        memcpy(table->experts + at, values + n * D, D * sizeof *values);
-        memset(table->moments.adam_m + at, 0, D * sizeof *values);
-        memset(table->moments.adam_v + at, 0, D * sizeof *values);
+        memcpy(table->experts + at, values + n * D, D * sizeof(*values));
+        memset(table->moments.adam_m + at, 0, D * sizeof(*values));
+        memset(table->moments.adam_v + at, 0, D * sizeof(*values));
         table->moments.counts[n] = 0;
     }
     memset(table->dirty, 1, table->expert_count);
@@ -78,10 +78,10 @@ reef_status reef_trainer_layer_write(
     if (v < vectors) {
         write_vector(table, v, D, values);
     } else {
-        memcpy(tensor->data, values, count * sizeof *values);
+        memcpy(tensor->data, values, count * sizeof(*values));
         if (tensor->adam_m != NULL) {
-            memset(tensor->adam_m, 0, count * sizeof *values);
-            memset(tensor->adam_v, 0, count * sizeof *values);
+            memset(tensor->adam_m, 0, count * sizeof(*values));
+            memset(tensor->adam_v, 0, count * sizeof(*values));
         }
     }
     trainer->layer->fold_is_stale = true;
@@ -118,10 +118,10 @@ reef_status reef_trainer_layer_gradient(
     reef_status status = reef_layer_tensor_check_count(name, has, count, err);
     if (status != REEF_OK) return status;
     if (v == vectors) {
-        memcpy(out, tensor->grad, count * sizeof *out);
+        memcpy(out, tensor->grad, count * sizeof(*out));
         return REEF_OK;
     }
-    memset(out, 0, count * sizeof *out);
+    memset(out, 0, count * sizeof(*out));
     sum_vector(trainer, vectors, v, out);
     return REEF_OK;
 }

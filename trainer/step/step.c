@@ -138,7 +138,7 @@ static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
 static void weigh_windows(reef_trainer *trainer, size_t trained, size_t retained) {
     size_t T = trainer->network.config.context, rows = trained * T;
     for (size_t i = 0; i < rows; i++) trainer->weight[i] = 1.0f / (float)rows;
-    memset(trainer->weight + rows, 0, retained * T * sizeof *trainer->weight);
+    memset(trainer->weight + rows, 0, retained * T * sizeof(*trainer->weight));
 }
 
 static double mean_bits(const reef_trainer *trainer) {

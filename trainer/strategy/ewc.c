@@ -69,7 +69,7 @@ static void square_tensor(void *context, size_t piece) {
     if (tensor->grad == NULL) return;
     float *squares = shadow_of(job->fisher, job->generation, tensor);
     for (size_t i = 0; i < tensor->count; i++) squares[i] += tensor->grad[i] * tensor->grad[i];
-    memset(tensor->grad, 0, tensor->count * sizeof *tensor->grad);
+    memset(tensor->grad, 0, tensor->count * sizeof(*tensor->grad));
 }
 
 // Squared gradients of window 0, which is in its place.

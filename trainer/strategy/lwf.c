@@ -33,7 +33,8 @@ double reef_distill(size_t V,
         double log_p = (double)teacher[v] * rate - top_p - log(sum_p);
         double log_q = (double)student[v] * rate - top_q - log(sum_q);
         loss += exp(log_p) * (log_p - log_q);
-        if (d_logits) d_logits[v] += (float)((double)weight * rate * (exp(log_q) - exp(log_p)));
+        if (d_logits != NULL)
+            d_logits[v] += (float)((double)weight * rate * (exp(log_q) - exp(log_p)));
     }
     return loss;
 }
@@ -105,7 +106,7 @@ static void gradient_window(void *context, size_t w) {
         of->trainer->acts.window_scratch + row * reef_activations_scratch_width(config);
     const float *teacher = of->trainer->strategy.listened.logits + row * V;
     for (size_t t = 0; t < T; t++) {
-        memset(distilled, 0, V * sizeof *distilled);
+        memset(distilled, 0, V * sizeof(*distilled));
         reef_distill(V, distilled, logits + t * V, teacher + t * V, config->lwf_temperature,
                      config->lwf_weight * weight[t]);
         reef_cross_entropy(1, V, of->trainer->acts.loss + row + t, logits + t * V,

@@ -24,13 +24,13 @@ reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err) {
         if (N == 0) continue;
         free(strategy->background[l]);
         free(strategy->kept[l]);
-        strategy->background[l] = calloc(N, sizeof *strategy->background[l]);
+        strategy->background[l] = calloc(N, sizeof(*strategy->background[l]));
         strategy->kept[l] = calloc(N, 1);
         ok = ok && strategy->background[l] != NULL && strategy->kept[l] != NULL;
         if (N > most) most = N;
     }
     free(strategy->slots);
-    strategy->slots = calloc(most + 1, sizeof *strategy->slots);
+    strategy->slots = calloc(most + 1, sizeof(*strategy->slots));
     if (ok && strategy->slots != NULL) return REEF_OK;
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count the uses of %zu experts", most);
 }
@@ -100,7 +100,7 @@ size_t reef_sparse_choose(const reef_expert_pairs *pairs,
         double rarity = log(((double)windows + 1.0) / ((double)background[expert] + 1.0));
         scratch[count++] = (reef_slot){.score = (double)(end - at) * rarity, .expert = expert};
     }
-    qsort(scratch, count, sizeof *scratch, best_first);
+    qsort(scratch, count, sizeof(*scratch), best_first);
     if (count > slots) count = slots;
     for (size_t i = 0; i < count; i++) kept[scratch[i].expert] = 0;
     return count;

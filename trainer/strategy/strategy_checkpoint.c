@@ -36,8 +36,8 @@ static kept_array layer_array(
     kept_array array = {.dtype = dtype, .data = data, .count = count};
     char layer[16];
     const char *mark = strchr(format, '*'); // where the layer's number stands
-    snprintf(layer, sizeof layer, "%u", l);
-    snprintf(array.name, sizeof array.name, "%.*s%s%s", (int)(mark - format), format, layer,
+    snprintf(layer, sizeof(layer), "%u", l);
+    snprintf(array.name, sizeof(array.name), "%.*s%s%s", (int)(mark - format), format, layer,
              mark + 1);
     return array;
 }
@@ -68,7 +68,7 @@ static reef_status visit_shadow(reef_txn *txn,
                                 reef_error *err) {
     kept_array array = {
         .dtype = REEF_F32, .data = shadow->values, .count = generation->value_count};
-    snprintf(array.name, sizeof array.name, "%s", name);
+    snprintf(array.name, sizeof(array.name), "%s", name);
     reef_status status = visit(txn, generation->info.generation, &array, err);
     return status == REEF_OK ? visit_layers(txn, generation, layers, shadow->rows, visit, err)
                              : status;
@@ -83,7 +83,7 @@ static reef_status visit_teacher(reef_txn *txn,
     for (size_t i = 0; i < teacher->tensor_count; i++) {
         const reef_tensor *tensor = &teacher->tensors[i];
         kept_array array = {.dtype = REEF_F32, .data = tensor->data, .count = tensor->count};
-        snprintf(array.name, sizeof array.name, "lwf.%.*s", (int)sizeof array.name - 5,
+        snprintf(array.name, sizeof(array.name), "lwf.%.*s", (int)sizeof(array.name) - 5,
                  tensor->name);
         reef_status status = visit(txn, teacher->info.generation, &array, err);
         if (status != REEF_OK) return status;

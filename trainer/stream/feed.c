@@ -27,16 +27,17 @@ static reef_status add_source(reef_trainer *trainer,
                               const char *name,
                               reef_source **out,
                               reef_error *err) {
-    if (name[0] == '\0' || strlen(name) >= sizeof trainer->sources->name)
+    if (name[0] == '\0' || strlen(name) >= sizeof(trainer->sources->name))
         return reef_fail(err, REEF_ERR_INVALID, "a source's name has %zu bytes; it needs 1 to %zu",
-                         strlen(name), sizeof trainer->sources->name - 1);
+                         strlen(name), sizeof(trainer->sources->name) - 1);
     if (trainer->source_count >= REEF_SOURCE_COUNT_MAX)
         return reef_fail(err, REEF_ERR_FULL,
                          "the pool has read from %d sources, the most there can be",
                          REEF_SOURCE_COUNT_MAX);
     reef_status status = check_text(name, err);
     if (status != REEF_OK) return status;
-    reef_source *sources = realloc(trainer->sources, (trainer->source_count + 1) * sizeof *sources);
+    reef_source *sources =
+        realloc(trainer->sources, (trainer->source_count + 1) * sizeof(*sources));
     if (sources == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for source %s", name);
     trainer->sources = sources;
     *out = &sources[trainer->source_count++];

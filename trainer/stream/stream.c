@@ -95,7 +95,7 @@ static reef_status train_deferred(reef_trainer *trainer,
     trainer->deferred_batches -= count;
     if (trainer->deferred_batches > 0)
         memmove(trainer->deferred_bits, trainer->deferred_bits + count,
-                trainer->deferred_batches * sizeof *trainer->deferred_bits);
+                trainer->deferred_batches * sizeof(*trainer->deferred_bits));
     reef_status status = reef_gating_copy(&trainer->ahead, &trainer->gating, err);
     trainer->ahead.cusum = 0.0; // they count as the open generation's
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
@@ -118,7 +118,7 @@ static reef_status defer_batch(reef_trainer *trainer,
                                reef_error *err) {
     if (trainer->deferred_batches == trainer->deferred_capacity) {
         size_t capacity = 2 * trainer->deferred_capacity + 64;
-        double *deferred_bits = realloc(trainer->deferred_bits, capacity * sizeof *deferred_bits);
+        double *deferred_bits = realloc(trainer->deferred_bits, capacity * sizeof(*deferred_bits));
         if (deferred_bits == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu batches back",
                              capacity);
@@ -135,10 +135,10 @@ static reef_status defer_batch(reef_trainer *trainer,
 // what was normal.
 static reef_status before_change(const reef_trainer *trainer, size_t *out, reef_error *err) {
     size_t count = trainer->deferred_batches, half = count / 2;
-    double normal, spread, *later = malloc((count - half) * sizeof *later);
+    double normal, spread, *later = malloc((count - half) * sizeof(*later));
     if (later == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to find a boundary");
     reef_drift_level(&trainer->drift, &normal, &spread);
-    memcpy(later, trainer->deferred_bits + half, (count - half) * sizeof *later);
+    memcpy(later, trainer->deferred_bits + half, (count - half) * sizeof(*later));
     double middle = 0.5 * (normal + reef_median(later, (uint32_t)(count - half)));
     free(later);
     *out = 0;
@@ -242,7 +242,7 @@ static reef_status recognise(reef_trainer *trainer,
                              bool *out,
                              reef_error *err) {
     uint64_t begin = trainer->stream_bytes + deferred_bytes(trainer);
-    size_t size = reef_batch_tokens(&trainer->network.config) * sizeof *trainer->acts.loss;
+    size_t size = reef_batch_tokens(&trainer->network.config) * sizeof(*trainer->acts.loss);
     *out = false;
     if (trainer->network.generation_count == 1) {
         reef_step_count_losses(trainer, begin);

@@ -10,7 +10,7 @@
 // ---- memory -------------------------------------------------------------------------------------
 
 static reef_status zeros(float **out, size_t count, const char *what, reef_error *err) {
-    *out = calloc(count > 0 ? count : 1, sizeof **out);
+    *out = calloc(count > 0 ? count : 1, sizeof(**out));
     if (*out != NULL) return REEF_OK;
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu values: %s", count, what);
 }
@@ -32,10 +32,10 @@ reef_status reef_vector_sums_init(reef_vector *vector, reef_error *err) {
 
 reef_status reef_vector_sums_generation(reef_vector *vector, reef_error *err) {
     size_t width = vector->gate.shape.padded, G = vector->network.generation_count;
-    float *means = realloc(vector->gate.means, G * width * sizeof *means);
+    float *means = realloc(vector->gate.means, G * width * sizeof(*means));
     if (means == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", G);
-    memset(means + (G - 1) * width, 0, width * sizeof *means);
+    memset(means + (G - 1) * width, 0, width * sizeof(*means));
     vector->gate.means = means;
     return REEF_OK;
 }
@@ -43,11 +43,11 @@ reef_status reef_vector_sums_generation(reef_vector *vector, reef_error *err) {
 reef_status reef_vector_sums_widen(reef_vector *vector, size_t class_count, reef_error *err) {
     size_t width = reef_vector_open(vector)->shape.padded;
     if (class_count <= vector->moment_classes) return REEF_OK;
-    float *moment = realloc(vector->moment, class_count * width * sizeof *moment);
+    float *moment = realloc(vector->moment, class_count * width * sizeof(*moment));
     if (moment == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for sums of %zu classes", class_count);
     memset(moment + vector->moment_classes * width, 0,
-           (class_count - vector->moment_classes) * width * sizeof *moment);
+           (class_count - vector->moment_classes) * width * sizeof(*moment));
     vector->moment = moment;
     vector->moment_classes = class_count;
     return REEF_OK;
@@ -95,8 +95,8 @@ void reef_vector_sums_seal(reef_vector *vector) {
     memset(vector->gram, 0, reef_ridge_floats(&reef_vector_open(vector)->shape) * sizeof(float));
     memset(vector->moment, 0,
            vector->moment_classes * reef_vector_open(vector)->shape.padded * sizeof(float));
-    memset(vector->class_examples, 0, sizeof vector->class_examples);
-    memset(vector->solved_class_examples, 0, sizeof vector->solved_class_examples);
+    memset(vector->class_examples, 0, sizeof(vector->class_examples));
+    memset(vector->solved_class_examples, 0, sizeof(vector->solved_class_examples));
     vector->examples = vector->solved_examples = vector->served_examples = 0;
 }
 
@@ -110,7 +110,7 @@ static reef_status reserve_solution(reef_vector *vector, size_t columns, reef_er
     vector->solution_columns = 0;
     vector->solution = malloc(shape->padded * columns * sizeof(float));
     vector->solve_scratch = malloc(reef_ridge_scratch(shape, columns) * sizeof(float));
-    if (!vector->solution || !vector->solve_scratch)
+    if (vector->solution == NULL || vector->solve_scratch == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to solve for %zu columns", columns);
     vector->solution_columns = columns;
     return REEF_OK;
@@ -129,7 +129,7 @@ typedef struct equations {
 
 static void copy_gram(const equations *s, float *factor) {
     size_t floats = reef_ridge_floats(s->shape);
-    memcpy(factor, s->gram, floats * sizeof *factor);
+    memcpy(factor, s->gram, floats * sizeof(*factor));
     for (size_t i = 0; s->more != NULL && i < floats; i++) factor[i] += s->share * s->more[i];
 }
 
@@ -186,8 +186,8 @@ static reef_status sharpen(reef_vector *vector, reef_vector_head *out, reef_erro
     const reef_vector_memory *memory = &vector->memory;
     const reef_vector_generation *first = vector->network.generations[0];
     size_t D = first->inputs, width = vector->gate.shape.padded, G = out->gate_count, count = 0;
-    float *scores = calloc((memory->slots + REEF_VECTOR_PIECE) * G, sizeof *scores);
-    uint32_t *truth = calloc(memory->slots + REEF_VECTOR_PIECE, sizeof *truth);
+    float *scores = calloc((memory->slots + REEF_VECTOR_PIECE) * G, sizeof(*scores));
+    uint32_t *truth = calloc(memory->slots + REEF_VECTOR_PIECE, sizeof(*truth));
     size_t record = reef_vector_record_bytes(&vector->network.config);
     if (scores == NULL || truth == NULL) {
         free(scores);

@@ -21,10 +21,10 @@ reef_status reef_vector_baseline_widen(reef_vector *vector, size_t class_count, 
     float **moments[] = {&vector->adam.w_up_m, &vector->adam.w_up_v};
     if (class_count <= before && vector->adam.experts_m != NULL) return REEF_OK;
     for (size_t i = 0; i < 2; i++) {
-        float *grown = realloc(*moments[i], (class_count + 1) * width * sizeof *grown);
+        float *grown = realloc(*moments[i], (class_count + 1) * width * sizeof(*grown));
         if (grown == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu classes", class_count);
-        memset(grown + before * width, 0, (class_count - before) * width * sizeof *grown);
+        memset(grown + before * width, 0, (class_count - before) * width * sizeof(*grown));
         *moments[i] = grown;
     }
     size_t values = generation->expert_count * (generation->inputs + 1);
@@ -35,7 +35,7 @@ reef_status reef_vector_baseline_widen(reef_vector *vector, size_t class_count, 
         // decomposition.
         vector->factor = calloc(values, sizeof(float));
     }
-    if (!vector->adam.experts_m || !vector->adam.experts_v || !vector->factor)
+    if (vector->adam.experts_m == NULL || vector->adam.experts_v == NULL || vector->factor == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the moments of %zu experts",
                          generation->expert_count);
     return reef_vector_head_size(&generation->head, class_count, width, 0, 1, err);
@@ -56,7 +56,7 @@ static size_t replay(reef_trainer *trainer, size_t rows) {
                                         trainer->step * REEF_VECTOR_BATCH_MAX + i, filled);
         const uint8_t *record = memory->records + slot * each;
         int32_t label;
-        memcpy(&label, record, sizeof label);
+        memcpy(&label, record, sizeof(label));
         memcpy(vector->vectors + (rows + i) * D, record + REEF_VECTOR_LABEL_BYTES,
                D * sizeof(float));
         for (size_t c = 0; c < vector->network.class_count; c++)
@@ -95,7 +95,7 @@ static void differentiate(const step *s) {
         float *row = s->vector->scores + i * s->C;
         int32_t class = s->vector->classes[i];
         if (class < 0) {
-            memset(row, 0, s->C * sizeof *row);
+            memset(row, 0, s->C * sizeof(*row));
             continue;
         }
         reef_softmax(s->C, row);
@@ -124,7 +124,7 @@ static void update_tile(void *context, size_t piece) {
     reef_gemm(true, false, N, D1, s->rows, 1.0f, d_hidden, N, vector->z, D1, 0.0f, d_experts, D1);
     float d_w_up[REEF_RIDGE_TILE];
     for (size_t c = 0; c < s->C; c++) {
-        memset(d_w_up, 0, N * sizeof *d_w_up);
+        memset(d_w_up, 0, N * sizeof(*d_w_up));
         for (size_t i = 0; i < s->rows; i++)
             reef_axpy(N, d_w_up, vector->scores[i * s->C + c], vector->hidden + i * width + first);
         size_t at = c * width + first;

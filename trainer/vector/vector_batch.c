@@ -7,7 +7,7 @@
 
 static int32_t record_label(const uint8_t *record) {
     int32_t label;
-    memcpy(&label, record, sizeof label);
+    memcpy(&label, record, sizeof(label));
     return label;
 }
 
@@ -24,7 +24,7 @@ reef_status reef_vector_record_check(const uint8_t *record,
                          number, label);
     for (size_t d = 0; d < D; d++) {
         float value;
-        memcpy(&value, record + REEF_VECTOR_LABEL_BYTES + d * sizeof value, sizeof value);
+        memcpy(&value, record + REEF_VECTOR_LABEL_BYTES + d * sizeof(value), sizeof(value));
         if (!isfinite(value))
             return reef_fail(err, REEF_ERR_INVALID,
                              "example %" PRIu64

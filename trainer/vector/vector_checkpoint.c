@@ -82,7 +82,7 @@ static reef_status put_generation(reef_txn *txn,
         status = put_checkpoint(txn, REEF_DB_TENSORS, g, "gate_weights", head->gate,
                                 head->gate_count * gate_width * sizeof(float), err);
     if (status == REEF_OK)
-        status = put_checkpoint(txn, REEF_DB_TENSORS, g, "head", values, sizeof values, err);
+        status = put_checkpoint(txn, REEF_DB_TENSORS, g, "head", values, sizeof(values), err);
     if (status == REEF_OK && !generation->experts_stored)
         status = put_experts(txn, g, generation, err);
     return status;
@@ -201,25 +201,25 @@ static reef_status put_pair(reef_txn *txn,
                             const float *v,
                             size_t count,
                             reef_error *err) {
-    float *both = malloc((2 * count + 1) * sizeof *both);
+    float *both = malloc((2 * count + 1) * sizeof(*both));
     if (both == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu moments", count);
     if (count > 0) {
-        memcpy(both, m, count * sizeof *both);
-        memcpy(both + count, v, count * sizeof *both);
+        memcpy(both, m, count * sizeof(*both));
+        memcpy(both + count, v, count * sizeof(*both));
     }
-    reef_status status = reef_record_put(txn, key, REEF_F32, both, 2 * count * sizeof *both, err);
+    reef_status status = reef_record_put(txn, key, REEF_F32, both, 2 * count * sizeof(*both), err);
     free(both);
     return status;
 }
 
 static reef_status get_pair(
     reef_txn *txn, const reef_key *key, float *m, float *v, size_t count, reef_error *err) {
-    float *both = malloc((2 * count + 1) * sizeof *both);
+    float *both = malloc((2 * count + 1) * sizeof(*both));
     if (both == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu moments", count);
-    reef_status status = reef_record_read(txn, key, both, 2 * count * sizeof *both, err);
+    reef_status status = reef_record_read(txn, key, both, 2 * count * sizeof(*both), err);
     if (status == REEF_OK && count > 0) {
-        memcpy(m, both, count * sizeof *both);
-        memcpy(v, both + count, count * sizeof *both);
+        memcpy(m, both, count * sizeof(*both));
+        memcpy(v, both + count, count * sizeof(*both));
     }
     free(both);
     return status;
@@ -304,7 +304,7 @@ void reef_vector_settle(reef_trainer *trainer) {
         vector->network.generations[g]->experts_stored = vector->network.generations[g]->drawn;
     }
     if (vector->memory.slots > 0)
-        memset(vector->memory.dirty, 0, vector->memory.slots * sizeof *vector->memory.dirty);
+        memset(vector->memory.dirty, 0, vector->memory.slots * sizeof(*vector->memory.dirty));
 }
 
 // ---- opening ------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_e
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
-        reef_generation *generation = calloc(1, sizeof *generation);
+        reef_generation *generation = calloc(1, sizeof(*generation));
         if (generation == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
         status = reef_generation_read(txn, g, &generation->info, err);

@@ -49,14 +49,14 @@ static reef_status count_together(reef_vector *vector,
                                   reef_error *err) {
     const reef_vector_network *network = &vector->network;
     if (vector->scratch == NULL)
-        vector->scratch = malloc(reef_vector_mix_floats(network) * sizeof *vector->scratch);
+        vector->scratch = malloc(reef_vector_mix_floats(network) * sizeof(*vector->scratch));
     if (network->generation_count > vector->weights_capacity) {
         free(vector->weights);
         vector->weights_capacity = 0;
         vector->weights =
-            malloc(REEF_VECTOR_PIECE * network->generation_count * sizeof *vector->weights);
+            malloc(REEF_VECTOR_PIECE * network->generation_count * sizeof(*vector->weights));
     }
-    if (!vector->scratch || !vector->weights)
+    if (vector->scratch == NULL || vector->weights == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations",
                          network->generation_count);
     vector->weights_capacity = network->generation_count;

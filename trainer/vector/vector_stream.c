@@ -75,7 +75,7 @@ static reef_status learn_sums(reef_trainer *trainer,
     if (!solve_is_due(vector)) return REEF_OK;
     status = reef_vector_solve(vector, trainer->workers, &reef_vector_open(vector)->head, err);
     vector->solved_examples = vector->examples;
-    memcpy(vector->solved_class_examples, vector->class_examples, sizeof vector->class_examples);
+    memcpy(vector->solved_class_examples, vector->class_examples, sizeof(vector->class_examples));
     return status;
 }
 

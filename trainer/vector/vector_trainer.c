@@ -12,12 +12,12 @@ static reef_status memory_init(reef_vector *vector, reef_error *err) {
     reef_vector_memory *memory = &vector->memory;
     memory->slots = config->memory;
     memory->records = calloc(memory->slots + 1, reef_vector_record_bytes(config));
-    memory->generations = malloc((memory->slots + 1) * sizeof *memory->generations);
-    memory->dirty = calloc(memory->slots + 1, sizeof *memory->dirty);
-    if (!memory->records || !memory->generations || !memory->dirty)
+    memory->generations = malloc((memory->slots + 1) * sizeof(*memory->generations));
+    memory->dirty = calloc(memory->slots + 1, sizeof(*memory->dirty));
+    if (memory->records == NULL || memory->generations == NULL || memory->dirty == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a sample of %zu examples",
                          memory->slots);
-    memset(memory->generations, 0xff, memory->slots * sizeof *memory->generations);
+    memset(memory->generations, 0xff, memory->slots * sizeof(*memory->generations));
     return REEF_OK;
 }
 
@@ -32,17 +32,18 @@ static reef_status batch_init(reef_vector *vector, reef_error *err) {
     // Rivals have no gate; their gradients of all hidden units lie there.
     size_t gate_width = vector->baseline ? shape.padded : gate.padded;
     vector->gate_hidden = calloc(rows * gate_width, sizeof(float));
-    vector->wrong = calloc(rows, sizeof *vector->wrong);
+    vector->wrong = calloc(rows, sizeof(*vector->wrong));
     vector->scores = calloc(rows * REEF_CLASS_COUNT_MAX, sizeof(float));
-    vector->classes = calloc(rows, sizeof *vector->classes);
-    if (vector->vectors && vector->z && vector->hidden && vector->gate_hidden && vector->scores &&
-        vector->classes && vector->wrong)
+    vector->classes = calloc(rows, sizeof(*vector->classes));
+    if (vector->vectors != NULL && vector->z != NULL && vector->hidden != NULL &&
+        vector->gate_hidden != NULL && vector->scores != NULL && vector->classes != NULL &&
+        vector->wrong != NULL)
         return REEF_OK;
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch of %zu vectors", rows);
 }
 
 reef_status reef_vector_start(reef_trainer *trainer, reef_error *err) {
-    reef_vector *vector = calloc(1, sizeof *vector);
+    reef_vector *vector = calloc(1, sizeof(*vector));
     if (vector == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector model");
     trainer->vector = vector;
     vector->network.config = trainer->network.config;
@@ -63,7 +64,7 @@ void reef_vector_free(reef_vector *vector) {
                        vector->gate_hidden,    vector->scores,      vector->weights,
                        vector->scratch,        vector->factor,      vector->solution,
                        vector->solve_scratch};
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) free(floats[i]);
+    for (size_t i = 0; i < sizeof(floats) / sizeof(*floats); i++) free(floats[i]);
     reef_vector_network_release(&vector->network);
     reef_vector_head_release(&vector->served);
     free(vector->memory.records);
@@ -79,7 +80,7 @@ void reef_vector_free(reef_vector *vector) {
 // The store's idea of a generation: numbers and sizes, no tensors of a language model.
 static reef_status append_info(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    reef_generation *generation = calloc(1, sizeof *generation);
+    reef_generation *generation = calloc(1, sizeof(*generation));
     if (generation == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
     generation->open = true;
     generation->info = (reef_generation_record){.side = config->side,

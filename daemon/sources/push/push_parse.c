@@ -38,7 +38,7 @@ static reef_status extend(maker *m, size_t count, uint8_t **at, reef_error *err)
     while (room < out->count + count) room *= 2;
     if (room != m->room) {
         uint8_t *grown = realloc(out->bytes, room);
-        if (!grown) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
+        if (grown == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
         out->bytes = grown;
         m->room = room;
     }
@@ -99,7 +99,7 @@ static reef_status add_vector(maker *m, const json_t *object, reef_error *err) {
 static reef_status add_rows(maker *m, reef_vector_table *table, reef_error *err) {
     reef_status status = REEF_OK;
     float *values = malloc(table->width * sizeof(*values));
-    if (!values) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector");
+    if (values == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector");
     for (uint64_t row = 0; status == REEF_OK && row < table->rows; row++) {
         uint8_t *at = NULL;
         status = table->read(table, row, values, err);
@@ -155,10 +155,10 @@ static reef_status add_object(maker *m, const json_t *object, reef_error *err) {
 static reef_status add_line(maker *m, const char *line, size_t bytes, reef_error *err) {
     json_error_t fault;
     bool blank = true;
-    for (size_t i = 0; i < bytes && blank; i++) blank = strchr(" \t\r", line[i]) && line[i];
+    for (size_t i = 0; i < bytes && blank; i++) blank = strchr(" \t\r", line[i]) != NULL && line[i];
     if (blank) return REEF_OK;
     json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &fault);
-    if (!object) {
+    if (object == NULL) {
         char why[128];
         snprintf(why, sizeof(why), "no JSON: %.80s", fault.text);
         return bad_record(m, why, err);
@@ -173,7 +173,7 @@ static reef_status parse_lines(maker *m, const char *body, size_t bytes, reef_er
     m->unit = "line";
     while (status == REEF_OK && bytes > 0) {
         const char *end = memchr(body, '\n', bytes);
-        size_t length = end ? (size_t)(end - body) : bytes;
+        size_t length = end != NULL ? (size_t)(end - body) : bytes;
         m->number++;
         status = add_line(m, body, length, err);
         body += length + (end != NULL);

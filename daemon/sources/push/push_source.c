@@ -36,7 +36,7 @@ static reef_status push_check_spec(const reef_input *input, const char *rest, re
 static reef_status push_open(reef_input *input, const char *rest, reef_error *err) {
     (void)rest;
     push_source *source = calloc(1, sizeof(*source));
-    if (!source) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
+    if (source == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     input->state = source;
     return REEF_OK;
 }

@@ -18,13 +18,14 @@
 #define SWEEP_TEXT "256"
 
 static bool can_tell(const reef_redis *redis) {
-    return redis->url.group && redis->link && reef_redis_link_ready(redis->link);
+    return redis->url.group != NULL && redis->link != NULL && reef_redis_link_ready(redis->link);
 }
 
 // A group that cannot be told is no reason to stop reading.
 static void on_refusal(reef_redis *redis, const char *why) {
-    bool gone = !strncmp(why, "NOGROUP", 7),
-         empty = strstr(why, "no such key") || strstr(why, "requires the key to exist");
+    bool gone = strncmp(why, "NOGROUP", 7) == 0,
+         empty =
+             strstr(why, "no such key") != NULL || strstr(why, "requires the key to exist") != NULL;
     redis->group.there = false; // made again in a second
     if (gone || empty || redis->group.reported) return;
     reef_input_warn(redis->input, "source_unacknowledged",
@@ -86,7 +87,7 @@ static void sweep(reef_redis *redis) {
 }
 
 void reef_redis_group_settled(reef_redis *redis, const reef_redis_position *position) {
-    if (!redis->url.group) return;
+    if (redis->url.group == NULL) return;
     strcpy(redis->group.upto, position->last);
     redis->group.due = true;
     sweep(redis);

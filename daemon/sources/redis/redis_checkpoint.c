@@ -52,8 +52,10 @@ static bool find_checkpoint(reef_redis_position *out, json_t *checkpoint, uint64
 
 bool reef_redis_position_find(reef_redis_position *out, const reef_input_offset *offset) {
     *out = (reef_redis_position){.last = "0-0", .ordinal = REDIS_UNKNOWN};
-    json_t *checkpoint = offset->checkpoint ? json_loads(offset->checkpoint, 0, NULL) : NULL;
-    bool found = checkpoint && find_checkpoint(out, checkpoint, offset->cursor - offset->begin);
+    json_t *checkpoint =
+        offset->checkpoint != NULL ? json_loads(offset->checkpoint, 0, NULL) : NULL;
+    bool found =
+        checkpoint != NULL && find_checkpoint(out, checkpoint, offset->cursor - offset->begin);
     json_decref(checkpoint);
     return found;
 }
@@ -61,7 +63,7 @@ bool reef_redis_position_find(reef_redis_position *out, const reef_input_offset 
 char *reef_redis_checkpoint_make(const reef_redis *redis, size_t count) {
     json_t *entries = json_array();
     size_t covered = 0;
-    for (size_t i = redis->entry; entries && covered < count + redis->skip; i++) {
+    for (size_t i = redis->entry; entries != NULL && covered < count + redis->skip; i++) {
         const reef_redis_entry *entry = &redis->entries[i];
         if (json_array_append_new(entries,
                                   json_pack("[s, I]", entry->id, (json_int_t)entry->bytes))) {
@@ -73,7 +75,7 @@ char *reef_redis_checkpoint_make(const reef_redis *redis, size_t count) {
     json_t *checkpoint = json_pack("{s: s, s: I, s: I, s: o}", "after", redis->after, "ordinal",
                                    (json_int_t)redis->after_ordinal, "skip",
                                    (json_int_t)redis->skip, "entries", entries);
-    char *text = checkpoint ? json_dumps(checkpoint, JSON_COMPACT) : NULL;
+    char *text = checkpoint != NULL ? json_dumps(checkpoint, JSON_COMPACT) : NULL;
     json_decref(checkpoint);
     return text;
 }

@@ -44,8 +44,10 @@ typedef struct reef_redis_call {
 static void on_poll(uv_poll_t *handle, int code, int events) {
     reef_redis_poll *poll = handle->data;
     // An error of the socket is told by reading it.
-    if (poll->redis && (code < 0 || (events & UV_READABLE))) redisAsyncHandleRead(poll->redis);
-    if (poll->redis && code == 0 && (events & UV_WRITABLE)) redisAsyncHandleWrite(poll->redis);
+    if (poll->redis != NULL && (code < 0 || (events & UV_READABLE)))
+        redisAsyncHandleRead(poll->redis);
+    if (poll->redis != NULL && code == 0 && (events & UV_WRITABLE))
+        redisAsyncHandleWrite(poll->redis);
 }
 
 static void poll_for(reef_redis_poll *poll, int events) {
@@ -88,7 +90,7 @@ static void clean_up(void *data) {
 
 static bool attach(redisAsyncContext *redis, uv_loop_t *loop) {
     reef_redis_poll *poll = calloc(1, sizeof(*poll));
-    if (!poll || uv_poll_init(loop, &poll->handle, redis->c.fd)) {
+    if (poll == NULL || uv_poll_init(loop, &poll->handle, redis->c.fd)) {
         free(poll);
         return false;
     }
@@ -114,7 +116,7 @@ static void drop_connection(reef_redis_link *link) {
     link->redis = NULL;
     link->ready = false;
     link->owed = 0;
-    if (redis) redisAsyncFree(redis);
+    if (redis != NULL) redisAsyncFree(redis);
     if (was_ready && !link->closed) link->options.on_lost(link->options.context);
 }
 
@@ -168,7 +170,8 @@ static void on_reply(redisAsyncContext *redis, void *reply, void *data) {
     reef_redis_link *link = call->link;
     reef_redis_on_reply tell = call->on_reply;
     free(call);
-    if (!reply || redis->data != link || link->redis != redis) return; // lost: on_lost says so
+    if (reply == NULL || redis->data != link || link->redis != redis)
+        return; // lost: on_lost says so
     link->heard_ms = uv_now(link->options.loop);
     if (link->owed) link->owed--;
     tell(link->options.context, reply);
@@ -179,8 +182,8 @@ static void send_words(reef_redis_link *link,
                        int count,
                        const char **words) {
     reef_redis_call *call = malloc(sizeof(*call));
-    if (call) *call = (reef_redis_call){.link = link, .on_reply = tell};
-    if (!call ||
+    if (call != NULL) *call = (reef_redis_call){.link = link, .on_reply = tell};
+    if (call == NULL ||
         redisAsyncCommandArgv(link->redis, on_reply, call, count, words, NULL) != REDIS_OK) {
         free(call);
         lose_connection(link, "a command cannot be sent");
@@ -199,7 +202,7 @@ void reef_redis_link_send(reef_redis_link *link,
 static void on_greeted(redisAsyncContext *redis, void *data, void *context) {
     reef_redis_link *link = context;
     const redisReply *reply = data;
-    if (!reply || link->redis != redis) return;
+    if (reply == NULL || link->redis != redis) return;
     if (link->owed) link->owed--;
     if (reply->type == REDIS_REPLY_ERROR) reef_redis_link_refuse(link, reply->str);
 }
@@ -219,7 +222,8 @@ static void begin_connection(reef_redis_link *link) {
     bool sent = true;
     link->owed = 0;
     link->heard_ms = uv_now(link->options.loop);
-    if (url->password) sent = url->user ? greet(link, 3, named) : greet(link, 2, plain);
+    if (url->password != NULL)
+        sent = url->user != NULL ? greet(link, 3, named) : greet(link, 2, plain);
     if (sent && url->db) sent = greet(link, 2, select);
     if (!sent) {
         lose_connection(link, "a command cannot be sent");
@@ -235,7 +239,7 @@ static void connect_to(reef_redis_link *link);
 
 static void on_connected(const redisAsyncContext *redis, int code) {
     reef_redis_link *link = redis->data;
-    if (!link || link->redis != redis) return;
+    if (link == NULL || link->redis != redis) return;
     if (code == REDIS_OK) {
         begin_connection(link);
         return;
@@ -249,7 +253,7 @@ static void on_connected(const redisAsyncContext *redis, int code) {
 
 static void on_disconnected(const redisAsyncContext *redis, int code) {
     reef_redis_link *link = redis->data;
-    if (!link || link->redis != redis) return;
+    if (link == NULL || link->redis != redis) return;
     link->redis = NULL; // hiredis frees it
     bool was_ready = link->ready;
     link->ready = false;
@@ -259,10 +263,10 @@ static void on_disconnected(const redisAsyncContext *redis, int code) {
 }
 
 static void use(reef_redis_link *link, redisAsyncContext *redis) {
-    if (!redis || redis->err) {
+    if (redis == NULL || redis->err) {
         char why[160];
-        snprintf(why, sizeof(why), "%s", redis ? redis->errstr : "no memory");
-        if (redis) redisAsyncFree(redis);
+        snprintf(why, sizeof(why), "%s", redis != NULL ? redis->errstr : "no memory");
+        if (redis != NULL) redisAsyncFree(redis);
         lose_connection(link, why);
         return;
     }
@@ -286,7 +290,7 @@ static void release_connection(reef_redis_link *link) {
 // A server may listen on one of them only: where "localhost" is ::1 first, maybe on 127.0.0.1.
 static const struct addrinfo *next_address(reef_redis_link *link, const struct addrinfo *found) {
     link->address_count = 0;
-    for (const struct addrinfo *at = found; at; at = at->ai_next) link->address_count++;
+    for (const struct addrinfo *at = found; at != NULL; at = at->ai_next) link->address_count++;
     for (size_t i = link->turn % link->address_count; i > 0; i--) found = found->ai_next;
     return found;
 }
@@ -296,9 +300,9 @@ static void on_resolved(uv_getaddrinfo_t *request, int code, struct addrinfo *fo
     char address[64] = "";
     link->resolving = false;
     const struct addrinfo *next = code == 0 ? next_address(link, found) : NULL;
-    if (next && next->ai_family == AF_INET6)
+    if (next != NULL && next->ai_family == AF_INET6)
         code = uv_ip6_name((struct sockaddr_in6 *)(void *)next->ai_addr, address, sizeof(address));
-    else if (next)
+    else if (next != NULL)
         code = uv_ip4_name((struct sockaddr_in *)(void *)next->ai_addr, address, sizeof(address));
     uv_freeaddrinfo(found);
     if (link->closed) {
@@ -312,7 +316,7 @@ static void on_resolved(uv_getaddrinfo_t *request, int code, struct addrinfo *fo
 
 static void connect_to(reef_redis_link *link) {
     const reef_redis_url *url = link->options.url;
-    if (url->socket) {
+    if (url->socket != NULL) {
         use(link, redisAsyncConnectUnix(url->socket));
         return;
     }
@@ -330,7 +334,7 @@ static void on_pause_over(uv_timer_t *timer) {
 
 static void on_tick(uv_timer_t *timer) {
     reef_redis_link *link = timer->data;
-    bool silent = link->redis && link->owed &&
+    bool silent = link->redis != NULL && link->owed &&
                   uv_now(link->options.loop) - link->heard_ms > REEF_REDIS_SILENCE_MS;
     if (silent && !link->ready) link->turn++;
     if (silent) lose_connection(link, "no answer");
@@ -339,7 +343,7 @@ static void on_tick(uv_timer_t *timer) {
 
 reef_redis_link *reef_redis_link_open(const reef_redis_link_options *options) {
     reef_redis_link *link = calloc(1, sizeof(*link));
-    if (!link) return NULL;
+    if (link == NULL) return NULL;
     link->options = *options;
     link->pause_ms = REEF_REDIS_PAUSE_MS_MIN;
     link->address_count = 1;                          // a socket's
@@ -357,7 +361,7 @@ static void on_timer_closed(uv_handle_t *handle) {
 }
 
 void reef_redis_link_close(reef_redis_link *link) {
-    if (!link) return;
+    if (link == NULL) return;
     link->closed = true;
     drop_connection(link);
     if (link->resolving) (void)uv_cancel((uv_req_t *)&link->lookup); // or it ends by itself

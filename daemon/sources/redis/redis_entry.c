@@ -20,14 +20,14 @@ static const redisReply *field_of(const redisReply *item, const char *name) {
     for (size_t i = 0; i + 1 < fields->elements; i += 2) {
         const redisReply *key = fields->element[i], *value = fields->element[i + 1];
         if (key->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
-            key->len == strlen(name) && !memcmp(key->str, name, key->len))
+            key->len == strlen(name) && memcmp(key->str, name, key->len) == 0)
             return value;
     }
     return NULL;
 }
 
 static const char *field_name(const reef_redis *redis) {
-    if (redis->url.field) return redis->url.field;
+    if (redis->url.field != NULL) return redis->url.field;
     return redis->vector_inputs ? "vector" : "text";
 }
 
@@ -38,7 +38,7 @@ static size_t text_room(const redisReply *text) {
 
 size_t reef_redis_entry_room(const reef_redis *redis, const redisReply *item) {
     const redisReply *value = reef_redis_entry_is(item) ? field_of(item, field_name(redis)) : NULL;
-    if (!value) return 0;
+    if (value == NULL) return 0;
     return redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : text_room(value);
 }
 
@@ -56,7 +56,7 @@ static size_t write_text(reef_redis *redis, const char *id, const redisReply *te
 // Digits, and nothing else; without the field, or as "-1" or "null", there is none.
 static bool read_label(const redisReply *text, int32_t *label) {
     *label = REEF_VECTOR_NO_LABEL;
-    if (!text || !strcmp(text->str, "-1") || !strcmp(text->str, "null")) return true;
+    if (text == NULL || strcmp(text->str, "-1") == 0 || strcmp(text->str, "null") == 0) return true;
     if (text->len == 0 || text->len > LABEL_BYTES_MAX ||
         strspn(text->str, "0123456789") != text->len)
         return false;
@@ -84,7 +84,7 @@ static bool read_vector(const reef_redis *redis,
                         uint8_t *at,
                         char why[REEF_VECTOR_WHY_BYTES]) {
     int32_t label;
-    const char *name = redis->url.label ? redis->url.label : "label";
+    const char *name = redis->url.label != NULL ? redis->url.label : "label";
     if (!read_label(field_of(item, name), &label)) {
         snprintf(why, REEF_VECTOR_WHY_BYTES, "field '%.40s' is no whole number from 0 on", name);
         return false;
@@ -105,7 +105,7 @@ size_t reef_redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t
     const char *id = item->element[0]->str;
     const redisReply *value = field_of(item, field_name(redis));
     char why[REEF_VECTOR_WHY_BYTES];
-    if (!value) {
+    if (value == NULL) {
         snprintf(why, sizeof(why), "it has no field '%.60s'", field_name(redis));
     } else if (!redis->vector_inputs) {
         return write_text(redis, id, value, at);

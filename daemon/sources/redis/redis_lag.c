@@ -7,14 +7,15 @@
 
 static const redisReply *lag_member(const redisReply *reply, const char *name) {
     for (size_t i = 0; i + 1 < reply->elements; i += 2)
-        if (reply->element[i]->type == REDIS_REPLY_STRING && !strcmp(reply->element[i]->str, name))
+        if (reply->element[i]->type == REDIS_REPLY_STRING &&
+            strcmp(reply->element[i]->str, name) == 0)
             return reply->element[i + 1];
     return NULL;
 }
 
 static int64_t lag_number(const redisReply *reply, const char *name) {
     const redisReply *value = lag_member(reply, name);
-    return value && value->type == REDIS_REPLY_INTEGER ? value->integer : REDIS_UNKNOWN;
+    return value != NULL && value->type == REDIS_REPLY_INTEGER ? value->integer : REDIS_UNKNOWN;
 }
 
 // Entries are removed from the front, and so those removed beyond our number were never read.
@@ -46,15 +47,16 @@ static void note_reply(reef_redis *redis) {
 
 static void on_info(void *context, const redisReply *reply) {
     reef_redis *redis = context;
-    if (reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "ERR no such key", 15)) {
+    if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "ERR no such key", 15) == 0) {
         note_reply(redis); // a stream that nobody has written to
         redis->length = redis->waiting = 0;
         strcpy(redis->newest, "0-0");
-        if (!strcmp(redis->last, "0-0")) redis->ordinal = 0;
+        if (strcmp(redis->last, "0-0") == 0) redis->ordinal = 0;
         return;
     }
     if (reply->type != REDIS_REPLY_ARRAY) {
-        reef_redis_link_refuse(redis->link, reply->str ? reply->str : "XINFO is not answered");
+        reef_redis_link_refuse(redis->link,
+                               reply->str != NULL ? reply->str : "XINFO is not answered");
         return;
     }
     note_reply(redis);
@@ -62,17 +64,17 @@ static void on_info(void *context, const redisReply *reply) {
     const redisReply *first = lag_member(reply, "first-entry");
     int64_t added = lag_number(reply, "entries-added"); // since Redis 7
     redis->length = lag_number(reply, "length");
-    if (!newest || newest->type != REDIS_REPLY_STRING ||
+    if (newest == NULL || newest->type != REDIS_REPLY_STRING ||
         !reef_redis_id_copy(redis->newest, newest->str) || added == REDIS_UNKNOWN ||
         redis->length == REDIS_UNKNOWN)
         return;
     detect_trimmed(redis, added);
-    bool some = first && first->type == REDIS_REPLY_ARRAY && first->elements == 2 &&
+    bool some = first != NULL && first->type == REDIS_REPLY_ARRAY && first->elements == 2 &&
                 first->element[0]->type == REDIS_REPLY_STRING;
     const char *front = some ? first->element[0]->str : "none";
-    if (!strcmp(redis->newest, redis->last)) redis->ordinal = added;
+    if (strcmp(redis->newest, redis->last) == 0) redis->ordinal = added;
     // What was gone before the first look was never this source's.
-    if (!strcmp(redis->last, "0-0") && redis->ordinal == REDIS_UNKNOWN)
+    if (strcmp(redis->last, "0-0") == 0 && redis->ordinal == REDIS_UNKNOWN)
         redis->ordinal = added - redis->length;
     if (!some || reef_redis_id_compare(front, redis->last) > 0)
         detect_loss(redis, added - redis->length, front);

@@ -31,7 +31,7 @@ static reef_status on_check_spec(const reef_input *input, const char *rest, reef
 
 static reef_status on_open(reef_input *input, const char *rest, reef_error *err) {
     reef_redis *redis = calloc(1, sizeof(*redis));
-    if (!redis) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
+    if (redis == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     reef_status status = reef_redis_url_parse(&redis->url, rest, err);
     if (status != REEF_OK) {
         free(redis);
@@ -103,7 +103,7 @@ static void reply_redis_source(reef_redis *redis) {
     size_t left = redis->byte_count - redis->byte;
     size_t count = left < redis->room ? left : redis->room;
     char *checkpoint = reef_redis_checkpoint_make(redis, count);
-    if (!checkpoint) {
+    if (checkpoint == NULL) {
         fail_redis_source(redis, "a mark");
         return;
     }
@@ -142,7 +142,7 @@ static bool server_removed_half(reef_redis *redis) {
 
 static bool half_is_gone(reef_redis *redis, const redisReply *items) {
     if (!redis->half_bytes) return false;
-    if (!items || !items->elements) return server_removed_half(redis);
+    if (items == NULL || !items->elements) return server_removed_half(redis);
     const redisReply *first = items->element[0];
     return !reef_redis_entry_is(first) || strcmp(redis->half, first->element[0]->str) != 0;
 }
@@ -167,7 +167,7 @@ static void add_lost_half(reef_redis *redis) {
 
 // The rest of an entry that was accepted in part, when the process had ended between.
 static void finish_half(reef_redis *redis) {
-    if (redis->half_bytes && !strcmp(redis->half, redis->entries[0].id))
+    if (redis->half_bytes && strcmp(redis->half, redis->entries[0].id) == 0)
         advance(redis, redis->half_bytes);
     redis->half_bytes = 0;
 }
@@ -184,12 +184,12 @@ static void adapt(reef_redis *redis) {
 // `items` is NULL when there are none.
 static bool take_entries(reef_redis *redis, const redisReply *items) {
     size_t bytes = redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : 0;
-    size_t count = items ? items->elements : 0;
+    size_t count = items != NULL ? items->elements : 0;
     for (size_t i = 0; i < count; i++) bytes += reef_redis_entry_room(redis, items->element[i]);
     free(redis->bytes);
     redis->bytes = malloc(bytes + 1);
     redis->entry_count = redis->entry = redis->skip = redis->byte = redis->byte_count = 0;
-    if (!redis->bytes) return false;
+    if (redis->bytes == NULL) return false;
     if (half_is_gone(redis, items)) add_lost_half(redis);
     for (size_t i = 0; i < count && redis->entry_count < REDIS_ENTRIES_MAX; i++)
         add_entry(redis, items->element[i]);
@@ -233,7 +233,7 @@ static void read_on_redis_source(reef_redis *redis) {
         reply_redis_source(redis);
         return;
     }
-    if (!redis->link || !reef_redis_link_ready(redis->link)) return;
+    if (redis->link == NULL || !reef_redis_link_ready(redis->link)) return;
     char count[24];
     snprintf(count, sizeof(count), "%zu", redis->wanted);
     const char *words[8] = {"XREAD", "COUNT", count};
@@ -279,7 +279,7 @@ static void on_read(reef_input *input, uint8_t *at, size_t room) {
     redis->at = at;
     redis->room = room;
     redis->asked = true;
-    if (!redis->link)
+    if (redis->link == NULL)
         redis->link = reef_redis_link_open(&(reef_redis_link_options){.loop = input->loop,
                                                                       .url = &redis->url,
                                                                       .on_ready = on_ready,
@@ -287,7 +287,7 @@ static void on_read(reef_input *input, uint8_t *at, size_t room) {
                                                                       .on_tick = on_tick,
                                                                       .on_word = on_word,
                                                                       .context = redis});
-    if (!redis->link)
+    if (redis->link == NULL)
         fail_redis_source(redis, "a connection");
     else
         read_on_redis_source(redis);
@@ -323,9 +323,10 @@ static json_t *known(int64_t value) {
 
 static json_t *on_status(const reef_input *input) {
     const reef_redis *redis = input->state;
-    bool ready = redis->link && reef_redis_link_ready(redis->link);
-    json_t *acknowledged =
-        redis->url.group ? json_integer((json_int_t)redis->group.acknowledged) : json_null();
+    bool ready = redis->link != NULL && reef_redis_link_ready(redis->link);
+    json_t *acknowledged = redis->url.group != NULL
+                               ? json_integer((json_int_t)redis->group.acknowledged)
+                               : json_null();
     return json_pack("{s: b, s: s, s: s, s: o, s: o, s: I, s: o}", "connected", ready, "last_id",
                      redis->last, "committed_id", redis->settled, "entries", known(redis->length),
                      "entries_waiting", known(redis->waiting), "entries_unfit",

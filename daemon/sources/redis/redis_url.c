@@ -40,7 +40,7 @@ static bool decode_url(char *text) {
 
 static reef_status take_url(char **out, const char *from, size_t bytes, reef_error *err) {
     *out = strndup(from, bytes);
-    if (!*out) return no_memory(err);
+    if (*out == NULL) return no_memory(err);
     if (!decode_url(*out))
         return reef_fail(err, REEF_ERR_INVALID,
                          "a '%%' in a redis: source is not followed by two hex digits");
@@ -49,9 +49,9 @@ static reef_status take_url(char **out, const char *from, size_t bytes, reef_err
 
 static reef_status take_user(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
     const char *colon = memchr(at, ':', bytes);
-    size_t user = colon ? (size_t)(colon - at) : bytes;
+    size_t user = colon != NULL ? (size_t)(colon - at) : bytes;
     reef_status status = user ? take_url(&url->user, at, user, err) : REEF_OK;
-    if (status == REEF_OK && colon)
+    if (status == REEF_OK && colon != NULL)
         status = take_url(&url->password, colon + 1, bytes - user - 1, err);
     return status;
 }
@@ -64,16 +64,16 @@ static reef_status take_host(reef_redis_url *url, const char *at, size_t bytes, 
         close = memchr(at, ']', bytes);
     } else {
         close = memchr(at, ':', bytes);
-        if (!close) close = end;
+        if (close == NULL) close = end;
     }
-    if (!close || close == host)
+    if (close == NULL || close == host)
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no host: give %s", SHAPE);
     const char *port = close + (*at == '[');
     if (port < end && *port != ':')
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source has no ':' before its port");
     url->host = strndup(host, (size_t)(close - host));
     url->port = port < end ? strndup(port + 1, (size_t)(end - port - 1)) : strdup(REEF_REDIS_PORT);
-    if (!url->host || !url->port) return no_memory(err);
+    if (url->host == NULL || url->port == NULL) return no_memory(err);
     char *rest = NULL;
     long number = strtol(url->port, &rest, 10);
     if (*rest || rest == url->port || number < 1 || number > 65535)
@@ -85,8 +85,9 @@ static reef_status take_host(reef_redis_url *url, const char *at, size_t bytes, 
 // Where the value of option `name` begins, or NULL when it is another one, or has none.
 static const char *value_of(const char *at, size_t bytes, const char *name) {
     size_t length = strlen(name);
-    return bytes > length + 1 && !strncmp(at, name, length) && at[length] == '=' ? at + length + 1
-                                                                                 : NULL;
+    return bytes > length + 1 && strncmp(at, name, length) == 0 && at[length] == '='
+               ? at + length + 1
+               : NULL;
 }
 
 static bool take_db(reef_redis_url *url, const char *at, const char *end) {
@@ -98,8 +99,8 @@ static bool take_db(reef_redis_url *url, const char *at, const char *end) {
 
 static bool take_format(reef_redis_url *url, const char *at, const char *end) {
     size_t bytes = (size_t)(end - at);
-    url->raw = bytes == 3 && !strncmp(at, "f32", bytes);
-    return url->raw || (bytes == 4 && !strncmp(at, "json", bytes));
+    url->raw = bytes == 3 && strncmp(at, "f32", bytes) == 0;
+    return url->raw || (bytes == 4 && strncmp(at, "json", bytes) == 0);
 }
 
 static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
@@ -113,16 +114,16 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
     const char *end = at + bytes, *value;
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++) {
         value = value_of(at, bytes, NAMES[i].name);
-        if (!value) continue;
+        if (value == NULL) continue;
         free(*NAMES[i].to);
         return take_url(NAMES[i].to, value, (size_t)(end - value), err);
     }
     value = value_of(at, bytes, "db");
-    if (value && take_db(url, value, end)) return REEF_OK;
-    if (!value) value = value_of(at, bytes, "format");
-    if (value && take_format(url, value, end)) return REEF_OK;
-    const char *sign = value ? NULL : memchr(at, '=', bytes);
-    if (sign) bytes = (size_t)(sign - at); // what follows may be a password
+    if (value != NULL && take_db(url, value, end)) return REEF_OK;
+    if (value == NULL) value = value_of(at, bytes, "format");
+    if (value != NULL && take_format(url, value, end)) return REEF_OK;
+    const char *sign = value != NULL ? NULL : memchr(at, '=', bytes);
+    if (sign != NULL) bytes = (size_t)(sign - at); // what follows may be a password
     return reef_fail(err, REEF_ERR_INVALID,
                      "'%.*s' is no option of a redis: source: known are field=NAME, label=NAME, "
                      "format=json|f32, db=N, group=NAME, consumer=NAME, and at the end weight=N",
@@ -141,13 +142,13 @@ static reef_status take_options(reef_redis_url *url, const char *at, reef_error 
 
 // Who is told changes nothing about what is read, and so not the name that it is stored by.
 static bool is_about_group(const char *at, size_t bytes) {
-    return value_of(at, bytes, "group") || value_of(at, bytes, "consumer");
+    return value_of(at, bytes, "group") != NULL || value_of(at, bytes, "consumer") != NULL;
 }
 
 static reef_status clean(reef_redis_url *url, const char *after_user, reef_error *err) {
     size_t room = strlen(after_user) + sizeof("redis://"), host_bytes = strcspn(after_user, "?");
     url->clean = malloc(room);
-    if (!url->clean) return no_memory(err);
+    if (url->clean == NULL) return no_memory(err);
     int length = snprintf(url->clean, room, "redis://%.*s", (int)host_bytes, after_user);
     char before = '?';
     for (const char *at = after_user + host_bytes; *at;) {
@@ -171,7 +172,7 @@ static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes,
     if (status != REEF_OK) return status;
     size_t host_bytes = (size_t)(slash - 1 - at);
     if (*at != '/') {
-        if (memchr(at, '/', host_bytes))
+        if (memchr(at, '/', host_bytes) != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
                              "a redis: source has a '/' too many: in a stream's name it is %%2F");
         return take_host(url, at, host_bytes, err);
@@ -183,12 +184,12 @@ static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes,
 }
 
 static reef_status complete_group(reef_redis_url *url, reef_error *err) {
-    if (url->consumer && !url->group)
+    if (url->consumer != NULL && url->group == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "a redis: source names a consumer of no group: give group=NAME as well");
-    if (!url->group || url->consumer) return REEF_OK;
+    if (url->group == NULL || url->consumer != NULL) return REEF_OK;
     url->consumer = strdup("reefd");
-    return url->consumer ? REEF_OK : no_memory(err);
+    return url->consumer != NULL ? REEF_OK : no_memory(err);
 }
 
 // Behind the user and the password, or `at`. A password may hold an "@"; what ends it is the last
@@ -214,9 +215,9 @@ static reef_status parse_url(reef_redis_url *url, const char *rest, reef_error *
     if (status == REEF_OK && at[bytes] == '?') status = take_options(url, at + bytes + 1, err);
     if (status == REEF_OK) status = clean(url, at, err);
     const char *password = getenv("REEF_REDIS_PASSWORD");
-    if (status == REEF_OK && !url->password && password && *password) {
+    if (status == REEF_OK && url->password == NULL && password != NULL && *password) {
         url->password = strdup(password);
-        if (!url->password) return no_memory(err);
+        if (url->password == NULL) return no_memory(err);
     }
     return status == REEF_OK ? complete_group(url, err) : status;
 }
@@ -250,10 +251,11 @@ static bool is_good(const char *rest) {
     reef_redis_url url = {.db = 0};
     size_t host_bytes = strcspn(rest, "?");
     char *text = strndup(rest, host_bytes);
-    bool good = text && parse_url(&url, text, NULL) == REEF_OK;
+    bool good = text != NULL && parse_url(&url, text, NULL) == REEF_OK;
     for (const char *at = rest + host_bytes; good && *at;) {
         size_t bytes = strcspn(++at, "&");
-        good = value_of(at, bytes, "weight") || take_option(&url, at, bytes, NULL) == REEF_OK;
+        good =
+            value_of(at, bytes, "weight") != NULL || take_option(&url, at, bytes, NULL) == REEF_OK;
         at += bytes;
     }
     reef_redis_url_release(&url);
@@ -264,7 +266,7 @@ static bool is_good(const char *rest) {
 static char *join_url(const char *before, size_t bytes, const char *after) {
     size_t room = bytes + strlen(HIDDEN) + strlen(after) + 1;
     char *text = malloc(room);
-    if (text) snprintf(text, room, "%.*s%s%s", (int)bytes, before, HIDDEN, after);
+    if (text != NULL) snprintf(text, room, "%.*s%s%s", (int)bytes, before, HIDDEN, after);
     return text;
 }
 
@@ -275,5 +277,5 @@ char *reef_redis_url_mask(const char *spec) {
         return join_url(spec, scheme, "");
     const char *at = spec + scheme + 2, *host = behind_user(at);
     const char *colon = host > at ? memchr(at, ':', (size_t)(host - at)) : NULL;
-    return colon ? join_url(spec, (size_t)(colon + 1 - spec), host - 1) : strdup(spec);
+    return colon != NULL ? join_url(spec, (size_t)(colon + 1 - spec), host - 1) : strdup(spec);
 }

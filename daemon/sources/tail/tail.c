@@ -36,17 +36,17 @@ static reef_status split_path(reef_tail *set, const char *path, reef_error *err)
     const char *slash = strrchr(path, '/');
     if (is_folder) {
         set->folder = strdup(path);
-        return set->folder ? REEF_OK
-                           : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for '%s'", path);
+        return set->folder != NULL ? REEF_OK
+                                   : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for '%s'", path);
     }
-    const char *name = slash ? slash + 1 : path;
-    size_t bytes = slash ? (size_t)(slash - path) : 0;
+    const char *name = slash != NULL ? slash + 1 : path;
+    size_t bytes = slash != NULL ? (size_t)(slash - path) : 0;
     if (!*name || strlen(name) > NAME_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "'%.200s' names no file that could be followed",
                          path);
     set->name = strdup(name);
-    set->folder = slash ? strndup(path, bytes ? bytes : 1) : strdup(".");
-    if (!set->name || !set->folder)
+    set->folder = slash != NULL ? strndup(path, bytes ? bytes : 1) : strdup(".");
+    if (set->name == NULL || set->folder == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for '%s'", path);
     return REEF_OK;
 }
@@ -55,14 +55,14 @@ reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_
     *out = NULL;
     if (!*path) return reef_fail(err, REEF_ERR_INVALID, "the source names no path to follow");
     reef_tail *set = calloc(1, sizeof(*set));
-    if (!set) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
+    if (set == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
     set->folder_kind = folder;
     set->resumed = true;
     reef_status status = split_path(set, path, err);
-    if (status == REEF_OK && folder && set->name && access(set->folder, F_OK) != 0)
+    if (status == REEF_OK && folder && set->name != NULL && access(set->folder, F_OK) != 0)
         status = reef_fail(err, REEF_ERR_NOT_FOUND, "cannot look into '%.150s': %s; check the path",
                            set->folder, strerror(errno));
-    if (status == REEF_OK && folder && set->name && !strpbrk(set->name, "*?["))
+    if (status == REEF_OK && folder && set->name != NULL && strpbrk(set->name, "*?[") == NULL)
         status = reef_fail(err, REEF_ERR_NOT_FOUND,
                            "'%.150s' is no folder: give dir:FOLDER, dir:FOLDER/PATTERN or, for one "
                            "file, follow:PATH",
@@ -76,9 +76,9 @@ reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_
 }
 
 void reef_tail_close(reef_tail *set) {
-    if (!set) return;
+    if (set == NULL) return;
     while (set->count) reef_tail_remove(set, set->count - 1);
-    if (set->open) closedir(set->open);
+    if (set->open != NULL) closedir(set->open);
     free(set->files);
     free(set->candidates);
     free(set->folder);
@@ -103,12 +103,12 @@ static void skip_tail(reef_tail *set, uint64_t bytes) {
             bytes--;
         }
     }
-    if (last) last->offset += bytes;
+    if (last != NULL) last->offset += bytes;
 }
 
 reef_status reef_tail_seek(reef_tail *set, const reef_input_offset *offset, reef_error *err) {
     if (!offset->cursor) return REEF_OK;
-    if (!offset->checkpoint)
+    if (offset->checkpoint == NULL)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %" PRIu64
                          " bytes of '%.150s' and does not know where they "
@@ -143,7 +143,7 @@ static bool read_file(
         return true;
     }
     if (file_entry->fd < 0 &&
-        reef_tail_file_open(file_entry, set->open ? dirfd(set->open) : AT_FDCWD))
+        reef_tail_file_open(file_entry, set->open != NULL ? dirfd(set->open) : AT_FDCWD))
         return false;
     size_t wanted = range < room ? (size_t)range : room;
     errno = 0;
@@ -171,7 +171,7 @@ static reef_status read_next(reef_tail *set,
                              reef_error *err) {
     bool due = first && !follows(set, file_entry);
     char *text = due ? reef_tail_checkpoint(set) : NULL;
-    if (due && !text)
+    if (due && text == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the mark of '%s'", set->folder);
     if (!read_file(set, file_entry, at, room, count)) {
         free(text);
@@ -196,18 +196,18 @@ reef_status reef_tail_read(
     *checkpoint = NULL;
     reef_tail_file *file_entry = reef_tail_next_file(set);
     reef_status status = REEF_OK;
-    if (file_entry && !set->resumed && reef_tail_scan_is_old(set)) {
+    if (file_entry != NULL && !set->resumed && reef_tail_scan_is_old(set)) {
         status = reef_tail_rescan(set, err);
         file_entry = reef_tail_next_file(set);
     }
     // Twice: when a file has changed under an older pass, scan and read again at once.
     for (int i = 0; status == REEF_OK && *count == 0 && i < 2; i++) {
-        bool first = !file_entry || set->resumed || i > 0;
+        bool first = file_entry == NULL || set->resumed || i > 0;
         if (first) {
             status = reef_tail_begin_read_pass(set, err);
             file_entry = reef_tail_next_file(set);
         }
-        if (status != REEF_OK || !file_entry) break;
+        if (status != REEF_OK || file_entry == NULL) break;
         status = read_next(set, file_entry, first, at, room, count, checkpoint, err);
     }
     return status;

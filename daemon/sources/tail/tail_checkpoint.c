@@ -26,13 +26,13 @@ static json_t *pack_file(const reef_tail_file *file_entry) {
     return json_pack("[I, I, I, I, i, s, s, o]", (json_int_t)file_entry->file_id.device,
                      (json_int_t)file_entry->file_id.inode, (json_int_t)file_entry->offset,
                      (json_int_t)file_entry->upto, (int)file_entry->head_bytes, head, flags,
-                     name ? name : json_string(""));
+                     name != NULL ? name : json_string(""));
 }
 
 char *reef_tail_checkpoint(const reef_tail *set) {
     json_t *files = json_array();
     json_t *checkpoint = json_object();
-    bool whole = files && checkpoint;
+    bool whole = files != NULL && checkpoint != NULL;
     for (size_t i = 0; whole && i < set->count; i++)
         whole = json_array_append_new(files, pack_file(&set->files[i])) == 0;
     whole = whole && json_object_set(checkpoint, "files", files) == 0;

@@ -13,7 +13,7 @@
 
 static bool ends_with(const char *name, const char *end) {
     size_t bytes = strlen(name), end_bytes = strlen(end);
-    return bytes >= end_bytes && !strcmp(name + (bytes - end_bytes), end);
+    return bytes >= end_bytes && strcmp(name + (bytes - end_bytes), end) == 0;
 }
 
 bool reef_name_is_packed(const char *name) {
@@ -26,12 +26,12 @@ static size_t stem_bytes(const char *name) {
     if (reef_name_is_packed(name)) bytes -= 3;
     size_t digits = bytes;
     while (digits && isdigit((unsigned char)name[digits - 1])) digits--;
-    if (digits > 1 && digits < bytes && strchr(".-_", name[digits - 1])) bytes = digits - 1;
+    if (digits > 1 && digits < bytes && strchr(".-_", name[digits - 1]) != NULL) bytes = digits - 1;
     return bytes;
 }
 
 bool reef_name_is_kin(const char *name, const char *of) {
-    return !strncmp(name, of, stem_bytes(of));
+    return strncmp(name, of, stem_bytes(of)) == 0;
 }
 
 // Other packers' files cannot be read, and are no text.
@@ -47,35 +47,35 @@ static bool is_rotated(const char *name, const char *base) {
     const char *end = name + bytes;
     if (*end != '.' && *end != '-' && *end != '_') return false;
     return (isdigit((unsigned char)end[1]) && !is_foreign(name) && !ends_with(name, ".tmp")) ||
-           !strcmp(end, ".old") || !strcmp(end, ".old.gz");
+           strcmp(end, ".old") == 0 || strcmp(end, ".old.gz") == 0;
 }
 
 static bool is_ours(const reef_tail *set, const char *name) {
-    if (!set->folder_kind) return !strcmp(name, set->name) || is_rotated(name, set->name);
-    if (set->name) return fnmatch(set->name, name, FNM_PERIOD) == 0;
+    if (!set->folder_kind) return strcmp(name, set->name) == 0 || is_rotated(name, set->name);
+    if (set->name != NULL) return fnmatch(set->name, name, FNM_PERIOD) == 0;
     return name[0] != '.' && !reef_name_is_packed(name) && !is_foreign(name);
 }
 
 static bool is_itself_or_above(const char *name) {
-    return !strcmp(name, ".") || !strcmp(name, "..");
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
 // Of a path that is followed only names that begin like it are looked at: its folder may hold much
 // else.
 static bool is_of_interest(const reef_tail *set, const char *name) {
-    return set->folder_kind || !strncmp(name, set->name, strlen(set->name));
+    return set->folder_kind || strncmp(name, set->name, strlen(set->name)) == 0;
 }
 
 static bool grow_dir(reef_listing *list) {
     if (list->count < list->room) return true;
     size_t room = list->room ? 2 * list->room : 64;
     reef_file_id *items = realloc(list->items, room * sizeof(*items));
-    if (items) list->items = items;
+    if (items != NULL) list->items = items;
     bool *taken = realloc(list->taken, room * sizeof(*taken));
-    if (taken) list->taken = taken;
+    if (taken != NULL) list->taken = taken;
     bool *ours = realloc(list->ours, room * sizeof(*ours));
-    if (ours) list->ours = ours;
-    if (!items || !taken || !ours) return false;
+    if (ours != NULL) list->ours = ours;
+    if (items == NULL || taken == NULL || ours == NULL) return false;
     list->room = room;
     return true;
 }
@@ -89,7 +89,7 @@ static size_t find_dir(const reef_listing *list, const reef_file_id *file_id) {
 // Two names of one inode are one file; the path that is followed, or else a name that is read, is
 // its name.
 static bool add_dir(reef_listing *list, const reef_tail *set, const reef_file_id *file_id) {
-    bool live = !set->folder_kind && !strcmp(file_id->name, set->name);
+    bool live = !set->folder_kind && strcmp(file_id->name, set->name) == 0;
     bool ours = is_ours(set, file_id->name);
     size_t at = find_dir(list, file_id);
     if (at == SIZE_MAX) {
@@ -112,7 +112,8 @@ static bool is_link(int folder, const char *name) {
 
 static bool is_known(const reef_tail *set, const char *name) {
     for (size_t i = 0; i < set->count; i++)
-        if (set->files[i].file_id.inode && !strcmp(set->files[i].file_id.name, name)) return true;
+        if (set->files[i].file_id.inode && strcmp(set->files[i].file_id.name, name) == 0)
+            return true;
     return false;
 }
 
@@ -145,9 +146,9 @@ static int check_names(reef_listing *list, const reef_tail *set, uint64_t sum) {
 
 int reef_listing_make(reef_listing *list, reef_tail *set) {
     *list = (reef_listing){.live = SIZE_MAX};
-    if (set->open) closedir(set->open);
+    if (set->open != NULL) closedir(set->open);
     set->open = opendir(set->folder);
-    if (!set->open) return errno;
+    if (set->open == NULL) return errno;
     struct dirent *entry = NULL;
     uint64_t sum = 0;
     int code = 0;
@@ -156,8 +157,8 @@ int reef_listing_make(reef_listing *list, reef_tail *set) {
         reef_file_id file_id;
         errno = 0;
         entry = readdir(set->open);
-        if (!entry && errno) return errno;
-        if (!entry) return set->folder_kind ? 0 : check_names(list, set, sum);
+        if (entry == NULL && errno) return errno;
+        if (entry == NULL) return set->folder_kind ? 0 : check_names(list, set, sum);
         if (is_itself_or_above(entry->d_name)) continue;
         if (names++ == REEF_FOLDER_NAMES_MAX) return E2BIG;
         if (!is_of_interest(set, entry->d_name)) continue;
@@ -189,7 +190,7 @@ static unsigned long rotation(const char *name) {
         char *end = NULL;
         if (isdigit((unsigned char)*dot)) {
             unsigned long value = strtoul(dot, &end, 10);
-            if (!*end || !strcmp(end, ".gz")) number = value;
+            if (!*end || strcmp(end, ".gz") == 0) number = value;
         }
     }
     return number;

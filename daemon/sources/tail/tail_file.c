@@ -34,7 +34,7 @@ void reef_tail_file_init(reef_tail_file *file_entry) {
 }
 
 void reef_tail_file_shut(reef_tail_file *file_entry) {
-    if (file_entry->zip) gzclose(file_entry->zip);
+    if (file_entry->zip != NULL) gzclose(file_entry->zip);
     if (file_entry->fd >= 0) close(file_entry->fd);
     file_entry->zip = NULL;
     file_entry->fd = -1;
@@ -48,7 +48,7 @@ static bool open_zip(reef_tail_file *file_entry) {
     int copy = fcntl(file_entry->fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) return false;
     file_entry->zip = gzdopen(copy, "rb");
-    if (!file_entry->zip) close(copy);
+    if (file_entry->zip == NULL) close(copy);
     return file_entry->zip != NULL;
 }
 

@@ -35,7 +35,7 @@ static int measure_read(reef_tail *set, reef_tail_file *file_entry) {
         file_entry->size = file_entry->offset;
         return 0;
     }
-    int code = reef_tail_file_open(file_entry, set->open ? dirfd(set->open) : AT_FDCWD);
+    int code = reef_tail_file_open(file_entry, set->open != NULL ? dirfd(set->open) : AT_FDCWD);
     if (code) return code;
     if (fstat(file_entry->fd, &state) != 0) return errno;
     if ((uint64_t)state.st_size != file_entry->size) file_entry->still_ms = set->now_ms;
@@ -65,7 +65,7 @@ static void plan_file_read(reef_tail *set, size_t at) {
     file_entry->upto = file_entry->offset;
     file_entry->newline = false;
     if (file_entry->old || (file_entry->size <= file_entry->offset && !over)) return;
-    if (reef_tail_file_open(file_entry, set->open ? dirfd(set->open) : AT_FDCWD)) return;
+    if (reef_tail_file_open(file_entry, set->open != NULL ? dirfd(set->open) : AT_FDCWD)) return;
     errno = 0;
     int64_t end = reef_tail_file_line_end(file_entry, file_entry->offset, file_entry->size);
     if (end < 0) { // cut by now, or its disk fails
@@ -202,6 +202,6 @@ reef_status reef_tail_begin_read_pass(reef_tail *set, reef_error *err) {
     else
         reef_tail_drop_read_pass(set); // the next scan may succeed
     close_idle(set);
-    if (reef_tail_next_file(set)) set->resumed = false;
+    if (reef_tail_next_file(set) != NULL) set->resumed = false;
     return status;
 }

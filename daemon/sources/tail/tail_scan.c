@@ -53,7 +53,7 @@ static reef_tail_scan_state check_known(reef_tail *set,
     bool changed = !file_entry->scanned || file_entry->file_id.size != file_id->size ||
                    file_entry->file_id.written_ns != file_id->written_ns;
     if (!file_entry->scanned || file_entry->file_id.size != file_id->size ||
-        strcmp(file_entry->file_id.name, file_id->name))
+        strcmp(file_entry->file_id.name, file_id->name) != 0)
         file_entry->still_ms = set->now_ms;
     file_entry->file_id = *file_id;
     file_entry->listed = true;
@@ -128,7 +128,7 @@ static bool may_have(const reef_tail *set,
     if (list->taken[at]) return false;
     if (at == list->live) return same_offset; // its file system is known by another number now
     if (!set->folder_kind) return true;
-    if (!strcmp(name, file_entry->file_id.name)) return same_offset;
+    if (strcmp(name, file_entry->file_id.name) == 0) return same_offset;
     return reef_name_is_kin(name, file_entry->file_id.name) &&
            (is_lost(file_entry) || reef_name_is_packed(name));
 }
@@ -319,7 +319,7 @@ static reef_tail_candidate *candidate_of(reef_tail *set, const reef_file_id *fil
     if (set->candidate_count == set->candidate_room) {
         size_t room = set->candidate_room ? 2 * set->candidate_room : 8;
         reef_tail_candidate *larger = realloc(set->candidates, room * sizeof(*larger));
-        if (!larger) return NULL;
+        if (larger == NULL) return NULL;
         set->candidates = larger;
         set->candidate_room = room;
     }
@@ -378,7 +378,7 @@ static verdict judge_unknown(reef_tail *set, reef_tail_file *file) {
         file->size < REEF_HEAD_BYTES_MAX && !set->folder_kind; // a copy that has just begun
     if (!file->packed && !twin && !small) return NEW;
     reef_tail_candidate *candidate = candidate_of(set, &file->file_id);
-    if (!candidate) return LATER;
+    if (candidate == NULL) return LATER;
     candidate->seen = true;
     if (candidate->file_id.size != file->file_id.size) candidate->still_ms = set->now_ms;
     candidate->file_id = file->file_id;
@@ -448,7 +448,7 @@ static bool is_moved(const reef_tail *set, int code) {
 reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
     reef_tail_file *found = calloc(list->count ? list->count : 1, sizeof(*found));
     size_t count = 0, open = 0;
-    if (!found || !add_live(set, list)) {
+    if (found == NULL || !add_live(set, list)) {
         free(found);
         return REEF_TAIL_SCAN_NO_MEMORY;
     }

@@ -42,7 +42,7 @@ typedef struct reef_follow {
 
 static reef_status open_follow(reef_input *input, const char *rest, bool folder, reef_error *err) {
     reef_follow *follow = calloc(1, sizeof(*follow));
-    if (!follow) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", rest);
+    if (follow == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", rest);
     reef_status status = reef_tail_open(&follow->set, rest, folder, err);
     if (status != REEF_OK) {
         free(follow);
@@ -195,7 +195,7 @@ static void on_stop(reef_input *input) {
 
 static void on_close(reef_input *input) {
     reef_follow *follow = input->state;
-    if (!follow) return;
+    if (follow == NULL) return;
     reef_tail_close(follow->set);
     free(follow->checkpoint);
     free(follow);

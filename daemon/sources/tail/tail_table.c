@@ -17,7 +17,7 @@ bool reef_tail_insert(reef_tail *set, size_t at, const reef_tail_file *file_entr
     if (set->count == set->room) {
         size_t room = set->room ? 2 * set->room : 8;
         reef_tail_file *larger = realloc(set->files, room * sizeof(*larger));
-        if (!larger) return false;
+        if (larger == NULL) return false;
         set->files = larger;
         set->room = room;
     }

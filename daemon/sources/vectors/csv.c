@@ -18,8 +18,8 @@ static const char *path_of(const reef_vector_table *table) {
 
 // Tabs and semicolons are rarer in other files than commas are in theirs.
 static char find_separator(const char *line) {
-    if (strchr(line, '\t')) return '\t';
-    return strchr(line, ';') ? ';' : ',';
+    if (strchr(line, '\t') != NULL) return '\t';
+    return strchr(line, ';') != NULL ? ';' : ',';
 }
 
 // Take the quotation marks off a field in place; NULL without a second one, else what follows it.
@@ -40,7 +40,7 @@ static char *unquote(char *field) {
 
 static void trim(char *field) {
     size_t blanks = strspn(field, " \t"), length = strlen(field);
-    while (length > blanks && strchr(" \t", field[length - 1])) length--;
+    while (length > blanks && strchr(" \t", field[length - 1]) != NULL) length--;
     memmove(field, field + blanks, length - blanks);
     field[length - blanks] = '\0';
 }
@@ -51,7 +51,7 @@ static bool cut_csv(char *line, char separator, size_t most, char **fields, size
         char *field = line, *end = line;
         if (*line == '"') {
             end = unquote(line);
-            if (!end) return false;
+            if (end == NULL) return false;
         }
         end += strcspn(end, (char[]){separator, '\0'});
         bool last = !*end;
@@ -87,11 +87,11 @@ static reef_status take_label(const reef_vector_table *table,
     *label = -1;
     if (!*field) return REEF_OK;
     for (size_t i = 0; i < table->name_count; i++)
-        if (!strcmp(table->names[i], field)) {
+        if (strcmp(table->names[i], field) == 0) {
             *label = (int32_t)i;
             return REEF_OK;
         }
-    if (table->names)
+    if (table->names != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.90s' line %" PRIu64 ": the label is none of 'names=%.60s'",
                          path_of(table), number, table->spec->names);
@@ -138,7 +138,7 @@ static reef_status parse_row(reef_vector_table *table,
                                  ? take_label(table, table->fields[i], number, label, err)
                                  : take_value(table, table->fields[i], i, number, &value, err);
         if (status != REEF_OK) return status;
-        if (i != table->label_column && vector) vector[at] = value;
+        if (i != table->label_column && vector != NULL) vector[at] = value;
         at += i != table->label_column;
     }
     return REEF_OK;
@@ -165,15 +165,15 @@ static reef_status no_column(const reef_vector_table *table, bool header, reef_e
 static bool find_label_column(reef_vector_table *table, bool header) {
     const char *label = table->spec->label;
     table->label_column = table->field_count - 1;
-    if (!label) return true;
+    if (label == NULL) return true;
     for (size_t i = 0; header && i < table->field_count; i++)
-        if (!strcmp(table->fields[i], label)) {
+        if (strcmp(table->fields[i], label) == 0) {
             table->label_column = i;
             return true;
         }
-    if (!strcmp(label, "last")) return true;
-    table->label_column = !strcmp(label, "none") ? SIZE_MAX : 0;
-    if (!strcmp(label, "none") || !strcmp(label, "first")) return true;
+    if (strcmp(label, "last") == 0) return true;
+    table->label_column = strcmp(label, "none") == 0 ? SIZE_MAX : 0;
+    if (strcmp(label, "none") == 0 || strcmp(label, "first") == 0) return true;
     char *end = NULL;
     unsigned long long number = strtoull(label, &end, 10);
     table->label_column = (size_t)number;
@@ -186,7 +186,7 @@ static reef_status read_columns(reef_vector_table *table, bool *header, reef_err
     table->separator = find_separator(line);
     size_t most = count_fields(line, table->separator);
     table->fields = calloc(most, sizeof(*table->fields));
-    if (!table->fields)
+    if (table->fields == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu columns", most);
     if (!cut_csv(line, table->separator, most, table->fields, &table->field_count))
         return reef_fail(err, REEF_ERR_INVALID,
@@ -207,13 +207,13 @@ static reef_status read_columns(reef_vector_table *table, bool *header, reef_err
 
 static reef_status take_names(reef_vector_table *table, reef_error *err) {
     const char *names = table->spec->names;
-    if (!names) return REEF_OK;
+    if (names == NULL) return REEF_OK;
     size_t most = count_fields(names, ',');
     table->names = calloc(most, sizeof(*table->names));
-    for (size_t i = 0; table->names && i < most; i++) {
+    for (size_t i = 0; table->names != NULL && i < most; i++) {
         size_t length = strcspn(names, ",");
         table->names[i] = strndup(names, length);
-        if (!table->names[i]) break;
+        if (table->names[i] == NULL) break;
         table->name_count++;
         names += length + (names[length] == ',');
     }

@@ -73,7 +73,7 @@ static reef_status make_room(reef_vector_file *file, size_t *capacity, reef_erro
             file->path, UNPACKED_BYTES_MAX);
     size_t wanted = *capacity ? 2 * *capacity : UNPACKED_BYTES_FIRST;
     uint8_t *grown = realloc(file->content, wanted);
-    if (!grown)
+    if (grown == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory: %zu bytes to unpack '%.120s'", wanted,
                          file->path);
     file->content = grown;
@@ -107,7 +107,7 @@ static reef_status unpack_all(reef_vector_file *file,
 static reef_status unpack_gzip_file(reef_vector_file *file, size_t *bytes, reef_error *err) {
     int fd = open(file->path, O_RDONLY | O_CLOEXEC);
     gzFile packed = fd >= 0 ? gzdopen(fd, "rb") : NULL;
-    if (!packed) {
+    if (packed == NULL) {
         if (fd >= 0) close(fd);
         return reef_fail(err, REEF_ERR_IO, "cannot unpack '%.160s': %s", file->path,
                          strerror(errno));
@@ -133,7 +133,7 @@ static reef_status unpack_again(reef_vector_file *file, reef_error *err) {
 
 reef_status reef_vector_file_open(reef_vector_file *file, const char *path, reef_error *err) {
     *file = (reef_vector_file){.fd = -1, .path = strdup(path)};
-    if (!file->path) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a path");
+    if (file->path == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a path");
     uint8_t magic[2] = {0};
     size_t bytes = 0;
     reef_status status = open_regular(file, err);
@@ -151,7 +151,7 @@ reef_status reef_vector_file_open(reef_vector_file *file, const char *path, reef
 reef_status reef_vector_file_lend(
     reef_vector_file *file, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
     *file = (reef_vector_file){.fd = -1, .path = strdup(name), .bytes = count, .lent = true};
-    if (!file->path) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a name");
+    if (file->path == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a name");
     file->content = (uint8_t *)bytes; // only read
     return REEF_OK;
 }
@@ -163,7 +163,7 @@ void reef_vector_file_rest(reef_vector_file *file) {
 }
 
 void reef_vector_file_close(reef_vector_file *file) {
-    if (file->path && file->fd >= 0) close(file->fd);
+    if (file->path != NULL && file->fd >= 0) close(file->fd);
     reef_vector_file_rest(file);
     free(file->path);
     *file = (reef_vector_file){.fd = -1};
@@ -173,7 +173,7 @@ reef_status reef_vector_file_read(
     reef_vector_file *file, uint64_t offset, void *bytes, size_t count, reef_error *err) {
     assert(offset <= file->bytes && count <= file->bytes - offset);
     if (!file->packed && !file->lent) return read_plain(file, offset, bytes, count, err);
-    reef_status status = file->content ? REEF_OK : unpack_again(file, err);
+    reef_status status = file->content != NULL ? REEF_OK : unpack_again(file, err);
     if (status == REEF_OK) memcpy(bytes, file->content + offset, count);
     return status;
 }

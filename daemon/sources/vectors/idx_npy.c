@@ -129,7 +129,7 @@ static reef_status npy_unfit(const char *path, const char *why, reef_error *err)
 // The text after 'key': in the dict, or NULL.
 static const char *npy_value(const char *dict, const char *key) {
     const char *at = strstr(dict, key);
-    if (!at) return NULL;
+    if (at == NULL) return NULL;
     at += strlen(key);
     at += strspn(at, " ");
     if (*at != ':') return NULL;
@@ -140,7 +140,7 @@ static const char *npy_value(const char *dict, const char *key) {
 static bool npy_element(const char *type, reef_vector_element *element) {
     static const char *const TYPES[] = {"u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"};
     for (int i = 0; i <= REEF_VECTOR_F8; i++)
-        if (!strncmp(type, TYPES[i], 2) && (type[2] == '\'' || type[2] == '"')) {
+        if (strncmp(type, TYPES[i], 2) == 0 && (type[2] == '\'' || type[2] == '"')) {
             *element = (reef_vector_element)i;
             return true;
         }
@@ -148,8 +148,8 @@ static bool npy_element(const char *type, reef_vector_element *element) {
 }
 
 static reef_status take_descr(reef_vector_array *array, const char *descr, reef_error *err) {
-    bool quoted = descr && (*descr == '\'' || *descr == '"');
-    bool ordered = quoted && descr[1] && strchr("<>|=", descr[1]);
+    bool quoted = descr != NULL && (*descr == '\'' || *descr == '"');
+    bool ordered = quoted && descr[1] && strchr("<>|=", descr[1]) != NULL;
     if (ordered && npy_element(descr + 2, &array->element)) {
         array->big_endian = descr[1] == '>';
         return REEF_OK;
@@ -157,14 +157,15 @@ static reef_status take_descr(reef_vector_array *array, const char *descr, reef_
     return reef_fail(err, REEF_ERR_INVALID,
                      "'%.100s' holds numbers of type %.*s: known are whole numbers of 1 to 8 bytes "
                      "and floats of 4 and 8; convert it with numpy's astype('float32')",
-                     array->file.path, descr ? (int)strcspn(descr, ",}") : 0, descr ? descr : "");
+                     array->file.path, descr != NULL ? (int)strcspn(descr, ",}") : 0,
+                     descr != NULL ? descr : "");
 }
 
 // "(60000, 28, 28)"
 static reef_status take_npy_shape(reef_vector_array *array, const char *shape, reef_error *err) {
     uint64_t sizes[IDX_DIMENSIONS_MAX];
     size_t count = 0;
-    if (shape && *shape == '(') {
+    if (shape != NULL && *shape == '(') {
         for (shape++; count < IDX_DIMENSIONS_MAX && *shape >= '0' && *shape <= '9'; count++) {
             char *end = NULL;
             sizes[count] = strtoull(shape, &end, 10);
@@ -179,7 +180,7 @@ static reef_status take_npy_shape(reef_vector_array *array, const char *shape, r
 
 static reef_status take_dict(reef_vector_array *array, const char *dict, reef_error *err) {
     const char *order = npy_value(dict, "'fortran_order'");
-    if (!order || (strncmp(order, "True", 4) != 0 && strncmp(order, "False", 5) != 0))
+    if (order == NULL || (strncmp(order, "True", 4) != 0 && strncmp(order, "False", 5) != 0))
         return npy_unfit(array->file.path, "its header does not say in which order it is", err);
     if (order[0] == 'T')
         return npy_unfit(array->file.path,
@@ -207,7 +208,7 @@ static reef_status read_npy_header(reef_vector_array *array, reef_error *err) {
         return reef_fail(err, REEF_ERR_CORRUPT, "'%.120s' was cut or damaged in its header",
                          file->path);
     char *dict = calloc((size_t)bytes + 1, 1);
-    if (!dict) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a header");
+    if (dict == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a header");
     status = reef_vector_file_read(file, begin, dict, (size_t)bytes, err);
     if (status == REEF_OK) status = take_dict(array, dict, err);
     free(dict);
@@ -342,11 +343,11 @@ static reef_status open_labels(reef_vector_table *table, reef_error *err) {
 static reef_status choose_label_column(reef_vector_table *table, reef_error *err) {
     const char *label = table->spec->label;
     table->label_column = SIZE_MAX;
-    if (!label || !strcmp(label, "none")) return REEF_OK;
-    if (!strcmp(label, "first")) {
+    if (label == NULL || strcmp(label, "none") == 0) return REEF_OK;
+    if (strcmp(label, "first") == 0) {
         table->label_column = 0;
         table->column_first = 1;
-    } else if (!strcmp(label, "last")) {
+    } else if (strcmp(label, "last") == 0) {
         table->label_column = table->width - 1;
     } else {
         return reef_fail(err, REEF_ERR_INVALID,
@@ -379,11 +380,11 @@ reef_status reef_vector_arrays_begin(reef_vector_table *table, reef_error *err) 
     if (status != REEF_OK) return status;
     table->numbers = malloc((size_t)array->columns * element_bytes(array->element));
     table->labels = malloc((size_t)table->rows * sizeof(*table->labels));
-    if (!table->numbers || !table->labels)
+    if (table->numbers == NULL || table->labels == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the labels of '%.160s'",
                          spec->path);
     for (uint64_t row = 0; row < table->rows; row++) table->labels[row] = -1;
-    if (spec->labels) return open_labels(table, err);
+    if (spec->labels != NULL) return open_labels(table, err);
     return table->label_column == SIZE_MAX ? REEF_OK
                                            : read_labels(table, array, table->label_column, err);
 }

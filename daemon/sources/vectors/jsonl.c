@@ -35,7 +35,7 @@ static reef_status take_vector(
                              "'%.100s' line %" PRIu64 ": value %zu (from 0) of the vector is no "
                              "number that a float can hold",
                              table->lines.file.path, number, i);
-        if (out) out[i] = stored;
+        if (out != NULL) out[i] = stored;
     }
     return REEF_OK;
 }
@@ -51,7 +51,7 @@ static reef_status take_object(reef_vector_table *table,
                         err);
     const json_t *given = json_object_get(object, "label");
     *label = -1;
-    if (given && !json_is_null(given) &&
+    if (given != NULL && !json_is_null(given) &&
         !(json_is_number(given) && reef_vector_label(json_number_value(given), label)))
         return bad_line(table, number,
                         "the label is no whole number from 0 on, and neither null nor -1", err);
@@ -66,12 +66,12 @@ static reef_status parse_line(reef_vector_table *table,
                               reef_error *err) {
     json_error_t fault;
     json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, &fault);
-    if (!object) {
+    if (object == NULL) {
         char why[128];
         // A message may end in a log, which has nothing of what is trained on: "... near 'its
         // words'".
         char *near = strstr(fault.text, " near ");
-        if (near) *near = '\0';
+        if (near != NULL) *near = '\0';
         snprintf(why, sizeof(why), "no JSON: %.60s, at byte %d", fault.text, fault.position);
         return bad_line(table, number, why, err);
     }

@@ -25,7 +25,7 @@ static reef_status line_room(reef_vector_lines *lines, size_t bytes, reef_error 
     if (bytes + 1 <= lines->line_capacity) return REEF_OK;
     size_t capacity = 2 * (bytes + 1);
     char *grown = bytes > LINE_BYTES_MAX ? NULL : realloc(lines->line, capacity);
-    if (!grown)
+    if (grown == NULL)
         return reef_fail(err, bytes > LINE_BYTES_MAX ? REEF_ERR_INVALID : REEF_ERR_NO_MEMORY,
                          "'%.120s' has a line of more than %zu bytes", lines->file.path, bytes - 1);
     lines->line = grown;
@@ -55,7 +55,7 @@ static reef_status next_line(line_reader *reader, bool *found, reef_error *err) 
         const uint8_t *from = reader->piece + (reader->next - reader->at);
         size_t rest = (size_t)(reader->at + reader->have - reader->next);
         const uint8_t *end = memchr(from, '\n', rest);
-        size_t count = end ? (size_t)(end - from) : rest;
+        size_t count = end != NULL ? (size_t)(end - from) : rest;
         status = line_room(lines, length + count, err);
         if (status != REEF_OK) return status;
         memcpy(lines->line + length, from, count);
@@ -67,7 +67,7 @@ static reef_status next_line(line_reader *reader, bool *found, reef_error *err) 
     reef_status status = line_room(lines, length, err); // an empty line has no memory yet
     if (status != REEF_OK) return status;
     lines->line[length] = '\0';
-    if (memchr(lines->line, '\0', length))
+    if (memchr(lines->line, '\0', length) != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s' line %" PRIu64 " has a zero byte: no text", lines->file.path,
                          reader->number);
@@ -85,14 +85,14 @@ static reef_status no_rows(const reef_vector_lines *lines, reef_error *err) {
 
 static reef_status reader_new(line_reader **reader, reef_vector_table *table, reef_error *err) {
     *reader = calloc(1, sizeof(**reader));
-    if (!*reader) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read lines");
+    if (*reader == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to read lines");
     (*reader)->lines = &table->lines;
     return REEF_OK;
 }
 
 // A byte-order mark is no part of the first value.
 static void drop_mark(char *line) {
-    if (!strncmp(line, "\xef\xbb\xbf", 3)) memmove(line, line + 3, strlen(line + 3) + 1);
+    if (strncmp(line, "\xef\xbb\xbf", 3) == 0) memmove(line, line + 3, strlen(line + 3) + 1);
 }
 
 reef_status reef_vector_lines_first(reef_vector_table *table, uint64_t *number, reef_error *err) {
@@ -118,10 +118,11 @@ static reef_status grow_text_table(reef_vector_table *table, reef_error *err) {
     if (table->rows + 1 < lines->capacity) return REEF_OK;
     uint64_t capacity = lines->capacity ? 2 * lines->capacity : ROWS_FIRST;
     uint64_t *starts = realloc(lines->starts, (size_t)capacity * sizeof(*starts));
-    if (starts) lines->starts = starts;
-    int32_t *labels = starts ? realloc(table->labels, (size_t)capacity * sizeof(*labels)) : NULL;
-    if (labels) table->labels = labels;
-    if (!labels)
+    if (starts != NULL) lines->starts = starts;
+    int32_t *labels =
+        starts != NULL ? realloc(table->labels, (size_t)capacity * sizeof(*labels)) : NULL;
+    if (labels != NULL) table->labels = labels;
+    if (labels == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the %" PRIu64 " lines of '%.120s'",
                          capacity, lines->file.path);
     lines->capacity = capacity;

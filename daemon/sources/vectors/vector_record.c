@@ -51,7 +51,7 @@ bool reef_vector_record_json(uint8_t *at,
                              const json_t *label,
                              char why[REEF_VECTOR_WHY_BYTES]) {
     int32_t number = REEF_VECTOR_NO_LABEL;
-    if (label && !json_is_null(label) &&
+    if (label != NULL && !json_is_null(label) &&
         !(json_is_number(label) && reef_vector_label(json_number_value(label), &number)))
         return is_not(why, "the label is no whole number from 0 on, and neither null nor -1");
     if (!json_is_array(vector)) return is_not(why, "no \"vector\" that is a list of numbers");

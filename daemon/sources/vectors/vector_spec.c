@@ -18,7 +18,7 @@ enum { ALL = 15, OF_NPY = 1 << REEF_VECTOR_NPY, OF_CSV = 1 << REEF_VECTOR_CSV };
 reef_vector_kind reef_vector_kind_of(const char *text) {
     for (int kind = 0; kind < REEF_VECTOR_KIND_COUNT; kind++) {
         size_t length = strlen(KINDS[kind]);
-        if (!strncmp(text, KINDS[kind], length) && text[length] == ':')
+        if (strncmp(text, KINDS[kind], length) == 0 && text[length] == ':')
             return (reef_vector_kind)kind;
     }
     return REEF_VECTOR_KIND_COUNT;
@@ -82,7 +82,7 @@ static reef_status take_list(const reef_vector_spec *spec,
     size_t room = 1;
     for (const char *at = value; *at; at++) room += *at == ',';
     list->items = calloc(room, sizeof(*list->items));
-    if (!list->items)
+    if (list->items == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a list of %zu", room);
     for (const char *at = value;; at++) {
         size_t digits = strspn(at, "0123456789");
@@ -100,7 +100,7 @@ static reef_status take_header(reef_vector_spec *spec,
                                const char *name,
                                const char *value,
                                reef_error *err) {
-    bool yes = !strcmp(value, "yes");
+    bool yes = strcmp(value, "yes") == 0;
     if (!yes && strcmp(value, "no") != 0) return wrong(spec, name, value, "yes or no", err);
     spec->header = yes ? REEF_HEADER_YES : REEF_HEADER_NO;
     return REEF_OK;
@@ -169,7 +169,7 @@ static reef_status take_option(reef_vector_spec *spec,
                                unsigned *given,
                                reef_error *err) {
     char *value = strchr(option, '=');
-    if (value) *value++ = '\0';
+    if (value != NULL) *value++ = '\0';
     int found = 0;
     while (found < OPTION_COUNT && strcmp(option, OPTION_NAMES[found]) != 0) found++;
     if (found == OPTION_COUNT)
@@ -185,7 +185,7 @@ static reef_status take_option(reef_vector_spec *spec,
         return reef_fail(err, REEF_ERR_INVALID, "'%s' is given twice in '%.160s'", option,
                          spec->text);
     *given |= 1u << found;
-    if (!value || !*value)
+    if (value == NULL || !*value)
         return reef_fail(err, REEF_ERR_INVALID, "'%s' in '%.120s' needs a value: %s=...", option,
                          spec->text, option);
     return take_value(spec, found, option, value, err);
@@ -193,9 +193,9 @@ static reef_status take_option(reef_vector_spec *spec,
 
 static reef_status take_options(reef_vector_spec *spec, char *options, reef_error *err) {
     unsigned given = 0;
-    while (options) {
+    while (options != NULL) {
         char *next = strchr(options, '&');
-        if (next) *next++ = '\0';
+        if (next != NULL) *next++ = '\0';
         reef_status status = take_option(spec, options, &given, err);
         if (status != REEF_OK) return status;
         options = next;
@@ -209,19 +209,19 @@ static reef_status take_paths(reef_vector_spec *spec, char *paths, reef_error *e
     spec->path = paths;
     bool pair = spec->kind == REEF_VECTOR_IDX || spec->kind == REEF_VECTOR_NPY;
     char *comma = pair ? strchr(paths, ',') : NULL;
-    if (comma) {
+    if (comma != NULL) {
         *comma = '\0';
         spec->labels = comma + 1;
-        if (strchr(spec->labels, ','))
+        if (strchr(spec->labels, ',') != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
                              "'%.160s' names more than two files: %s: takes the vectors and, after "
                              "a comma, their labels",
                              spec->text, KINDS[spec->kind]);
     }
-    if (!*spec->path || (spec->labels && !*spec->labels))
+    if (!*spec->path || (spec->labels != NULL && !*spec->labels))
         return reef_fail(err, REEF_ERR_INVALID, "'%.160s' names no file%s", spec->text,
-                         comma ? " before or after its comma" : "");
-    if (spec->labels && spec->label)
+                         comma != NULL ? " before or after its comma" : "");
+    if (spec->labels != NULL && spec->label != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.160s' has labels twice: in a file of their own and in a column",
                          spec->text);
@@ -239,11 +239,11 @@ reef_status reef_vector_spec_parse(reef_vector_spec *spec, const char *text, ree
     spec->text = strdup(text);
     spec->words = strdup(text + strlen(KINDS[spec->kind]) + 1);
     reef_status status = REEF_OK;
-    if (!spec->text || !spec->words) {
+    if (spec->text == NULL || spec->words == NULL) {
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the name of a source");
     } else {
         char *options = strrchr(spec->words, '?');
-        if (options) *options++ = '\0';
+        if (options != NULL) *options++ = '\0';
         status = take_options(spec, options, err);
         if (status == REEF_OK) status = take_paths(spec, spec->words, err);
     }

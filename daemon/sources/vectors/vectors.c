@@ -71,7 +71,7 @@ static reef_status list_rows(reef_vectors *vectors, reef_error *err) {
                          " examples, more than 2^32 in all: give fewer",
                          vectors->spec.text, copies, table->rows);
     vectors->rows = malloc((size_t)table->rows * copies * sizeof(*vectors->rows));
-    if (!vectors->rows)
+    if (vectors->rows == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to choose from %" PRIu64 " examples",
                          table->rows);
     vectors->count = 0;
@@ -110,8 +110,8 @@ static reef_status make_memory(reef_vectors *vectors, reef_error *err) {
     vectors->record_index = NO_RECORD;
     const reef_vector_list *permutes = &vectors->spec.permutes;
     if (permutes->count) vectors->order = calloc(permutes->count * width, sizeof(*vectors->order));
-    if (!vectors->vector || !vectors->values || !vectors->record ||
-        (permutes->count && !vectors->order))
+    if (vectors->vector == NULL || vectors->values == NULL || vectors->record == NULL ||
+        (permutes->count && vectors->order == NULL))
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector of %zu values", width);
     for (size_t p = 0; p < permutes->count; p++) {
         uint32_t *order = vectors->order + p * width;
@@ -138,7 +138,7 @@ reef_status reef_vectors_open(reef_vectors **out,
                               reef_error *err) {
     *out = NULL;
     reef_vectors *vectors = calloc(1, sizeof(*vectors));
-    if (!vectors) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
+    if (vectors == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     reef_status status = reef_vector_spec_parse(&vectors->spec, spec, err);
     if (status == REEF_OK) status = reef_vector_table_open(&vectors->table, &vectors->spec, err);
     if (status == REEF_OK && inputs) status = reef_vectors_check_width(vectors, inputs, err);
@@ -153,7 +153,7 @@ reef_status reef_vectors_open(reef_vectors **out,
 }
 
 void reef_vectors_close(reef_vectors *vectors) {
-    if (!vectors) return;
+    if (vectors == NULL) return;
     reef_vector_table_close(&vectors->table);
     reef_vector_spec_release(&vectors->spec);
     free(vectors->rows);
@@ -198,7 +198,7 @@ uint64_t reef_vectors_stream_bytes(const reef_vectors *vectors) {
 
 static uint64_t row_of(const reef_vectors *vectors, uint64_t index) {
     uint64_t at = vectors->first_row + index;
-    return vectors->rows ? vectors->rows[at] : at;
+    return vectors->rows != NULL ? vectors->rows[at] : at;
 }
 
 static reef_status read_one(
@@ -206,11 +206,11 @@ static reef_status read_one(
     const uint64_t entry = row_of(vectors, index);
     const uint64_t row = entry % vectors->table.rows;
     const size_t width = vectors->table.width, permutation = (size_t)(entry / vectors->table.rows);
-    const uint32_t *order = vectors->order ? vectors->order + permutation * width : NULL;
-    float *from = order ? vectors->vector : values;
+    const uint32_t *order = vectors->order != NULL ? vectors->order + permutation * width : NULL;
+    float *from = order != NULL ? vectors->vector : values;
     reef_status status = vectors->table.read(&vectors->table, row, from, err);
     if (status != REEF_OK) return status;
-    for (size_t i = 0; order && i < width; i++) values[i] = from[order[i]];
+    for (size_t i = 0; order != NULL && i < width; i++) values[i] = from[order[i]];
     *label = vectors->table.labels[row];
     return REEF_OK;
 }
@@ -226,7 +226,7 @@ reef_status reef_vectors_read(reef_vectors *vectors,
     for (size_t i = 0; i < count && status == REEF_OK; i++) {
         int32_t label = -1;
         status = read_one(vectors, first + i, values + i * vectors->table.width, &label, err);
-        if (labels) labels[i] = label;
+        if (labels != NULL) labels[i] = label;
     }
     return status;
 }

@@ -196,7 +196,7 @@ bool byte_map_init(byte_map *map, const uint8_t *image, size_t bytes) {
     map->kind = calloc(bytes, sizeof(*map->kind));
     map->owner = calloc(bytes, sizeof(*map->owner));
     map->tree = malloc(map->page_count);
-    if (!map->kind || !map->owner || !map->tree) return false;
+    if (map->kind == NULL || map->owner == NULL || map->tree == NULL) return false;
     memset(map->tree, TREE_NONE, map->page_count);
     const uint8_t *other = page_at(map, image, 1);
     size_t newest = reef_get_le64(other + 144) > reef_get_le64(image + 144);

@@ -15,8 +15,8 @@
 
 #include "byte_map.h"
 #include "program.h"
-#include "reef_store.h"
 #include "reef_byte_order.h"
+#include "reef_store.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -169,7 +169,8 @@ static bool says_record(const campaign *c, const char *text, size_t at) {
 static bool says_tree(const campaign *c, const char *text, size_t page) {
     uint8_t tree = c->map.tree[page];
     if (says_page(text, page) || strstr(text, byte_map_tree_name(tree)) != NULL) return true;
-    return tree >= REEF_DB_COUNT && (strstr(text, "page ") || strstr(text, "database "));
+    return tree >= REEF_DB_COUNT &&
+           (strstr(text, "page ") != NULL || strstr(text, "database ") != NULL);
 }
 
 // Does the text name what was damaged: its record (2), or its page or tree (1)?

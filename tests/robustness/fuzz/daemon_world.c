@@ -179,7 +179,7 @@ static void receive(void) {
     if (world.room - world.used < ANSWER_ROOM_FIRST / 2) {
         world.room = world.room ? 2 * world.room : ANSWER_ROOM_FIRST;
         world.answer = realloc(world.answer, world.room);
-        assert(world.answer);
+        assert(world.answer != NULL);
     }
     ssize_t got = recv(world.fd, world.answer + world.used, world.room - world.used - 1, 0);
     if (got > 0) world.used += (size_t)got;

@@ -35,7 +35,7 @@ char *fuzz_path(const char *name) {
     temp_dir_join(path, directory, name);
     assert(path_count < PATHS_MAX);
     paths[path_count] = strdup(path);
-    assert(paths[path_count]);
+    assert(paths[path_count] != NULL);
     return paths[path_count++];
 }
 
@@ -49,14 +49,14 @@ void fuzz_write(const char *path, const void *bytes, size_t count) {
 
 uint8_t *fuzz_unpack(const char *path, size_t *count) {
     gzFile file = gzopen(path, "rb");
-    if (!file) fprintf(stderr, "fuzz: cannot open %s\n", path);
-    assert(file);
+    if (file == NULL) fprintf(stderr, "fuzz: cannot open %s\n", path);
+    assert(file != NULL);
     size_t room = 1 << 16;
     uint8_t *bytes = malloc(room);
     *count = 0;
     for (int got = 1; got > 0; *count += (size_t)got) {
         if (room - *count < 1 << 15) bytes = realloc(bytes, room *= 2);
-        assert(bytes);
+        assert(bytes != NULL);
         got = gzread(file, bytes + *count, 1 << 15);
         assert(got >= 0);
     }

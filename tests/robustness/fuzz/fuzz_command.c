@@ -9,7 +9,7 @@
 // Whatever was quoted, an answer is one line of JSON.
 static void check_answer(json_t *answer) {
     char *text = json_dumps(answer, JSON_COMPACT);
-    json_t *again = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *again = text != NULL ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
     assert(json_is_object(again));
     json_decref(again);
     json_decref(answer);

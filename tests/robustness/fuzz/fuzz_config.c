@@ -15,10 +15,10 @@ static void check_accepted(const reef_config *config) {
     assert(reef_config_check(config, &err) == REEF_OK);
     char *text = reef_config_format(config), *same;
     reef_config again;
-    assert(text);
+    assert(text != NULL);
     assert(reef_config_parse(&again, text, strlen(text), &err) == REEF_OK);
     same = reef_config_format(&again);
-    assert(same && !strcmp(text, same));
+    assert(same && strcmp(text, same) == 0);
     free(same);
     free(text);
 }
@@ -36,7 +36,7 @@ static void parse(const uint8_t *data, size_t size) {
 static void set_line(reef_config *config, char *line) {
     reef_error err;
     char *equals = strchr(line, '=');
-    if (!equals) return;
+    if (equals == NULL) return;
     *equals = 0;
     reef_status status = reef_config_set(config, line, equals + 1, &err);
     if (status != REEF_OK) fuzz_failure(status, &err);
@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     reef_config_default(&config);
     for (size_t at = 0; at < size;) {
         const uint8_t *end = memchr(data + at, '\n', size - at);
-        size_t bytes = end ? (size_t)(end - data) - at : size - at;
+        size_t bytes = end != NULL ? (size_t)(end - data) - at : size - at;
         if (bytes < sizeof(line)) {
             memcpy(line, data + at, bytes);
             line[bytes] = 0;

@@ -14,7 +14,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 }
 
 static bool is_blank(const uint8_t *line, const uint8_t *end) {
-    while (line < end && strchr(" \t\r", *line) && *line) line++;
+    while (line < end && strchr(" \t\r", *line) != NULL && *line) line++;
     return line == end;
 }
 
@@ -22,7 +22,7 @@ static size_t count_requests(const uint8_t *at, const uint8_t *end) {
     size_t count = 0;
     for (const uint8_t *stop; at < end; at = stop + 1) {
         stop = memchr(at, '\n', (size_t)(end - at));
-        if (!stop) stop = end;
+        if (stop == NULL) stop = end;
         count += !is_blank(at, stop);
     }
     return count;
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *answer = daemon_world_ask(0, data, size, &bytes), *end = answer + bytes;
     for (const char *line = answer; line < end; answers++) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
-        assert(stop);
+        assert(stop != NULL);
         json_t *object = json_loadb(line, (size_t)(stop - line), JSON_REJECT_DUPLICATES, NULL);
         assert(json_is_boolean(json_object_get(object, "ok")));
         json_decref(object);

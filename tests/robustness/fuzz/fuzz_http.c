@@ -20,11 +20,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 static void check_body(const char *answer, size_t bytes) {
     const char *end = strstr(answer, "\r\n\r\n"), *length = strstr(answer, "\r\nContent-Length: ");
     const char *json = strstr(answer, "\r\nContent-Type: application/json");
-    if (!end || !length || !json || length > end || json > end) return;
+    if (end == NULL || length == NULL || json == NULL || length > end || json > end) return;
     size_t count = strtoull(length + 18, NULL, 10), left = bytes - (size_t)(end + 4 - answer);
     if (!count || left < count) return; // cut off, by its client's fault
     json_t *document = json_loadb(end + 4, count, JSON_REJECT_DUPLICATES, NULL);
-    assert(document);
+    assert(document != NULL);
     json_decref(document);
 }
 
@@ -32,7 +32,7 @@ static void check_body(const char *answer, size_t bytes) {
 static bool listens(const uint8_t *data, size_t size) {
     static const char PATH[] = "/v1/events";
     for (size_t i = 0; i + sizeof(PATH) - 1 <= size; i++)
-        if (!memcmp(data + i, PATH, sizeof(PATH) - 1)) return true;
+        if (memcmp(data + i, PATH, sizeof(PATH) - 1) == 0) return true;
     return false;
 }
 

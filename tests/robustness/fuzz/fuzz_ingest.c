@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     else
         check_text(&got);
     assert(reef_ingest_parse(&again, format, inputs, label, body, bytes, &err) == REEF_OK);
-    assert(again.count == got.count && !memcmp(again.bytes, got.bytes, got.count));
+    assert(again.count == got.count && memcmp(again.bytes, got.bytes, got.count) == 0);
     reef_ingested_release(&again);
     reef_ingested_release(&got);
     return 0;

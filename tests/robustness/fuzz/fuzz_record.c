@@ -19,9 +19,9 @@ static bool decode(reef_db db, const uint8_t *data, size_t bytes, reef_key *key,
         return false;
     }
     assert(reef_key_encode(key, &encoded, &err) == REEF_OK);
-    assert(encoded.bytes == bytes && !memcmp(encoded.data, data, bytes));
+    assert(encoded.bytes == bytes && memcmp(encoded.data, data, bytes) == 0);
     reef_key_format(key, words);
-    assert(memchr(words, 0, sizeof(words)));
+    assert(memchr(words, 0, sizeof(words)) != NULL);
     return true;
 }
 

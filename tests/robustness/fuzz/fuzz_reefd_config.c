@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static char *file;
     static reef_options options; // large
     reef_error err;
-    if (!file) file = fuzz_path("reefd.ini");
+    if (file == NULL) file = fuzz_path("reefd.ini");
     fuzz_write(file, data, size);
     char *arguments[] = {"reefd", "--config", file, NULL};
     reef_status status = reef_options_parse(&options, 3, arguments, &err);

@@ -4,8 +4,8 @@
 // committed, then checked, scored or asked to predict, its history read and compacted, and learning
 // goes on.
 #include "fuzz.h"
-#include "reef_pool_json.h"
 #include "page_reader.h"
+#include "reef_pool_json.h"
 #include "reef_trainer.h"
 #include "store_internal.h"
 
@@ -48,7 +48,7 @@ static reef_status on_record(void *context,
     assert(g->record_count < RECORDS_MAX);
     stored *record = &g->records[g->record_count++];
     record->key = *key;
-    if (!key->name) return REEF_OK;
+    if (key->name == NULL) return REEF_OK;
     snprintf(record->name, sizeof(record->name), "%s", key->name);
     record->key.name = record->name;
     return REEF_OK;

@@ -18,7 +18,7 @@ static const char SEPARATOR[] = "\n--\n";
 
 static const uint8_t *find(const uint8_t *data, size_t size, const char *what, size_t bytes) {
     for (size_t i = 0; i + bytes <= size; i++)
-        if (!memcmp(data + i, what, bytes)) return data + i;
+        if (memcmp(data + i, what, bytes) == 0) return data + i;
     return NULL;
 }
 
@@ -39,34 +39,34 @@ static void read_all(reef_vectors *vectors) {
     reef_vectors_rest(vectors);
     if (reef_vectors_read_bytes(vectors, 0, whole, sizeof(whole), &got, &err) != REEF_OK) return;
     assert(reef_vectors_read_bytes(vectors, 0, cut, 7, &first, &err) == REEF_OK && first <= 7);
-    assert(!memcmp(whole, cut, first));
+    assert(memcmp(whole, cut, first) == 0);
     assert(reef_vectors_read_bytes(vectors, first, cut + first, got - first, &first, &err) ==
            REEF_OK);
-    assert(!memcmp(whole, cut, got));
+    assert(memcmp(whole, cut, got) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static char *file, *labels;
-    if (!file) {
+    if (file == NULL) {
         file = fuzz_path("vectors");
         labels = fuzz_path("labels");
     }
     const uint8_t *end = size ? memchr(data, '\n', size) : NULL;
-    if (!end || (size_t)(end - data) > SPEC_BYTES_MAX / 2) return 0;
+    if (end == NULL || (size_t)(end - data) > SPEC_BYTES_MAX / 2) return 0;
     size_t kind = 0, spec_bytes = (size_t)(end - data);
     while (kind < spec_bytes && data[kind] != '?') kind++;
-    if (memchr(data, 0, spec_bytes)) return 0;
+    if (memchr(data, 0, spec_bytes) != NULL) return 0;
 
     const uint8_t *body = end + 1, *stop = data + size;
     const uint8_t *second = find(body, (size_t)(stop - body), SEPARATOR, sizeof(SEPARATOR) - 1);
-    fuzz_write(file, body, (size_t)((second ? second : stop) - body));
-    if (second) {
+    fuzz_write(file, body, (size_t)((second != NULL ? second : stop) - body));
+    if (second != NULL) {
         second += sizeof(SEPARATOR) - 1;
         fuzz_write(labels, second, (size_t)(stop - second));
     }
     char spec[SPEC_BYTES_MAX * 2];
     snprintf(spec, sizeof(spec), "%.*s:%s%s%s%.*s", (int)kind, (const char *)data, file,
-             second ? "," : "", second ? labels : "", (int)(spec_bytes - kind),
+             second != NULL ? "," : "", second != NULL ? labels : "", (int)(spec_bytes - kind),
              (const char *)data + kind);
 
     reef_vectors *vectors = NULL;

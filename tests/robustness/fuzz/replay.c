@@ -19,13 +19,13 @@ __attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv) {
 static void run_file(const char *path) {
     FILE *file = fopen(path, "rb");
     struct stat info;
-    if (!file || stat(path, &info) != 0) {
+    if (file == NULL || stat(path, &info) != 0) {
         fprintf(stderr, "cannot read %s\n", path);
         exit(1);
     }
     size_t count = (size_t)info.st_size;
     uint8_t *bytes = malloc(count ? count : 1);
-    assert(bytes);
+    assert(bytes != NULL);
     size_t got = fread(bytes, 1, count, file);
     fclose(file);
     assert(got == count);

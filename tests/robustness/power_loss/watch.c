@@ -46,9 +46,9 @@ __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("REEF_WATCH_LOG");
     const char *step = getenv("REEF_WATCH_CLOCK");
     const char *ahead = getenv("REEF_WATCH_AHEAD");
-    if (step) clock_step = strtol(step, NULL, 10);
-    if (ahead) clock_ahead = strtol(ahead, NULL, 10);
-    if (!path) return;
+    if (step != NULL) clock_step = strtol(step, NULL, 10);
+    if (ahead != NULL) clock_ahead = strtol(ahead, NULL, 10);
+    if (path == NULL) return;
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0) abort();
     log_fd = fcntl(fd, F_DUPFD_CLOEXEC, 500); // out of the way of the standard descriptors
@@ -233,7 +233,7 @@ int rename(const char *from, const char *to) {
     bool ours = log_fd >= 0 && strlen(from) > strlen(DATA_FILE) &&
                 strcmp(from + strlen(from) - strlen(DATA_FILE), DATA_FILE) == 0;
     int code = real(from, to);
-    if (code == 0 && ours && stat(to, &info) == 0 && realpath(to, path)) {
+    if (code == 0 && ours && stat(to, &info) == 0 && realpath(to, path) != NULL) {
         pthread_mutex_lock(&mutex);
         note_text(EVENT_RENAME, info.st_ino, path);
         pthread_mutex_unlock(&mutex);

@@ -305,7 +305,7 @@ static void a_baseline_is_asked_for_the_same_layer_and_compared(void **state) {
 static void expect_no_baseline(world *w, const char *lines, const char *words) {
     char *script = path_in(w->directory, "rival.py");
     unlink(script);
-    if (lines) write_file(script, lines);
+    if (lines != NULL) write_file(script, lines);
     program p;
     reef(&p, "bench", "peer", TINY_LAYER, "--only", "layer", "--repeat", "1", "--rival", script,
          NULL);
@@ -313,7 +313,7 @@ static void expect_no_baseline(world *w, const char *lines, const char *words) {
     assert_string_equal(p.err, "");
     assert_non_null(strstr(p.out, "training step"));
     const char *said = strstr(p.out, "\nrival     not measured: ");
-    if (!said || !strstr(said, words)) fail_msg("no '%s' in %s", words, p.out);
+    if (said == NULL || strstr(said, words) == NULL) fail_msg("no '%s' in %s", words, p.out);
     program_release(&p);
     json_t *document = reef_json("bench", "peer", TINY_LAYER, "--only", "layer", "--repeat", "1",
                                  "--rival", script, NULL);
@@ -392,7 +392,7 @@ static void expect_no_step_baseline(const char *script, const char *words) {
     program p;
     reef(&p, TINY_STEPS, "--rival", script, "--json", NULL);
     assert_int_equal(p.code, 0);
-    if (!strstr(p.err, words)) fail_msg("no '%s' in %s", words, p.err);
+    if (strstr(p.err, words) == NULL) fail_msg("no '%s' in %s", words, p.err);
     json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, NULL);
     assert_true(number(document, "step_tokens_per_s") > 0);
     assert_true(json_is_null(json_object_get(document, "rival_step_ratio")));

@@ -224,7 +224,7 @@ static void refused(
     const char *pool, const char *file, const char *option, const char *value, const char *says) {
     program p;
     reef(&p, "train", pool, file, "--flops", "1e9", option, value, NULL);
-    if (p.code != 64 || !strstr(p.err, says)) fail_msg("exit %d: %s", p.code, p.err);
+    if (p.code != 64 || strstr(p.err, says) == NULL) fail_msg("exit %d: %s", p.code, p.err);
     program_release(&p);
 }
 

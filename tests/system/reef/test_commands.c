@@ -29,7 +29,7 @@ static void every_command_explains_itself_with_an_example(void **state) {
     for (size_t i = 0; i < count; i++) {
         char *name = reef_cli_format("%s", commands[i].name);
         char *second = strchr(name, ' ');
-        if (second) *second++ = '\0';
+        if (second != NULL) *second++ = '\0';
         program p;
         const char *argv[] = {REEF_BINARY, name, second ? second : "--help",
                               second ? "--help" : NULL, NULL};
@@ -86,7 +86,7 @@ static void every_field_of_the_configuration_is_an_option_of_init(void **state) 
         char *option = reef_cli_format("--%s VALUE", fields[i].name);
         for (char *c = option; *c; c++)
             if (*c == '_') *c = '-';
-        if (!strstr(p.out, option)) fail_msg("%s is not in the help of init", option);
+        if (strstr(p.out, option) == NULL) fail_msg("%s is not in the help of init", option);
         free(option);
     }
     program_release(&p);
@@ -262,14 +262,14 @@ static void both_refuse(int code, const char *says, const char *const *words) {
     for (int dry = 1; dry >= 0; dry--) {
         const char *argv[ARGUMENTS_MAX] = {REEF_BINARY};
         size_t count = 1;
-        while (words[count - 1]) {
+        while (words[count - 1] != NULL) {
             argv[count] = words[count - 1];
             count++;
         }
         if (dry) argv[count] = "--dry-run";
         program p;
         program_run(&p, argv, NULL);
-        if (p.code != code || !strstr(p.err, says))
+        if (p.code != code || strstr(p.err, says) == NULL)
             fail_msg("%s %s%s: exit %d: %s%s", words[0], words[1], dry ? " dry" : "", p.code, p.out,
                      p.err);
         if (dry)
@@ -514,7 +514,7 @@ static void a_dry_seal_names_the_size_that_is_opened(void **state) {
     json_decref(reef_json("train", pool, w->english, NULL));
     reef(&p, "seal", pool, "--dry-run", NULL);
     assert_int_equal(p.code, 0);
-    if (!strstr(p.out, "would open generation 1 (2 x 2 experts in each PEER layer)"))
+    if (strstr(p.out, "would open generation 1 (2 x 2 experts in each PEER layer)") == NULL)
         fail_msg("%s", p.out);
     program_release(&p);
     json_t *sealed = reef_json("seal", pool, NULL);
@@ -681,10 +681,10 @@ typedef struct mistake {
 static void expect_mistake(const world *w, const mistake *m) {
     const char *argv[ARGUMENTS_MAX + 2] = {REEF_BINARY};
     size_t count = 1, files = count_files(w->directory);
-    for (; m->argv[count - 1]; count++) argv[count] = m->argv[count - 1];
+    for (; m->argv[count - 1] != NULL; count++) argv[count] = m->argv[count - 1];
     program p;
     program_run(&p, argv, NULL);
-    if (p.code != m->code || line_count(p.err) != 1 || !strstr(p.err, m->says))
+    if (p.code != m->code || line_count(p.err) != 1 || strstr(p.err, m->says) == NULL)
         fail_msg("reef %s %s: exit %d, not %d with '%s': %s", argv[1], argv[2] ? argv[2] : "",
                  p.code, m->code, m->says, p.err);
     assert_string_equal(p.out, "");
@@ -692,7 +692,7 @@ static void expect_mistake(const world *w, const mistake *m) {
 
     // The same for programs: the same code, and a document that says why. (An option that lacks its
     // value would take --json for it.)
-    if (strstr(m->says, "needs a value")) return;
+    if (strstr(m->says, "needs a value") != NULL) return;
     argv[count] = "--json";
     program_run(&p, argv, NULL);
     assert_int_equal(p.code, m->code);
@@ -850,7 +850,7 @@ static void output_that_cannot_be_written_is_an_error(void **state) {
         bool measured = strcmp(PICTURES[i], "forgetting") == 0;
         reef(&p, "plot", PICTURES[i], w->pool, "--svg", "/dev/full", measured ? "--eval" : NULL,
              domain, NULL);
-        if (p.code != 73 || !strstr(p.err, "No space left on device"))
+        if (p.code != 73 || strstr(p.err, "No space left on device") == NULL)
             fail_msg("%s: exit %d: %s", PICTURES[i], p.code, p.err);
         program_release(&p);
     }

@@ -103,7 +103,7 @@ static void uncomment(const char *from, const char *to) {
     assert_non_null(in);
     assert_non_null(out);
     char line[512];
-    while (fgets(line, sizeof(line), in)) fputs(line[0] == ';' ? line + 1 : line, out);
+    while (fgets(line, sizeof(line), in) != NULL) fputs(line[0] == ';' ? line + 1 : line, out);
     assert_int_equal(fclose(in), 0);
     assert_int_equal(fclose(out), 0);
 }
@@ -148,7 +148,7 @@ static void no_file(const char *file, const char *pool, const char *says, int co
     for (int dry = 0; dry < 2; dry++) {
         program p;
         reef(&p, "init", pool, TINY_OPTIONS, "--config-out", file, dry ? "--dry-run" : NULL, NULL);
-        if (p.code != code || !strstr(p.err, says)) fail_msg("exit %d: %s", p.code, p.err);
+        if (p.code != code || strstr(p.err, says) == NULL) fail_msg("exit %d: %s", p.code, p.err);
         assert_int_not_equal(access(pool, F_OK), 0);
         program_release(&p);
     }
@@ -214,7 +214,7 @@ static bool is_empty(const char *directory) {
     DIR *open = opendir(directory);
     assert_non_null(open);
     size_t names = 0;
-    while (readdir(open)) names++;
+    while (readdir(open) != NULL) names++;
     assert_int_equal(closedir(open), 0);
     return names == 2; // . and ..
 }
@@ -292,7 +292,7 @@ static void a_longer_context_has_a_longer_window_of_the_reservoir(void **state) 
         program p;
         reef(&p, "init", w->missing, REFUSED[i][0], REFUSED[i][1], "--dry-run", NULL);
         assert_int_equal(p.code, 64);
-        if (!strstr(p.err, REFUSED[i][2])) fail_msg("'%s' in %s", REFUSED[i][2], p.err);
+        if (strstr(p.err, REFUSED[i][2]) == NULL) fail_msg("'%s' in %s", REFUSED[i][2], p.err);
         program_release(&p);
     }
     assert_int_not_equal(access(w->missing, F_OK), 0);

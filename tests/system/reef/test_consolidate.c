@@ -53,14 +53,14 @@ static void train(const char *path) {
                                               {"d_ffw", "16"},          {"reservoir_window", "64"},
                                               {"boundaries", "given"},  {"gate_decay", "0.9"}};
     reef_config_default(&config);
-    for (size_t i = 0; i < sizeof SETTINGS / sizeof *SETTINGS; i++)
+    for (size_t i = 0; i < sizeof(SETTINGS) / sizeof(*SETTINGS); i++)
         check(reef_config_set(&config, SETTINGS[i][0], SETTINGS[i][1], &err), &err);
     check(reef_pool_init(path, &config, &err), &err);
     check(reef_store_open(&store, path, &(reef_store_options){.write = true}, &err), &err);
     check(reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = 1}, &err), &err);
     char text[TEXT_BYTES];
     for (int kind = 0; kind < 4; kind++) {
-        fill(text, sizeof text, kind);
+        fill(text, sizeof(text), kind);
         check(reef_trainer_feed(trainer, "test", (const uint8_t *)text, strlen(text), NULL, NULL,
                                 &err),
               &err);
@@ -72,7 +72,7 @@ static void train(const char *path) {
 }
 
 static int setup(void **state) {
-    world *w = calloc(1, sizeof *w);
+    world *w = calloc(1, sizeof(*w));
     assert_non_null(w);
     w->directory = test_directory_new();
     w->pool = reef_cli_format("%s/pool", w->directory);
@@ -81,7 +81,7 @@ static int setup(void **state) {
     char text[TEXT_BYTES];
     FILE *file = fopen(w->text, "w");
     assert_non_null(file);
-    fill(text, sizeof text, 1);
+    fill(text, sizeof(text), 1);
     assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
     *state = w;
@@ -272,7 +272,7 @@ static void training_keeps_what_was_measured_of_generations_that_are_no_more(voi
     FILE *file = fopen(marked, "w");
     assert_non_null(file);
     for (int kind = 0; kind < 4; kind++) {
-        fill(text, sizeof text, kind);
+        fill(text, sizeof(text), kind);
         assert_true(fprintf(file, "%s\n%s", text, kind < 3 ? "===\n" : "") > 0);
     }
     assert_int_equal(fclose(file), 0);

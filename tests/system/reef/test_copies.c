@@ -412,7 +412,7 @@ static void logits_are_those_that_the_loss_is_made_of(void **state) {
     for (size_t i = 0; i + 1 < count; i++) {
         float row[256];
         double sum = 0.0;
-        memcpy(row, data + i * sizeof row, sizeof row);
+        memcpy(row, data + i * sizeof(row), sizeof(row));
         for (size_t v = 0; v < 256; v++) sum += exp((double)row[v]);
         bits += (log(sum) - (double)row[(uint8_t)text[i + 1]]) / log(2.0);
     }
@@ -435,14 +435,14 @@ static void usage_is_an_array_of_counts(void **state) {
     char header[96];
     size_t experts = (size_t)integer(layer, "experts"),
            layers = json_array_size(json_object_get(usage, "layers"));
-    snprintf(header, sizeof header,
+    snprintf(header, sizeof(header),
              "{'descr': '<i8', 'fortran_order': False, 'shape': (%zu, %zu,), }", layers, experts);
     char *data = read_npy(path, header, &bytes);
     assert_int_equal(bytes, layers * experts * sizeof(int64_t));
     int64_t sum = 0;
     for (size_t n = 0; n < experts; n++) {
         int64_t count;
-        memcpy(&count, data + n * sizeof count, sizeof count);
+        memcpy(&count, data + n * sizeof(count), sizeof(count));
         sum += count;
     }
     assert_true(sum > 0 && sum == integer(layer, "selections"));

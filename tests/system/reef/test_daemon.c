@@ -34,11 +34,11 @@ static json_t *reef_json(const char *command,
                          const char *argument) {
     const char *argv[] = {REEF_BINARY, command, NULL, NULL, NULL, NULL, NULL, NULL};
     size_t count = 2;
-    if (second) argv[count++] = second;
+    if (second != NULL) argv[count++] = second;
     argv[count++] = "--pool";
     argv[count++] = w->pool;
     argv[count++] = "--json";
-    if (argument) argv[count++] = argument;
+    if (argument != NULL) argv[count++] = argument;
     program p;
     program_run(&p, argv, NULL);
     if (p.code != 0) fail_msg("reef %s: exit %d: %s", command, p.code, p.err);
@@ -366,7 +366,7 @@ static void every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited(v
     wait_until_trained(w);
     for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
         char *words = verbose_words(w, COMMANDS[i][0], COMMANDS[i][1]);
-        if (!strstr(words, "when the step under way was done"))
+        if (strstr(words, "when the step under way was done") == NULL)
             fail_msg("%s does not say that it waited: %s", COMMANDS[i][0], words);
         free(words);
     }
@@ -410,7 +410,8 @@ static void expect_two_columns(const world *w, const char *last) {
     program_run(&p, (const char *const[]){REEF_BINARY, "status", w->pool, NULL}, NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, last)); // all is known that can be
-    for (const char *line = strchr(p.out, '\n'); line && line[1]; line = strchr(line + 1, '\n'))
+    for (const char *line = strchr(p.out, '\n'); line != NULL && line[1];
+         line = strchr(line + 1, '\n'))
         if (strcspn(line + 1, "\n") < 17 || line[16] != ' ' || line[17] == ' ')
             fail_msg("no two columns in: %s", p.out);
     program_release(&p);

@@ -184,7 +184,7 @@ static void csv_and_picture_show_every_cell(void **state) {
     assert_non_null(strstr(svg, "</svg>"));
     static const char *const NAMES[] = {">dense<", ">moe<", ">pkm<", ">peer<", ">1.2e+07 FLOPs<"};
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++)
-        if (!strstr(svg, NAMES[i])) fail_msg("%s is not in the picture", NAMES[i]);
+        if (strstr(svg, NAMES[i]) == NULL) fail_msg("%s is not in the picture", NAMES[i]);
     size_t marks = 0; // a square for each point: two sizes of four systems
     for (const char *at = svg; (at = strstr(at, "width=\"8.00\" height=\"8.00\"")); at++) marks++;
     assert_int_equal(marks, 8);
@@ -398,7 +398,7 @@ static void data_sets_are_measured_on_the_best_models(void **state) {
     json_t *cell;
     json_array_foreach(json_object_get(document, "cells"), i, cell) {
         const json_t *sets = json_object_get(cell, "datasets");
-        if (!sets) continue;
+        if (sets == NULL) continue;
         measured++;
         double english = number(json_object_get(sets, "english"), "bits_per_byte");
         double code = number(json_object_get(sets, "code"), "bits_per_byte");
@@ -473,7 +473,7 @@ static void mistakes_are_told_with_their_line(void **state) {
         write_file(config, FAULTS[i].text);
         program r;
         reef(&r, "experiment", "isoflop", config, "--work", work, NULL);
-        if (r.code != 64 || !strstr(r.err, FAULTS[i].says))
+        if (r.code != 64 || strstr(r.err, FAULTS[i].says) == NULL)
             fail_msg("exit %d, and no '%s' in: %s", r.code, FAULTS[i].says, r.err);
         assert_int_equal(line_count(r.err), 1);
         program_release(&r);
@@ -493,7 +493,7 @@ static void what_a_kind_needs_is_asked_for(void **state) {
     for (size_t i = 0; i < 4; i++) {
         program r;
         reef(&r, "experiment", KINDS[i], config, "--work", work, NULL);
-        if (r.code != 64 || !strstr(r.err, SAYS[i])) fail_msg("%s: %s", KINDS[i], r.err);
+        if (r.code != 64 || strstr(r.err, SAYS[i]) == NULL) fail_msg("%s: %s", KINDS[i], r.err);
         program_release(&r);
     }
     free(config);

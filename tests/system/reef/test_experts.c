@@ -428,7 +428,7 @@ static void a_text_is_read_as_of_an_earlier_state(void **state) {
     reef_error err;
     reef_store *store = NULL;
     tally t[2][EXPERTS_OLD];
-    memset(t, 0, sizeof t);
+    memset(t, 0, sizeof(t));
     reef_cli_file code = {0};
     must(reef_cli_file_read(&code, w->code, &err), &err);
     must(reef_store_open(&store, w->pool, NULL, &err), &err);
@@ -594,7 +594,7 @@ static void mistakes_are_told(void **state) {
         const char *const *word = WRONG[i].words;
         reef(&p, "experts", w->pool, word[0], word[1], word[2], word[3], word[4], word[5], word[6],
              word[7], NULL);
-        if (p.code != WRONG[i].code || !strstr(p.err, WRONG[i].says))
+        if (p.code != WRONG[i].code || strstr(p.err, WRONG[i].says) == NULL)
             fail_msg("%s %s: exit %d: %s", WRONG[i].words[0], WRONG[i].words[1], p.code, p.err);
         program_release(&p);
     }

@@ -99,10 +99,10 @@ static const char *const COMMANDS[][ARGUMENTS_MAX] = {
 
 static void run(const world *w, program *p, const char *const *command) {
     const char *argv[ARGUMENTS_MAX + 1] = {NULL};
-    for (size_t i = 0; command[i]; i++) {
+    for (size_t i = 0; command[i] != NULL; i++) {
         argv[i] = command[i];
-        if (!strcmp(command[i], POOL)) argv[i] = w->pool;
-        if (!strcmp(command[i], TEXT)) argv[i] = w->text;
+        if (strcmp(command[i], POOL) == 0) argv[i] = w->pool;
+        if (strcmp(command[i], TEXT) == 0) argv[i] = w->text;
     }
     program_run(p, argv, NULL);
 }
@@ -235,7 +235,7 @@ static void lose_pages_below_rows(const char *pool, const char *says) {
     reef_store *store = NULL;
     reef_model *model = NULL;
     static uint8_t text[256];
-    static float logits[sizeof text * REEF_VOCAB];
+    static float logits[sizeof(text) * REEF_VOCAB];
     char *data = reef_cli_format("%s/data.mdb", pool);
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     if (freopen(says, "w", stderr) == NULL) _exit(90);
@@ -243,10 +243,10 @@ static void lose_pages_below_rows(const char *pool, const char *says) {
     const reef_model_options little = {.threads = 2, .memory_bytes = 1}; // nothing is copied
     if (reef_store_open(&store, pool, NULL, NULL) != REEF_OK ||
         reef_model_open(&model, store, "0", &little, NULL) != REEF_OK ||
-        reef_model_logits(model, text, sizeof text, logits, NULL) != REEF_OK)
+        reef_model_logits(model, text, sizeof(text), logits, NULL) != REEF_OK)
         _exit(91);
     if (truncate(data, 4 * 4096) != 0) _exit(92);
-    (void)!reef_model_logits(model, text, sizeof text, logits, NULL);
+    (void)!reef_model_logits(model, text, sizeof(text), logits, NULL);
     _exit(93); // a loss, whatever it says, of rows that are not there
 }
 #endif
@@ -345,8 +345,8 @@ static void repeat_until_full(const world *w, const char *const *command) {
         const char *argv[ARGUMENTS_MAX + 1] = {NULL};
         char *name = reef_cli_format("s-%s-%zu", command[1], round), *before = root_of(w);
         size_t count = 0;
-        for (; command[count]; count++) argv[count] = command[count];
-        if (!strcmp(command[1], "snapshot")) argv[count] = name;
+        for (; command[count] != NULL; count++) argv[count] = command[count];
+        if (strcmp(command[1], "snapshot") == 0) argv[count] = name;
         program p;
         run(w, &p, argv);
         char *after = root_of(w);

@@ -81,7 +81,7 @@ static double at(const json_t *array, size_t i) {
 static void assert_refused(const world *w, const char *a, const char *b, const char *words) {
     program p = eval(w, a, b, NULL, NULL);
     assert_int_not_equal(p.code, 0);
-    if (!strstr(p.err, words)) fail_msg("expected '%s' in '%s'", words, p.err);
+    if (strstr(p.err, words) == NULL) fail_msg("expected '%s' in '%s'", words, p.err);
     program_release(&p);
 }
 
@@ -170,7 +170,7 @@ static void gates_that_are_off_are_the_reason_for_no_curves(void **state) {
     tiny_pool_train(off.pool);
     p = eval(&off, "--learned=0,1", w->english, w->code, NULL);
     assert_int_equal(p.code, 0);
-    if (!strstr(p.out, "no curves: no gate has a threshold")) fail_msg("%s", p.out);
+    if (strstr(p.out, "no curves: no gate has a threshold") == NULL) fail_msg("%s", p.out);
     program_release(&p);
     free(off.pool);
 }

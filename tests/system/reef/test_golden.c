@@ -24,7 +24,7 @@ static golden unpack(const char *name) {
     assert_non_null(in);
     assert_non_null(out);
     static char buffer[65536];
-    for (int count; (count = gzread(in, buffer, sizeof buffer)) != 0;) {
+    for (int count; (count = gzread(in, buffer, sizeof(buffer))) != 0;) {
         assert_true(count > 0);
         assert_int_equal(fwrite(buffer, 1, (size_t)count, out), (size_t)count);
     }

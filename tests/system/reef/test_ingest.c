@@ -61,23 +61,24 @@ static int teardown(void **state) {
 }
 
 static void start(running *run, const char *journal) {
-    run->pid = reefd_start(&run->box, -1,
-                           (const char *const[]){"--pool", run->box.pool, "--source", "push:web",
-                                                 "--journal", journal ? journal : "1M", NULL});
+    run->pid =
+        reefd_start(&run->box, -1,
+                    (const char *const[]){"--pool", run->box.pool, "--source", "push:web",
+                                          "--journal", journal != NULL ? journal : "1M", NULL});
     reefd_await(&run->box, run->pid);
 }
 
 /** Run `reef ingest POOL` with up to four more words; what it said in `p`. */
 static void ingest(const running *run, program *p, const char *input, const char *const words[4]) {
     const char *argv[8] = {REEF_BINARY, "ingest", run->box.pool};
-    for (size_t i = 0; i < 4 && words[i]; i++) argv[3 + i] = words[i];
+    for (size_t i = 0; i < 4 && words[i] != NULL; i++) argv[3 + i] = words[i];
     program_run(p, argv, input);
 }
 
 static json_t *ingest_json(const running *run, const char *input, const char *const words[3]) {
     program p;
     const char *all[4] = {"--json"};
-    for (size_t i = 0; i < 3 && words[i]; i++) all[1 + i] = words[i];
+    for (size_t i = 0; i < 3 && words[i] != NULL; i++) all[1 + i] = words[i];
     ingest(run, &p, input, all);
     if (p.code != 0) fail_msg("exit %d: %s", p.code, p.err);
     json_t *answer = json_loads(p.out, 0, NULL);

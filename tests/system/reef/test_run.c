@@ -72,7 +72,8 @@ static void with_json_every_line_of_standard_output_is_an_event(void **state) {
     assert_string_equal(p.err, "");
     bool started = false, ended = false;
     char *rest = NULL;
-    for (char *line = strtok_r(p.out, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    for (char *line = strtok_r(p.out, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
         json_t *event = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         const char *name = json_string_value(json_object_get(event, "event"));
         assert_non_null(name);
@@ -169,12 +170,13 @@ static void help_has_every_option_of_the_daemon(void **state) {
     reef(&tool, "run", "--help", NULL);
     size_t seen = 0;
     char *rest = NULL;
-    for (char *line = strtok_r(daemon.out, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    for (char *line = strtok_r(daemon.out, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
         if (strncmp(line, "  --", 4) != 0) continue;
         char *option = reef_cli_format("\n  %.*s ", (int)strcspn(line + 2, " "), line + 2);
         if (strstr("\n  --check \n  --version ", option) == NULL) {
             seen++;
-            if (!strstr(tool.out, option)) fail_msg("%s is not in the help of run", option);
+            if (strstr(tool.out, option) == NULL) fail_msg("%s is not in the help of run", option);
         }
         free(option);
     }
@@ -186,7 +188,7 @@ static void help_has_every_option_of_the_daemon(void **state) {
 // ---- what goes wrong ----------------------------------------------------------------------------
 
 static void expect(const char *words, int code, program *p) {
-    if (p->code != code || !strstr(p->err, words))
+    if (p->code != code || strstr(p->err, words) == NULL)
         fail_msg("exit %d, wanted %d and '%s': %s", p->code, code, words, p->err);
     program_release(p);
 }

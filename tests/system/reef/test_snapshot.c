@@ -65,10 +65,10 @@ static void expect_sound(const char *pool) {
 
 static void expect_failure(int code, const char *says, const char *const *arguments) {
     const char *argv[ARGUMENTS_MAX] = {REEF_BINARY};
-    for (size_t i = 0; arguments[i]; i++) argv[i + 1] = arguments[i];
+    for (size_t i = 0; arguments[i] != NULL; i++) argv[i + 1] = arguments[i];
     program p;
     program_run(&p, argv, NULL);
-    if (p.code != code || !strstr(p.err, says))
+    if (p.code != code || strstr(p.err, says) == NULL)
         fail_msg("exit %d, not %d with '%s': %s", p.code, code, says, p.err);
     assert_int_equal(line_count(p.err), 1);
     assert_string_equal(p.out, "");
@@ -110,7 +110,7 @@ static void a_difference_is_told_as_a_table_and_as_json(void **state) {
         "from     kept: step ",    "between ",        "sealed between them", "usage drift",
         "experts of generation 1", "delta_embedding", "tensors changed"};
     for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++)
-        if (!strstr(p.out, says[i])) fail_msg("'%s' is not in:\n%s", says[i], p.out);
+        if (strstr(p.out, says[i]) == NULL) fail_msg("'%s' is not in:\n%s", says[i], p.out);
     program_release(&p);
     expect_failure(66, "no snapshot none",
                    (const char *[]){"snapshot", "diff", own.pool, "none", NULL});
@@ -359,7 +359,7 @@ static void snapshots_are_removed_by_name_or_its_beginning(void **state) {
 
 static const char *name_at(json_t *document, const char *list, size_t i) {
     const char *name = json_string_value(json_array_get(json_object_get(document, list), i));
-    return name ? name : "none";
+    return name != NULL ? name : "none";
 }
 
 static void one_that_is_damaged_is_told_and_removed_by_its_whole_name(void **state) {

@@ -84,7 +84,7 @@ static void refused(const char *says, ...) {
     va_start(arguments, says);
     reef_va(&p, arguments);
     va_end(arguments);
-    if (p.code != REFUSED || !strstr(p.err, says))
+    if (p.code != REFUSED || strstr(p.err, says) == NULL)
         fail_msg("exit %d, or no '%s' in: %s", p.code, says, p.err);
     assert_int_equal(line_count(p.err), 1);
     assert_string_equal(p.out, "");
@@ -171,7 +171,8 @@ static void people_read_tokens(void **state) {
     reef(&p[2], "status", f->pool, NULL);
     reef(&p[3], "eval", f->pool, "--gates", f->held_low, NULL);
     for (size_t i = 0; i < 4; i++) {
-        if (p[i].code != 0 || !strstr(p[i].out, WORDS[i]) || strstr(p[i].out, "per byte"))
+        if (p[i].code != 0 || strstr(p[i].out, WORDS[i]) == NULL ||
+            strstr(p[i].out, "per byte") != NULL)
             fail_msg("exit %d, or no '%s' in: %s%s", p[i].code, WORDS[i], p[i].out, p[i].err);
         program_release(&p[i]);
     }
@@ -295,7 +296,7 @@ static void a_daemon_is_refused_at_its_start(void **state) {
         program_run(
             &p, (const char *const[]){REEFD_PATH, "--pool", f->pool, "--source", SOURCES[i], NULL},
             NULL);
-        if (p.code != REFUSED || !strstr(p.err, "train it with reef train"))
+        if (p.code != REFUSED || strstr(p.err, "train it with reef train") == NULL)
             fail_msg("exit %d: %s", p.code, p.err);
         program_release(&p);
     }

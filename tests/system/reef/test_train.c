@@ -90,7 +90,7 @@ static json_t *reef_json(const char *first, ...) {
     memmove(argv + 2, argv + 1, (ARGUMENTS_MAX - 2) * sizeof(*argv));
     argv[1] = first;
     size_t count = 0;
-    while (argv[count]) count++;
+    while (argv[count] != NULL) count++;
     assert_true(count + 1 < ARGUMENTS_MAX);
     argv[count] = "--json";
     argv[count + 1] = NULL;
@@ -114,7 +114,7 @@ static void reef_fails(int code, const char *says, const char *first, ...) {
     argv[1] = first;
     program p;
     program_run(&p, argv, NULL);
-    if (p.code != code || !strstr(p.err, says))
+    if (p.code != code || strstr(p.err, says) == NULL)
         fail_msg("reef %s: exit %d instead of %d, or no '%s' in: %s", first, p.code, code, says,
                  p.err);
     assert_int_equal(line_count(p.err), 1);
@@ -127,7 +127,7 @@ static json_t *train_all(const world *w, const char *results) {
     char *figures = reef_cli_format("figures=%s", w->held_figures);
     json_t *document = reef_json("train", w->box.pool, w->words, w->figures, "--eval", words,
                                  "--eval", figures, "--eval-at", "4K", "--cost-repeats", "1",
-                                 results ? "--results" : NULL, results, NULL);
+                                 results != NULL ? "--results" : NULL, results, NULL);
     free(words);
     free(figures);
     return document;
@@ -391,7 +391,7 @@ static char *said(const char *command, const char *pool, const char *file) {
 static void expect(const char *text, const char *label, json_int_t number, const char *rest) {
     char digits[CLI_WORD_BYTES];
     char *words = reef_cli_format("%s%s %s", label, reef_cli_count((uint64_t)number, digits), rest);
-    if (!strstr(text, words)) fail_msg("expected '%s' in: %s", words, text);
+    if (strstr(text, words) == NULL) fail_msg("expected '%s' in: %s", words, text);
     free(words);
 }
 

@@ -261,7 +261,7 @@ static void mistakes_say_what_was_wrong(void **state) {
         const char *const *a = mistakes[i].arguments;
         program p;
         reef(&p, a[0], a[1], a[2], a[3], a[4], NULL);
-        if (p.code != mistakes[i].code || !strstr(p.err, mistakes[i].says))
+        if (p.code != mistakes[i].code || strstr(p.err, mistakes[i].says) == NULL)
             fail_msg("mistake %zu: exit %d: %s", i, p.code, p.err);
         assert_string_equal(p.out, "");
         program_release(&p);

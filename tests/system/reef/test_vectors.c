@@ -73,7 +73,7 @@ static json_t *reef_json(const char *first, ...) {
     if (p.code != 0) fail_msg("reef %s: exit %d: %s", first, p.code, p.err);
     json_error_t fault;
     json_t *document = json_loads(p.out, JSON_REJECT_DUPLICATES, &fault);
-    if (!document) fail_msg("reef %s: %s in %s", first, fault.text, p.out);
+    if (document == NULL) fail_msg("reef %s: %s in %s", first, fault.text, p.out);
     program_release(&p);
     return document;
 }
@@ -371,7 +371,7 @@ static void a_boundary_is_told_in_examples(void **state) {
     must(REEF_BINARY, "seal", pool, NULL);
     reef(&p, "train", pool, w->late, w->early, NULL);
     assert_int_equal(p.code, 0);
-    if (!strstr(p.out, "boundary (command) 0 examples after the beginning of"))
+    if (strstr(p.out, "boundary (command) 0 examples after the beginning of") == NULL)
         fail_msg("%s", p.out);
     program_release(&p);
     free(pool);
@@ -461,7 +461,8 @@ static void a_layer_by_itself_is_called_so(void **state) {
     program p;
     for (int i = 0; i < 2; i++) {
         reef(&p, i ? "eval" : "predict", layer, w->test, NULL);
-        if (p.code != 64 || !strstr(p.err, "holds a layer by itself") || strstr(p.err, "language"))
+        if (p.code != 64 || strstr(p.err, "holds a layer by itself") == NULL ||
+            strstr(p.err, "language") != NULL)
             fail_msg("exit %d: %s", p.code, p.err);
         program_release(&p);
     }
@@ -474,8 +475,8 @@ static void a_layer_by_itself_is_called_so(void **state) {
 static void digits_of_mnist_are_learned_one_pair_after_the_other(void **state) {
     const world *w = *state;
     const char *data = getenv("REEF_DATA_DIR");
-    char *probe = reef_cli_format("%s/mnist/train-labels-idx1-ubyte.gz", data ? data : "");
-    bool there = data && access(probe, R_OK) == 0;
+    char *probe = reef_cli_format("%s/mnist/train-labels-idx1-ubyte.gz", data != NULL ? data : "");
+    bool there = data != NULL && access(probe, R_OK) == 0;
     free(probe);
     if (!there) {
         print_message("skipped: REEF_DATA_DIR names no directory with mnist\n");

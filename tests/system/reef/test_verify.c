@@ -50,7 +50,7 @@ static json_t *verify_json(const char *pool, int code, const char *option, const
 
 static const char *text(const json_t *document, const char *name) {
     const char *value = json_string_value(json_object_get(document, name));
-    if (!value) fail_msg("%s is no text", name);
+    if (value == NULL) fail_msg("%s is no text", name);
     return value;
 }
 
@@ -315,7 +315,7 @@ static void the_state_before_is_restored_by_the_plans_command(void **state) {
                                        "   remedy   a new pool as of snapshot kept",
                                        "   command  reef export generation"};
     for (size_t i = 0; i < sizeof(SAYS) / sizeof(SAYS[0]); i++)
-        if (!strstr(p.out, SAYS[i])) fail_msg("'%s' is not in:\n%s", SAYS[i], p.out);
+        if (strstr(p.out, SAYS[i]) == NULL) fail_msg("'%s' is not in:\n%s", SAYS[i], p.out);
     assert_non_null(strstr(p.out, command));
     program_release(&p);
     json_decref(found);

@@ -194,7 +194,7 @@ static size_t text_places(
     size_t count = 0;
     for (const char *at = svg; (at = strstr(at, "<text x=\"")); at++) {
         const char *text = strchr(at, '>') + 1, *found = strstr(at, attribute);
-        if (!found || found > text || strncmp(text, words, strlen(words)) != 0) continue;
+        if (found == NULL || found > text || strncmp(text, words, strlen(words)) != 0) continue;
         assert_true(count < most);
         places[count++] = strtod(at + strlen("<text x=\""), NULL);
     }

@@ -166,7 +166,7 @@ static void status_has_every_field(void **state) {
 static void await_state(const sandbox *box, const char *state) {
     for (unsigned waited = 0; waited < STATE_MS_MAX; waited += 2, sleep_ms(2)) {
         json_t *status = reefd_ask(box, STATUS);
-        bool there = !strcmp(json_string_value(json_object_get(status, "state")), state);
+        bool there = strcmp(json_string_value(json_object_get(status, "state")), state) == 0;
         json_decref(status);
         if (there) return;
     }
@@ -381,7 +381,7 @@ static void another_process_evaluates_meanwhile(void **state) {
             REEF_OK);
         assert_true(score.bits_per_byte > 0 && score.bits_per_byte < 20);
         if (round == 1) early = score.bits;
-        if (as_of) assert_true(score.bits == early); // a snapshot stays what it was
+        if (as_of != NULL) assert_true(score.bits == early); // a snapshot stays what it was
         reef_model_close(model);
     }
     free(text);

@@ -189,8 +189,8 @@ static long resident_kb(pid_t pid) {
     snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
-    while (fgets(line, sizeof(line), file))
-        if (!strncmp(line, "VmRSS:", 6)) kb = strtol(line + 6, NULL, 10);
+    while (fgets(line, sizeof(line), file) != NULL)
+        if (strncmp(line, "VmRSS:", 6) == 0) kb = strtol(line + 6, NULL, 10);
     fclose(file);
     assert_true(kb > 0);
     return kb;

@@ -56,7 +56,7 @@ static void the_status_is_that_of_the_socket(void **state) {
     assert_int_equal(json_object_size(over_http), json_object_size(over_socket));
     json_object_foreach(over_socket, key, value) {
         json_t *other = json_object_get(over_http, key);
-        if (!other || (json_typeof(other) != json_typeof(value) && !json_is_number(value)))
+        if (other == NULL || (json_typeof(other) != json_typeof(value) && !json_is_number(value)))
             fail_msg("'%s' differs", key);
     }
     assert_int_equal(json_integer_value(json_object_get(over_http, "pid")), run->pid);
@@ -166,7 +166,7 @@ static void metrics_are_what_prometheus_takes(void **state) {
         "reef_steps_total ", "reef_loss ", "reef_commit_duration_seconds_count ",
         "reef_source_lag_bytes{source=", "reef_experts{state=\"open\"} "};
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++)
-        if (!strstr(answer.body, NAMES[i])) fail_msg("no '%s'", NAMES[i]);
+        if (strstr(answer.body, NAMES[i]) == NULL) fail_msg("no '%s'", NAMES[i]);
     char path[256], line[320];
     snprintf(path, sizeof(path), "%s/metrics", run->box.directory);
     write_file(path, answer.body, 0600);
@@ -187,7 +187,7 @@ static uint64_t metric(const running *run, const char *name) {
     assert_int_equal(answer.code, 200);
     snprintf(line, sizeof(line), "\n%s", name);
     const char *found = strstr(answer.body, line);
-    if (!found) fail_msg("no '%s'", name);
+    if (found == NULL) fail_msg("no '%s'", name);
     uint64_t value = strtoull(strrchr(strtok((char *)found + 1, "\n"), ' '), NULL, 10);
     http_answer_release(&answer);
     return value;
@@ -317,7 +317,8 @@ static void a_request_of_two_meanings_is_refused_and_the_last(void **state) {
         http_answer answer;
         assert_true(http_read_all(fd, LIMIT_S, &answer));
         close(fd);
-        if (strstr(answer.body ? answer.body : "", "HTTP/1.1")) fail_msg("%s", HEADERS[i]);
+        if (strstr(answer.body != NULL ? answer.body : "", "HTTP/1.1") != NULL)
+            fail_msg("%s", HEADERS[i]);
         assert_code(answer, 400);
     }
     assert_code(get(run, "/livez"), 200);
@@ -552,7 +553,8 @@ static void commands_of_clients_that_have_gone_keep_no_connection(void **state) 
 static int run_with(const sandbox *box, const char *listen, const char *token) {
     return reefd_run(box, -1,
                      (const char *const[]){"--pool", box->pool, "--source", box->text, "--http",
-                                           listen, token ? "--http-token" : NULL, token, NULL});
+                                           listen, token != NULL ? "--http-token" : NULL, token,
+                                           NULL});
 }
 
 static void what_would_be_unsafe_is_refused_at_the_start(void **state) {

@@ -241,7 +241,7 @@ static void damage(const char *path, const char *bytes) {
     size_t size = 0, length = strlen(bytes), hits = 0;
     char *all = read_text(path, &size);
     for (size_t i = 0; i + length <= size; i++)
-        if (!memcmp(all + i, bytes, length)) {
+        if (memcmp(all + i, bytes, length) == 0) {
             all[i] ^= 1;
             hits++;
         }

@@ -319,7 +319,8 @@ static void a_second_signal_ends_at_once(void **state) {
     json_t *status = NULL;
     for (;;) { // the first signal has arrived once the state says so
         status = reefd_ask(box, "{\"command\": \"status\"}");
-        bool draining = !strcmp(json_string_value(json_object_get(status, "state")), "draining");
+        bool draining =
+            strcmp(json_string_value(json_object_get(status, "state")), "draining") == 0;
         json_decref(status);
         if (draining) break;
         sleep_ms(2);

@@ -86,7 +86,7 @@ static bool hear(const manager *m, int wait_ms, char message[1024]) {
 static void await_word(const manager *m, const char *begin, const char *word, char message[1024]) {
     for (size_t heard = 0; heard < MESSAGES_MAX; heard++) {
         if (!hear(m, WAIT_MS, message)) break;
-        if (!strncmp(message, begin, strlen(begin)) && strstr(message, word)) return;
+        if (strncmp(message, begin, strlen(begin)) == 0 && strstr(message, word) != NULL) return;
     }
     fail_msg("'%s' with '%s' was never sent", begin, word);
 }
@@ -106,7 +106,7 @@ static bool is_fed(const manager *m) {
     char message[1024];
     for (int left = QUIET_MS; left > 0; left -= 100) {
         while (hear(m, 0, message))
-            if (!strcmp(message, "WATCHDOG=1")) return true;
+            if (strcmp(message, "WATCHDOG=1") == 0) return true;
         sleep_ms(100);
     }
     return false;

@@ -95,12 +95,12 @@ static void start(
     const char *arguments[16] = {"--pool",       run->box.pool, "--http",   "127.0.0.1:0",
                                  "--http-token", run->token,    "--source", source};
     size_t count = 8;
-    if (other) {
+    if (other != NULL) {
         arguments[count++] = "--source";
         arguments[count++] = other;
     }
-    if (option) arguments[count++] = option;
-    if (value) arguments[count++] = value;
+    if (option != NULL) arguments[count++] = option;
+    if (value != NULL) arguments[count++] = value;
     run->pid = reefd_start(&run->box, -1, arguments);
     reefd_await(&run->box, run->pid);
     json_t *status = reefd_ask(&run->box, "{\"command\": \"status\"}");
@@ -132,8 +132,8 @@ static int64_t of_source(const running *run, const char *name, const char *key) 
     size_t i;
     int64_t value = -1;
     json_array_foreach(json_object_get(status, "sources"), i,
-                       item) if (!strcmp(json_string_value(json_object_get(item, "name")), name))
-        value = json_integer_value(json_object_get(item, key));
+                       item) if (strcmp(json_string_value(json_object_get(item, "name")), name) ==
+                                 0) value = json_integer_value(json_object_get(item, key));
     json_decref(status);
     return value;
 }
@@ -166,7 +166,7 @@ static bool push(running *run, size_t first, size_t count, const char *id, json_
     char *line = ingest_line(first, count, id), *text = NULL;
     reef_status status = reef_daemon_call(run->box.pool, NULL, line, &text, &err);
     free(line);
-    if (status == REEF_OK && result) *result = json_loads(text, 0, NULL);
+    if (status == REEF_OK && result != NULL) *result = json_loads(text, 0, NULL);
     free(text);
     if (status != REEF_OK && status != REEF_ERR_IO && status != REEF_ERR_NOT_FOUND)
         fail_msg("%s: %s", reef_status_text(status), err.message);
@@ -536,11 +536,11 @@ static char *metrics(const running *run) {
 /** The same figure in /metrics and in status. */
 static void assert_counted(const running *run, const char *source, const char *key, int64_t value) {
     char line[160];
-    const char *total = strcmp(key, "journal_bytes") ? "_total" : "";
+    const char *total = strcmp(key, "journal_bytes") != 0 ? "_total" : "";
     snprintf(line, sizeof(line), "\nreef_push_%s%s{source=\"%s\"} %lld\n", key, total, source,
              (long long)value);
     char *text = metrics(run);
-    if (!strstr(text, line)) fail_msg("no '%s' in:\n%s", line, strstr(text, "reef_push_"));
+    if (strstr(text, line) == NULL) fail_msg("no '%s' in:\n%s", line, strstr(text, "reef_push_"));
     free(text);
     assert_int_equal(of_source(run, source, key), value);
 }

@@ -530,7 +530,7 @@ static void nothing_is_waited_for_between_acknowledgements(void **state) {
     await_pending(w, "reef", 0);
     char *told = await_times(file, "\"XACK\"", sweeps), *first = strstr(told, "\"XACK\"");
     char *last = first;
-    for (char *at = first; at; at = strstr(at + 1, "\"XACK\"")) last = at;
+    for (char *at = first; at != NULL; at = strstr(at + 1, "\"XACK\"")) last = at;
     *last = '\0';
     assert_true(times_in(first, "\"XREAD\"") >= 1); // reading goes on
     assert_int_equal(times_in(first, "\"BLOCK\""), 0);
@@ -645,7 +645,7 @@ static void await_id(const world *w, const char *key, const char *id) {
     for (int i = 0;; i++, sleep_ms(100)) {
         json_t *source = source_status(w);
         const char *is = json_string_value(json_object_get(source, key));
-        bool there = is && !strcmp(is, id);
+        bool there = is != NULL && strcmp(is, id) == 0;
         if (!there && i == 300) fail_msg("%s is %s, not %s", key, is ? is : "absent", id);
         json_decref(source);
         if (there) return;

@@ -44,7 +44,7 @@ static void assert_same_root(const reef_commit *a, const reef_commit *b) {
 static json_t *last_event(const sandbox *box) {
     char *text = read_text(box->messages, NULL);
     json_t *event = NULL;
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         json_decref(event);
         event = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         if (!json_is_object(event)) fail_msg("no JSON object: %s", line);

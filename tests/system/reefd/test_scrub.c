@@ -217,7 +217,8 @@ static reef_status on_event(void *context,
     (void)key, (void)err;
     const char *name = json_string_value(json_object_get(event, "event"));
     const char *what = json_string_value(json_object_get(event, "what"));
-    if (name && !strcmp(name, "damage") && what && strstr(what, "experts (generation 0, layer 1"))
+    if (name != NULL && strcmp(name, "damage") == 0 && what != NULL &&
+        strstr(what, "experts (generation 0, layer 1") != NULL)
         ++*(int *)context;
     json_decref(event);
     return REEF_OK;

@@ -92,7 +92,7 @@ static void await_message(const service *s, const char *text) {
     char *messages = NULL;
     for (unsigned waited = 0;; waited += 5) {
         messages = read_text(s->box.messages, NULL);
-        if (strstr(messages, text)) break;
+        if (strstr(messages, text) != NULL) break;
         if (waited > WAIT_MS_MAX) fail_msg("no '%s' in: %s", text, messages);
         free(messages);
         sleep_ms(5);
@@ -132,7 +132,7 @@ static void await_steps(const service *s, int64_t more) {
 static bool has(const json_t *names, const char *name) {
     size_t i;
     json_t *one;
-    json_array_foreach(names, i, one) if (!strcmp(json_string_value(one), name)) return true;
+    json_array_foreach(names, i, one) if (strcmp(json_string_value(one), name) == 0) return true;
     return false;
 }
 
@@ -214,7 +214,8 @@ static void with_a_mistake_nothing_at_all_changes(void **state) {
         snprintf(text, sizeof(text), "commit-steps = 1\nscrub-rate = 4M\njson-log = yes\n%s",
                  starts[i]);
         configure(s, text);
-        reef_status status = strstr(starts[i], "not-there") ? REEF_ERR_NOT_FOUND : REEF_ERR_INVALID;
+        reef_status status =
+            strstr(starts[i], "not-there") != NULL ? REEF_ERR_NOT_FOUND : REEF_ERR_INVALID;
         assert_int_equal(reefd_refuses(&s->box, RELOAD), status);
     }
     // A token that others can read is refused as at the start, and takes everything else with it.
@@ -229,7 +230,7 @@ static void with_a_mistake_nothing_at_all_changes(void **state) {
     assert_int_equal(commits(s), before);
     assert_int_equal(count_of(s, "scrub", "rate"), 0);
     char *messages = read_text(s->box.messages, NULL);
-    for (char *line = strtok(messages, "\n"); line; line = strtok(NULL, "\n"))
+    for (char *line = strtok(messages, "\n"); line != NULL; line = strtok(NULL, "\n"))
         assert_int_equal(strncmp(line, "reefd: ", 7), 0); // no JSON yet
     free(messages);
     stop(s);
@@ -302,16 +303,17 @@ static void with_a_new_token_streams_of_the_old_one_end(void **state) {
 static bool all_lines_are_json(const service *s, const char *event) {
     char *text = read_text(s->box.messages, NULL);
     bool found = false;
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         if (!json_is_object(object)) fail_msg("no JSON object: %s", line);
         const char *level = json_string_value(json_object_get(object, "level"));
         const char *name = json_string_value(json_object_get(object, "event"));
-        if (!name || !level || !json_is_integer(json_object_get(object, "unix_ms")))
+        if (name == NULL || level == NULL || !json_is_integer(json_object_get(object, "unix_ms")))
             fail_msg("event, level or time is missing: %s", line);
-        assert_true(!strcmp(level, "error") || !strcmp(level, "warning") || !strcmp(level, "info"));
-        assert_int_equal(!strcmp(name, "error"), !strcmp(level, "error"));
-        found |= !strcmp(name, event);
+        assert_true(strcmp(level, "error") == 0 || strcmp(level, "warning") == 0 ||
+                    strcmp(level, "info") == 0);
+        assert_int_equal(strcmp(name, "error") == 0, strcmp(level, "error") == 0);
+        found |= strcmp(name, event) == 0;
         json_decref(object);
     }
     free(text);
@@ -392,7 +394,7 @@ static void a_signal_shows_the_status_also_when_quiet(void **state) {
     static const char *const WANTED[] = {"reefd: state ", "reefd: step ", "reefd: sources ",
                                          "reefd: last_commit ", "number "};
     for (size_t i = 0; i < sizeof(WANTED) / sizeof(*WANTED); i++)
-        if (!strstr(text, WANTED[i])) fail_msg("no '%s' in: %s", WANTED[i], text);
+        if (strstr(text, WANTED[i]) == NULL) fail_msg("no '%s' in: %s", WANTED[i], text);
     free(text);
     configure(s, "quiet = yes\njson-log = yes\n");
     json_decref(reefd_ask(&s->box, RELOAD));
@@ -467,7 +469,7 @@ static void what_it_makes_is_for_its_own_user_alone(void **state) {
     for (struct dirent *entry; (entry = readdir(directory));) {
         struct stat info;
         char name[512];
-        if (!strcmp(entry->d_name, "..")) continue;
+        if (strcmp(entry->d_name, "..") == 0) continue;
         snprintf(name, sizeof(name), "%s/%s", s->box.pool, entry->d_name);
         assert_int_equal(stat(name, &info), 0);
         if (info.st_mode & 077) fail_msg("%s has mode %o", entry->d_name, (unsigned)info.st_mode);
@@ -496,10 +498,10 @@ static bool is_checker(pid_t pid) {
     char path[64], text[256] = "";
     snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
     FILE *file = fopen(path, "r");
-    if (!file) return false;
+    if (file == NULL) return false;
     size_t bytes = fread(text, 1, sizeof(text) - 1, file);
     fclose(file);
-    return bytes > 6 && !strncmp(text + 6, "--verify", 8); // after "reefd" and its zero
+    return bytes > 6 && strncmp(text + 6, "--verify", 8) == 0; // after "reefd" and its zero
 }
 
 // The child of the daemon, or 0.
@@ -507,7 +509,7 @@ static pid_t child_of(pid_t pid) {
     char path[64], text[32] = "";
     snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
     FILE *file = fopen(path, "r");
-    if (!file) return 0;
+    if (file == NULL) return 0;
     bool found = fgets(text, sizeof(text), file) != NULL;
     fclose(file);
     pid_t child = found ? (pid_t)strtol(text, NULL, 10) : 0;

@@ -66,7 +66,7 @@ static void the_status_comes_by_itself(void **state) {
     assert_non_null(strstr(came, "text/event-stream"));
     const char *first = strstr(came, "event: status\n"), *last = first;
     for (const char *at = first; (at = strstr(at + 1, "event: status\n")) != NULL;)
-        if (strstr(at, "\n\n")) last = at;
+        if (strstr(at, "\n\n") != NULL) last = at;
     assert_ptr_not_equal(first, last);
     json_t *before = event_data(first), *after = event_data(last);
     assert_true(number(after, "step") > number(before, "step"));

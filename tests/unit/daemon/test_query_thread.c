@@ -25,7 +25,7 @@ static void on_wake(uv_async_t *wake) {
 }
 
 static int setup(void **state) {
-    world *w = calloc(1, sizeof *w);
+    world *w = calloc(1, sizeof(*w));
     assert_non_null(w);
     void *f = NULL;
     if (lifelong_setup(&f) != 0) return -1;
@@ -67,17 +67,17 @@ static reef_status score(reef_query_thread *queries, reef_query *query, reef_err
     reef_score score = {0};
     reef_status status = reef_query_thread_model(queries, query->as_of, &model, err);
     if (status != REEF_OK) return status;
-    status = reef_model_score(model, (const uint8_t *)PROBE, sizeof PROBE, NULL, &score, NULL, NULL,
-                              err);
+    status = reef_model_score(model, (const uint8_t *)PROBE, sizeof(PROBE), NULL, &score, NULL,
+                              NULL, err);
     return status == REEF_OK ? count_reads(queries, query, err) : status;
 }
 
 static void submit(world *w, reef_query_run run, const char *as_of) {
     reef_error err;
-    reef_query *query = calloc(1, sizeof *query);
+    reef_query *query = calloc(1, sizeof(*query));
     assert_non_null(query);
     query->run = run;
-    snprintf(query->as_of, sizeof query->as_of, "%s", as_of);
+    snprintf(query->as_of, sizeof(query->as_of), "%s", as_of);
     ok(reef_query_thread_submit(w->queries, query, &err), &err);
 }
 
@@ -98,8 +98,8 @@ static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state)
     uint8_t text[2048];
     choose(&w->f->config, "side", "32"); // some rows fill pages, and are read where they lie
     make_pool(w->f, 1);
-    lifelong_text(text, sizeof text, 1, 0);
-    feed(w->f, text, sizeof text);
+    lifelong_text(text, sizeof(text), 1, 0);
+    feed(w->f, text, sizeof(text));
     ok(reef_trainer_seal(w->f->trainer, NULL, NULL, &err), &err);
     (void)commit(w->f);
     start(w, 1);
@@ -114,10 +114,10 @@ static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state)
     assert_int_equal(sem_post(&submitted), 0);
     for (size_t n = 0; n < QUESTIONS + 1;) {
         reef_query *done = reef_query_thread_replied(w->queries), *next;
-        for (; done; done = next, n++) {
+        for (; done != NULL; done = next, n++) {
             next = done->next;
             if (done->error.status != REEF_OK) fail_msg("%s", done->error.message);
-            json_t *said = json_loads(done->text ? done->text : "", 0, NULL);
+            json_t *said = json_loads(done->text != NULL ? done->text : "", 0, NULL);
             json_int_t reads = json_integer_value(json_object_get(said, "reads"));
             if (n > 0 && reads - before.count != EXPECTED[n - 1])
                 fail_msg("question %zu: %lld reads", n, (long long)reads - before.count);
@@ -131,7 +131,7 @@ static void under_load_a_state_that_is_not_asked_for_holds_no_read(void **state)
 static json_t *ask(world *w, reef_query_run run) {
     reef_query *done = NULL;
     submit(w, run, "now");
-    while (!done) done = reef_query_thread_replied(w->queries);
+    while (done == NULL) done = reef_query_thread_replied(w->queries);
     if (done->error.status != REEF_OK) fail_msg("%s", done->error.message);
     json_t *said = json_loads(done->text, 0, NULL);
     assert_non_null(said);
@@ -147,8 +147,8 @@ static void of_many_tasks_the_newest_are_shown(void **state) {
     make_pool(w->f, 1);
     for (uint32_t task = 0; task < TASKS; task++) {
         if (task) ok(reef_trainer_seal(w->f->trainer, NULL, NULL, &err), &err);
-        lifelong_text(text, sizeof text, (int)task % 5, task);
-        feed(w->f, text, sizeof text);
+        lifelong_text(text, sizeof(text), (int)task % 5, task);
+        feed(w->f, text, sizeof(text));
     }
     assert_int_equal(status_of(w->f).task, TASKS - 1);
     (void)commit(w->f);
@@ -184,8 +184,8 @@ static void a_look_at_the_facts_is_no_reader_of_them(void **state) {
     ok(reef_txn_begin(&own, w->f->store, REEF_TXN_READ, &err), &err);
     assert_stats(w, 1, 0);
     for (int i = 0; i < 2; i++) {
-        lifelong_text(text, sizeof text, 1, (uint64_t)i);
-        feed(w->f, text, sizeof text);
+        lifelong_text(text, sizeof(text), 1, (uint64_t)i);
+        feed(w->f, text, sizeof(text));
         (void)commit(w->f);
     }
     assert_stats(w, 1, 2);

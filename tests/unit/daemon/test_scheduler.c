@@ -43,7 +43,7 @@ static void set_up(world *w, void **state, size_t live, const reef_input_kind *o
         w->inputs[w->count] = (reef_input){.kind = &LIVE, .weight = 1};
         snprintf(w->inputs[w->count++].name, REEF_INPUT_NAME_BYTES_MAX, "test:%zu", i);
     }
-    if (other) {
+    if (other != NULL) {
         w->inputs[w->count] = (reef_input){.kind = other, .weight = 1};
         snprintf(w->inputs[w->count++].name, REEF_INPUT_NAME_BYTES_MAX, "file");
     }
@@ -86,7 +86,7 @@ static void train(world *w, size_t queue) {
 static void write_in_pool(world *w, bool commit, const reef_decision *decision) {
     reef_txn *txn = pool_begin(w->store, REEF_TXN_WRITE);
     reef_error err;
-    if (decision) assert_int_equal(reef_decision_write(txn, decision, &err), REEF_OK);
+    if (decision != NULL) assert_int_equal(reef_decision_write(txn, decision, &err), REEF_OK);
     if (commit) assert_int_equal(reef_stride_write(txn, &w->schedule.stride, &err), REEF_OK);
     (void)pool_commit(txn, 1);
 }

@@ -31,7 +31,7 @@ static void check_product(matrices *m,
                           float beta) {
     size_t lda = (transpose_a ? M : K) + PADDING, ldb = (transpose_b ? K : N) + PADDING;
     size_t ldc = N + PADDING;
-    memcpy(m->c, m->before, sizeof m->c);
+    memcpy(m->c, m->before, sizeof(m->c));
     reef_gemm(transpose_a, transpose_b, M, N, K, alpha, m->a, lda, m->b, ldb, beta, m->c, ldc);
     for (size_t i = 0; i < M; i++) {
         for (size_t j = 0; j < ldc; j++) {
@@ -53,19 +53,19 @@ static void check_product(matrices *m,
 static void product_agrees_with_naive_loops(void **state) {
     (void)state;
     const size_t sizes[] = {0, 1, 2, 5, 16, 33, 64, 67};
-    enum { SIZES = sizeof sizes / sizeof *sizes };
-    matrices *m = calloc(1, sizeof *m);
+    enum { SIZES = sizeof(sizes) / sizeof(*sizes) };
+    matrices *m = calloc(1, sizeof(*m));
     assert_non_null(m);
     uint64_t seed = 1;
-    draw_floats(&seed, sizeof m->a / sizeof *m->a, m->a, -1, 1);
-    draw_floats(&seed, sizeof m->b / sizeof *m->b, m->b, -1, 1);
+    draw_floats(&seed, sizeof(m->a) / sizeof(*m->a), m->a, -1, 1);
+    draw_floats(&seed, sizeof(m->b) / sizeof(*m->b), m->b, -1, 1);
     for (size_t n = 0; n < SIZES * SIZES * SIZES * 4; n++) {
         size_t M = sizes[n / 4 % SIZES], N = sizes[n / 4 / SIZES % SIZES];
         size_t K = sizes[n / 4 / SIZES / SIZES];
-        draw_floats(&seed, sizeof m->c / sizeof *m->c, m->before, -1, 1);
+        draw_floats(&seed, sizeof(m->c) / sizeof(*m->c), m->before, -1, 1);
         check_product(m, n & 1, n & 2, M, N, K, 0.5f, 1);
         check_product(m, n & 1, n & 2, M, N, K, 1, -0.5f);
-        for (size_t i = 0; i < sizeof m->c / sizeof *m->c; i++) m->before[i] = NAN;
+        for (size_t i = 0; i < sizeof(m->c) / sizeof(*m->c); i++) m->before[i] = NAN;
         check_product(m, n & 1, n & 2, M, N, K, 1, 0);
     }
     free(m);
@@ -84,12 +84,12 @@ static void a_row_does_not_depend_on_its_neighbours(void **state) {
         reef_gemm(false, transpose_b, ROWS, WIDTH, DEPTH, 1, a, DEPTH, b, ldb, 0, expected, WIDTH);
         for (size_t row = 0; row < ROWS; row++) {
             float kept[DEPTH];
-            memcpy(kept, a + row * DEPTH, sizeof kept);
+            memcpy(kept, a + row * DEPTH, sizeof(kept));
             draw_floats(&seed, ROWS * DEPTH, a, -1000, 1000);
             for (size_t i = 0; i < DEPTH; i++) a[(row + 1) % ROWS * DEPTH + i] = NAN;
-            memcpy(a + row * DEPTH, kept, sizeof kept);
+            memcpy(a + row * DEPTH, kept, sizeof(kept));
             reef_gemm(false, transpose_b, ROWS, WIDTH, DEPTH, 1, a, DEPTH, b, ldb, 0, c, WIDTH);
-            assert_memory_equal(c + row * WIDTH, expected + row * WIDTH, WIDTH * sizeof *c);
+            assert_memory_equal(c + row * WIDTH, expected + row * WIDTH, WIDTH * sizeof(*c));
             // The rows before are random now, so their reference is computed anew.
             draw_floats(&seed, ROWS * DEPTH, a, -1, 1);
             reef_gemm(false, transpose_b, ROWS, WIDTH, DEPTH, 1, a, DEPTH, b, ldb, 0, expected,
@@ -110,7 +110,7 @@ static void one_product(void *context, size_t piece) {
 
 static void products_at_the_same_time_have_the_same_bits(void **state) {
     (void)state;
-    many_products *p = calloc(1, sizeof *p);
+    many_products *p = calloc(1, sizeof(*p));
     assert_non_null(p);
     uint64_t seed = 3;
     draw_floats(&seed, ROWS * DEPTH, p->a, -1, 1);
@@ -120,7 +120,7 @@ static void products_at_the_same_time_have_the_same_bits(void **state) {
     for (int repeat = 0; repeat < 10; repeat++) {
         reef_thread_pool_run(workers, 40, one_product, p);
         for (size_t piece = 1; piece < 40; piece++)
-            assert_memory_equal(p->c[piece], p->c[0], sizeof p->c[0]);
+            assert_memory_equal(p->c[piece], p->c[0], sizeof(p->c[0]));
     }
     reef_thread_pool_free(workers);
     free(p);

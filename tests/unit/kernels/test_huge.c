@@ -23,14 +23,15 @@ static void arrays_are_zero_and_aligned(void **state) {
                                     REEF_HUGE_PAGE_BYTES / 4 - 1,
                                     REEF_HUGE_PAGE_BYTES / 4,
                                     REEF_HUGE_PAGE_BYTES + 3};
-    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
-        uint32_t *array = reef_huge_page_new(counts[n], sizeof *array);
+    for (size_t n = 0; n < sizeof(counts) / sizeof(*counts); n++) {
+        uint32_t *array = reef_huge_page_new(counts[n], sizeof(*array));
         assert_non_null(array);
-        size_t page = counts[n] * sizeof *array >= REEF_HUGE_PAGE_BYTES ? REEF_HUGE_PAGE_BYTES : 64;
+        size_t page =
+            counts[n] * sizeof(*array) >= REEF_HUGE_PAGE_BYTES ? REEF_HUGE_PAGE_BYTES : 64;
         assert_int_equal((uintptr_t)array % page, 0);
         for (size_t i = 0; i < counts[n]; i++) assert_true(array[i] == 0);
-        memset(array, 0xff, counts[n] * sizeof *array); // all of it is ours
-        reef_huge_page_free(array, counts[n], sizeof *array);
+        memset(array, 0xff, counts[n] * sizeof(*array)); // all of it is ours
+        reef_huge_page_free(array, counts[n], sizeof(*array));
     }
     reef_huge_page_free(NULL, 5, 4);
 }
@@ -41,23 +42,23 @@ static void touching_keeps_the_values(void **state) {
     reef_thread_pool *workers = NULL;
     reef_error err = {0};
     assert_int_equal(reef_thread_pool_new(&workers, 3, &err), REEF_OK);
-    uint32_t *array = reef_huge_page_new(count, sizeof *array);
+    uint32_t *array = reef_huge_page_new(count, sizeof(*array));
     assert_non_null(array);
     array[0] = 1;
     array[count / 2] = 2;
     array[count - 1] = 3;
-    reef_huge_page_touch(workers, array, count * sizeof *array);
-    reef_huge_page_touch(NULL, array, count * sizeof *array);
+    reef_huge_page_touch(workers, array, count * sizeof(*array));
+    reef_huge_page_touch(NULL, array, count * sizeof(*array));
     reef_huge_page_touch(workers, array, 0);
-    size_t pages = (count * sizeof *array + 4095) / 4096;
+    size_t pages = (count * sizeof(*array) + 4095) / 4096;
     unsigned char *resident = malloc(pages);
     assert_non_null(resident);
-    assert_int_equal(mincore(array, count * sizeof *array, resident), 0);
+    assert_int_equal(mincore(array, count * sizeof(*array), resident), 0);
     for (size_t i = 0; i < pages; i++) assert_true(resident[i] & 1);
     free(resident);
     assert_int_equal(array[0] + array[count / 2] + array[count - 1], 6);
     for (size_t i = 1; i < count / 2; i++) assert_true(array[i] == 0);
-    reef_huge_page_free(array, count, sizeof *array);
+    reef_huge_page_free(array, count, sizeof(*array));
     reef_thread_pool_free(workers);
 }
 

@@ -28,7 +28,7 @@ typedef void (*size_test)(size_t D, size_t offset);
 static void for_every_size(size_test test) {
     for (size_t offset = 0; offset < OFFSETS; offset++) {
         for (size_t D = 0; D <= SIZE_MAX_TESTED; D++) test(D, offset);
-        for (size_t n = 0; n < sizeof large_sizes / sizeof *large_sizes; n++)
+        for (size_t n = 0; n < sizeof(large_sizes) / sizeof(*large_sizes); n++)
             test(large_sizes[n], offset);
     }
 }
@@ -56,9 +56,9 @@ static void check_dot(size_t D, size_t offset) {
 
     // The same values from another address: the same bits.
     float moved[CAPACITY + OFFSETS];
-    memcpy(moved + 1, a + offset, D * sizeof *a);
+    memcpy(moved + 1, a + offset, D * sizeof(*a));
     float again = reef_dot(D, moved + 1, b + offset);
-    assert_memory_equal(&value, &again, sizeof value);
+    assert_memory_equal(&value, &again, sizeof(value));
 }
 
 static void dot_is_the_sum_of_products(void **state) {
@@ -71,7 +71,7 @@ static void check_axpy(size_t D, size_t offset) {
     uint64_t seed = D;
     draw_floats(&seed, CAPACITY + OFFSETS, x, -1, 1);
     draw_floats(&seed, CAPACITY + OFFSETS, y, -1, 1);
-    memcpy(before, y, sizeof y);
+    memcpy(before, y, sizeof(y));
     reef_axpy(D, y + offset, 0.7f, x + offset);
     for (size_t d = 0; d < CAPACITY + OFFSETS; d++) {
         if (d < offset || d >= offset + D)
@@ -94,21 +94,21 @@ static void check_rows(size_t D, size_t offset) {
     float x[CAPACITY + OFFSETS], out[ROWS];
     float y[CAPACITY + OFFSETS], expected[CAPACITY + OFFSETS];
     uint64_t seed = D;
-    draw_floats(&seed, sizeof rows / sizeof *rows, rows, -1, 1);
+    draw_floats(&seed, sizeof(rows) / sizeof(*rows), rows, -1, 1);
     draw_floats(&seed, CAPACITY + OFFSETS, x, -1, 1);
     draw_floats(&seed, CAPACITY + OFFSETS, y, -1, 1);
-    memcpy(expected, y, sizeof y);
+    memcpy(expected, y, sizeof(y));
     const float *pointers[ROWS];
     for (size_t k = 0; k < ROWS; k++) pointers[k] = rows + gathered[k] * stride;
     for (size_t K = 0; K <= ROWS; K++) {
         reef_dot_rows(K, D, out, x + offset, pointers, offset, D);
         for (size_t k = 0; k < K; k++) {
             float one = reef_dot(D, rows + offset + gathered[k] * stride, x + offset);
-            assert_memory_equal(&out[k], &one, sizeof one);
+            assert_memory_equal(&out[k], &one, sizeof(one));
             reef_axpy(D, expected + offset, out[k], rows + offset + gathered[k] * stride);
         }
         reef_axpy_rows(K, D, y + offset, out, pointers, offset);
-        assert_memory_equal(y, expected, sizeof y);
+        assert_memory_equal(y, expected, sizeof(y));
     }
 }
 
@@ -121,7 +121,7 @@ static void gathered_rows_have_the_bits_of_single_ones(void **state) {
 static float widened(uint32_t bf16) {
     uint32_t bits = bf16 << 16;
     float x;
-    memcpy(&x, &bits, sizeof x);
+    memcpy(&x, &bits, sizeof(x));
     return x;
 }
 
@@ -135,7 +135,7 @@ static void check_rows_bf16(size_t D, size_t offset) {
     draw_floats(&seed, VALUES, rows, -1, 1);
     draw_floats(&seed, CAPACITY + OFFSETS, x, -1, 1);
     draw_floats(&seed, CAPACITY + OFFSETS, y, -1, 1);
-    memcpy(expected, y, sizeof y);
+    memcpy(expected, y, sizeof(y));
     reef_bf16_round(VALUES, halves, rows);
     for (size_t i = 0; i < VALUES; i++) rows[i] = widened(halves[i]);
     const float *pointers[ROWS];
@@ -147,10 +147,10 @@ static void check_rows_bf16(size_t D, size_t offset) {
     for (size_t K = 0; K <= ROWS; K++) {
         reef_dot_rows(K, D, expected_out, x + offset, pointers, offset, D);
         reef_dot_rows_bf16(K, D, out, x + offset, half_pointers, offset, D);
-        assert_memory_equal(out, expected_out, K * sizeof *out);
+        assert_memory_equal(out, expected_out, K * sizeof(*out));
         reef_axpy_rows(K, D, expected + offset, out, pointers, offset);
         reef_axpy_rows_bf16(K, D, y + offset, out, half_pointers, offset);
-        assert_memory_equal(y, expected, sizeof y);
+        assert_memory_equal(y, expected, sizeof(y));
     }
 }
 
@@ -164,8 +164,8 @@ static void bf16_rows_have_the_bits_of_widened_ones(void **state) {
 static void prefetching_beyond_a_row_is_harmless(void **state) {
     (void)state;
     for (size_t D = 1; D <= SIZE_MAX_TESTED; D++) {
-        float *row = malloc(D * sizeof *row), *x = malloc(D * sizeof *x), out[2];
-        reef_bf16 *half = malloc(D * sizeof *half);
+        float *row = malloc(D * sizeof(*row)), *x = malloc(D * sizeof(*x)), out[2];
+        reef_bf16 *half = malloc(D * sizeof(*half));
         assert_true(row != NULL && x != NULL && half != NULL);
         for (size_t d = 0; d < D; d++) row[d] = x[d] = 1;
         reef_bf16_round(D, half, row);
@@ -185,7 +185,7 @@ static void prefetching_beyond_a_row_is_harmless(void **state) {
 static reef_bf16 rounded(uint32_t bits) {
     float x;
     reef_bf16 y;
-    memcpy(&x, &bits, sizeof x);
+    memcpy(&x, &bits, sizeof(x));
     reef_bf16_round(1, &y, &x);
     return y;
 }
@@ -222,12 +222,12 @@ static void bf16_rounds_to_the_nearest_and_to_even(void **state) {
         {0xff7fffff, 0xff80}, {0x7f800000, 0x7f80},
         {0xff800000, 0xff80},
     };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++)
         assert_int_equal(rounded(CASES[i].bits), CASES[i].expected);
     // NaN whose payload lies in the lower half alone, and all ones, which would carry into the
     // sign.
     static const uint32_t NANS[] = {0x7f800001, 0xff800001, 0x7fffffff, 0xffffffff, 0x7fc00000};
-    for (size_t i = 0; i < sizeof NANS / sizeof *NANS; i++) {
+    for (size_t i = 0; i < sizeof(NANS) / sizeof(*NANS); i++) {
         assert_true(isnan(widened(rounded(NANS[i]))));
         assert_int_equal(rounded(NANS[i]) >> 15, NANS[i] >> 31);
     }
@@ -240,7 +240,7 @@ static void bf16_is_never_further_than_a_neighbour(void **state) {
     for (int i = 0; i < 200000; i++) {
         uint32_t bits = (uint32_t)(draw_bits(&seed) >> 32);
         float x;
-        memcpy(&x, &bits, sizeof x);
+        memcpy(&x, &bits, sizeof(x));
         if (!(fabsf(x) < 3e38f)) continue;
         uint32_t b = rounded(bits);
         double error = fabs((double)widened(b) - x);
@@ -262,7 +262,7 @@ static void check_exp(size_t D, size_t offset) {
             assert_ulps(exp((double)x[d]), y[d], 2);
     }
     reef_exp(D, x + offset, x + offset);
-    assert_memory_equal(x + offset, y + offset, D * sizeof *x); // in place
+    assert_memory_equal(x + offset, y + offset, D * sizeof(*x)); // in place
 }
 
 static void exp_is_within_two_ulp_of_libm(void **state) {
@@ -288,12 +288,12 @@ static void exp_is_exact_at_its_ends(void **state) {
     const float x[] = {0,      -0.0f,    -INFINITY, INFINITY, NAN,    -NAN,
                        -1e30f, -FLT_MAX, -104.5f,   FLT_MAX,  88.73f, 1e30f};
     const float expected[] = {1, 1, 0, INFINITY, NAN, NAN, 0, 0, 0, INFINITY, INFINITY, INFINITY};
-    enum { COUNT = sizeof x / sizeof *x };
+    enum { COUNT = sizeof(x) / sizeof(*x) };
     for (size_t i = 0; i < COUNT; i++) {
         float around[33] = {0}; // in a whole vector and behind the last one
         for (size_t place = 0; place < 33; place++) {
             float y[33];
-            memset(around, 0, sizeof around);
+            memset(around, 0, sizeof(around));
             around[place] = x[i];
             reef_exp(33, y, around);
             if (isnan(expected[i]))
@@ -312,7 +312,7 @@ static void check_softmax(size_t D, size_t offset) {
     draw_floats(&seed, CAPACITY + OFFSETS, x, -9, 9);
     if (D > 2) x[offset + D / 2] = -INFINITY;
     if (D > 2) x[offset + D - 1] = -INFINITY;
-    memcpy(y, x, sizeof x);
+    memcpy(y, x, sizeof(x));
     reef_softmax(D, y + offset);
     double max = -INFINITY, sum = 0, total = 0;
     for (size_t d = offset; d < offset + D; d++) max = fmax(max, x[d]);
@@ -380,7 +380,7 @@ static void gelu_holds_at_extremes(void **state) {
     const float x[] = {0, 50, -50, 1e20f, -1e20f, FLT_MAX, -FLT_MAX};
     const float gelu[] = {0, 50, 0, 1e20f, 0, FLT_MAX, 0};
     const float slope[] = {0.5f, 1, 0, 1, 0, 1, 0};
-    enum { COUNT = sizeof x / sizeof *x };
+    enum { COUNT = sizeof(x) / sizeof(*x) };
     float ones[COUNT], y[COUNT];
     for (size_t i = 0; i < COUNT; i++) ones[i] = 1;
     reef_gelu(COUNT, y, x);
@@ -413,7 +413,7 @@ static void check_gelu_backward(size_t D, size_t offset) {
             assert_true(fabs(d_x[d] - d_y[d] * true_slope(x[d])) < 2e-6);
     }
     reef_gelu_backward(D, d_y + offset, d_y + offset, x + offset);
-    assert_memory_equal(d_y + offset, d_x + offset, D * sizeof *d_x); // in place
+    assert_memory_equal(d_y + offset, d_x + offset, D * sizeof(*d_x)); // in place
 }
 
 static void gelu_backward_is_the_slope_of_gelu(void **state) {
@@ -455,7 +455,7 @@ static void check_adam(size_t D, size_t offset) {
     double p2[LENGTH], m2[LENGTH] = {0}, v2[LENGTH] = {0};
     uint64_t seed = D;
     draw_floats(&seed, LENGTH, param, -1, 1);
-    memcpy(first, param, sizeof param);
+    memcpy(first, param, sizeof(param));
     for (size_t d = 0; d < LENGTH; d++) p2[d] = param[d];
     for (uint64_t count = 1; count <= 12; count++) {
         draw_floats(&seed, LENGTH, grad, -2, 2);
@@ -507,15 +507,15 @@ static void check_average(size_t D, size_t offset) {
     double expected[LENGTH];
     uint64_t seed = D;
     draw_floats(&seed, LENGTH, average, -1, 1);
-    memcpy(first, average, sizeof first);
+    memcpy(first, average, sizeof(first));
     for (uint64_t count = 1; count <= 80; count += count < 4 ? 1 : 19) {
         draw_floats(&seed, LENGTH, param, -2, 2);
         float moved[LENGTH], again[LENGTH];
-        memcpy(moved + 1, param + offset, D * sizeof *moved);
-        memcpy(again + 2, average + offset, D * sizeof *again);
+        memcpy(moved + 1, param + offset, D * sizeof(*moved));
+        memcpy(again + 2, average + offset, D * sizeof(*again));
         reef_average_update(D, average + offset, param + offset, count, rate);
         reef_average_update(D, again + 2, moved + 1, count, rate);
-        assert_memory_equal(average + offset, again + 2, D * sizeof *again); // wherever they lie
+        assert_memory_equal(average + offset, again + 2, D * sizeof(*again)); // wherever they lie
         double share = fmax((double)rate, 1 / (1 + 0.1 * (double)count));
         for (size_t d = offset; d < offset + D; d++) {
             if (count == 1) assert_true(average[d] == param[d]);
@@ -540,13 +540,13 @@ static void check_exact_average(size_t D, size_t offset) {
     uint64_t seed = D + 1;
     draw_ints(&seed, LENGTH, param, -50, 50);
     draw_ints(&seed, LENGTH, average, -50, 50);
-    memcpy(plain, average, sizeof plain);
+    memcpy(plain, average, sizeof(plain));
     reef_average_update(D, average + offset, param + offset, 1000, 0.5f);
     reef_kernels_scalar.approach(D, plain + offset, param + offset, 0.5f);
-    assert_memory_equal(average, plain, sizeof plain);
+    assert_memory_equal(average, plain, sizeof(plain));
     draw_floats(&seed, LENGTH, param, -1, 1);
     reef_average_update(D, average + offset, param + offset, 1000, 1); // to the bit as well
-    assert_memory_equal(average + offset, param + offset, D * sizeof *param);
+    assert_memory_equal(average + offset, param + offset, D * sizeof(*param));
 }
 
 static void an_average_is_that_of_the_plain_kernel(void **state) {
@@ -582,7 +582,7 @@ static void check_denormal(size_t D, size_t offset) {
     reef_dot_rows_bf16(1, D, y, ones, half_rows, offset, D);
     assert_true(y[0] == (float)half_sum || half_sum > FLT_MIN); // above, sums are rounded
 
-    memcpy(y, tiny, sizeof y);
+    memcpy(y, tiny, sizeof(y));
     reef_axpy(D, y, 3, tiny + offset);
     reef_axpy_rows(1, D, y, ones, rows, offset);
     reef_axpy_rows_bf16(1, D, y, ones, half_rows, offset);
@@ -642,7 +642,7 @@ static void check_special(size_t D, size_t place, float special) {
     reef_axpy_rows(1, D, y, &zero, (const float *[]){x}, 0); // 0 * infinity is NaN, too
     for (size_t d = 0; d < D; d++) assert_true(d == place ? isnan(y[d]) : y[d] == 3);
 
-    memcpy(y, x, D * sizeof *y);
+    memcpy(y, x, D * sizeof(*y));
     reef_softmax(D, y);
     for (size_t d = 0; d < D; d++) {
         if (special == -INFINITY && D > 1)
@@ -696,8 +696,8 @@ static void topk_is_that_of_the_plain_kernel(void **state) {
                 draw_ints(&seed, D, row + offset, -3, 3);
             assert_true(reef_kernels_scalar.topk(D, row + offset, K, expected_scores, expected));
             assert_true(reef_kernels()->topk(D, row + offset, K, scores, indices));
-            assert_memory_equal(indices, expected, K * sizeof *indices);
-            assert_memory_equal(scores, expected_scores, K * sizeof *scores);
+            assert_memory_equal(indices, expected, K * sizeof(*indices));
+            assert_memory_equal(scores, expected_scores, K * sizeof(*scores));
             row[offset + draw_bits(&seed) % D] = NAN;
             assert_false(reef_kernels()->topk(D, row + offset, K, scores, indices));
         }

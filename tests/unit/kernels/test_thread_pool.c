@@ -39,7 +39,7 @@ static void check_run(reef_thread_pool *workers, size_t count) {
 static void every_piece_runs_exactly_once(void **state) {
     (void)state;
     const size_t threads[] = {1, 2, 3, 8, 33};
-    for (size_t n = 0; n < sizeof threads / sizeof *threads; n++) {
+    for (size_t n = 0; n < sizeof(threads) / sizeof(*threads); n++) {
         reef_thread_pool *workers;
         reef_error err;
         assert_int_equal(reef_thread_pool_new(&workers, threads[n], &err), REEF_OK);
@@ -87,7 +87,7 @@ static void wait_for_all(void *context, size_t piece) {
 static void as_many_pieces_run_at_once_as_there_are_threads(void **state) {
     (void)state;
     const size_t threads[] = {2, 3, 8, 33};
-    for (size_t n = 0; n < sizeof threads / sizeof *threads; n++) {
+    for (size_t n = 0; n < sizeof(threads) / sizeof(*threads); n++) {
         reef_thread_pool *workers;
         assert_int_equal(reef_thread_pool_new(&workers, threads[n], NULL), REEF_OK);
         for (int repeat = 0; repeat < 30; repeat++) {
@@ -120,7 +120,7 @@ static void writes_of_one_run_are_seen_by_the_next(void **state) {
         reef_thread_pool_run(workers, 64, step_value, &shared);
         reef_thread_pool_run(NULL, 64, step_value, &alone);
     }
-    assert_memory_equal(&shared, &alone, sizeof shared);
+    assert_memory_equal(&shared, &alone, sizeof(shared));
     reef_thread_pool_free(workers);
 }
 

@@ -88,18 +88,18 @@ static void check_gradients(const char *path, const reef_layer_options *options,
                                         "sub_keys_a", "sub_keys_b", "bn_scale", "bn_shift"};
     gradients g = {.pool = lib_layer_new(path, options)};
     reef_error err;
-    float d_x[ROWS * D], d_values[sizeof names / sizeof *names][1024];
+    float d_x[ROWS * D], d_values[sizeof(names) / sizeof(*names)][1024];
     uint64_t state = 11;
     size_t checked = 0;
     must(reef_tape_new(&g.tape, &err), &err);
-    g.call = (reef_layer_call){.size = sizeof g.call, .train = 1, .mask = mask};
+    g.call = (reef_layer_call){.size = sizeof(g.call), .train = 1, .mask = mask};
     draw_floats(&state, ROWS * D, g.x, -1.0f, 1.0f);
     draw_floats(&state, ROWS * D, g.d_y, -0.1f, 0.1f);
     spread_keys(&g);
 
     (void)loss_of(&g);
     must(reef_layer_backward(g.pool, g.tape, g.x, g.d_y, d_x, &err), &err);
-    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+    for (size_t n = 0; n < sizeof(names) / sizeof(*names); n++) {
         reef_status status =
             reef_layer_gradient(g.pool, names[n], d_values[n], count_of(names[n], SIDE), &err);
         if (status != REEF_OK) assert_int_equal(status, REEF_ERR_NOT_FOUND);
@@ -108,7 +108,7 @@ static void check_gradients(const char *path, const reef_layer_options *options,
     must(reef_layer_discard(g.pool, &err), &err);
     double error = smooth_error_max(ROWS * D, g.x, d_x, &g);
     if (error >= LIMIT) fail_msg("x: error %g", error);
-    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+    for (size_t n = 0; n < sizeof(names) / sizeof(*names); n++) {
         if (d_values[n][1023] == 0.0f) continue;
         g.name = names[n];
         g.count = count_of(names[n], SIDE);
@@ -157,7 +157,7 @@ static void gradients_pass_through_sealed_generations(void **state) {
     (void)lib_train(g.pool, 1, 0, 3);
     draw_floats(&draws, ROWS * D, g.x, -1.0f, 1.0f);
     draw_floats(&draws, ROWS * D, g.d_y, -0.1f, 0.1f);
-    g.call = (reef_layer_call){.size = sizeof g.call, .train = 1};
+    g.call = (reef_layer_call){.size = sizeof(g.call), .train = 1};
     (void)loss_of(&g);
     must(reef_layer_backward(g.pool, g.tape, g.x, g.d_y, d_x, &err), &err);
     must(reef_layer_discard(g.pool, &err), &err);
@@ -175,7 +175,7 @@ static void gradients_pass_through_sealed_generations(void **state) {
 // ---- bits ---------------------------------------------------------------------------------------
 
 static void assert_same_outputs(const float *a, const float *b) {
-    assert_memory_equal(a, b, ROWS * D * sizeof *a);
+    assert_memory_equal(a, b, ROWS * D * sizeof(*a));
 }
 
 static void any_number_of_threads_gives_the_same_bits(void **state) {
@@ -194,7 +194,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
         reef_pool_close(pool);
     }
     assert_same_outputs(y[0], y[1]);
-    assert_memory_equal(w_up[0], w_up[1], sizeof w_up[0]);
+    assert_memory_equal(w_up[0], w_up[1], sizeof(w_up[0]));
 }
 
 static void a_row_does_not_depend_on_the_rows_beside_it(void **state) {
@@ -225,7 +225,7 @@ static void nor_does_a_row_of_a_wide_layer(void **state) {
     enum { WIDE = 200, COUNT = 70 };
     static float x[COUNT * WIDE], all[COUNT * WIDE], some[COUNT * WIDE];
     const reef_layer_options options = {
-        .size = sizeof options, .d_model = WIDE, .heads = 3, .topk = 8, .d_key = 90, .side = 40};
+        .size = sizeof(options), .d_model = WIDE, .heads = 3, .topk = 8, .d_key = 90, .side = 40};
     reef_pool *layer = lib_layer_new(pool, &options);
     reef_error err;
     uint64_t draws = 7;
@@ -251,7 +251,7 @@ static void as_of_stays_the_same_bits_after_further_training(void **state) {
     assert_same_outputs(begun, sealed);
     (void)lib_train(writer, 2, 0, 15);
     lib_outputs(writer, 0, marked);
-    assert_memory_not_equal(marked, sealed, sizeof marked);
+    assert_memory_not_equal(marked, sealed, sizeof(marked));
     lib_outputs(writer, 1, again);
     assert_same_outputs(again, sealed);
     must(reef_pool_snapshot(writer, "halfway", &err), &err);
@@ -262,7 +262,7 @@ static void as_of_stays_the_same_bits_after_further_training(void **state) {
 
     const char *const states[] = {"0", "halfway", "1", "now", NULL};
     const float *const expected[] = {sealed, marked, marked, now, now};
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+    for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++) {
         reef_pool *reader = lib_pool_open(pool, 0, states[i], 1);
         lib_outputs(reader, 0, again);
         assert_same_outputs(again, expected[i]);
@@ -304,7 +304,7 @@ static void killed_and_reopened_it_goes_on_to_the_same_bits(void **state) {
     reef_pool_close(pool);
 
     pool = lib_pool_open(killed, 1, NULL, 1);
-    reef_pool_info info = {.size = sizeof info};
+    reef_pool_info info = {.size = sizeof(info)};
     must(reef_pool_read_info(pool, &info, &err), &err);
     assert_int_equal(info.step, 10);
     assert_int_equal(info.position, 10 * ROWS);
@@ -323,7 +323,7 @@ static void backward_alone_changes_nothing(void **state) {
     float x[ROWS * D], y[ROWS * D], d_x[ROWS * D], d_y[ROWS * D], before[ROWS * D], after[ROWS * D];
     uint64_t seed = 17;
     reef_tape *tape = NULL;
-    const reef_layer_call call = {.size = sizeof call, .train = 1};
+    const reef_layer_call call = {.size = sizeof(call), .train = 1};
     options.no_batch_norm = 0;
     reef_pool *pool = lib_layer_new(path, &options);
     (void)lib_train(pool, 1, 0, 3);
@@ -363,7 +363,7 @@ static void rows_that_are_read_in_place_have_the_same_bits(void **state) {
         lib_outputs(pool, 1, sealed);
         reef_pool_close(pool);
         const reef_pool_options little = {
-            .size = sizeof little, .write = 1, .threads = 2, .memory_bytes = p == 0 ? 0 : 1};
+            .size = sizeof(little), .write = 1, .threads = 2, .memory_bytes = p == 0 ? 0 : 1};
         must(reef_pool_open(&pool, paths[p], &little, &err), &err);
         (void)lib_train(pool, 2, 0, 5);
         must(reef_pool_commit(pool, NULL, &err), &err);
@@ -373,7 +373,7 @@ static void rows_that_are_read_in_place_have_the_same_bits(void **state) {
         assert_same_outputs(again, sealed);
         must(reef_pool_commit(pool, NULL, &err), &err);
         reef_pool_close(pool);
-        const reef_pool_options reading = {.size = sizeof reading, .memory_bytes = 1};
+        const reef_pool_options reading = {.size = sizeof(reading), .memory_bytes = 1};
         must(reef_pool_open(&pool, paths[p], &reading, &err), &err);
         lib_outputs(pool, 0, again);
         assert_same_outputs(again, y[p]);
@@ -438,8 +438,8 @@ static void many_batches_give_the_step_of_one(void **state) {
         reef_error err;
         reef_pool *pool = lib_layer_new(paths[p], &options);
         reef_tape *tapes[2];
-        reef_pool_info info = {.size = sizeof info};
-        const reef_layer_call call = {.size = sizeof call, .train = 1};
+        reef_pool_info info = {.size = sizeof(info)};
+        const reef_layer_call call = {.size = sizeof(call), .train = 1};
         size_t cut = p == 0 ? ROWS : FIRST, count = p == 0 ? 1 : 2;
         for (size_t i = 0; i < count; i++) { // both forwards, then both backwards
             size_t at = i * cut, n = i == 0 ? cut : ROWS - cut;
@@ -460,7 +460,7 @@ static void many_batches_give_the_step_of_one(void **state) {
         for (size_t i = 0; i < count; i++) reef_tape_free(tapes[i]);
         reef_pool_close(pool);
     }
-    assert_memory_equal(rows[0], rows[1], sizeof rows[0]);
+    assert_memory_equal(rows[0], rows[1], sizeof(rows[0]));
     // Sums of products are rounded in another order.
     for (size_t i = 0; i < D * HEADS * D_KEY; i++)
         assert_true(fabsf(query[0][i] - query[1][i]) < 1e-3f);
@@ -483,7 +483,7 @@ static void a_mask_decides_row_by_row(void **state) {
         mask[r] = r % 5 != 4;
         mask[ROWS + r] = r % 2;
     }
-    const reef_layer_call call = {.size = sizeof call, .mask = mask};
+    const reef_layer_call call = {.size = sizeof(call), .mask = mask};
     must(reef_layer_forward(layer, &call, ROWS, x, masked, NULL, &err), &err);
     for (size_t r = 0; r < ROWS; r++) {
         const float *expected = mask[ROWS + r] ? both : first;
@@ -500,7 +500,7 @@ static void a_mask_decides_row_by_row(void **state) {
     must(reef_layer_read(layer, 1, "w_up", before, SIDE_NEW * SIDE_NEW * D, &err), &err);
     (void)lib_train_step(layer, tape, 2, 5, mask);
     must(reef_layer_read(layer, 1, "w_up", after, SIDE_NEW * SIDE_NEW * D, &err), &err);
-    assert_memory_equal(before, after, sizeof before);
+    assert_memory_equal(before, after, sizeof(before));
     // And of the rest only the rows that it met count as uses.
     memset(mask + ROWS, 1, 10);
     (void)lib_train_step(layer, tape, 2, 6, mask);
@@ -530,13 +530,13 @@ static void usage_of_what_has_grown_since_is_that_of_the_experts_there_were(void
     must(reef_pool_commit(layer, NULL, &err), &err);
     must(reef_pool_usage(layer, 0, 0, all, weights, LARGER * LARGER, &err), &err);
     must(reef_pool_usage(reader, 0, 0, ours, our_weights, SIDE * SIDE, &err), &err);
-    assert_memory_equal(ours, all, sizeof ours);
-    assert_memory_equal(our_weights, weights, sizeof our_weights);
+    assert_memory_equal(ours, all, sizeof(ours));
+    assert_memory_equal(our_weights, weights, sizeof(our_weights));
     assert_int_equal(reef_pool_usage(reader, 0, 0, all, NULL, LARGER * LARGER, &err),
                      REEF_ERR_INVALID);
-    memset(ours, 0, sizeof ours);
+    memset(ours, 0, sizeof(ours));
     must(reef_pool_usage_between(reader, 0, 0, 1, 0, ours, NULL, SIDE * SIDE, &err), &err);
-    assert_memory_equal(ours, all, sizeof ours);
+    assert_memory_equal(ours, all, sizeof(ours));
     reef_pool_close(reader);
     reef_pool_close(layer);
 }
@@ -552,11 +552,11 @@ static void growing_keeps_experts_and_ids(void **state) {
     must(reef_layer_read(layer, 0, "w_up", before, SIDE * SIDE * D, &err), &err);
     must(reef_pool_grow(layer, LARGER, &err), &err);
     must(reef_layer_read(layer, 0, "w_up", after, LARGER * LARGER * D, &err), &err);
-    assert_memory_equal(after, before, sizeof before);
+    assert_memory_equal(after, before, sizeof(before));
     for (size_t i = SIDE * SIDE * D; i < LARGER * LARGER * D; i++) assert_true(after[i] == 0.0f);
     assert_int_equal(reef_expert_id_of(SIDE, SIDE), SIDE * SIDE + SIDE);
     (void)lib_train(layer, 1, 5, 10); // and goes on
-    reef_generation_info info = {.size = sizeof info};
+    reef_generation_info info = {.size = sizeof(info)};
     must(reef_pool_read_generation(layer, 0, &info, &err), &err);
     assert_int_equal(info.side, LARGER);
     assert_false(info.sealed);
@@ -576,7 +576,7 @@ static void sealed_rows_in_bf16_are_rounded_once(void **state) {
     lib_outputs(layer, 0, open);
     must(reef_pool_seal(layer, 0, &err), &err);
     lib_outputs(layer, 0, sealed);
-    assert_memory_not_equal(open, sealed, sizeof open);
+    assert_memory_not_equal(open, sealed, sizeof(open));
     for (size_t i = 0; i < ROWS * D; i++) assert_true(fabsf(open[i] - sealed[i]) < 0.05f);
     (void)lib_train(layer, 2, 0, 5);
     lib_outputs(layer, 1, later);
@@ -595,7 +595,7 @@ enum { WIDEST = 64 };
 // Of a forward and a backward with this tape.
 static void pass_through(reef_pool *layer, reef_tape *tape, size_t d_model, float *y, float *d_x) {
     static float x[ROWS * WIDEST], d_y[ROWS * WIDEST];
-    const reef_layer_call call = {.size = sizeof call, .train = 1};
+    const reef_layer_call call = {.size = sizeof(call), .train = 1};
     uint64_t draws = 4;
     reef_error err;
     draw_floats(&draws, ROWS * d_model, x, -1.0f, 1.0f);
@@ -622,9 +622,9 @@ static void a_tape_serves_one_layer_after_another(void **state) {
         reef_tape *used, *fresh;
         reef_error err;
         first_options.no_batch_norm = i < 6; // of the first one
-        snprintf(name, sizeof name, "first%zu", i);
+        snprintf(name, sizeof(name), "first%zu", i);
         temp_dir_join(first_path, *state, name);
-        snprintf(name, sizeof name, "other%zu", i);
+        snprintf(name, sizeof(name), "other%zu", i);
         temp_dir_join(path, *state, name);
         reef_pool *first = lib_layer_new(first_path, &first_options);
         reef_pool *other = lib_layer_new(path, &others[i % 6]);
@@ -646,7 +646,7 @@ static void a_tape_serves_one_layer_after_another(void **state) {
 static void no_row_is_no_batch(void **state) {
     WITHIN(*state, pool);
     float var[2][HEADS * D_KEY], y[ROWS * D], d_x[ROWS * D], none[1];
-    const reef_layer_call call = {.size = sizeof call, .train = 1};
+    const reef_layer_call call = {.size = sizeof(call), .train = 1};
     reef_layer_options options = lib_layer_options();
     reef_pool *layer = lib_layer_new(pool, &options);
     for (size_t empty = 0; empty < 2; empty++) {
@@ -676,7 +676,7 @@ static void no_row_is_no_batch(void **state) {
         reef_pool_close(layer); // the step is forgotten
         layer = lib_pool_open(pool, 1, NULL, 2);
     }
-    assert_memory_equal(var[0], var[1], sizeof var[0]);
+    assert_memory_equal(var[0], var[1], sizeof(var[0]));
     reef_pool_close(layer);
 }
 
@@ -697,7 +697,7 @@ static void mistakes_are_told_and_change_nothing(void **state) {
     reef_tape *tape, *unused;
     reef_error error;
     float x[ROWS * D], target[ROWS * D], y[ROWS * D], before[ROWS * D], after[ROWS * D];
-    reef_layer_call train = {.size = sizeof train, .train = 1};
+    reef_layer_call train = {.size = sizeof(train), .train = 1};
     must(reef_tape_new(&tape, &error), &error);
     must(reef_tape_new(&unused, &error), &error);
     (void)lib_train(layer, 1, 0, 3);
@@ -780,15 +780,15 @@ static void arrays_that_overlap_are_refused(void **state) {
     WITHIN(*state, pool);
     reef_layer_options options = lib_layer_options();
     reef_pool *layer = lib_layer_new(pool, &options);
-    reef_layer_call train = {.size = sizeof train, .train = 1};
+    reef_layer_call train = {.size = sizeof(train), .train = 1};
     reef_error error;
     reef_tape *tape;
     float x[2 * ROWS * D], d_y[2 * ROWS * D], y[ROWS * D], target[ROWS * D], d_x[ROWS * D];
     must(reef_tape_new(&tape, &error), &error);
     lib_batch(1, 0, ROWS, x, target);
-    memcpy(d_y, target, sizeof target);
+    memcpy(d_y, target, sizeof(target));
     const size_t places[] = {0, 1, ROWS * D - 1};
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
         size_t at = places[i];
         REFUSED(reef_layer_forward(layer, NULL, ROWS, x, x + at, NULL, &err), REEF_ERR_INVALID,
                 "memory of x");
@@ -818,7 +818,7 @@ static void a_reopened_layer_knows_no_earlier_forward(void **state) {
     reef_pool *layer = lib_layer_new(pool, &options);
     lib_batch(1, 0, ROWS, x, target);
     for (size_t i = 0; i < 20; i++) { // the memory of one may well be that of the next
-        const reef_layer_call call = {.size = sizeof call};
+        const reef_layer_call call = {.size = sizeof(call)};
         must(reef_layer_forward(layer, &call, ROWS, x, y, tape, &error), &error);
         reef_pool_close(layer);
         layer = lib_pool_open(pool, 1, NULL, 2);
@@ -840,11 +840,11 @@ static void assert_same_layer(reef_pool *layer, const float *before) {
 static void gradients_that_are_not_finite_change_nothing(void **state) {
     WITHIN(*state, pool);
     const float wrong[] = {NAN, INFINITY, -INFINITY};
-    const reef_layer_call train = {.size = sizeof train, .train = 1};
+    const reef_layer_call train = {.size = sizeof(train), .train = 1};
     reef_layer_options options = lib_layer_options();
     reef_pool *layer = lib_layer_new(pool, &options);
     float x[ROWS * D], d_y[ROWS * D], y[ROWS * D], d_x[ROWS * D], before[ROWS * D];
-    reef_pool_info info = {.size = sizeof info};
+    reef_pool_info info = {.size = sizeof(info)};
     reef_error error;
     reef_tape *tape;
     must(reef_tape_new(&tape, &error), &error);
@@ -852,7 +852,7 @@ static void gradients_that_are_not_finite_change_nothing(void **state) {
     lib_outputs(layer, 0, before);
     lib_batch(1, 3, ROWS, x, d_y);
     must(reef_layer_forward(layer, &train, ROWS, x, y, tape, &error), &error);
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         float kept = d_y[3 * D + 2];
         d_y[3 * D + 2] = wrong[i];
         REFUSED(reef_layer_backward(layer, tape, x, d_y, d_x, &err), REEF_ERR_INVALID,
@@ -888,7 +888,7 @@ static void gradients_that_are_not_finite_change_nothing(void **state) {
 
 static void variances_stay_variances(void **state) {
     WITHIN(*state, pool);
-    const reef_layer_call train = {.size = sizeof train, .train = 1};
+    const reef_layer_call train = {.size = sizeof(train), .train = 1};
     reef_layer_options options = lib_layer_options();
     reef_pool *layer = lib_layer_new(pool, &options);
     float x[ROWS * D], d_y[ROWS * D], y[ROWS * D], before[ROWS * D], var[HEADS * D_KEY] = {0};

@@ -48,7 +48,7 @@ static void make_text(char text[TEXT_BYTES], const char *word) {
 
 static double loss_of(reef_pool *pool, const char *text, float *bits) {
     reef_error err;
-    reef_evaluation out = {.size = sizeof out};
+    reef_evaluation out = {.size = sizeof(out)};
     must(reef_pool_evaluate(pool, text, 500, bits, &out, &err), &err);
     assert_int_equal(out.bytes, 499);
     return out.bits_per_byte;
@@ -83,15 +83,15 @@ static void a_model_learns_its_text_and_keeps_it(void **state) {
     double kept = loss_of(then, first, sealed);
     assert_true(kept < untrained - 1.0);
     (void)loss_of(snapshot, first, marked);
-    assert_memory_equal(marked, sealed, sizeof sealed);
+    assert_memory_equal(marked, sealed, sizeof(sealed));
     reef_pool_close(then);
     must(reef_pool_train(pool, "second", second, TEXT_BYTES, &err), &err);
     must(reef_pool_commit(pool, NULL, &err), &err);
     then = lib_pool_open(path, 0, "0", 1);
     (void)loss_of(then, first, again);
-    assert_memory_equal(again, sealed, sizeof sealed);
+    assert_memory_equal(again, sealed, sizeof(sealed));
 
-    reef_training_info training = {.size = sizeof training};
+    reef_training_info training = {.size = sizeof(training)};
     must(reef_pool_read_training(pool, &training, &err), &err);
     assert_int_equal(training.generation, 1);
     assert_true(training.position > 0 && training.waiting < 100);
@@ -102,7 +102,7 @@ static void a_model_learns_its_text_and_keeps_it(void **state) {
 }
 
 static void assert_losses(reef_pool *pool, double median, double last) {
-    reef_training_info info = {.size = sizeof info};
+    reef_training_info info = {.size = sizeof(info)};
     reef_error err;
     must(reef_pool_read_training(pool, &info, &err), &err);
     if (isnan(median) ? !isnan(info.bits_per_byte) : info.bits_per_byte != median)
@@ -114,10 +114,10 @@ static void assert_losses(reef_pool *pool, double median, double last) {
 // A text may be foretold without a doubt.
 static void a_loss_of_zero_is_a_loss(void **state) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
-    const char *settings[sizeof SMALL / sizeof *SMALL + 3] = {"learning_rate=10", "warmup=0",
-                                                              "clip=0"};
+    const char *settings[sizeof(SMALL) / sizeof(*SMALL) + 3] = {"learning_rate=10", "warmup=0",
+                                                                "clip=0"};
     reef_error err;
-    memcpy(settings + 3, SMALL, sizeof SMALL);
+    memcpy(settings + 3, SMALL, sizeof(SMALL));
     temp_dir_join(path, *state, "pool");
     make_text(text, "a");
     must(reef_pool_create_model(path, settings, &err), &err);
@@ -146,7 +146,7 @@ static void what_there_is_can_be_read(void **state) {
     must(reef_pool_snapshot(pool, "a", &err), &err);
     must(reef_pool_seal(pool, 0, &err), &err);
 
-    reef_pool_info info = {.size = sizeof info};
+    reef_pool_info info = {.size = sizeof(info)};
     must(reef_pool_read_info(pool, &info, &err), &err);
     assert_string_equal(info.model, "lm");
     assert_string_equal(info.expert, "gelu");
@@ -154,14 +154,14 @@ static void what_there_is_can_be_read(void **state) {
     assert_int_equal(info.experts, 2 * 16);
     assert_int_equal(info.d_model, 16);
     assert_true(info.writing);
-    reef_generation_info generation = {.size = sizeof generation};
+    reef_generation_info generation = {.size = sizeof(generation)};
     must(reef_pool_read_generation(pool, 0, &generation, &err), &err);
     assert_true(generation.sealed && generation.sealed_step == info.step);
     must(reef_pool_read_generation(pool, 1, &generation, &err), &err);
     assert_true(!generation.sealed && generation.first_expert == 16);
     assert_int_equal(reef_pool_read_generation(pool, 2, &generation, &err), REEF_ERR_NOT_FOUND);
 
-    reef_snapshot_info snapshot = {.size = sizeof snapshot};
+    reef_snapshot_info snapshot = {.size = sizeof(snapshot)};
     must(reef_pool_read_snapshot(pool, 0, &snapshot, &err), &err);
     assert_string_equal(snapshot.name, "a");
     assert_int_equal(snapshot.generations, 1);
@@ -191,11 +191,11 @@ static void what_is_evaluated_after_a_mark_has_its_boundary(void **state) {
         GROWN = 36
     }; // side 4 and side_new 4 make side 6, the square root of both squares rounded up
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
-    const char *settings[sizeof SMALL / sizeof *SMALL + 2] = {"boundary_mark=THE END",
-                                                              "growth=in_place"};
+    const char *settings[sizeof(SMALL) / sizeof(*SMALL) + 2] = {"boundary_mark=THE END",
+                                                                "growth=in_place"};
     reef_error err;
     uint64_t counts[GROWN];
-    memcpy(settings + 2, SMALL, sizeof SMALL);
+    memcpy(settings + 2, SMALL, sizeof(SMALL));
     temp_dir_join(path, *state, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, settings, &err), &err);
@@ -203,7 +203,7 @@ static void what_is_evaluated_after_a_mark_has_its_boundary(void **state) {
     must(reef_pool_train(pool, "text", text, 256, &err), &err);
     must(reef_pool_train(pool, "text", "\n", 1, &err), &err);
     must(reef_pool_commit(pool, NULL, &err), &err);
-    reef_pool_info before = {.size = sizeof before}, after = {.size = sizeof after};
+    reef_pool_info before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
     must(reef_pool_read_info(pool, &before, &err), &err);
     assert_int_equal(before.experts, 16);
     must(reef_pool_train(pool, "text", "THE END\n", 8, &err), &err);
@@ -254,7 +254,7 @@ static void a_reader_that_idles_keeps_no_page_from_reuse(void **state) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES], out[16];
     reef_error err;
     reef_pool *reader;
-    const reef_pool_options options = {.size = sizeof options, .threads = 1, .memory_bytes = 1};
+    const reef_pool_options options = {.size = sizeof(options), .threads = 1, .memory_bytes = 1};
     temp_dir_join(path, *state, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &err), &err);
@@ -265,7 +265,7 @@ static void a_reader_that_idles_keeps_no_page_from_reuse(void **state) {
     assert_pages_are_used_again(pool, path, text);
     double first = loss_of(reader, text, NULL);
     assert_pages_are_used_again(pool, path, text);
-    must(reef_pool_generate(reader, "abc", 3, NULL, out, sizeof out, &err), &err);
+    must(reef_pool_generate(reader, "abc", 3, NULL, out, sizeof(out), &err), &err);
     assert_pages_are_used_again(pool, path, text);
     assert_true(loss_of(reader, text, NULL) == first); // its state is the one that was opened
     reef_pool_close(reader);
@@ -287,8 +287,8 @@ static void usage_in_a_range_is_part_of_all_usage(void **state) {
     must(reef_pool_usage(pool, 0, 0, ever, all, 16, &err), &err);
     // It was all after 1970, and some minutes ago at most.
     must(reef_pool_usage_between(pool, 0, 0, 1, 0, range, scores, 16, &err), &err);
-    assert_memory_equal(range, ever, sizeof ever);
-    assert_memory_equal(scores, all, sizeof all);
+    assert_memory_equal(range, ever, sizeof(ever));
+    assert_memory_equal(scores, all, sizeof(all));
     must(reef_pool_usage_between(pool, 0, 0, 0, 1, range, NULL, 16, &err), &err);
     for (size_t n = 0; n < 16; n++) assert_int_equal(range[n], 0);
     must(reef_pool_usage_between(pool, 0, 0, future, 0, range, NULL, 16, &err), &err);
@@ -309,11 +309,11 @@ static void frozen_experts_learn_no_more_until_they_are_thawed(void **state) {
     must(reef_pool_create_model(path, SMALL, &err), &err);
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
-    const reef_freeze_options one = {.size = sizeof one, .layer = -1, .count = 1},
-                              some = {.size = sizeof some, .first = 3, .count = 4},
-                              thaw = {.size = sizeof thaw, .layer = -1, .thaw = 1},
-                              busy = {.size = sizeof busy, .layer = -1, .usage_above = 0.5},
-                              none = {.size = sizeof none, .layer = 1};
+    const reef_freeze_options one = {.size = sizeof(one), .layer = -1, .count = 1},
+                              some = {.size = sizeof(some), .first = 3, .count = 4},
+                              thaw = {.size = sizeof(thaw), .layer = -1, .thaw = 1},
+                              busy = {.size = sizeof(busy), .layer = -1, .usage_above = 0.5},
+                              none = {.size = sizeof(none), .layer = 1};
     must(reef_pool_freeze(pool, &one, &changed, &err), &err);
     assert_int_equal(changed, 1);
     must(reef_pool_freeze(pool, &some, &changed, &err), &err);
@@ -336,7 +336,7 @@ static void a_snapshot_can_be_given_up(void **state) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES];
     reef_error err;
     reef_pool *then;
-    reef_snapshot_info snapshot = {.size = sizeof snapshot};
+    reef_snapshot_info snapshot = {.size = sizeof(snapshot)};
     temp_dir_join(path, *state, "pool");
     make_text(text, "abc abd ");
     must(reef_pool_create_model(path, SMALL, &err), &err);
@@ -349,15 +349,15 @@ static void a_snapshot_can_be_given_up(void **state) {
     must(reef_pool_read_snapshot(pool, 0, &snapshot, &err), &err);
     assert_string_equal(snapshot.name, "kept");
     assert_int_equal(reef_pool_read_snapshot(pool, 1, &snapshot, &err), REEF_ERR_NOT_FOUND);
-    const reef_pool_options gone = {.size = sizeof gone, .as_of = "gone"};
+    const reef_pool_options gone = {.size = sizeof(gone), .as_of = "gone"};
     assert_int_equal(reef_pool_open(&then, path, &gone, &err), REEF_ERR_NOT_FOUND);
     must(reef_pool_snapshot(pool, "other", &err), &err);
     reef_pool_close(pool);
 
     static const char RECORD[] = "kept\0REEF"; // the snapshot's key, and how its record begins
     data_bytes file = data_file_load(path);
-    size_t at = data_file_find(&file, 0, RECORD, sizeof RECORD - 1), found = 0;
-    for (; at != SIZE_MAX; at = data_file_find(&file, at + 1, RECORD, sizeof RECORD - 1), found++)
+    size_t at = data_file_find(&file, 0, RECORD, sizeof(RECORD) - 1), found = 0;
+    for (; at != SIZE_MAX; at = data_file_find(&file, at + 1, RECORD, sizeof(RECORD) - 1), found++)
         file.data[at + 60] ^= 1; // behind the record's header
     assert_true(found > 0);
     data_file_save(path, &file, file.bytes);
@@ -382,9 +382,9 @@ static void a_text_goes_on_as_it_was_learned(void **state) {
         must(reef_pool_train(pool, "text", text, TEXT_BYTES / 4 * 4, &err), &err);
     must(reef_pool_generate(pool, "abcdab", 6, NULL, first, 8, &err), &err);
     assert_string_equal(first, "cdabcdab");
-    const reef_generate_options hot = {.size = sizeof hot, .seed = 5, .temperature = 3},
-                                other = {.size = sizeof other, .seed = 6, .temperature = 3},
-                                wrong = {.size = sizeof wrong, .top_p = 2};
+    const reef_generate_options hot = {.size = sizeof(hot), .seed = 5, .temperature = 3},
+                                other = {.size = sizeof(other), .seed = 6, .temperature = 3},
+                                wrong = {.size = sizeof(wrong), .top_p = 2};
     must(reef_pool_generate(pool, NULL, 0, &hot, first, 64, &err), &err);
     must(reef_pool_generate(pool, NULL, 0, &hot, second, 64, &err), &err);
     assert_memory_equal(first, second, 64);
@@ -399,8 +399,8 @@ static void a_text_goes_on_as_it_was_learned(void **state) {
 // description of one.
 static bool take_commas(const char *directory) {
     char command[2 * TEMP_DIR_BYTES];
-    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >'%s/log' 2>&1",
-             directory, directory);
+    snprintf(command, sizeof(command),
+             "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >'%s/log' 2>&1", directory, directory);
     (void)!system(command);
     setenv("LOCPATH", directory, 1);
     bool taken = setlocale(LC_ALL, "de_DE.UTF-8") != NULL;
@@ -438,7 +438,7 @@ static void a_program_with_decimal_commas_has_the_same_pools(void **state) {
     assert_string_equal(localeconv()->decimal_point, ","); // as the program left it
     setlocale(LC_ALL, "C");
     assert_true(loss == other);
-    assert_memory_equal(bits, same, sizeof bits);
+    assert_memory_equal(bits, same, sizeof(bits));
 }
 
 // As a library may leave it that was built with -ffast-math, or PyTorch after set_flush_denormal.
@@ -454,7 +454,7 @@ static void a_program_that_rounds_otherwise_has_the_same_pools(void **state) {
     assert_int_equal(fegetround(), FE_UPWARD); // as the program left it
     fesetround(FE_TONEAREST);
     assert_true(loss == other);
-    assert_memory_equal(bits, same, sizeof bits);
+    assert_memory_equal(bits, same, sizeof(bits));
 }
 
 static void structs_may_be_older_or_newer(void **state) {
@@ -463,7 +463,7 @@ static void structs_may_be_older_or_newer(void **state) {
     struct {
         reef_pool_info info;
         uint64_t newer;
-    } grown = {.info = {.size = sizeof grown}, .newer = 1};
+    } grown = {.info = {.size = sizeof(grown)}, .newer = 1};
     union {
         struct {
             size_t size;
@@ -475,14 +475,14 @@ static void structs_may_be_older_or_newer(void **state) {
     must(reef_pool_create_model(path, SMALL, &err), &err);
     reef_pool *pool = lib_pool_open(path, 0, NULL, 1);
     must(reef_pool_read_info(pool, &grown.info, &err), &err);
-    assert_int_equal(grown.info.size, sizeof grown);
+    assert_int_equal(grown.info.size, sizeof(grown));
     assert_int_equal(grown.newer, 0);
     assert_int_equal(grown.info.generations, 1);
-    memset(&cut, 0x5a, sizeof cut);
-    cut.older.size = sizeof cut.older;
+    memset(&cut, 0x5a, sizeof(cut));
+    cut.older.size = sizeof(cut.older);
     must(reef_pool_read_info(pool, (reef_pool_info *)(void *)&cut, &err), &err);
     assert_string_equal(cut.older.model, "lm");
-    for (size_t i = sizeof cut.older; i < sizeof cut; i++) assert_int_equal(cut.bytes[i], 0x5a);
+    for (size_t i = sizeof(cut.older); i < sizeof(cut); i++) assert_int_equal(cut.bytes[i], 0x5a);
     grown.info.size = 0;
     assert_int_equal(reef_pool_read_info(pool, &grown.info, &err), REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "sizeof(reef_pool_info)"));
@@ -503,7 +503,7 @@ static void statuses_have_their_numbers_and_words(void **state) {
                {REEF_ERR_BUSY, "busy"},
                {REEF_ERR_NO_MEMORY, "no memory"},
                {REEF_ERR_IO, "io"}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         assert_int_equal(all[i].status, i);
         assert_string_equal(reef_status_text(all[i].status), all[i].text);
     }
@@ -522,9 +522,9 @@ static void mistakes_are_told(void **state) {
     assert_int_equal(reef_pool_create_model(path, bare, &err), REEF_ERR_INVALID);
     assert_int_equal(reef_pool_open(&pool, path, NULL, &err), REEF_ERR_NOT_FOUND);
     must(reef_pool_create_model(path, SMALL, &err), &err);
-    const reef_pool_options past = {.size = sizeof past, .write = 1, .as_of = "0"};
+    const reef_pool_options past = {.size = sizeof(past), .write = 1, .as_of = "0"};
     assert_int_equal(reef_pool_open(&pool, path, &past, &err), REEF_ERR_INVALID);
-    const reef_pool_options none = {.size = sizeof none, .as_of = "never"};
+    const reef_pool_options none = {.size = sizeof(none), .as_of = "never"};
     assert_int_equal(reef_pool_open(&pool, path, &none, &err), REEF_ERR_NOT_FOUND);
     pool = lib_pool_open(path, 1, NULL, 1);
     float y[16];
@@ -553,17 +553,17 @@ const char *__tsan_default_options(void) {
 // In a child of fork(): 0, or the step that went another way.
 static int use_inherited(reef_pool *writer, const char *path, const char *text, double expected) {
     reef_error err;
-    reef_evaluation out = {.size = sizeof out};
-    const reef_pool_options reading = {.size = sizeof reading, .threads = 1};
+    reef_evaluation out = {.size = sizeof(out)};
+    const reef_pool_options reading = {.size = sizeof(reading), .threads = 1};
     reef_pool *own;
     (void)alarm(60); // where it waits for threads that it does not have
     if (reef_pool_evaluate(writer, text, 500, NULL, &out, &err) != REEF_ERR_INVALID) return 1;
-    if (!strstr(err.message, path) || !strstr(err.message, "forked")) return 2;
+    if (strstr(err.message, path) == NULL || strstr(err.message, "forked") == NULL) return 2;
     if (reef_pool_commit(writer, NULL, &err) != REEF_ERR_INVALID) return 3;
     reef_pool_close(writer);
     if (reef_pool_open(&own, path, &reading, &err) != REEF_OK) return 4;
     if (reef_pool_evaluate(own, text, 500, NULL, &out, &err) != REEF_OK) return 5;
-    if (memcmp(&out.bits_per_byte, &expected, sizeof expected) != 0) return 6;
+    if (memcmp(&out.bits_per_byte, &expected, sizeof(expected)) != 0) return 6;
     reef_pool_close(own);
     return 0;
 }
@@ -586,7 +586,7 @@ static void a_forked_child_opens_the_pool_itself(void **state) {
     assert_int_equal(WEXITSTATUS(ended), 0);
     // The parent has its pool, and the lock of the writer, as before.
     reef_pool *second;
-    const reef_pool_options writing = {.size = sizeof writing, .write = 1};
+    const reef_pool_options writing = {.size = sizeof(writing), .write = 1};
     assert_int_equal(reef_pool_open(&second, path, &writing, &err), REEF_ERR_BUSY);
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
     must(reef_pool_commit(pool, NULL, &err), &err);
@@ -637,7 +637,7 @@ static void a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none(vo
         pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
-            const reef_pool_options reading = {.size = sizeof reading, .threads = 1};
+            const reef_pool_options reading = {.size = sizeof(reading), .threads = 1};
             reef_pool *own;
             (void)alarm(60);
             bool opened = reef_pool_open(&own, path, &reading, &err) == REEF_OK;

@@ -47,7 +47,7 @@ static double ask(reef_pool *pool, int32_t first, float place, size_t classes, a
     int32_t labels[TEST];
     size_t right = 0;
     draw(TEST, 99, first, place, vectors, labels);
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     must(reef_pool_predict(pool, TEST, vectors, out->labels, out->scores, classes, out->generations,
                            &err),
          &err);
@@ -108,7 +108,7 @@ static void a_model_of_vectors_learns_classes_and_keeps_them(void **state) {
     for (size_t i = 0; i < 2; i++) {
         then = lib_pool_open(path, 0, STATES[i], 1);
         (void)ask(then, 3, 0, 2, &after);
-        assert_memory_equal(&after, &before, sizeof before);
+        assert_memory_equal(&after, &before, sizeof(before));
         reef_pool_close(then);
     }
     reef_pool_close(pool);
@@ -120,7 +120,7 @@ static void positions_count_examples(void **state) {
     temp_dir_join(path, *state, "pool");
     must(reef_pool_create_model(path, VECTORS, &err), &err);
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
-    reef_training_info training = {.size = sizeof training};
+    reef_training_info training = {.size = sizeof(training)};
     must(reef_pool_read_training(pool, &training, &err), &err);
     assert_true(isnan(training.bits_per_byte));
     learn(pool, "first", 0, 0);
@@ -129,17 +129,17 @@ static void positions_count_examples(void **state) {
     assert_true(training.last_bits_per_byte >= 0 && training.last_bits_per_byte <= 1);
     must(reef_pool_seal(pool, 0, &err), &err);
     must(reef_pool_snapshot(pool, "here", &err), &err);
-    reef_pool_info info = {.size = sizeof info};
+    reef_pool_info info = {.size = sizeof(info)};
     must(reef_pool_read_info(pool, &info, &err), &err);
     assert_string_equal(info.model, "vector");
     assert_int_equal(info.inputs, D);
     assert_int_equal(info.generations, 2);
-    reef_generation_info sealed = {.size = sizeof sealed};
+    reef_generation_info sealed = {.size = sizeof(sealed)};
     must(reef_pool_read_generation(pool, 0, &sealed, &err), &err);
     assert_true(sealed.sealed);
     assert_int_equal(sealed.sealed_at, info.position);
     assert_int_equal(info.position, ROWS); // what waited for a whole batch was learned before
-    reef_snapshot_info snapshot = {.size = sizeof snapshot};
+    reef_snapshot_info snapshot = {.size = sizeof(snapshot)};
     must(reef_pool_read_snapshot(pool, 0, &snapshot, &err), &err);
     assert_int_equal(snapshot.position, info.position);
     reef_pool_close(pool);
@@ -147,7 +147,7 @@ static void positions_count_examples(void **state) {
 
 static bool is_sealed(reef_pool *pool) {
     reef_error err;
-    reef_generation_info first = {.size = sizeof first};
+    reef_generation_info first = {.size = sizeof(first)};
     must(reef_pool_read_generation(pool, 0, &first, &err), &err);
     return first.sealed;
 }

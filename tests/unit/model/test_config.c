@@ -24,7 +24,7 @@ static void assert_set(reef_config *config, const char *name, const char *value)
 // The message has to be one line that mentions `words`.
 static void assert_message(const reef_error *err, const char *words) {
     assert_null(strchr(err->message, '\n'));
-    if (!strstr(err->message, words)) fail_msg("expected '%s' in '%s'", words, err->message);
+    if (strstr(err->message, words) == NULL) fail_msg("expected '%s' in '%s'", words, err->message);
 }
 
 static void assert_set_fails(const char *name, const char *value, const char *words) {
@@ -239,7 +239,7 @@ static void sizes_that_do_not_fit_are_named_with_what_to_do(void **state) {
         reef_config config;
         reef_error err;
         reef_config_default(&config);
-        for (size_t s = 0; s < 4 && MISFITS[i].settings[s][0]; s++)
+        for (size_t s = 0; s < 4 && MISFITS[i].settings[s][0] != NULL; s++)
             assert_set(&config, MISFITS[i].settings[s][0], MISFITS[i].settings[s][1]);
         assert_int_equal(reef_config_check(&config, &err), REEF_ERR_INVALID);
         assert_message(&err, MISFITS[i].words);
@@ -273,14 +273,14 @@ static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
         reef_config config;
         reef_error err = {0};
         reef_config_default(&config);
-        for (size_t s = 0; s < 4 && CASES[i].settings[s][0]; s++)
+        for (size_t s = 0; s < 4 && CASES[i].settings[s][0] != NULL; s++)
             assert_set(&config, CASES[i].settings[s][0], CASES[i].settings[s][1]);
         // A pool that is there already opens.
         assert_int_equal(reef_config_check(&config, &err), REEF_OK);
         reef_status status = reef_config_check_new(&config, &err);
-        if (status != (CASES[i].words ? REEF_ERR_INVALID : REEF_OK))
+        if (status != (CASES[i].words != NULL ? REEF_ERR_INVALID : REEF_OK))
             fail_msg("case %zu: %s", i, err.message);
-        if (CASES[i].words) assert_message(&err, CASES[i].words);
+        if (CASES[i].words != NULL) assert_message(&err, CASES[i].words);
     }
 }
 
@@ -302,7 +302,7 @@ static void what_a_vector_model_would_not_look_at_is_refused_in_a_new_pool(void 
         assert_int_equal(reef_config_check(&config, &err), REEF_OK); // a pool that has it opens
         reef_status status = reef_config_check_new(&config, &err);
         assert_int_equal(status, CASES[i][2] ? REEF_ERR_INVALID : REEF_OK);
-        if (CASES[i][2]) assert_message(&err, CASES[i][2]);
+        if (CASES[i][2] != NULL) assert_message(&err, CASES[i][2]);
     }
 }
 
@@ -548,7 +548,7 @@ static int pool_setup(void **state) {
     pool *p = calloc(1, sizeof(*p));
     assert_non_null(p);
     const char *base = getenv("TMPDIR");
-    snprintf(p->path, sizeof(p->path), "%s/reef_config_XXXXXX", base ? base : "/tmp");
+    snprintf(p->path, sizeof(p->path), "%s/reef_config_XXXXXX", base != NULL ? base : "/tmp");
     assert_non_null(mkdtemp(p->path));
     size_t root = strlen(p->path);
     snprintf(p->path + root, sizeof(p->path) - root, "/pool");

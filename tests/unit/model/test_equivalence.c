@@ -14,7 +14,7 @@ static void copy_tensors(reef_generation *to, const reef_generation *from) {
         const reef_tensor *old = reef_generation_find(from, to->tensors[i].name);
         if (old == NULL) continue;
         assert_int_equal(old->count, to->tensors[i].count);
-        memcpy(to->tensors[i].data, old->data, old->count * sizeof *old->data);
+        memcpy(to->tensors[i].data, old->data, old->count * sizeof(*old->data));
     }
 }
 
@@ -60,7 +60,7 @@ static void with_one_expert_a_head_peer_is_a_dense_network(void **state) {
             forward(dense, REEF_PASS_TRAIN);
             assert_true(distance(table->acts.logits + at, dense->acts.logits + at, REEF_VOCAB) <
                         1e-6);
-            different += memcmp(chosen, chosen + row * HEADS, HEADS * sizeof *chosen) != 0;
+            different += memcmp(chosen, chosen + row * HEADS, HEADS * sizeof(*chosen)) != 0;
         }
         assert_true(different > table->rows / 2); // another network for other tokens
         free_model(table);
@@ -102,7 +102,7 @@ static void search_all(const model_fixture *f, size_t row, size_t head, double *
     const float *x = f->acts.layers[0].norm2 + row * WIDTH;
     const float *query =
         f->acts.expert_tables[0][0].tape.query + (row * shape.head_count + head) * shape.d_key;
-    scored *all = calloc(N, sizeof *all);
+    scored *all = calloc(N, sizeof(*all));
     assert_non_null(all);
     for (uint32_t n = 0; n < N; n++) {
         uint32_t i, j;
@@ -111,7 +111,7 @@ static void search_all(const model_fixture *f, size_t row, size_t head, double *
         all[n].score = dot(half, query, router->sub_keys_a + i * key_row + table) +
                        dot(half, query + half, router->sub_keys_b + j * key_row + table);
     }
-    qsort(all, N, sizeof *all, best_first);
+    qsort(all, N, sizeof(*all), best_first);
     double sum = 0.0;
     for (size_t k = 0; k < shape.topk; k++) sum += exp(all[k].score);
     for (size_t k = 0; k < shape.topk; k++) {
@@ -130,7 +130,7 @@ static void product_keys_find_what_a_search_over_all_experts_does(void **state) 
     (void)state;
     static const char *const CASES[][2] = {
         {"p", "shared"}, {"p", "head"}, {"k", "shared"}, {"k", "head"}};
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
         model_fixture *f =
             small_model((const char *const[]){"layers", "1", "ffw", CASES[i][0], "subkeys",
                                               CASES[i][1], "heads", "3", "topk", "4", NULL});
@@ -198,7 +198,7 @@ static void assert_gradients_are_equal(const model_fixture *a, const model_fixtu
         size_t skipped = strstr(one->name, "norm2") != NULL;
         assert_non_null(other);
         assert_memory_equal(one->grad + skipped, other->grad + skipped,
-                            (one->count - skipped) * sizeof *one->grad);
+                            (one->count - skipped) * sizeof(*one->grad));
     }
 }
 

@@ -63,7 +63,7 @@ static void a_file_holds_the_records_and_nothing_else(void **state) {
                                     {"parent", "0"},
                                     {"side", "5"},
                                     {"dtype", "f32"}};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         assert_string_equal(json_string_value(json_object_get(metadata, texts[i][0])), texts[i][1]);
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(generation_of(p->a, 1).root, root);
@@ -99,7 +99,7 @@ static void what_cannot_be_exported_is_named(void **state) {
         {1, "/nowhere/at/all", REEF_ERR_NOT_FOUND, "No such file"},
     };
     start(p);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         reef_status status = reef_generation_export(p->a->store, cases[i].generation, cases[i].path,
                                                     NULL, NULL, &err);
         if (status != cases[i].status || strstr(err.message, cases[i].words) == NULL)
@@ -107,7 +107,7 @@ static void what_cannot_be_exported_is_named(void **state) {
     }
     assert_int_not_equal(access(p->other, F_OK), 0);
     char part[TEMP_DIR_BYTES + 8];
-    snprintf(part, sizeof part, "%s.part", p->other);
+    snprintf(part, sizeof(part), "%s.part", p->other);
     whole_file_write(part, "rest", 4); // short enough to be the beginning of one
     ok(reef_generation_export(p->a->store, 1, p->other, NULL, NULL, &err), &err);
     assert_int_not_equal(access(part, F_OK), 0);
@@ -125,13 +125,13 @@ static void what_a_killed_export_left_is_written_over_and_nothing_else(void **st
     size_t bytes, again;
     char part[TEMP_DIR_BYTES + 8];
     start(p);
-    snprintf(part, sizeof part, "%s.part", p->other);
+    snprintf(part, sizeof(part), "%s.part", p->other);
     char *whole = whole_file_read(p->file, &bytes);
     whole = realloc(whole, 2 * bytes); // a longer one of another generation
     assert_non_null(whole);
     memcpy(whole + bytes, whole, bytes);
     const size_t lengths[] = {0, 1, 8, 9, 20, bytes / 2, bytes, 2 * bytes};
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
         whole_file_write(part, whole, lengths[i]);
         ok(reef_generation_export(p->a->store, 1, p->other, NULL, NULL, &err), &err);
         char *written = whole_file_read(p->other, &again);
@@ -177,7 +177,7 @@ static void a_stopped_export_leaves_nothing(void **state) {
     reef_error err;
     char part[TEMP_DIR_BYTES + 8];
     start(p);
-    snprintf(part, sizeof part, "%s.part", p->other);
+    snprintf(part, sizeof(part), "%s.part", p->other);
     for (int records = 0; records < 6; records++) {
         records_until_stop = records;
         assert_int_equal(reef_generation_export(p->a->store, 1, p->other,

@@ -43,8 +43,8 @@ static void build(world *w, const char *const *settings) {
     reef_error err;
     *w = (world){0};
     reef_config_default(&w->config);
-    for (size_t i = 0; SIZES[i]; i += 2) set(&w->config, SIZES[i], SIZES[i + 1]);
-    for (size_t i = 0; settings[i]; i += 2) set(&w->config, settings[i], settings[i + 1]);
+    for (size_t i = 0; SIZES[i] != NULL; i += 2) set(&w->config, SIZES[i], SIZES[i + 1]);
+    for (size_t i = 0; settings[i] != NULL; i += 2) set(&w->config, settings[i], settings[i + 1]);
     if (reef_config_check(&w->config, &err) != REEF_OK) fail_msg("%s", err.message);
     w->network.config = w->config;
     assert_int_equal(reef_activations_init(&w->acts, &w->network.config, WINDOWS, true, &err),
@@ -57,7 +57,7 @@ static void build(world *w, const char *const *settings) {
     size_t rows = (size_t)WINDOWS * w->config.context;
     w->tokens = calloc(rows, 1);
     w->targets = calloc(rows, 1);
-    w->weight = calloc(rows, sizeof *w->weight);
+    w->weight = calloc(rows, sizeof(*w->weight));
     assert_true(w->tokens && w->targets && w->weight);
     for (size_t i = 0; i < rows; i++) {
         w->tokens[i] = (uint8_t)reef_random_bits(5, 1, i);
@@ -177,7 +177,7 @@ static void a_dense_model_by_hand(void **state) {
                                            "context", "2", "d_ffw",   "3", "previous_bytes",  "1",
                                            "ffw",     "d", "batch",   "5", "rehearse",        "2",
                                            NULL};
-    for (size_t i = 0; SETTINGS[i]; i += 2) set(&config, SETTINGS[i], SETTINGS[i + 1]);
+    for (size_t i = 0; SETTINGS[i] != NULL; i += 2) set(&config, SETTINGS[i], SETTINGS[i + 1]);
     reef_flops flops;
     reef_flops_count(&config, &flops);
     // The first token has one row, the second two; 2 adds of a value count 2 FLOPs each.

@@ -14,7 +14,7 @@ static const char *const NETS[][SETTINGS_MAX] = {
     {"layers", "2", "ffw", "m", "moe_experts", "3", "moe_capacity", "1.5"},
     {"layers", "4", "ffw", "pkdm", "moe_experts", "3", "subkeys", "head", "expert", "glu"},
 };
-enum { NET_COUNT = sizeof NETS / sizeof *NETS };
+enum { NET_COUNT = sizeof(NETS) / sizeof(*NETS) };
 
 static void a_first_generation_of_every_kind_has_a_true_gradient(void **state) {
     (void)state;
@@ -68,20 +68,20 @@ static float *step_with(size_t threads, size_t *count) {
     for (uint32_t l = 0; l < 4; l++)
         *count +=
             generation->expert_tables[l].expert_count * generation->expert_tables[l].row_values;
-    float *all = calloc(*count, sizeof *all), *at = all;
+    float *all = calloc(*count, sizeof(*all)), *at = all;
     assert_non_null(all);
-    memcpy(at, generation->values, generation->value_count * sizeof *at);
+    memcpy(at, generation->values, generation->value_count * sizeof(*at));
     at += generation->value_count;
     for (size_t i = 0; i < generation->tensor_count; i++)
         if (generation->tensors[i].grad != NULL) {
-            memcpy(at, generation->tensors[i].grad, generation->tensors[i].count * sizeof *at);
+            memcpy(at, generation->tensors[i].grad, generation->tensors[i].count * sizeof(*at));
             at += generation->tensors[i].count;
         }
     at = all + 2 * generation->value_count;
     for (uint32_t l = 0; l < 4; l++) {
         size_t values =
             generation->expert_tables[l].expert_count * generation->expert_tables[l].row_values;
-        if (values > 0) memcpy(at, generation->expert_tables[l].experts, values * sizeof *at);
+        if (values > 0) memcpy(at, generation->expert_tables[l].experts, values * sizeof(*at));
         at += values;
     }
     reef_thread_pool_free(workers);
@@ -96,7 +96,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
     for (size_t threads = 2; threads <= 4; threads++) {
         float *together = step_with(threads, &again);
         assert_int_equal(count, again);
-        assert_memory_equal(alone, together, count * sizeof *alone);
+        assert_memory_equal(alone, together, count * sizeof(*alone));
         free(together);
     }
     free(alone);
@@ -112,7 +112,7 @@ static void later_bytes_change_no_earlier_logit(void **state) {
         model_fixture *f = small_model(NETS[i]);
         void *held = f;
         size_t T = f->config.context, row = REEF_VOCAB;
-        float *before = malloc(f->rows * row * sizeof *before);
+        float *before = malloc(f->rows * row * sizeof(*before));
         assert_non_null(before);
         f->batch.weight = NULL;
         reef_generation_fold(f->network.generations[0], &f->config);
@@ -120,18 +120,19 @@ static void later_bytes_change_no_earlier_logit(void **state) {
             float shift = 0.05f * (float)from - 0.2f;
             for (uint32_t l = 0; l < f->config.layers; l++)
                 for (size_t e = 0;
-                     f->network.generations[0]->weights.blocks[l].moe.threshold && e < 3; e++)
+                     f->network.generations[0]->weights.blocks[l].moe.threshold != NULL && e < 3;
+                     e++)
                     f->network.generations[0]->weights.blocks[l].moe.threshold[e] =
                         1.0f / 3 + shift;
             forward(f, REEF_PASS_EVALUATE);
-            memcpy(before, f->acts.logits, f->rows * row * sizeof *before);
+            memcpy(before, f->acts.logits, f->rows * row * sizeof(*before));
             for (size_t w = 0; w < WINDOWS; w++)
                 for (size_t t = from; t < T; t++) f->tokens[w * T + t] ^= (uint8_t)(1 + from + t);
             forward(f, REEF_PASS_EVALUATE);
             for (size_t w = 0; w < WINDOWS; w++) {
                 size_t at = w * T * row, end = at + from * row;
-                assert_memory_equal(before + at, f->acts.logits + at, from * row * sizeof *before);
-                assert_memory_not_equal(before + end, f->acts.logits + end, row * sizeof *before);
+                assert_memory_equal(before + at, f->acts.logits + at, from * row * sizeof(*before));
+                assert_memory_not_equal(before + end, f->acts.logits + end, row * sizeof(*before));
             }
         }
         free(before);
@@ -144,18 +145,18 @@ static void a_window_does_not_depend_on_its_neighbours(void **state) {
     model_fixture *f = small_model(NETS[2]);
     void *held = f;
     size_t T = f->config.context, row = T * REEF_VOCAB;
-    float *alone = malloc(row * sizeof *alone);
+    float *alone = malloc(row * sizeof(*alone));
     assert_non_null(alone);
     f->batch.weight = NULL;
     reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(alone, f->acts.logits + row, row * sizeof *alone);
+    memcpy(alone, f->acts.logits + row, row * sizeof(*alone));
     for (size_t t = 0; t < T; t++) f->tokens[t] = 200;
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(alone, f->acts.logits + row, row * sizeof *alone);
+    assert_memory_equal(alone, f->acts.logits + row, row * sizeof(*alone));
     memmove(f->tokens, f->tokens + T, T); // now it is the first
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(alone, f->acts.logits, row * sizeof *alone);
+    assert_memory_equal(alone, f->acts.logits, row * sizeof(*alone));
     free(alone);
     teardown(&held);
 }
@@ -167,12 +168,12 @@ static void opening_a_generation_changes_no_bit(void **state) {
     model_fixture *f = small_model(NETS[2]);
     void *held = f;
     size_t count = f->rows * REEF_VOCAB;
-    float *before = malloc(count * sizeof *before);
+    float *before = malloc(count * sizeof(*before));
     assert_non_null(before);
     f->batch.weight = NULL;
     reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(before, f->acts.logits, count * sizeof *before);
+    memcpy(before, f->acts.logits, count * sizeof(*before));
     add_open_generation(f);
     for (int fires = 0; fires < 2; fires++) {
         memset(f->fire + f->rows, fires, f->rows);
@@ -227,7 +228,7 @@ static uint64_t count_parameters(const reef_generation *generation, uint32_t lay
     uint64_t count = (uint64_t)generation->expert_tables[layer].expert_count *
                      generation->expert_tables[layer].row_values;
     char block[16];
-    int length = snprintf(block, sizeof block, "block%u.", layer);
+    int length = snprintf(block, sizeof(block), "block%u.", layer);
     for (size_t i = 0; i < generation->tensor_count; i++) {
         const reef_tensor *tensor = &generation->tensors[i];
         bool of_ffw = strncmp(tensor->name, block, (size_t)length) == 0 && tensor->grad != NULL;

@@ -59,9 +59,9 @@ static void merged_corrections_are_those_of_training(void **state) {
         f->batch.weight = NULL;
         forward(f, REEF_PASS_TRAIN);
         size_t count = f->rows * REEF_VOCAB;
-        float *parts = malloc(count * sizeof *parts);
+        float *parts = malloc(count * sizeof(*parts));
         assert_non_null(parts);
-        memcpy(parts, f->acts.logits, count * sizeof *parts);
+        memcpy(parts, f->acts.logits, count * sizeof(*parts));
         reef_generation_fold(f->network.generations[1], &f->config);
         forward(f, REEF_PASS_EVALUATE);
         for (size_t j = 0; j < count; j++) assert_float_equal(f->acts.logits[j], parts[j], 1e-4f);
@@ -73,9 +73,9 @@ static void merged_corrections_are_those_of_training(void **state) {
 // The nearest bf16 of a float, halves to even, from its bits.
 static float rounded(float value) {
     uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
+    memcpy(&bits, &value, sizeof(bits));
     bits = (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
-    memcpy(&value, &bits, sizeof bits);
+    memcpy(&value, &bits, sizeof(bits));
     return value;
 }
 
@@ -86,19 +86,19 @@ static void sealing_rounds_each_row_once(void **state) {
     reef_generation *open = f->network.generations[0];
     reef_error err;
     size_t count = f->rows * REEF_VOCAB, values = open->expert_tables[0].expert_count * 3 * 12;
-    float *expected = malloc(count * sizeof *expected);
+    float *expected = malloc(count * sizeof(*expected));
     assert_non_null(expected);
     f->batch.weight = NULL;
     reef_generation_fold(open, &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(expected, f->acts.logits, count * sizeof *expected);
+    memcpy(expected, f->acts.logits, count * sizeof(*expected));
     reef_generation *sealed = NULL;
     for (uint32_t l = 0; l < f->config.layers; l += 2) // "pdp"
         for (size_t i = 0; i < values; i++)
             open->expert_tables[l].experts[i] = rounded(open->expert_tables[l].experts[i]);
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_not_equal(expected, f->acts.logits, count * sizeof *expected);
-    memcpy(expected, f->acts.logits, count * sizeof *expected);
+    assert_memory_not_equal(expected, f->acts.logits, count * sizeof(*expected));
+    memcpy(expected, f->acts.logits, count * sizeof(*expected));
     for (uint32_t l = 0; l < f->config.layers; l += 2) // less than half a step of bf16 more
         for (size_t i = 0; i < values; i++) open->expert_tables[l].experts[i] *= 1.0009765625f;
 
@@ -112,7 +112,7 @@ static void sealing_rounds_each_row_once(void **state) {
     f->network.generations[0] = sealed;
     reef_activations_forget_generation(&f->acts, 0);
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(expected, f->acts.logits, count * sizeof *expected);
+    assert_memory_equal(expected, f->acts.logits, count * sizeof(*expected));
     free(expected);
     teardown(state);
 }
@@ -120,11 +120,11 @@ static void sealing_rounds_each_row_once(void **state) {
 static void opening_a_generation_changes_no_bit(void **state) {
     model_fixture *f = *state;
     size_t count = f->rows * REEF_VOCAB;
-    float *before = malloc(count * sizeof *before);
+    float *before = malloc(count * sizeof(*before));
     f->batch.weight = NULL;
     reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(before, f->acts.logits, count * sizeof *before);
+    memcpy(before, f->acts.logits, count * sizeof(*before));
     add_open_generation(f);
     for (int fires = 0; fires < 2; fires++) {
         memset(f->fire + f->rows, fires, f->rows);
@@ -133,7 +133,7 @@ static void opening_a_generation_changes_no_bit(void **state) {
         if (fires) // zero was added: -0 may have become 0
             for (size_t i = 0; i < count; i++) assert_true(before[i] == f->acts.logits[i]);
         else
-            assert_memory_equal(before, f->acts.logits, count * sizeof *before);
+            assert_memory_equal(before, f->acts.logits, count * sizeof(*before));
     }
     free(before);
 }
@@ -141,37 +141,37 @@ static void opening_a_generation_changes_no_bit(void **state) {
 static void a_silent_generation_touches_no_bit(void **state) {
     model_fixture *f = *state;
     size_t count = f->rows * REEF_VOCAB, T = f->config.context, row = T * REEF_VOCAB;
-    float *before = malloc(count * sizeof *before);
+    float *before = malloc(count * sizeof(*before));
     f->batch.weight = NULL;
     add_open_generation(f);
     stir(f->network.generations[1], &f->config);
     reef_generation_fold(f->network.generations[1], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(before, f->acts.logits, count * sizeof *before);
+    memcpy(before, f->acts.logits, count * sizeof(*before));
     // It fires from the fourth token of the second window on: causal, so nothing before that moves.
     for (size_t t = 3; t < T; t++) f->fire[f->rows + T + t] = 1;
     forward(f, REEF_PASS_EVALUATE);
     size_t quiet = row + 3 * REEF_VOCAB;
-    assert_memory_equal(before, f->acts.logits, quiet * sizeof *before);
-    assert_memory_not_equal(before + quiet, f->acts.logits + quiet, REEF_VOCAB * sizeof *before);
-    assert_memory_equal(before + 2 * row, f->acts.logits + 2 * row, row * sizeof *before);
+    assert_memory_equal(before, f->acts.logits, quiet * sizeof(*before));
+    assert_memory_not_equal(before + quiet, f->acts.logits + quiet, REEF_VOCAB * sizeof(*before));
+    assert_memory_equal(before + 2 * row, f->acts.logits + 2 * row, row * sizeof(*before));
     free(before);
 }
 
 static void a_window_does_not_depend_on_its_neighbours(void **state) {
     model_fixture *f = *state;
     size_t row = (size_t)f->config.context * REEF_VOCAB;
-    float *alone = malloc(row * sizeof *alone);
+    float *alone = malloc(row * sizeof(*alone));
     f->batch.weight = NULL;
     reef_generation_fold(f->network.generations[0], &f->config);
     forward(f, REEF_PASS_EVALUATE);
-    memcpy(alone, f->acts.logits + row, row * sizeof *alone);
+    memcpy(alone, f->acts.logits + row, row * sizeof(*alone));
     for (size_t t = 0; t < f->config.context; t++) f->tokens[t] = 200; // the first window
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(alone, f->acts.logits + row, row * sizeof *alone);
+    assert_memory_equal(alone, f->acts.logits + row, row * sizeof(*alone));
     memmove(f->tokens, f->tokens + f->config.context, f->config.context); // now it is the first
     forward(f, REEF_PASS_EVALUATE);
-    assert_memory_equal(alone, f->acts.logits, row * sizeof *alone);
+    assert_memory_equal(alone, f->acts.logits, row * sizeof(*alone));
     free(alone);
 }
 

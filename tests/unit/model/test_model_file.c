@@ -19,7 +19,7 @@ typedef struct two {
 static two *learned; // one that has learned, for tests that only read it
 
 static int setup(void **state) {
-    two *t = calloc(1, sizeof *t);
+    two *t = calloc(1, sizeof(*t));
     assert_non_null(t);
     lifelong_setup((void **)&t->a);
     lifelong_setup((void **)&t->b);
@@ -83,8 +83,8 @@ static void borrow(two *t) {
     reef_error err;
     lifelong_teardown((void **)&own);
     t->a = learned->a;
-    memcpy(t->file, learned->file, sizeof t->file);
-    memcpy(t->other, learned->other, sizeof t->other);
+    memcpy(t->file, learned->file, sizeof(t->file));
+    memcpy(t->other, learned->other, sizeof(t->other));
     const reef_export_options options = {.force = true};
     if (access(t->file, F_OK) != 0)
         ok(reef_model_export(t->a->store, NULL, t->file, &options, NULL, &err), &err);
@@ -101,7 +101,7 @@ static reef_model_file import(two *t, const char *path) {
     ok(reef_pool_from_model(t->b->pool, path, NULL, true, &planned, &err), &err);
     assert_int_not_equal(access(t->b->pool, F_OK), 0);
     ok(reef_pool_from_model(t->b->pool, path, NULL, false, &made, &err), &err);
-    assert_memory_equal(&planned.config, &made.config, sizeof made.config);
+    assert_memory_equal(&planned.config, &made.config, sizeof(made.config));
     assert_int_equal(planned.tensor_count, made.tensor_count);
     assert_int_equal(planned.experts, made.experts);
     open_pool(t->b, 1);
@@ -113,7 +113,7 @@ static void assert_same_logits(two *t, const char *as_of, const char *as_of_new)
     for (int kind = 0; kind < 4; kind++) {
         logits_of(t->a->store, as_of, kind, x);
         logits_of(t->b->store, as_of_new, kind, y);
-        assert_memory_equal(x, y, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof *x);
+        assert_memory_equal(x, y, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*x));
     }
     free(x);
     free(y);
@@ -135,7 +135,7 @@ static void assert_same_usage(two *t, uint32_t generation, uint32_t layer) {
     }
     for (uint32_t n = 0; n < side * side; n++) count += usage[0][n].count;
     assert_true(count > 0);
-    assert_memory_equal(usage[0], usage[1], side * side * sizeof **usage);
+    assert_memory_equal(usage[0], usage[1], side * side * sizeof(**usage));
     assert_memory_equal(flags[0], flags[1], side * side);
 }
 
@@ -256,7 +256,7 @@ static void all_kinds_of_models(void **state) {
         {"gate", "loss", "adapters", "0", "weigh_older", "false"},
     };
     const reef_config standard = t->a->config;
-    for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++) {
+    for (size_t k = 0; k < sizeof(KINDS) / sizeof(*KINDS); k++) {
         t->a->config = standard;
         for (size_t i = 0; i < 6; i += 2) choose(&t->a->config, KINDS[k][i], KINDS[k][i + 1]);
         make_pool(t->a, 1);
@@ -435,7 +435,7 @@ static void tensors_that_do_not_fit_are_named(void **state) {
     };
     borrow(t);
     char *data = whole_file_read(t->file, &bytes);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         json_t *header = header_of(t->file, &at);
         json_t *tensor = json_incref(json_object_get(header, cases[i].name));
         assert_non_null(tensor);
@@ -471,7 +471,7 @@ static void metadata_that_lies_is_refused(void **state) {
     };
     borrow(t);
     char *data = whole_file_read(t->file, &bytes);
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
         json_t *header = header_of(t->file, &at);
         json_t *metadata = json_object_get(header, "__metadata__");
         json_object_del(metadata, lies[i].name);
@@ -530,7 +530,7 @@ static void generations_that_cannot_be_are_refused(void **state) {
     };
     borrow(t);
     char *data = whole_file_read(t->file, &bytes);
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
         change_generation(t, lies[i].generation, lies[i].name, lies[i].value, data, bytes);
         assert_refused(t, t->other, REEF_ERR_CORRUPT, lies[i].words);
     }
@@ -544,7 +544,7 @@ static void cut_files_are_refused(void **state) {
     char *data = whole_file_read(t->file, &bytes);
     json_decref(header_of(t->file, &at));
     const size_t cuts[] = {0, 1, 7, 8, 9, at - 1, at, at + 1, bytes / 2, bytes - 1};
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(*cuts); i++) {
         whole_file_write(t->other, data, cuts[i]);
         assert_refused(t, t->other, REEF_ERR_CORRUPT, "safetensors");
     }
@@ -574,19 +574,19 @@ static void values_that_cannot_be_are_refused(void **state) {
         size_t value_bytes;
         const char *words;
     } cases[] = {
-        {"generation2.delta_head", &nan, sizeof nan,
+        {"generation2.delta_head", &nan, sizeof(nan),
          "generation2.delta_head has a value that is not finite"},
-        {"generation2.block1.w_up", &infinite, sizeof infinite,
+        {"generation2.block1.w_up", &infinite, sizeof(infinite),
          "w_up has a value that is not finite"},
-        {"generation2.block0.usage_count", &negative, sizeof negative, "is negative: it counts"},
-        {"generation2.block0.frozen", &no_flag, sizeof no_flag, "is neither 0 nor 1"},
-        {"block0.w_out", &(float){0.5f}, sizeof nan, "generation 0 has another root"},
-        {"generation1.block1.w_down", &(float){0.5f}, sizeof nan, "generation 1 has another root"},
-        {"generation1.gate", &(float){0.5f}, sizeof nan, "generation 1 has another root"},
+        {"generation2.block0.usage_count", &negative, sizeof(negative), "is negative: it counts"},
+        {"generation2.block0.frozen", &no_flag, sizeof(no_flag), "is neither 0 nor 1"},
+        {"block0.w_out", &(float){0.5f}, sizeof(nan), "generation 0 has another root"},
+        {"generation1.block1.w_down", &(float){0.5f}, sizeof(nan), "generation 1 has another root"},
+        {"generation1.gate", &(float){0.5f}, sizeof(nan), "generation 1 has another root"},
     };
     borrow(t);
     char *data = whole_file_read(t->file, &bytes);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         size_t place = place_of(t->file, cases[i].name);
         char before[8];
         memcpy(before, data + place, cases[i].value_bytes);
@@ -656,12 +656,12 @@ static void another_configuration_must_fit(void **state) {
     reef_config config;
     borrow(t);
     ok(reef_model_file_config(t->file, &config, &err), &err);
-    assert_memory_equal(&config, &t->a->config, sizeof config);
+    assert_memory_equal(&config, &t->a->config, sizeof(config));
     choose(&config, "d_ffw", "77"); // of no layer that it has
     choose(&config, "learning_rate", "0.001");
     ok(reef_pool_from_model(t->b->pool, t->file, &config, false, NULL, &err), &err);
     open_pool(t->b, 1);
-    assert_memory_equal(&t->b->trainer->network.config, &config, sizeof config);
+    assert_memory_equal(&t->b->trainer->network.config, &config, sizeof(config));
     assert_same_logits(t, NULL, NULL);
     // No tensor has its shape from it, but it would be the pool's for good.
     reef_config side = config;
@@ -684,7 +684,7 @@ static void what_cannot_be_written_is_named(void **state) {
     } kinds[] = {{"model", "vector", "vector model"},
                  {"model", "layer", "reef.interchange"},
                  {"strategy", "finetune", "strategy finetune keeps more than its weights"}};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         reef_config_default(&t->b->config);
         choose(&t->b->config, kinds[i].name, kinds[i].value);
         t->b->config.side = 16;

@@ -47,7 +47,7 @@ static size_t lay_out(mixture *m, float *block) {
         {&m->grads.w_out, matrix},
     };
     size_t at = 0;
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+    for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays); i++) {
         if (block != NULL) *arrays[i].array = block + at;
         at += arrays[i].count;
     }
@@ -59,8 +59,8 @@ static size_t lay_out(mixture *m, float *block) {
 static mixture make(reef_moe_shape shape, size_t windows, uint64_t seed) {
     mixture m = {.shape = shape, .windows = windows};
     m.floats = lay_out(&m, NULL);
-    m.block = calloc(m.floats, sizeof *m.block);
-    m.taken = calloc(windows * shape.E * (1 + shape.T), sizeof *m.taken);
+    m.block = calloc(m.floats, sizeof(*m.block));
+    m.taken = calloc(windows * shape.E * (1 + shape.T), sizeof(*m.taken));
     assert_true(m.block != NULL && m.taken != NULL);
     lay_out(&m, m.block);
     draw_floats(&seed, (size_t)(m.y - m.block), m.block, -1, 1);
@@ -86,7 +86,7 @@ static void forward_window(void *context, size_t w) {
 }
 
 static void forward(mixture *m, reef_thread_pool *workers, bool choose) {
-    memset(m->y, 0, m->windows * window_floats(m) * sizeof *m->y);
+    memset(m->y, 0, m->windows * window_floats(m) * sizeof(*m->y));
     reef_moe_begin(&m->tape, m->windows, choose);
     reef_thread_pool_run(workers, m->windows, forward_window, m);
 }
@@ -169,7 +169,7 @@ static void among_equals_the_earlier_token_is_taken(void **state) {
         for (size_t d = 0; d < 2; d++) m.x[t * 2 + d] = (float)((t * 7 / 2 + d) % 3);
     forward(&m, NULL, true);
     assert_best_are_taken(&m);
-    memset(m.x, 0, 24 * sizeof *m.x); // all score the same
+    memset(m.x, 0, 24 * sizeof(*m.x)); // all score the same
     forward(&m, NULL, true);
     assert_best_are_taken(&m);
     for (size_t e = 0; e < 4; e++) assert_true(takes(&m, 0, e, 4) && !takes(&m, 0, e, 5));
@@ -232,11 +232,11 @@ static void thresholds_follow_the_lowest_scores_taken(void **state) {
     forward(&one, NULL, true);
     reef_moe_update_thresholds(&one.shape, &one.params, &one.tape, 1.0f);
     uint16_t chosen[3 * 9];
-    memcpy(chosen, one.tape.tokens, sizeof chosen);
+    memcpy(chosen, one.tape.tokens, sizeof(chosen));
     forward(&one, NULL, false);
     for (size_t e = 0; e < 3; e++) {
         assert_int_equal(one.tape.counts[e], 4);
-        assert_memory_equal(chosen + e * 9, one.tape.tokens + e * 9, 4 * sizeof *chosen);
+        assert_memory_equal(chosen + e * 9, one.tape.tokens + e * 9, 4 * sizeof(*chosen));
     }
     release(&one);
     release(&m);
@@ -283,20 +283,20 @@ static void forward_equals_the_plain_sum_in_double(void **state) {
 static void later_tokens_change_no_earlier_bit(void **state) {
     (void)state;
     mixture m = make((reef_moe_shape){64, 32, 48, 4, 16}, 1, 9);
-    float *before = calloc(window_floats(&m), sizeof *before);
+    float *before = calloc(window_floats(&m), sizeof(*before));
     assert_non_null(before);
     for (int choose = 0; choose < 2; choose++) {
         size_t peeked = 0;
         for (size_t t = 1; t < 64; t += 3) {
             uint64_t seed = 100 + t;
             forward(&m, NULL, choose);
-            memcpy(before, m.y, window_floats(&m) * sizeof *before);
+            memcpy(before, m.y, window_floats(&m) * sizeof(*before));
             draw_floats(&seed, (64 - t) * 32, m.x + t * 32, -3, 3);
             forward(&m, NULL, choose);
-            bool same = memcmp(before, m.y, t * 32 * sizeof *before) == 0;
+            bool same = memcmp(before, m.y, t * 32 * sizeof(*before)) == 0;
             assert_true(same || choose);
             peeked += !same;
-            assert_memory_not_equal(before + t * 32, m.y + t * 32, (64 - t) * 32 * sizeof *before);
+            assert_memory_not_equal(before + t * 32, m.y + t * 32, (64 - t) * 32 * sizeof(*before));
         }
         assert_int_equal(peeked > 0, choose);
     }
@@ -310,14 +310,14 @@ static void remember_taken(mixture *m) {
     size_t T = m->shape.T;
     for (size_t place = 0; place < m->windows * m->shape.E; place++) {
         m->taken[place * (1 + T)] = (uint16_t)m->tape.counts[place];
-        memcpy(m->taken + place * (1 + T) + 1, m->tape.tokens + place * T, T * sizeof *m->taken);
+        memcpy(m->taken + place * (1 + T) + 1, m->tape.tokens + place * T, T * sizeof(*m->taken));
     }
 }
 
 static bool is_remembered(const mixture *m, size_t place) {
     const uint16_t *taken = m->taken + place * (1 + m->shape.T);
     return taken[0] == m->tape.counts[place] &&
-           memcmp(taken + 1, m->tape.tokens + place * m->shape.T, taken[0] * sizeof *taken) == 0;
+           memcmp(taken + 1, m->tape.tokens + place * m->shape.T, taken[0] * sizeof(*taken)) == 0;
 }
 
 static double loss(void *context) {
@@ -346,9 +346,9 @@ static void check(mixture *m, size_t count, float *values, const float *gradient
 }
 
 static float *copy_of(const float *values, size_t count) {
-    float *copy = malloc(count * sizeof *copy);
+    float *copy = malloc(count * sizeof(*copy));
     assert_non_null(copy);
-    memcpy(copy, values, count * sizeof *copy);
+    memcpy(copy, values, count * sizeof(*copy));
     return copy;
 }
 
@@ -389,7 +389,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
             assert_int_equal(reef_thread_pool_new(&workers, threads, NULL), REEF_OK);
             forward(&many, workers, choose);
             backward(&many, workers);
-            assert_memory_equal(one.block, many.block, one.floats * sizeof *one.block);
+            assert_memory_equal(one.block, many.block, one.floats * sizeof(*one.block));
             reef_thread_pool_free(workers);
             release(&many);
         }

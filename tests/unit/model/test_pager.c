@@ -54,7 +54,7 @@ static void write_file(int fd) {
 }
 
 static int setup(void **state) {
-    fixture *f = calloc(1, sizeof *f);
+    fixture *f = calloc(1, sizeof(*f));
     char directory[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES];
     temp_dir_new(directory);
     temp_dir_join(path, directory, "rows");
@@ -69,7 +69,7 @@ static int setup(void **state) {
     f->rows = (reef_expert_rows){REEF_F32, BLOCK_SHIFT, f->blocks};
     for (size_t i = 0; i < TOKENS * P; i++)
         f->indices[i] = (reef_expert_id)(i * 2654435761u % (BLOCKS * ROWS_PER_BLOCK));
-    memset(f->active, 1, sizeof f->active);
+    memset(f->active, 1, sizeof(f->active));
     *state = f;
     return 0;
 }
@@ -181,7 +181,7 @@ static void passes_follow_each_other_and_may_end_early(void **state) {
     // Nothing covered, a part of the rows, all of them, and nothing again: rows outside are left
     // alone.
     const size_t covered[] = {0, FILE_BYTES / 3, FILE_BYTES, 0};
-    for (size_t n = 0; n < sizeof covered / sizeof *covered; n++) {
+    for (size_t n = 0; n < sizeof(covered) / sizeof(*covered); n++) {
         must(reef_row_prefetch_cover(prefetch, covered[n] > 0 ? f->map : NULL, covered[n], &err),
              &err);
         for (int pass = 0; pass < 20; pass++) {

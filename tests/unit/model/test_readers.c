@@ -53,7 +53,7 @@ static void a_model_is_copied_in_turns_to_the_same_bits(void **state) {
         uint64_t before = stat_of(f->store).count;
         logits_of(hasty, STATES[i], 1, turns);
         assert_true(stat_of(f->store).count - before > 8); // blocks of generation 0
-        assert_memory_equal(whole, turns, LOGITS * sizeof *whole);
+        assert_memory_equal(whole, turns, LOGITS * sizeof(*whole));
         free(whole);
         free(turns);
     }
@@ -70,17 +70,18 @@ typedef struct loading {
 static void *load_often(void *context) {
     loading *l = context;
     reef_store *store = NULL;
-    float *logits = calloc(LOGITS, sizeof *logits);
+    float *logits = calloc(LOGITS, sizeof(*logits));
     uint8_t probe[LIFELONG_PROBE_BYTES];
-    lifelong_text(probe, sizeof probe, 1, 99);
+    lifelong_text(probe, sizeof(probe), 1, 99);
     if (reef_store_open(&store, l->pool, &(reef_store_options){.renew_us = 50}, NULL) != REEF_OK)
         l->wrong++;
     while (store != NULL && !l->stop) {
         reef_model *model = NULL;
         reef_status status =
             reef_model_open(&model, store, "1", &(reef_model_options){.threads = 1}, NULL);
-        if (status == REEF_OK) status = reef_model_logits(model, probe, sizeof probe, logits, NULL);
-        l->wrong += status != REEF_OK || memcmp(logits, l->expected, LOGITS * sizeof *logits) != 0;
+        if (status == REEF_OK)
+            status = reef_model_logits(model, probe, sizeof(probe), logits, NULL);
+        l->wrong += status != REEF_OK || memcmp(logits, l->expected, LOGITS * sizeof(*logits)) != 0;
         l->loaded++;
         reef_model_close(model);
     }
@@ -126,12 +127,12 @@ static void rows_in_place_are_found_anew_before_a_transaction_is_old(void **stat
     make_sealed(f);
     float *copied = new_logits(), *placed = new_logits();
     logits_of(f->store, NULL, 1, copied);
-    lifelong_text(probe, sizeof probe, 1, 99);
+    lifelong_text(probe, sizeof(probe), 1, 99);
     ok(reef_store_open(&store, f->pool, NULL, &err), &err);
     reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
     ok(reef_model_open(&model, store, NULL, &little, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof probe, placed, &err), &err);
-    assert_memory_equal(copied, placed, LOGITS * sizeof *copied);
+    ok(reef_model_logits(model, probe, sizeof(probe), placed, &err), &err);
+    assert_memory_equal(copied, placed, LOGITS * sizeof(*copied));
     for (uint32_t i = 0; i < 3; i++) {
         feed_kind(f, 2, 2 * LIFELONG_BATCH, 10 + i);
         commit(f);
@@ -139,8 +140,8 @@ static void rows_in_place_are_found_anew_before_a_transaction_is_old(void **stat
         uint64_t before = stat_of(store).count, now = before;
         for (uint32_t n = 0; n < ATTEMPTS && now == before; n++) {
             wait_ms(REEF_READ_MS_MAX + 20);
-            ok(reef_model_logits(model, probe, sizeof probe, placed, &err), &err);
-            assert_memory_equal(copied, placed, LOGITS * sizeof *copied);
+            ok(reef_model_logits(model, probe, sizeof(probe), placed, &err), &err);
+            assert_memory_equal(copied, placed, LOGITS * sizeof(*copied));
             now = stat_of(store).count;
         }
         assert_true(now > before);
@@ -185,11 +186,11 @@ static void a_model_in_place_says_so_when_its_generations_are_given_up(void **st
     float *logits = new_logits();
     make_sealed(f);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
-    lifelong_text(probe, sizeof probe, 1, 99);
+    lifelong_text(probe, sizeof(probe), 1, 99);
     ok(reef_store_open(&store, f->pool, NULL, &err), &err);
     reef_model_options little = {.threads = 1, .memory_bytes = 1 << 20};
     ok(reef_model_open(&model, store, NULL, &little, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
     reef_consolidation report = {0};
     ok(reef_trainer_consolidate(f->trainer,
                                 &(reef_consolidation_options){.first = 1, .last = 2, .steps = 4},
@@ -199,13 +200,13 @@ static void a_model_in_place_says_so_when_its_generations_are_given_up(void **st
     reef_status status = REEF_OK;
     for (uint32_t n = 0; n < ATTEMPTS && status == REEF_OK; n++) {
         wait_ms(REEF_READ_MS_MAX + 20);
-        status = reef_model_logits(model, probe, sizeof probe, logits, &err);
+        status = reef_model_logits(model, probe, sizeof(probe), logits, &err);
     }
     assert_int_equal(status, REEF_ERR_BUSY);
     assert_non_null(strstr(err.message, "was given up while the model was in use"));
     reef_model_close(model);
     ok(reef_model_open(&model, store, NULL, &little, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
     reef_model_close(model);
     reef_store_close(store);
     free(logits);

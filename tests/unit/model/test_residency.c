@@ -48,7 +48,7 @@ static reef_config config_of(const char *seal_dtype) {
         {"reservoir_bytes", "16384"},
         {"reservoir_window", "64"},
     };
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
         must(reef_config_set(&config, fields[i][0], fields[i][1], &err), &err);
     must(reef_config_set(&config, "seal_dtype", seal_dtype, &err), &err);
     return config;
@@ -169,7 +169,7 @@ static void training_in_place_gives_the_bits_of_training_in_memory(void **state)
         assert_false(is_in_place(in_place.trainer, 2)); // the open one
         root_of(&copied, expected);
         root_of(&in_place, root);
-        assert_memory_equal(root, expected, sizeof root);
+        assert_memory_equal(root, expected, sizeof(root));
         end_run(&copied);
         end_run(&in_place);
     }
@@ -192,15 +192,15 @@ static void evaluation_in_place_gives_the_bits_of_a_copy(void **state) {
     (void)state;
     static const char *const states[] = {NULL, "0", "1", "2", "kept"};
     const size_t count = PROBE_BYTES * REEF_VOCAB;
-    float *expected = calloc(count, sizeof *expected), *logits = calloc(count, sizeof *logits);
+    float *expected = calloc(count, sizeof(*expected)), *logits = calloc(count, sizeof(*logits));
     assert_true(expected != NULL && logits != NULL);
     run r;
     make_run(&r, "bf16", 0);
     train(&r);
-    for (size_t n = 0; n < sizeof states / sizeof *states; n++) {
+    for (size_t n = 0; n < sizeof(states) / sizeof(*states); n++) {
         logits_of(&r, states[n], 0, expected);
         logits_of(&r, states[n], 1, logits);
-        assert_memory_equal(logits, expected, count * sizeof *logits);
+        assert_memory_equal(logits, expected, count * sizeof(*logits));
     }
     end_run(&r);
     free(expected);
@@ -216,7 +216,7 @@ static void a_model_at_rest_holds_no_read(void **state) {
     reef_read_stat before, after;
     uint8_t probe[PROBE_BYTES];
     const size_t count = PROBE_BYTES * REEF_VOCAB;
-    float *expected = calloc(count, sizeof *expected), *logits = calloc(count, sizeof *logits);
+    float *expected = calloc(count, sizeof(*expected)), *logits = calloc(count, sizeof(*logits));
     assert_true(expected != NULL && logits != NULL);
     run r;
     make_run(&r, "bf16", 0);
@@ -233,7 +233,7 @@ static void a_model_at_rest_holds_no_read(void **state) {
     feed(&r, 3, 8, '0');
     must(reef_trainer_commit(r.trainer, NULL, &err), &err);
     must(reef_model_logits(model, probe, PROBE_BYTES, logits, &err), &err);
-    assert_memory_equal(logits, expected, count * sizeof *logits);
+    assert_memory_equal(logits, expected, count * sizeof(*logits));
     reef_model_close(model);
     end_run(&r);
     free(expected);
@@ -341,11 +341,11 @@ static void memory_is_read_as_people_write_it(void **state) {
         "1.5G", "G", "x",  "1 G", "0K", "16777216T", "99999999999999999999"};
     reef_error err;
     uint64_t bytes;
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
         must(reef_memory_parse(good[i].text, &bytes, &err), &err);
         assert_true(bytes == good[i].bytes);
     }
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
         must_fail(reef_memory_parse(bad[i], &bytes, &err), REEF_ERR_INVALID, &err, "such as 2G");
 }
 
@@ -367,7 +367,7 @@ static void layer_output(reef_layer_pool *pool, bool copy, reef_thread_pool *wor
     const void *const *blocks = reef_layer_pool_blocks(pool, &shift);
     const size_t count = ((size_t)SIDE * SIDE - 1) / ((size_t)1 << shift) + 1;
     const size_t row_bytes = 2 * LAYER_D * sizeof(reef_bf16);
-    const void **copies = calloc(count, sizeof *copies);
+    const void **copies = calloc(count, sizeof(*copies));
     assert_true(count > 2 && copies != NULL);
     for (size_t b = 0; b < count; b++) {
         void *block = malloc(rows_of_block(b, shift) * row_bytes);
@@ -390,7 +390,7 @@ static void layer_output(reef_layer_pool *pool, bool copy, reef_thread_pool *wor
     must(reef_layer_bench_new(&layer, &options, workers, &err), &err);
     must(reef_layer_bench_forward(layer, workers, &seconds, &err), &err);
     reef_layer_pool_finish(pool);
-    memcpy(out, reef_layer_bench_output(layer), TOKENS * LAYER_D * sizeof *out);
+    memcpy(out, reef_layer_bench_output(layer), TOKENS * LAYER_D * sizeof(*out));
     reef_layer_bench_free(layer);
     for (size_t b = 0; b < count; b++) free((void *)copies[b]);
     free(copies);
@@ -414,8 +414,8 @@ static void a_layer_on_disk_computes_what_its_rows_in_memory_do(void **state) {
         reef_layer_pool_close(pool);
         reef_thread_pool_free(workers);
     }
-    assert_memory_equal(outputs[0], outputs[1], sizeof outputs[0]);
-    assert_memory_equal(outputs[0], outputs[2], sizeof outputs[0]);
+    assert_memory_equal(outputs[0], outputs[1], sizeof(outputs[0]));
+    assert_memory_equal(outputs[0], outputs[2], sizeof(outputs[0]));
     bool any = false;
     for (size_t i = 0; i < (size_t)TOKENS * LAYER_D; i++) any |= outputs[0][i] != 0;
     assert_true(any);

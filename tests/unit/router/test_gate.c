@@ -600,10 +600,10 @@ static void nothing_to_learn_from_is_refused(void **state) {
 static bool text_read(text *t, const char *domain, const char *part) {
     char path[1024];
     const char *data = getenv("REEF_DATA_DIR");
-    if (!data) return false;
+    if (data == NULL) return false;
     snprintf(path, sizeof(path), "%s/text/%s/%s.txt", data, domain, part);
     FILE *file = fopen(path, "rb");
-    if (!file) return false;
+    if (file == NULL) return false;
     const size_t size_max = 4096 * KIB;
     *t = (text){malloc(size_max), 0};
     assert_non_null(t->bytes);

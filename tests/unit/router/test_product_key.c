@@ -32,7 +32,7 @@ typedef struct fixture {
 } fixture;
 
 static int set_up(void **state) {
-    fixture *f = calloc(1, sizeof *f);
+    fixture *f = calloc(1, sizeof(*f));
     if (f == NULL) return -1;
     f->lists = (pair_lists){
         .score_a = f->top_a,
@@ -109,7 +109,7 @@ static void the_largest_ids_have_pairs(void **state) {
     (void)state;
     const uint32_t m = REEF_SIDE_MAX - 1;
     const uint32_t others[] = {0, 1, m / 2, m - 1, m};
-    for (size_t n = 0; n < sizeof others / sizeof *others; n++) {
+    for (size_t n = 0; n < sizeof(others) / sizeof(*others); n++) {
         uint32_t i, j;
         reef_expert_pair_of(reef_expert_id_of(m, others[n]), &i, &j);
         assert_int_equal(i, m);
@@ -190,7 +190,7 @@ static void choice_equals_exhaustive_search_at_the_papers_sizes(void **state) {
     fixture *f = *state;
     uint64_t seed = 17;
     const size_t sides[] = {48, 64, 100, 256, 299};
-    for (size_t n = 0; n < sizeof sides / sizeof *sides; n++) {
+    for (size_t n = 0; n < sizeof(sides) / sizeof(*sides); n++) {
         for (int repeat = 0; repeat < 4; repeat++) {
             draw_floats(&seed, sides[n], f->score_a, -2, 2);
             draw_floats(&seed, sides[n], f->score_b, -2, 2);
@@ -207,7 +207,7 @@ static void scores_that_are_not_numbers_are_refused(void **state) {
     const float wrong[] = {NAN, -NAN, INFINITY};
     for (size_t side = 1; side <= 40; side += 13) {
         for (size_t place = 0; place < side; place++) {
-            for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+            for (size_t n = 0; n < sizeof(wrong) / sizeof(*wrong); n++) {
                 for (size_t i = 0; i < side; i++) f->score_a[i] = f->score_b[i] = (float)(i % 5);
                 f->score_b[place] = wrong[n];
                 assert_false(choose(f, side, 1));

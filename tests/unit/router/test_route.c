@@ -53,7 +53,7 @@ static size_t lay_out(router *r, float *block) {
         {&r->d_gate, r->gates},
     };
     size_t at = 0;
-    for (size_t n = 0; n < sizeof arrays / sizeof *arrays; n++) {
+    for (size_t n = 0; n < sizeof(arrays) / sizeof(*arrays); n++) {
         if (block != NULL) *arrays[n].array = block + at;
         at += arrays[n].count;
     }
@@ -77,7 +77,7 @@ static router make(reef_router_shape shape, size_t rows, size_t piece_rows, uint
     r.width = shape.head_count * shape.d_key;
     r.gates = rows * shape.head_count * shape.topk;
     r.block_floats = lay_out(&r, NULL);
-    r.block = calloc(r.block_floats, sizeof *r.block);
+    r.block = calloc(r.block_floats, sizeof(*r.block));
     assert_non_null(r.block);
     lay_out(&r, r.block);
     fill(&r, seed);
@@ -124,7 +124,7 @@ typedef struct folded {
 
 static folded fold(const router *r) {
     folded f = {.params = {.sub_keys_a = r->params.sub_keys_a, .sub_keys_b = r->params.sub_keys_b}};
-    f.block = calloc((r->shape.d_model + 1) * r->width, sizeof *f.block);
+    f.block = calloc((r->shape.d_model + 1) * r->width, sizeof(*f.block));
     assert_non_null(f.block);
     f.params.w_query = f.block;
     f.params.query_bias = f.block + r->shape.d_model * r->width;
@@ -138,7 +138,7 @@ static const reef_router_shape odd = {
 
 static const reef_router_score all_scores[] = {REEF_SCORE_SOFTMAX, REEF_SCORE_SIGMOID,
                                                REEF_SCORE_RELU};
-enum { SCORE_COUNT = sizeof all_scores / sizeof *all_scores };
+enum { SCORE_COUNT = sizeof(all_scores) / sizeof(*all_scores) };
 
 static reef_router_shape odd_with(reef_router_score score, bool batch_norm) {
     reef_router_shape shape = odd;
@@ -153,8 +153,8 @@ static reef_router_shape odd_with(reef_router_score score, bool batch_norm) {
 // than the worst one chosen.
 static void assert_agrees_with_plain(router *r, plain_norm norm) {
     const size_t H = r->shape.head_count, K = r->shape.topk;
-    double *gate = calloc(r->gates, sizeof *gate);
-    double *query = calloc(r->rows * r->width, sizeof *query);
+    double *gate = calloc(r->gates, sizeof(*gate));
+    double *query = calloc(r->rows * r->width, sizeof(*query));
     assert_true(gate != NULL && query != NULL);
     plain_gate(&r->shape, &r->params, norm, r->rows, r->x, r->tape.index_a, r->tape.index_b, gate);
     plain_queries(&r->shape, &r->params, norm, r->rows, r->x, query);
@@ -184,7 +184,7 @@ static const size_t some_sides[][3] = {{1, 1, 2},   {3, 3, 4},    {5, 3, 6},   {
 
 static void forward_agrees_with_the_plain_router(void **state) {
     (void)state;
-    for (size_t n = 0; n < sizeof some_sides / sizeof *some_sides; n++) {
+    for (size_t n = 0; n < sizeof(some_sides) / sizeof(*some_sides); n++) {
         for (size_t kind = 0; kind < 2 * SCORE_COUNT; kind++) {
             const bool batch_norm = kind % 2 == 1;
             router r = make((reef_router_shape){.d_model = 5 + n,
@@ -210,7 +210,7 @@ static void score_functions_hold_for_scores_of_any_size(void **state) {
     // One expert; its score is x. Without a bound on exp, sigmoid(-100) would be 0 or no number.
     const float scores[] = {0,    1e-30f, 0.5f,   -0.5f, 16,    -16,   60,    -60,
                             87.5, -87.5,  100.0f, -100,  1e10f, -1e10, 1e38f, -1e38f};
-    enum { ROWS = sizeof scores / sizeof *scores };
+    enum { ROWS = sizeof(scores) / sizeof(*scores) };
     for (size_t kind = 0; kind < SCORE_COUNT; kind++) {
         router r = make((reef_router_shape){.d_model = 1,
                                             .head_count = 1,
@@ -219,7 +219,7 @@ static void score_functions_hold_for_scores_of_any_size(void **state) {
                                             .side = 1,
                                             .score = all_scores[kind]},
                         ROWS, ROWS, 1);
-        memcpy(r.x, scores, sizeof scores);
+        memcpy(r.x, scores, sizeof(scores));
         r.params.w_query[0] = r.params.sub_keys_a[0] = 1;
         r.params.w_query[1] = r.params.sub_keys_b[0] = 0;
         forward(&r, REEF_ROUTER_TRAIN, NULL);
@@ -259,13 +259,13 @@ static void check_exact_retrieval(size_t side, size_t rows, uint64_t seed) {
     assert_non_null(tapes[0].query);
 
     const size_t half = r.shape.d_key / 2, row = reef_router_key_row(&r.shape);
-    float *scores = calloc(2 * side, sizeof *scores);
-    scored_pair *pairs = calloc(side * side, sizeof *pairs);
+    float *scores = calloc(2 * side, sizeof(*scores));
+    scored_pair *pairs = calloc(side * side, sizeof(*pairs));
     assert_true(scores != NULL && pairs != NULL);
     for (size_t n = 0; n < rows * r.shape.head_count; n++) {
         const float *q = tapes[0].query + n * r.shape.d_key;
         const size_t table = n % reef_router_tables(&r.shape) * half;
-        memset(scores, 0, 2 * side * sizeof *scores);
+        memset(scores, 0, 2 * side * sizeof(*scores));
         for (size_t i = 0; i < side; i++) {
             for (size_t c = 0; c < half; c++) {
                 scores[i] += q[c] * r.params.sub_keys_a[i * row + table + c];
@@ -354,13 +354,13 @@ static void check_row_does_not_depend_on_the_rest(reef_router_score score) {
                                                  ROWS, r.x, active, &r.tape, &err),
                              REEF_OK);
             if (other == 0) {
-                memcpy(gate, r.tape.gate, sizeof gate);
-                memcpy(indices, r.tape.indices, sizeof indices);
+                memcpy(gate, r.tape.gate, sizeof(gate));
+                memcpy(indices, r.tape.indices, sizeof(indices));
             }
         }
         size_t at = row * row_gates;
-        assert_memory_equal(gate + at, r.tape.gate + at, row_gates * sizeof *gate);
-        assert_memory_equal(indices + at, r.tape.indices + at, row_gates * sizeof *indices);
+        assert_memory_equal(gate + at, r.tape.gate + at, row_gates * sizeof(*gate));
+        assert_memory_equal(indices + at, r.tape.indices + at, row_gates * sizeof(*indices));
     }
     free(f.block);
     release(&r);
@@ -397,9 +397,9 @@ static void assert_gradient(
     double error = gradcheck_error_max(D, x, d_x, 1e-3f, router_loss, c);
     if (!(error < 1e-4)) fail_msg("gradient of %s is off by %g", name, error);
     // And a gradient that is nearly right is told apart.
-    float *spoilt = malloc(D * sizeof *spoilt);
+    float *spoilt = malloc(D * sizeof(*spoilt));
     assert_non_null(spoilt);
-    memcpy(spoilt, d_x, D * sizeof *spoilt);
+    memcpy(spoilt, d_x, D * sizeof(*spoilt));
     spoilt[D / 2] += 0.01f;
     assert_false(gradcheck_error_max(D, x, spoilt, 1e-3f, router_loss, c) < 1e-4);
     free(spoilt);
@@ -493,9 +493,9 @@ static void backward_accumulates(void **state) {
     forward(&r, REEF_ROUTER_TRAIN, NULL);
     clear_grads(&r);
     backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
-    float *once = malloc(r.block_floats * sizeof *once);
+    float *once = malloc(r.block_floats * sizeof(*once));
     assert_non_null(once);
-    memcpy(once, r.block, r.block_floats * sizeof *once);
+    memcpy(once, r.block, r.block_floats * sizeof(*once));
     backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
     const float *first = r.grads.w_query;
     for (size_t n = (size_t)(first - r.block); r.block + n < r.x; n++)
@@ -513,12 +513,12 @@ static void a_shorter_last_piece_has_the_gradients_of_whole_ones(void **state) {
     reef_router_tape tape = r.tape, whole;
     r.rows = 18;
     assert_int_equal(reef_router_tape_init(&whole, &r.shape, 18, 9, true, NULL), REEF_OK);
-    float *cut = malloc(r.block_floats * sizeof *cut);
+    float *cut = malloc(r.block_floats * sizeof(*cut));
     assert_non_null(cut);
     clear_grads(&r);
     forward(&r, REEF_ROUTER_TRAIN, NULL);
     backward(&r, REEF_ROUTER_TRAIN, NULL, &r.grads);
-    memcpy(cut, r.block, r.block_floats * sizeof *cut);
+    memcpy(cut, r.block, r.block_floats * sizeof(*cut));
     r.tape = whole;
     clear_grads(&r);
     forward(&r, REEF_ROUTER_TRAIN, NULL);
@@ -580,11 +580,11 @@ static float *run_with_threads(reef_router_score score, size_t threads, size_t *
     reef_router_update_stats(&r.shape, &r.params, &r.tape, 0.1f);
 
     *count = r.block_floats + 2 * r.gates;
-    float *all = malloc(*count * sizeof *all);
+    float *all = malloc(*count * sizeof(*all));
     assert_non_null(all);
-    memcpy(all, r.block, r.block_floats * sizeof *all);
-    memcpy(all + r.block_floats, r.tape.gate, r.gates * sizeof *all);
-    memcpy(all + r.block_floats + r.gates, r.tape.indices, r.gates * sizeof *all);
+    memcpy(all, r.block, r.block_floats * sizeof(*all));
+    memcpy(all + r.block_floats, r.tape.gate, r.gates * sizeof(*all));
+    memcpy(all + r.block_floats + r.gates, r.tape.indices, r.gates * sizeof(*all));
     reef_thread_pool_free(workers);
     release(&r);
     return all;
@@ -596,10 +596,10 @@ static void any_number_of_threads_gives_the_same_bits(void **state) {
     for (size_t kind = 0; kind < SCORE_COUNT; kind++) {
         size_t count, again;
         float *alone = run_with_threads(all_scores[kind], 0, &count);
-        for (size_t n = 0; n < sizeof threads / sizeof *threads; n++) {
+        for (size_t n = 0; n < sizeof(threads) / sizeof(*threads); n++) {
             float *together = run_with_threads(all_scores[kind], threads[n], &again);
             assert_int_equal(again, count);
-            assert_memory_equal(together, alone, count * sizeof *alone);
+            assert_memory_equal(together, alone, count * sizeof(*alone));
             free(together);
         }
         free(alone);
@@ -623,7 +623,7 @@ static void a_query_that_is_not_finite_is_named(void **state) {
     folded f = fold(&r);
     reef_router_params unfolded = r.params;
     for (size_t c = 0; c < r.width; c++) f.params.w_query[c] = unfolded.w_query[c] = 7;
-    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+    for (size_t n = 0; n < sizeof(wrong) / sizeof(*wrong); n++) {
         float *place = r.x + 13 * r.shape.d_model;
         float before = *place;
         *place = wrong[n];
@@ -669,7 +669,7 @@ static void scores_that_overflow_are_named(void **state) {
         const struct {
             float x, keys; // of the row named; first value of every key of the table
         } wrong[] = {{3, 3e38f}, {-3, 3e38f}, {3, -3e38f}};
-        for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++) {
+        for (size_t w = 0; w < sizeof(wrong) / sizeof(*wrong); w++) {
             for (size_t i = 0; i < r.shape.side; i++) tables[n][i * half] = wrong[w].keys;
             r.x[17 * D] = 0.5f;
             forward(&r, REEF_ROUTER_TRAIN, NULL);
@@ -707,7 +707,7 @@ static void shapes_that_do_not_fit_together_are_refused(void **state) {
          "no score function 3"},
     };
     assert_int_equal(reef_router_shape_check(&odd, &err), REEF_OK);
-    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+    for (size_t n = 0; n < sizeof(wrong) / sizeof(*wrong); n++) {
         reef_router_tape tape;
         assert_int_equal(reef_router_shape_check(&wrong[n].shape, &err), REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, wrong[n].named));
@@ -722,7 +722,7 @@ static void tapes_hold_whole_pieces(void **state) {
     const size_t wrong[][2] = {{0, 5}, {20, 0}, {20, 3}, {SIZE_MAX / 5 * 5, 5}};
     reef_error err;
     reef_router_tape tape;
-    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++)
+    for (size_t n = 0; n < sizeof(wrong) / sizeof(*wrong); n++)
         assert_int_equal(reef_router_tape_init(&tape, &odd, wrong[n][0], wrong[n][1], true, &err),
                          REEF_ERR_INVALID);
     // Fewer rows than the tape has room for, and a tape for evaluation only.
@@ -736,7 +736,7 @@ static void tapes_hold_whole_pieces(void **state) {
                          REEF_OK);
     r.params = f.params;
     forward(&r, REEF_ROUTER_FOLDED, NULL);
-    assert_memory_equal(tape.gate, r.tape.gate, r.gates * sizeof *tape.gate);
+    assert_memory_equal(tape.gate, r.tape.gate, r.gates * sizeof(*tape.gate));
     reef_router_tape_release(&tape);
     free(f.block);
     release(&r);

@@ -56,14 +56,14 @@ static reef_status parse(reef_options *options,
     arguments[count++] = (char *)(uintptr_t) "reefd";
     arguments[count++] = (char *)(uintptr_t) "--config";
     arguments[count++] = (char *)(uintptr_t)f->path;
-    for (; more && *more; more++) arguments[count++] = (char *)(uintptr_t)*more;
+    for (; more != NULL && *more != NULL; more++) arguments[count++] = (char *)(uintptr_t)*more;
     arguments[count] = NULL;
     return reef_options_parse(options, count, arguments, err);
 }
 
 static size_t setting(const char *name) {
     for (size_t i = 0; i < reef_setting_count(); i++)
-        if (!strcmp(reef_setting_name(i), name)) return i;
+        if (strcmp(reef_setting_name(i), name) == 0) return i;
     fail_msg("no setting %s", name);
     return 0;
 }
@@ -189,7 +189,7 @@ static void a_misspelt_variable_is_told_with_what_was_meant(void **state) {
         reef_options_misspelt(note_misspelt, &found);
         assert_int_equal(unsetenv(CASES[i].name), 0);
         assert_int_equal(found.count - before.count, CASES[i].meant ? 1 : 0);
-        if (!CASES[i].meant) continue;
+        if (CASES[i].meant == NULL) continue;
         assert_string_equal(found.name, CASES[i].name);
         assert_string_equal(found.meant, CASES[i].meant);
     }
@@ -239,7 +239,7 @@ static void a_mistake_in_the_file_is_told_with_its_line(void **state) {
         reef_error err = {0};
         write_config(f, CASES[i].text);
         assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_INVALID);
-        if (!strstr(err.message, CASES[i].told) || !strstr(err.message, f->path))
+        if (strstr(err.message, CASES[i].told) == NULL || strstr(err.message, f->path) == NULL)
             fail_msg("'%s' does not tell '%s'", err.message, CASES[i].told);
         reef_options_release(&options);
     }
@@ -312,7 +312,8 @@ static void only_what_may_change_is_taken_over(void **state) {
     reef_options_take_live(&before, &after);
     for (size_t i = 0; i < reef_setting_count(); i++) {
         json_t *here = reef_setting_value(&before, i), *there = reef_setting_value(&after, i);
-        bool same = json_equal(here, there) != 0, untouched = !strcmp(reef_setting_name(i), "stay");
+        bool same = json_equal(here, there) != 0,
+             untouched = strcmp(reef_setting_name(i), "stay") == 0;
         json_decref(here);
         json_decref(there);
         bool given = after.origins[i].kind != REEF_ORIGIN_DEFAULT;

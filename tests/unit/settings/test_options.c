@@ -18,7 +18,7 @@
 static reef_status parse(reef_options *options, reef_error *err, const char *const *list) {
     static char *arguments[64];
     int count = 0;
-    for (; list[count]; count++) arguments[count] = (char *)(uintptr_t)list[count];
+    for (; list[count] != NULL; count++) arguments[count] = (char *)(uintptr_t)list[count];
     arguments[count] = NULL;
     return reef_options_parse(options, count, arguments, err);
 }
@@ -122,7 +122,7 @@ static void what_is_refused_is_named(void **state) {
         const char *list[6] = {"reefd"};
         memcpy(list + 1, CASES[i].arguments, sizeof(CASES[i].arguments));
         assert_int_equal(parse(&options, &err, list), REEF_ERR_INVALID);
-        if (!strstr(err.message, CASES[i].named))
+        if (strstr(err.message, CASES[i].named) == NULL)
             fail_msg("'%s' does not name %s", err.message, CASES[i].named);
     }
 }

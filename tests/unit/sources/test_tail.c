@@ -306,7 +306,7 @@ static bool have_logrotate(void) {
 }
 
 static void logrotate(const world *w, const char *how) {
-    if (strstr(how, "%s")) pause_ms(1001); // a name for each second
+    if (strstr(how, "%s") != NULL) pause_ms(1001); // a name for each second
     char path[TEMP_DIR_BYTES];
     temp_dir_join(path, w->folder, "rotate.conf");
     FILE *file = fopen(path, "w");

@@ -51,7 +51,7 @@ static const char *moment_of_look, *moment_of_open;
 static void (*at_moment)(void);
 
 static void moment(const char **of, const char *name) {
-    if (!*of || strcmp(*of, name) != 0) return;
+    if (*of == NULL || strcmp(*of, name) != 0) return;
     *of = NULL;
     at_moment();
 }

@@ -112,7 +112,7 @@ static void refuse(const char *spec, reef_status status, const char *word, const
     reef_vectors *vectors = NULL;
     reef_status got = reef_vectors_open(&vectors, spec, 0, &err);
     assert_null(vectors);
-    if (got != status || !strstr(err.message, word) || !strstr(err.message, other))
+    if (got != status || strstr(err.message, word) == NULL || strstr(err.message, other) == NULL)
         fail_msg("%s: status %d, '%s' lacks '%s' or '%s'", spec, got, err.message, word, other);
 }
 
@@ -647,7 +647,7 @@ static void no_message_quotes_what_is_trained_on(void **state) {
         assert_int_equal(reef_vectors_open(
                              &vectors, spec_of(f, CASES[i].kind, false, CASES[i].options), 0, &err),
                          REEF_ERR_INVALID);
-        if (strstr(err.message, "zyx")) fail_msg("quoted: %s", err.message);
+        if (strstr(err.message, "zyx") != NULL) fail_msg("quoted: %s", err.message);
     }
 }
 
@@ -701,8 +701,8 @@ static void mnist_is_what_it_is_known_to_be(void **state) {
     char spec[2 * TEMP_DIR_BYTES];
     snprintf(spec, sizeof(spec),
              "idx:%s/mnist/t10k-images-idx3-ubyte.gz,%s/mnist/t10k-labels-idx1-ubyte.gz",
-             data ? data : "", data ? data : "");
-    if (!data || access(strchr(spec, ',') + 1, R_OK) != 0) {
+             data != NULL ? data : "", data != NULL ? data : "");
+    if (data == NULL || access(strchr(spec, ',') + 1, R_OK) != 0) {
         print_message("skipped: REEF_DATA_DIR names no directory with mnist\n");
         skip();
     }

@@ -26,10 +26,10 @@ static const reef_key second_key = {.db = REEF_DB_META, .name = "second"};
 // Two records that are the same in every commit, and in no two commits.
 static void write_both(pool_fixture *f, uint64_t step) {
     static uint8_t payload[PAYLOAD];
-    fill(payload, sizeof payload, step);
+    fill(payload, sizeof(payload), step);
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    pool_put(txn, &first_key, payload, sizeof payload);
-    pool_put(txn, &second_key, payload, sizeof payload);
+    pool_put(txn, &first_key, payload, sizeof(payload));
+    pool_put(txn, &second_key, payload, sizeof(payload));
     pool_commit(txn, step);
 }
 
@@ -40,7 +40,7 @@ static void wait_us(long us) {
 static off_t file_bytes(const pool_fixture *f) {
     char path[TEMP_DIR_BYTES + 16];
     struct stat info;
-    snprintf(path, sizeof path, "%s/data.mdb", f->path);
+    snprintf(path, sizeof(path), "%s/data.mdb", f->path);
     assert_int_equal(stat(path, &info), 0);
     return info.st_size;
 }

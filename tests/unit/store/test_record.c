@@ -194,15 +194,15 @@ static void records_are_located_without_being_read(void **state) {
     reef_txn *txn = NULL;
     reef_commit commit = {0};
     const void *at = NULL;
-    for (size_t i = 0; i < sizeof payload; i++) payload[i] = (uint8_t)(i * 7);
+    for (size_t i = 0; i < sizeof(payload); i++) payload[i] = (uint8_t)(i * 7);
     must(reef_txn_begin(&txn, pool->store, REEF_TXN_WRITE, &err), &err);
-    must(reef_record_put(txn, &key, REEF_BF16, payload, sizeof payload, &err), &err);
+    must(reef_record_put(txn, &key, REEF_BF16, payload, sizeof(payload), &err), &err);
     must(reef_txn_commit(txn, &commit, &err), &err);
     must(reef_txn_begin(&txn, pool->store, REEF_TXN_READ, &err), &err);
-    must(reef_record_locate(txn, &key, sizeof payload, &at, &err), &err);
-    assert_memory_equal(at, payload, sizeof payload);
+    must(reef_record_locate(txn, &key, sizeof(payload), &at, &err), &err);
+    assert_memory_equal(at, payload, sizeof(payload));
     assert_int_equal((uintptr_t)at % 64, 0);
-    must_fail(reef_record_locate(txn, &key, sizeof payload - 1, &at, &err), REEF_ERR_CORRUPT, &err,
+    must_fail(reef_record_locate(txn, &key, sizeof(payload) - 1, &at, &err), REEF_ERR_CORRUPT, &err,
               "20000 bytes instead of 19999");
     assert_null(at);
     must_fail(reef_record_locate(txn, &absent, 1, &at, &err), REEF_ERR_NOT_FOUND, &err, "block 4");

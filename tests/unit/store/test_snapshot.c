@@ -250,8 +250,8 @@ static void assert_noted(reef_store *store,
     reef_txn *txn = pool_begin(store, REEF_TXN_READ);
     reef_status status = reef_record_view(txn, &key, &view, &err);
     assert_int_equal(status, where ? REEF_OK : REEF_ERR_NOT_FOUND);
-    if (where) assert_int_equal(view.bytes, strlen(where));
-    if (where) assert_memory_equal(view.data, where, view.bytes);
+    if (where != NULL) assert_int_equal(view.bytes, strlen(where));
+    if (where != NULL) assert_memory_equal(view.data, where, view.bytes);
     reef_txn_abort(txn);
 }
 

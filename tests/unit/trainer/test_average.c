@@ -39,21 +39,22 @@ static void seal(lifelong *f) {
 }
 
 static float *floats(size_t count) {
-    float *out = calloc(count, sizeof *out);
+    float *out = calloc(count, sizeof(*out));
     assert_non_null(out);
     return out;
 }
 
 // Is everything of `weights` the same as in `averages`?
 static bool same(const float *weights, const float *averages, size_t count) {
-    return memcmp(weights, averages, count * sizeof *weights) == 0;
+    return memcmp(weights, averages, count * sizeof(*weights)) == 0;
 }
 
 static bool averages_are_the_weights(const reef_generation *generation) {
     bool all = true;
     for (size_t i = 0; i < generation->tensor_count; i++) {
         const reef_tensor *tensor = &generation->tensors[i];
-        if (tensor->average) all = all && same(tensor->data, tensor->average, tensor->count);
+        if (tensor->average != NULL)
+            all = all && same(tensor->data, tensor->average, tensor->count);
     }
     for (uint32_t l = 0; l < 2; l++) {
         const reef_expert_table *table = &generation->expert_tables[l];
@@ -73,7 +74,7 @@ typedef struct plain {
 } plain;
 
 static void plain_init(plain *p, const reef_generation *generation) {
-    *p = (plain){.values = calloc(generation->value_count, sizeof *p->values)};
+    *p = (plain){.values = calloc(generation->value_count, sizeof(*p->values))};
     assert_non_null(p->values);
     for (size_t i = 0; i < generation->value_count; i++)
         p->values[i] = (double)generation->values[i];
@@ -136,7 +137,8 @@ static void averages_follow_a_plain_record_of_them(void **state) {
     assert_int_equal(p.steps, 249);
     for (size_t i = 0; i < generation->tensor_count; i++) {
         const reef_tensor *tensor = &generation->tensors[i];
-        bool statistics = strstr(tensor->name, "bn_mean") || strstr(tensor->name, "bn_var");
+        bool statistics =
+            strstr(tensor->name, "bn_mean") != NULL || strstr(tensor->name, "bn_var") != NULL;
         assert_int_equal(tensor->average == NULL, statistics);
         if (statistics) continue;
         assert_close(p.values + (tensor->data - generation->values), tensor->average,
@@ -257,7 +259,7 @@ static void readers_evaluate_the_averages(void **state) {
     reef_generation *to = gen_of(twin);
     for (size_t i = 0; i < to->tensor_count; i++) {
         const reef_tensor *tensor = &from->tensors[i];
-        memcpy(to->tensors[i].data, tensor->average ? tensor->average : tensor->data,
+        memcpy(to->tensors[i].data, tensor->average != NULL ? tensor->average : tensor->data,
                tensor->count * sizeof(float));
     }
     for (uint32_t l = 0; l < 2; l++) {
@@ -365,8 +367,8 @@ static void a_boundary_that_fails_leaves_the_weights_that_train(void **state) {
     size_t rows =
         generation->expert_tables[1].expert_count * generation->expert_tables[1].row_values;
     float *values = floats(generation->value_count), *experts = floats(rows);
-    memcpy(values, generation->values, generation->value_count * sizeof *values);
-    memcpy(experts, generation->expert_tables[1].experts, rows * sizeof *experts);
+    memcpy(values, generation->values, generation->value_count * sizeof(*values));
+    memcpy(experts, generation->expert_tables[1].experts, rows * sizeof(*experts));
     generation->info.generation = REEF_GENERATION_COUNT_MAX - 1; // there can be no further one
     assert_int_equal(reef_growth_boundary(f->trainer, &opening, REEF_F32, &sealing, &err),
                      REEF_ERR_FULL);
@@ -392,8 +394,8 @@ static void averages_begin_at_the_first_values(void **state) {
     reef_generation *generation = gen_of(f);
     assert_true(averages_are_the_weights(generation));
     float key = generation->weights.routers[0].sub_keys_a[0];
-    lifelong_text(fresh, sizeof fresh, 1, 1);
-    ok(reef_start_generation(f->trainer, fresh, sizeof fresh - 1, &err), &err);
+    lifelong_text(fresh, sizeof(fresh), 1, 1);
+    ok(reef_start_generation(f->trainer, fresh, sizeof(fresh) - 1, &err), &err);
     assert_true(generation->weights.routers[0].sub_keys_a[0] != key);
     size_t changed = 0;
     for (size_t n = 0; n < generation->expert_tables[0].expert_count; n++)
@@ -457,7 +459,7 @@ static void what_a_strategy_freezes_is_what_is_evaluated(void **state) {
         const reef_generation *generation = gen_of(f);
         for (size_t t = 0; t < generation->tensor_count; t++) {
             const reef_tensor *tensor = &generation->tensors[t];
-            if (tensor->average)
+            if (tensor->average != NULL)
                 assert_true(same(tensor->data, tensor->average, tensor->trained_at));
         }
         assert_false(averages_are_the_weights(generation)); // of rows that train on

@@ -58,7 +58,7 @@ static float *logits_as_of(lifelong *f, const char *as_of, int kind) {
 }
 
 static void assert_same(const float *a, const float *b) {
-    assert_memory_equal(a, b, (size_t)LOGITS * sizeof *a);
+    assert_memory_equal(a, b, (size_t)LOGITS * sizeof(*a));
 }
 
 // ---- the function -------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ static void expect_function_kept(lifelong *f, uint32_t from) {
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_generation_read(txn, from, &info, &err), &err);
     reef_txn_abort(txn);
-    memcpy(root, info.root, sizeof root);
+    memcpy(root, info.root, sizeof(root));
     picture old = take(f);
     branch(f, from);
     picture new = take(f);
@@ -112,7 +112,7 @@ static void expect_function_kept(lifelong *f, uint32_t from) {
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_generation_read(txn, from, &info, &err), &err);
     reef_txn_abort(txn);
-    assert_memory_equal(root, info.root, sizeof root);
+    assert_memory_equal(root, info.root, sizeof(root));
     assert_int_equal(gen_of(f, from)->info.side, before.side);
     reef_check_report report;
     ok(reef_store_check(f->store, NULL, NULL, &report, &err), &err);
@@ -217,7 +217,7 @@ static void a_branch_reads_rows_of_bf16(void **state) {
     size_t other = 0;
     for (size_t i = 0; i < old->expert_count * old->row_values; i++) {
         uint32_t bits;
-        memcpy(&bits, &new->experts[i], sizeof bits);
+        memcpy(&bits, &new->experts[i], sizeof(bits));
         assert_int_equal(bits, (uint32_t)rows[i] << 16);
         other += bits != 0;
     }
@@ -314,9 +314,9 @@ static void a_branch_has_the_same_bits_for_any_threads_and_after_a_restart(void 
     uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
     root_after_branch(1, false, expected);
     root_after_branch(2, false, root);
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
     root_after_branch(2, true, root);
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
 }
 
 static void a_branch_goes_on_after_a_kill(void **state) {
@@ -345,7 +345,7 @@ static void a_branch_goes_on_after_a_kill(void **state) {
     branch(g, 1);
     feed_kind(g, 4, PART, 8);
     reef_commit whole = commit(g);
-    assert_memory_equal(killed.root, whole.root, sizeof whole.root);
+    assert_memory_equal(killed.root, whole.root, sizeof(whole.root));
     lifelong_teardown(&other);
 }
 

@@ -94,16 +94,16 @@ static double bits_of(const lifelong *f, const char *as_of, int kind, float *log
     reef_model *model = NULL;
     reef_score score = {0};
     uint8_t probe[PROBE_BYTES];
-    lifelong_text(probe, sizeof probe, kind, 99);
+    lifelong_text(probe, sizeof(probe), kind, 99);
     ok(reef_model_open(&model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_score(model, probe, sizeof probe, NULL, &score, NULL, NULL, &err), &err);
-    if (logits != NULL) ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
+    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
+    if (logits != NULL) ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
     reef_model_close(model);
     return score.bits_per_byte;
 }
 
 static float *probe_logits(void) {
-    float *logits = calloc(PROBE_BYTES * REEF_VOCAB, sizeof *logits);
+    float *logits = calloc(PROBE_BYTES * REEF_VOCAB, sizeof(*logits));
     assert_non_null(logits);
     return logits;
 }
@@ -211,15 +211,15 @@ static void the_open_generation_and_its_optimiser_are_not_touched(void **state) 
     start(f, 1);
     const reef_generation *open = reef_open_generation(f->trainer);
     size_t values = open->value_count;
-    float *before = malloc(4 * values * sizeof *before);
+    float *before = malloc(4 * values * sizeof(*before));
     assert_non_null(before);
-    memcpy(before, open->values, values * sizeof *before);
+    memcpy(before, open->values, values * sizeof(*before));
     memcpy(before + values, open->training + values,
-           3 * values * sizeof *before); // moments and averages
+           3 * values * sizeof(*before)); // moments and averages
     consolidate_only(f, range(1, 2));
     assert_ptr_equal(reef_open_generation(f->trainer), open);
-    assert_memory_equal(before, open->values, values * sizeof *before);
-    assert_memory_equal(before + values, open->training + values, 3 * values * sizeof *before);
+    assert_memory_equal(before, open->values, values * sizeof(*before));
+    assert_memory_equal(before + values, open->training + values, 3 * values * sizeof(*before));
     free(before);
 }
 
@@ -521,7 +521,7 @@ static reef_status find_event(void *context,
                               reef_error *err) {
     (void)key, (void)err;
     static const char start_of[] = "{\"event\": \"consolidate\"";
-    if (view->bytes > sizeof start_of && memcmp(view->data, start_of, sizeof start_of - 1) == 0)
+    if (view->bytes > sizeof(start_of) && memcmp(view->data, start_of, sizeof(start_of) - 1) == 0)
         ++*(int *)context;
     return REEF_OK;
 }

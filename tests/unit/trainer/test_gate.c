@@ -24,9 +24,9 @@ static reef_gate_stats margins_of(reef_store *store,
     reef_gate_stats stats;
     reef_model *model = NULL;
     uint8_t probe[LIFELONG_PROBE_BYTES];
-    lifelong_text(probe, sizeof probe, kind, 99);
+    lifelong_text(probe, sizeof(probe), kind, 99);
     ok(reef_model_open(&model, store, "now", &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_gate_margins(model, 1, probe, sizeof probe, &stats, margins, &err), &err);
+    ok(reef_model_gate_margins(model, 1, probe, sizeof(probe), &stats, margins, &err), &err);
     reef_model_close(model);
     return stats;
 }
@@ -111,9 +111,9 @@ static void the_stream_alone_decides(const char *gate) {
     uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
     root_of_run(gate, 1, false, expected);
     root_of_run(gate, 3, false, root);
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
     root_of_run(gate, 2, true, root);
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
 }
 
 static void threads_and_restarts_change_nothing(void **state) {
@@ -134,9 +134,9 @@ static void margins_that_are_read_are_those_that_decide(void **state) {
     reef_score score = {.fire_share = shares};
     learn_two(f, 1);
     margins_of(f->store, 1, margins);
-    lifelong_text(probe, sizeof probe, 1, 99);
+    lifelong_text(probe, sizeof(probe), 1, 99);
     ok(reef_model_open(&model, f->store, "now", &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_score(model, probe, sizeof probe, NULL, &score, NULL, NULL, &err), &err);
+    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
     size_t fired = 0; // the last byte is a target only
     for (size_t t = 0; t + 1 < LIFELONG_PROBE_BYTES; t++) fired += margins[t] > 0;
     assert_true(fired > LIFELONG_PROBE_BYTES / 2);
@@ -176,7 +176,7 @@ static void put_gate(lifelong *f, const float *values, size_t count) {
     reef_txn *txn = NULL;
     reef_key key = {.db = REEF_DB_TENSORS, .generation = 1, .name = "gate"};
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_record_put(txn, &key, REEF_F32, values, count * sizeof *values, &err), &err);
+    ok(reef_record_put(txn, &key, REEF_F32, values, count * sizeof(*values), &err), &err);
     ok(reef_txn_commit(txn, &(reef_commit){0}, &err), &err);
 }
 
@@ -189,7 +189,7 @@ static void a_gate_that_was_stored_without_a_prior_has_the_first_one(void **stat
     learn_two(f, 1);
     margins_of(f->store, 1, margins[0]);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_read(txn, &key, values, sizeof values, &err), &err);
+    ok(reef_record_read(txn, &key, values, sizeof(values), &err), &err);
     reef_txn_abort(txn);
     assert_true(values[6] == 8.0f);
     values[6] = 64.0f;
@@ -197,8 +197,8 @@ static void a_gate_that_was_stored_without_a_prior_has_the_first_one(void **stat
     assert_true(margins_of(f->store, 1, margins[1]).prior == 64.0f);
     put_gate(f, values, 6);
     assert_true(margins_of(f->store, 1, margins[2]).prior == 64.0f);
-    assert_memory_equal(margins[1], margins[2], sizeof margins[1]);
-    assert_memory_not_equal(margins[0], margins[1], sizeof margins[0]);
+    assert_memory_equal(margins[1], margins[2], sizeof(margins[1]));
+    assert_memory_not_equal(margins[0], margins[1], sizeof(margins[0]));
 
     put_gate(f, values, 5);
     reef_model *model = NULL;
@@ -228,9 +228,9 @@ static void the_newest_of_those_that_fire_go_first(void **state) {
     };
     for (size_t most = 1; most <= 3; most++) {
         uint8_t fire[4][3];
-        memcpy(fire, fired, sizeof fire);
+        memcpy(fire, fired, sizeof(fire));
         reef_gating_limit(4, 3, fire[0], 3, most);
-        assert_memory_equal(fire, kept[most - 1], sizeof fire);
+        assert_memory_equal(fire, kept[most - 1], sizeof(fire));
     }
 }
 

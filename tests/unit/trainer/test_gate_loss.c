@@ -85,7 +85,7 @@ static double share_on(const lifelong *f, size_t lag, reef_gate_stats *stats) {
 
 static void *logits_on(const lifelong *f, const char *as_of, const uint8_t *text, size_t count) {
     reef_error err;
-    float *logits = calloc(count * REEF_VOCAB, sizeof *logits);
+    float *logits = calloc(count * REEF_VOCAB, sizeof(*logits));
     assert_non_null(logits);
     reef_model *model = open_model(f, as_of, 2);
     ok(reef_model_logits(model, text, count, logits, &err), &err);
@@ -178,7 +178,7 @@ static void a_gate_reads_the_loss_of_the_state_as_of_the_generation_before(void 
     for (uint32_t g = 1; g < 3; g++) {
         const reef_gate *gate = &f->trainer->network.generations[g]->gate;
         char before[8];
-        snprintf(before, sizeof before, "%u", g - 1);
+        snprintf(before, sizeof(before), "%u", g - 1);
         for (size_t i = 0; i < LAG_COUNT; i++) {
             uint8_t probe[PROBE_BYTES];
             float bits[PROBE_BYTES], margins[PROBE_BYTES], expected[PROBE_BYTES];
@@ -216,14 +216,14 @@ static void no_byte_changes_a_decision_before_it(void **state) {
     margins_of(model, 1, probe, PROBE_BYTES, margins);
     double share = share_fired(margins, PROBE_BYTES);
     assert_true(share > 0.2 && share < 0.8);
-    for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
+    for (size_t i = 0; i < sizeof(changed) / sizeof(*changed); i++) {
         size_t from = changed[i];
         memcpy(other, probe, PROBE_BYTES);
         for (size_t t = from; t < PROBE_BYTES; t++) other[t] = (uint8_t)('A' + t % 23);
         float *changed_logits = logits_on(f, "now", other, PROBE_BYTES);
         margins_of(model, 1, other, PROBE_BYTES, later);
-        assert_memory_equal(logits, changed_logits, from * REEF_VOCAB * sizeof *logits);
-        assert_memory_equal(margins, later, from * sizeof *margins);
+        assert_memory_equal(logits, changed_logits, from * REEF_VOCAB * sizeof(*logits));
+        assert_memory_equal(margins, later, from * sizeof(*margins));
         assert_true(margins[from] != later[from]);
         free(changed_logits);
     }
@@ -241,11 +241,11 @@ static void a_text_may_be_cut_anywhere(void **state) {
     float *logits = logits_on(f, "now", probe, PROBE_BYTES);
     reef_model *model = open_model(f, "now", 3);
     margins_of(model, 1, probe, PROBE_BYTES, margins);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
         float *fewer = logits_on(f, "now", probe, ends[i]);
         margins_of(model, 1, probe, ends[i], part);
-        assert_memory_equal(logits, fewer, ends[i] * REEF_VOCAB * sizeof *logits);
-        assert_memory_equal(margins, part, ends[i] * sizeof *margins);
+        assert_memory_equal(logits, fewer, ends[i] * REEF_VOCAB * sizeof(*logits));
+        assert_memory_equal(margins, part, ends[i] * sizeof(*margins));
         free(fewer);
     }
     reef_model_close(model);
@@ -309,9 +309,9 @@ static void what_is_generated_follows_the_same_gates(void **state) {
     lag_text(text, 20, LAGS[1], 4);
     reef_sampling greedy = {.temperature = 0};
     reef_model *model = open_model(f, "now", 1), *three = open_model(f, "now", 3);
-    ok(reef_model_generate(model, text, 20, sizeof out, &greedy, out, &err), &err);
-    ok(reef_model_generate(three, text, 20, sizeof again, &greedy, again, &err), &err);
-    assert_memory_equal(out, again, sizeof out);
+    ok(reef_model_generate(model, text, 20, sizeof(out), &greedy, out, &err), &err);
+    ok(reef_model_generate(three, text, 20, sizeof(again), &greedy, again, &err), &err);
+    assert_memory_equal(out, again, sizeof(out));
     for (size_t i = 0; i < 12; i++) {
         float *logits = logits_on(f, "now", text, 20 + i);
         assert_int_equal(out[i], likeliest(logits + (19 + i) * REEF_VOCAB));
@@ -353,7 +353,7 @@ static void threads_and_restarts_change_nothing(void **state) {
     uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
     root_of_run(1, false, expected);
     root_of_run(3, true, root);
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
 }
 
 static void growing_keeps_the_weight_of_the_loss(void **state) {
@@ -398,7 +398,7 @@ static void put_gate(lifelong *f, const float *values, size_t count) {
     reef_txn *txn = NULL;
     reef_key key = {.db = REEF_DB_TENSORS, .generation = 1, .name = "gate"};
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
-    ok(reef_record_put(txn, &key, REEF_F32, values, count * sizeof *values, &err), &err);
+    ok(reef_record_put(txn, &key, REEF_F32, values, count * sizeof(*values), &err), &err);
     ok(reef_txn_commit(txn, &(reef_commit){0}, &err), &err);
 }
 
@@ -411,7 +411,7 @@ static void a_gate_that_was_stored_without_a_loss_reads_none(void **state) {
     reef_key key = {.db = REEF_DB_TENSORS, .generation = 1, .name = "gate"};
     learn(f, 2, 1);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_read(txn, &key, values, sizeof values, &err), &err);
+    ok(reef_record_read(txn, &key, values, sizeof(values), &err), &err);
     reef_txn_abort(txn);
     share_on(f, LAGS[0], &stats);
     assert_true(stats.loss_weight == values[7] && stats.loss_reference == values[8]);

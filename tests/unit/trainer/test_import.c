@@ -105,7 +105,7 @@ static void cut_and_flipped_files_are_refused(void **state) {
     uint8_t *data = whole_file_read(p->file, &bytes);
     size_t header = 8 + header_bytes(data);
     const size_t cuts[] = {0, 1, 7, 8, 9, header - 1, header, header + 1, bytes / 2, bytes - 1};
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(*cuts); i++) {
         whole_file_write(p->other, data, cuts[i]);
         assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "safetensors");
     }
@@ -223,7 +223,7 @@ static void headers_that_lie_are_refused(void **state) {
         {"__metadata__", "configuration", NULL, REEF_ERR_CORRUPT, "lacks configuration"},
     };
     start(p);
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++) {
         json_t *header = header_of(p);
         json_t *where = lies[i].where == NULL ? header : json_object_get(header, lies[i].where);
         assert_non_null(where);

@@ -20,7 +20,7 @@
 // Values alone, mixtures alone, and all kinds together with tables of each head.
 static const char *const NETS[][4] = {
     {"k", "shared", "f32"}, {"m", "shared", "f32"}, {"pkdm", "head", "bf16"}};
-enum { NET_COUNT = sizeof NETS / sizeof *NETS };
+enum { NET_COUNT = sizeof(NETS) / sizeof(*NETS) };
 
 static void set_net(lifelong *f, size_t network) {
     f->config.layers = NETS[network][0][1] == '\0' ? 2 : (uint32_t)strlen(NETS[network][0]);
@@ -80,9 +80,9 @@ static float *logits_in_place(const lifelong *f, const char *as_of, int kind) {
     uint8_t probe[LIFELONG_PROBE_BYTES];
     float *logits = new_logits();
     const reef_model_options options = {.threads = 2, .memory_bytes = 1};
-    lifelong_text(probe, sizeof probe, kind, 99);
+    lifelong_text(probe, sizeof(probe), kind, 99);
     ok(reef_model_open(&model, f->store, as_of, &options, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
     reef_model_close(model);
     return logits;
 }
@@ -104,9 +104,9 @@ static double bits_now(const lifelong *f, int kind) {
     reef_model *model = NULL;
     reef_score score = {0};
     uint8_t probe[LIFELONG_PROBE_BYTES];
-    lifelong_text(probe, sizeof probe, kind, 99);
+    lifelong_text(probe, sizeof(probe), kind, 99);
     ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_score(model, probe, sizeof probe, NULL, &score, NULL, NULL, &err), &err);
+    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
     reef_model_close(model);
     return score.bits_per_byte;
 }
@@ -132,14 +132,14 @@ static void how_training_is_cut_leaves_no_trace(void **state) {
     for (size_t network = 0; network < NET_COUNT; network++) {
         lifelong *whole = fresh(f, network), *cut = fresh(f, network);
         uint8_t text[TEXT_BYTES];
-        lifelong_text(text, sizeof text, 0, 5);
+        lifelong_text(text, sizeof(text), 0, 5);
         make_pool(whole, 1);
-        feed(whole, text, sizeof text);
+        feed(whole, text, sizeof(text));
         seal(whole);
-        feed(whole, text, sizeof text);
+        feed(whole, text, sizeof(text));
         reef_commit one = commit(whole);
         make_pool(cut, 3);
-        for (size_t at = 0; at < sizeof text; at += 750) {
+        for (size_t at = 0; at < sizeof(text); at += 750) {
             feed(cut, text + at, 750);
             commit(cut);
             close_pool(cut);
@@ -149,7 +149,7 @@ static void how_training_is_cut_leaves_no_trace(void **state) {
         feed(cut, text, 1111);
         close_pool(cut); // since the last commit: lost
         open_pool(cut, 2);
-        feed(cut, text, sizeof text);
+        feed(cut, text, sizeof(text));
         reef_commit other = commit(cut);
         assert_roots_are(&one, &other);
         assert_sound_and_sized(cut);
@@ -302,7 +302,7 @@ static void settings_that_would_do_nothing_are_refused_in_a_new_pool(void **stat
                                               {"boundaries", "capacity"},
                                               {"strategy", "sparse-memory"},
                                               {"strategy", "grid"}};
-    for (size_t i = 0; i < sizeof SETTINGS / sizeof *SETTINGS; i++) {
+    for (size_t i = 0; i < sizeof(SETTINGS) / sizeof(*SETTINGS); i++) {
         reef_error err;
         lifelong *own = fresh(f, 1);
         choose(&own->config, SETTINGS[i][0], SETTINGS[i][1]);
@@ -358,7 +358,7 @@ static void rows_of_both_kinds_are_begun_renewed_and_joined(void **state) {
 static void baselines_of_generations_take_every_kind(void **state) {
     lifelong *f = *state;
     static const char *const RIVALS[] = {"ewc", "lwf", "sparse-memory", "grid", "replay"};
-    for (size_t i = 0; i < sizeof RIVALS / sizeof *RIVALS; i++) {
+    for (size_t i = 0; i < sizeof(RIVALS) / sizeof(*RIVALS); i++) {
         reef_commit reached[2];
         for (size_t cut = 0; cut < 2; cut++) {
             lifelong *own = fresh(f, 2);
@@ -391,15 +391,15 @@ static void mixtures_stand_still_where_only_rows_learn(void **state) {
     feed_kind(own, 0, 1500, 1);
     const reef_moe_params *moe = &own->trainer->network.generations[0]->weights.blocks[3].moe;
     float before[3], router[16 * 3];
-    memcpy(before, moe->threshold, sizeof before);
+    memcpy(before, moe->threshold, sizeof(before));
     feed_kind(own, 0, 300, 2);
-    assert_memory_not_equal(before, moe->threshold, sizeof before);
+    assert_memory_not_equal(before, moe->threshold, sizeof(before));
     seal(own);
-    memcpy(before, moe->threshold, sizeof before);
-    memcpy(router, moe->w_router, sizeof router);
+    memcpy(before, moe->threshold, sizeof(before));
+    memcpy(router, moe->w_router, sizeof(router));
     feed_kind(own, 1, 900, 1);
-    assert_memory_equal(before, moe->threshold, sizeof before);
-    assert_memory_equal(router, moe->w_router, sizeof router);
+    assert_memory_equal(before, moe->threshold, sizeof(before));
+    assert_memory_equal(router, moe->w_router, sizeof(router));
     assert_false(own->trainer->acts.layers[3].moe.chosen);
     done_with(own);
 }
@@ -417,16 +417,17 @@ static void later_bytes_change_no_earlier_loss(void **state) {
         feed_kind(own, 0, TEXT_BYTES, 1);
         commit(own);
         ok(reef_model_open(&model, own->store, NULL, NULL, &err), &err);
-        for (size_t from = 1; from < sizeof probe; from += 2) {
+        for (size_t from = 1; from < sizeof(probe); from += 2) {
             reef_score score = {0};
-            lifelong_text(probe, sizeof probe, 0, 99);
-            ok(reef_model_score(model, probe, sizeof probe, before, &score, NULL, NULL, &err),
+            lifelong_text(probe, sizeof(probe), 0, 99);
+            ok(reef_model_score(model, probe, sizeof(probe), before, &score, NULL, NULL, &err),
                &err);
-            for (size_t t = from; t < sizeof probe; t++) probe[t] = (uint8_t)(3 * t + from);
-            ok(reef_model_score(model, probe, sizeof probe, after, &score, NULL, NULL, &err), &err);
-            assert_memory_equal(before, after, from * sizeof *before);
+            for (size_t t = from; t < sizeof(probe); t++) probe[t] = (uint8_t)(3 * t + from);
+            ok(reef_model_score(model, probe, sizeof(probe), after, &score, NULL, NULL, &err),
+               &err);
+            assert_memory_equal(before, after, from * sizeof(*before));
             assert_memory_not_equal(before + from, after + from,
-                                    (sizeof probe - from) * sizeof *before);
+                                    (sizeof(probe) - from) * sizeof(*before));
         }
         reef_model_close(model);
         done_with(own);

@@ -61,8 +61,8 @@ static void assert_reopens_to(reef_model **model, lifelong *f, const char *as_of
     float *again = new_logits(), *anew = new_logits();
     ok(reef_model_reopen(model, f->store, as_of, &(reef_model_options){.threads = 1}, &err), &err);
     for (int kind = 0; kind < 3; kind++) {
-        lifelong_text(probe, sizeof probe, kind, 99);
-        ok(reef_model_logits(*model, probe, sizeof probe, again, &err), &err);
+        lifelong_text(probe, sizeof(probe), kind, 99);
+        ok(reef_model_logits(*model, probe, sizeof(probe), again, &err), &err);
         logits_of(f->store, as_of, kind, anew);
         assert_memory_equal(again, anew, LOGIT_BYTES);
     }
@@ -94,7 +94,7 @@ static void a_model_that_is_reopened_has_the_bits_of_one_that_is_opened(void **s
         assert_reopens_to(&model, f, "now");
     }
     static const char *const STATES[] = {"0", "1", "one", "2", "two", "now"};
-    for (size_t i = 0; i < sizeof STATES / sizeof *STATES; i++)
+    for (size_t i = 0; i < sizeof(STATES) / sizeof(*STATES); i++)
         assert_reopens_to(&model, f, STATES[i]);
     assert_int_equal(reef_model_reopen(&model, f->store, "9", NULL, &err), REEF_ERR_NOT_FOUND);
     assert_null(model);
@@ -179,11 +179,11 @@ static void assert_the_stream_decides(const reef_config *config) {
     uint8_t expected[REEF_HASH_BYTES], root[REEF_HASH_BYTES];
     root_of_run(config, 1, 27000, 1, false, expected);
     root_of_run(config, 2, 27000, 1, false, root); // threads
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
     root_of_run(config, 3, 997, 5, false, root); // cuts and commits
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
     root_of_run(config, 8, 313, 3, true, root); // restarts
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
 }
 
 static void the_stream_alone_decides_the_bits(void **state) {
@@ -453,7 +453,7 @@ static void frozen_experts_do_not_change_by_one_bit(void **state) {
     uint64_t changed;
     reef_key key = {.db = REEF_DB_EXPERTS, .generation = 0, .layer = 1, .block = 0};
     size_t row = 2 * 16, count = 36 * row;
-    float *before = calloc(count, sizeof *before), *after = calloc(count, sizeof *after);
+    float *before = calloc(count, sizeof(*before)), *after = calloc(count, sizeof(*after));
     make_pool(f, 1);
     feed_kind(f, 0, 4000, 3);
     reef_freeze freeze = {.layer = 1, .first = 0, .last = 9, .dry_run = true};
@@ -464,15 +464,15 @@ static void frozen_experts_do_not_change_by_one_bit(void **state) {
     assert_int_equal(changed, 10);
     reef_txn *txn = NULL;
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_read(txn, &key, before, count * sizeof *before, &err), &err);
+    ok(reef_record_read(txn, &key, before, count * sizeof(*before), &err), &err);
     reef_txn_abort(txn);
     feed_kind(f, 0, 4000, 4);
     commit(f);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_read(txn, &key, after, count * sizeof *after, &err), &err);
+    ok(reef_record_read(txn, &key, after, count * sizeof(*after), &err), &err);
     reef_txn_abort(txn);
-    assert_memory_equal(before, after, 10 * row * sizeof *before);
-    assert_memory_not_equal(before + 10 * row, after + 10 * row, 26 * row * sizeof *before);
+    assert_memory_equal(before, after, 10 * row * sizeof(*before));
+    assert_memory_not_equal(before + 10 * row, after + 10 * row, 26 * row * sizeof(*before));
     freeze.first = 40;
     freeze.last = 50;
     assert_int_equal(reef_trainer_freeze(f->trainer, &freeze, &changed, &err), REEF_ERR_INVALID);
@@ -503,7 +503,7 @@ static void growing_has_held_batches_looked_at_again(void **state) {
         close_pool(f);
         temp_dir_remove(f->pool);
     }
-    assert_memory_equal(last[0].root, last[1].root, sizeof last[0].root);
+    assert_memory_equal(last[0].root, last[1].root, sizeof(last[0].root));
 }
 
 static void a_grown_generation_goes_on_learning(void **state) {
@@ -566,7 +566,7 @@ static void the_running_statistics_of_queries_move(void **state) {
     feed_kind(f, 0, 4000, 3);
     commit(f);
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
-    ok(reef_record_read(txn, &key, mean, sizeof mean, &err), &err);
+    ok(reef_record_read(txn, &key, mean, sizeof(mean), &err), &err);
     reef_txn_abort(txn);
     size_t moved = 0;
     for (size_t i = 0; i < 16; i++) moved += mean[i] != 0.0f;
@@ -608,13 +608,13 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
     make_pool(f, 1);
     feed_kind(f, 0, 9000, 3);
     commit(f);
-    lifelong_text(probe, sizeof probe, 0, 99);
+    lifelong_text(probe, sizeof(probe), 0, 99);
     ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 2}, &err), &err);
-    ok(reef_model_logits(model, probe, sizeof probe, logits, &err), &err);
+    ok(reef_model_logits(model, probe, sizeof(probe), logits, &err), &err);
     reef_score score = {0};
-    ok(reef_model_score(model, probe, sizeof probe, bits, &score, NULL, NULL, &err), &err);
+    ok(reef_model_score(model, probe, sizeof(probe), bits, &score, NULL, NULL, &err), &err);
     double total = 0.0;
-    for (size_t t = 0; t + 1 < sizeof probe; t++) {
+    for (size_t t = 0; t + 1 < sizeof(probe); t++) {
         const float *row = logits + t * REEF_VOCAB;
         double sum = 0.0;
         for (size_t v = 0; v < REEF_VOCAB; v++) sum += exp((double)row[v]);
@@ -623,26 +623,26 @@ static void scoring_and_generating_agree_with_the_logits(void **state) {
         total += expected;
     }
     assert_true(fabs(total - score.bits) < 1e-2);
-    assert_int_equal(score.bytes, sizeof probe - 1);
+    assert_int_equal(score.bytes, sizeof(probe) - 1);
     assert_int_equal(reef_model_score(model, probe, 1, NULL, &score, NULL, NULL, &err),
                      REEF_ERR_INVALID);
 
     reef_sampling greedy = {.temperature = 0.0f};
-    ok(reef_model_generate(model, probe, 12, sizeof out, &greedy, out, &err), &err);
+    ok(reef_model_generate(model, probe, 12, sizeof(out), &greedy, out, &err), &err);
     size_t best = 0;
     for (size_t v = 1; v < REEF_VOCAB; v++)
         if (logits[11 * REEF_VOCAB + v] > logits[11 * REEF_VOCAB + best]) best = v;
     assert_int_equal(out[0], best);
     const float cold[] = {1e-20f, 1e-38f, 1e-40f, 1e-45f}; // the last ones divide beyond a float
-    for (size_t i = 0; i < sizeof cold / sizeof *cold; i++) {
+    for (size_t i = 0; i < sizeof(cold) / sizeof(*cold); i++) {
         reef_sampling sampling = {.seed = 5, .temperature = cold[i], .top_p = 0.9f};
-        ok(reef_model_generate(model, probe, 12, sizeof again, &sampling, again, &err), &err);
-        assert_memory_equal(out, again, sizeof out);
+        ok(reef_model_generate(model, probe, 12, sizeof(again), &sampling, again, &err), &err);
+        assert_memory_equal(out, again, sizeof(out));
     }
     reef_sampling sampling = {.seed = 5, .temperature = 1.0f, .top_p = 0.9f};
-    ok(reef_model_generate(model, probe, 12, sizeof out, &sampling, out, &err), &err);
-    ok(reef_model_generate(model, probe, 12, sizeof again, &sampling, again, &err), &err);
-    assert_memory_equal(out, again, sizeof out);
+    ok(reef_model_generate(model, probe, 12, sizeof(out), &sampling, out, &err), &err);
+    ok(reef_model_generate(model, probe, 12, sizeof(again), &sampling, again, &err), &err);
+    assert_memory_equal(out, again, sizeof(out));
     reef_model_close(model);
     free(logits);
 }
@@ -654,18 +654,18 @@ static void a_name_that_is_not_utf8_is_no_source(void **state) {
     size_t taken = 1;
     make_pool(f, 1);
     feed_kind(f, 0, 500, 1);
-    lifelong_text(text, sizeof text, 0, 2);
+    lifelong_text(text, sizeof(text), 0, 2);
     assert_int_equal(
-        reef_trainer_feed(f->trainer, "caf\xe9", text, sizeof text, &taken, NULL, &err),
+        reef_trainer_feed(f->trainer, "caf\xe9", text, sizeof(text), &taken, NULL, &err),
         REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "UTF-8"));
     assert_int_equal(taken, 0);
     commit(f); // and nothing was spoilt
-    ok(reef_trainer_feed(f->trainer, "caf\xc3\xa9", text, sizeof text, &taken, NULL, &err), &err);
+    ok(reef_trainer_feed(f->trainer, "caf\xc3\xa9", text, sizeof(text), &taken, NULL, &err), &err);
     commit(f);
     close_pool(f);
     open_pool(f, 1);
-    assert_int_equal(reef_trainer_cursor(f->trainer, "caf\xc3\xa9"), sizeof text);
+    assert_int_equal(reef_trainer_cursor(f->trainer, "caf\xc3\xa9"), sizeof(text));
 }
 
 // Without a router it is the loss that shows it, with one the queries.
@@ -683,12 +683,12 @@ static void check_divergence(lifelong *f, const char *ffw) {
     reef_commit before = commit(f);
     uint8_t text[LIFELONG_BATCH];
     for (uint32_t i = 0; status == REEF_OK && i < 3000; i++) {
-        lifelong_text(text, sizeof text, (int)(i % 5), i);
-        status = reef_trainer_feed(f->trainer, "test", text, sizeof text, NULL, NULL, &err);
+        lifelong_text(text, sizeof(text), (int)(i % 5), i);
+        status = reef_trainer_feed(f->trainer, "test", text, sizeof(text), NULL, NULL, &err);
     }
     reef_trainer_status now = status_of(f);
     char step[64];
-    snprintf(step, sizeof step, "training diverged at step %llu", (unsigned long long)now.step);
+    snprintf(step, sizeof(step), "training diverged at step %llu", (unsigned long long)now.step);
     assert_int_equal(status, REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, step));
     assert_non_null(strstr(err.message, "learning_rate"));
@@ -700,7 +700,7 @@ static void check_divergence(lifelong *f, const char *ffw) {
     assert_non_null(strstr(err.message, step));
     close_pool(f);
     open_pool(f, 1);
-    assert_memory_equal(f->trainer->last_commit.root, before.root, sizeof before.root);
+    assert_memory_equal(f->trainer->last_commit.root, before.root, sizeof(before.root));
     assert_sound(f);
     close_pool(f);
     temp_dir_remove(f->pool);

@@ -105,7 +105,7 @@ static void copy_base(world *w) {
 
 static void expect_root(world *w) {
     reef_commit now = commit(w->f);
-    assert_memory_equal(now.root, w->root, sizeof now.root);
+    assert_memory_equal(now.root, w->root, sizeof(now.root));
     close_pool(w->f);
     temp_dir_remove(w->f->pool);
 }
@@ -146,7 +146,7 @@ static void fail_everywhere(lifelong *f, const uint8_t *bytes, size_t count) {
     ok(read_on(&w, &err), &err);
     counting = false;
     reef_commit whole = commit(f);
-    memcpy(w.root, whole.root, sizeof w.root);
+    memcpy(w.root, whole.root, sizeof(w.root));
     expect_root(&w);
     assert_true(place_count > 5);
     for (size_t i = 0; i < place_count; i++) {
@@ -165,7 +165,7 @@ static void a_language_model_goes_on_exactly_or_not_at_all(void **state) {
     commit(f);
     lifelong_text(bytes, OLD, 0, 2);
     lifelong_text(bytes + OLD, NEW, 1, 3);
-    fail_everywhere(f, bytes, sizeof bytes);
+    fail_everywhere(f, bytes, sizeof(bytes));
     assert_true(times_said(f, "\"event\": \"open\"") > 0); // a boundary, and at 32 steps a gate
     assert_true(times_said(f, "\"event\": \"recycle\"") > 0);
 }
@@ -195,9 +195,9 @@ static void a_vector_model_goes_on_exactly_or_not_at_all(void **state) {
     f->config.side = 5;
     f->config.memory = 30;
     make_pool(f, 1);
-    feed(f, (const uint8_t *)all, 40 * sizeof *all);
+    feed(f, (const uint8_t *)all, 40 * sizeof(*all));
     commit(f);
-    fail_everywhere(f, (const uint8_t *)(all + 40), (EXAMPLES - 40) * sizeof *all);
+    fail_everywhere(f, (const uint8_t *)(all + 40), (EXAMPLES - 40) * sizeof(*all));
     assert_true(times_said(f, "\"event\": \"open\"") > 0);
 }
 

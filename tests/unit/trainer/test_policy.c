@@ -83,11 +83,11 @@ static void assert_the_stream_decides(const reef_config *config,
     root_of_run(config, stream, count, 1, count, 1, false, &found, expected);
     assert_int_equal(found, generation_count);
     root_of_run(config, stream, count, 2, 1, 640, false, &found, root); // byte after byte
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
     root_of_run(config, stream, count, 3, 97, 7, true, &found, root);
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
     root_of_run(config, stream, count, 1, 11, 53, true, &found, root);
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
 }
 
 static void the_stream_alone_decides_under_every_policy(void **state) {
@@ -105,7 +105,7 @@ static void the_stream_alone_decides_under_every_policy(void **state) {
     enum { PART = 7000, TOTAL = 3 * PART };
     uint8_t stream[TOTAL];
     for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
-    for (size_t i = 0; i < sizeof RUNS / sizeof *RUNS; i++) {
+    for (size_t i = 0; i < sizeof(RUNS) / sizeof(*RUNS); i++) {
         reef_config config = lifelong_config();
         for (size_t s = 0; s < 5 && RUNS[i].settings[s][0] != NULL; s++)
             choose(&config, RUNS[i].settings[s][0], RUNS[i].settings[s][1]);
@@ -160,7 +160,7 @@ static void a_generation_ends_once_enough_of_its_experts_are_full(void **state) 
     enum { LOOKS = 6 };
     double shares[LOOKS];
     uint8_t stream[LOOKS * 32 * BATCH + 1];
-    lifelong_text(stream, sizeof stream, 0, 3);
+    lifelong_text(stream, sizeof(stream), 0, 3);
     feed(f, stream, 1);
     for (size_t look = 0; look < LOOKS; look++) {
         feed(f, stream + 1 + look * 32 * BATCH, 32 * BATCH);
@@ -215,7 +215,7 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
     assert_memory_equal(f->trainer->reservoir.bytes + slot * BATCH, first, BATCH);
     // Behind the next one the gates read as from the beginning of a stream.
     reef_gate_state fresh;
-    memset(&fresh, 0, sizeof fresh);
+    memset(&fresh, 0, sizeof(fresh));
     reef_gate_reset(&gen_of(f, 1)->gate, &fresh);
     assert_true(f->trainer->gating.states[1].count > fresh.count);
     feed_line(f, "\n" MARK "\n");
@@ -231,12 +231,12 @@ static void before_a_mark_whole_batches_are_trained_and_nothing_else(void **stat
     reef_generation_record marked, commanded;
     reef_txn *txn = NULL;
     uint8_t text[1000];
-    lifelong_text(text, sizeof text, 0, 3);
+    lifelong_text(text, sizeof(text), 0, 3);
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "boundary_mark", MARK);
     for (int command = 0; command < 2; command++) {
         make_pool(f, 1);
-        feed(f, text, sizeof text);
+        feed(f, text, sizeof(text));
         if (command)
             ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
         else
@@ -284,7 +284,7 @@ static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
     choose(&f->config, "boundaries", "given");
     choose(&f->config, "boundary_mark", MARK);
     uint8_t text[40 * BATCH];
-    lifelong_text(text, sizeof text, 0, 3);
+    lifelong_text(text, sizeof(text), 0, 3);
     make_pool(f, 1);
     feed_line(f, MARK "\n");
     feed(f, text, 20);
@@ -295,8 +295,8 @@ static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
     assert_int_equal(status_of(f).generation, 0);
     assert_int_equal(times_said(f, "mark"), 0);
     // The model is that of the stream without the marks.
-    float *with = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof *with);
-    float *without = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof *without);
+    float *with = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*with));
+    float *without = calloc(LIFELONG_PROBE_BYTES * REEF_VOCAB, sizeof(*without));
     assert_non_null(with);
     assert_non_null(without);
     memcpy(roots[0], commit(f).root, REEF_HASH_BYTES);
@@ -309,7 +309,7 @@ static void a_mark_before_anything_was_trained_is_only_taken_out(void **state) {
     feed(f, text, 10 * BATCH);
     commit(f);
     logits_of(f->store, "now", 0, without);
-    assert_memory_equal(with, without, LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof *with);
+    assert_memory_equal(with, without, LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*with));
     free(with);
     free(without);
 }
@@ -320,15 +320,15 @@ static void the_end_of_a_source_ends_its_last_line(void **state) {
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
     uint8_t text[300];
-    lifelong_text(text, sizeof text, 0, 3);
-    feed_from(f, "one", text, sizeof text);
+    lifelong_text(text, sizeof(text), 0, 3);
+    feed_from(f, "one", text, sizeof(text));
     feed_from(f, "one", (const uint8_t *)"\n" MARK, 7);
     feed_from(f, "two", text, 0); // no byte of it yet
     assert_int_equal(status_of(f).generation, 0);
     commit(f);
     close_pool(f);
     open_pool(f, 1);
-    feed_from(f, "two", text, sizeof text);
+    feed_from(f, "two", text, sizeof(text));
     assert_int_equal(status_of(f).generation, 1);
     assert_int_equal(status_of(f).opened_at, 307);
     // The beginning of a mark is text where the source ends in it, and does not go on in the next.
@@ -359,16 +359,16 @@ static void under_drift_a_mark_trains_what_was_held_first(void **state) {
 static void in_place_a_boundary_adds_as_many_experts_under_the_same_ids(void **state) {
     lifelong *f = *state;
     uint8_t text[2100];
-    lifelong_text(text, sizeof text, 0, 3);
+    lifelong_text(text, sizeof(text), 0, 3);
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
     feed(f, text, 16 * BATCH + 1);
     size_t row = f->trainer->network.generations[0]->expert_tables[0].row_values, old = 36;
-    float *rows = malloc(2 * old * row * sizeof *rows);
+    float *rows = malloc(2 * old * row * sizeof(*rows));
     assert_non_null(rows);
     for (size_t l = 0; l < 2; l++)
         memcpy(rows + l * old * row, gen_of(f, 0)->expert_tables[l].experts,
-               old * row * sizeof *rows);
+               old * row * sizeof(*rows));
     close_pool(f);
     temp_dir_remove(f->pool);
 
@@ -381,7 +381,7 @@ static void in_place_a_boundary_adds_as_many_experts_under_the_same_ids(void **s
     assert_int_equal(gen_of(f, 0)->info.side, 8); // 6 * 6 + 4 * 4 experts, rounded up to a square
     for (size_t l = 0; l < 2; l++) {
         const float *now = gen_of(f, 0)->expert_tables[l].experts;
-        assert_memory_equal(now, rows + l * old * row, old * row * sizeof *rows);
+        assert_memory_equal(now, rows + l * old * row, old * row * sizeof(*rows));
         for (size_t n = old; n < 64; n++) // the new ones are silent
             for (size_t d = 16; d < 32; d++) assert_true(now[n * row + d] == 0.0f);
     }
@@ -421,9 +421,9 @@ static void what_is_further_away_gets_a_larger_side(void **state) {
     choose(&f->config, "side_new", "12");
     make_pool(f, 1);
     feed_kind(f, 0, 12000, 3);
-    lifelong_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof(text), 0, 5);
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &near, &err), &err);
-    lifelong_text(text, sizeof text, 1, 5);
+    lifelong_text(text, sizeof(text), 1, 5);
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &far, &err), &err);
     ok(reef_policy_size(f->trainer, "drift", text, 0, &none, &err), &err);
     assert_true(near.distance < 0.1 && near.unclaimed == 1.0 && near.gap < 0.3);
@@ -440,12 +440,12 @@ static void what_is_further_away_gets_a_larger_side(void **state) {
     // What an older gate claims is nearer than what none does.
     feed_kind(f, 1, 12000, 6);
     reef_opening claimed;
-    lifelong_text(text, sizeof text, 1, 7);
+    lifelong_text(text, sizeof(text), 1, 7);
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &claimed, &err), &err);
     assert_true(claimed.unclaimed < 0.9);
     // Data that gates claim is half as far as the same data that none does.
     reef_gate *gate = &f->trainer->network.generations[1]->gate;
-    lifelong_text(text, sizeof text, 2, 7);
+    lifelong_text(text, sizeof(text), 2, 7);
     gate->threshold = -1e30f;
     ok(reef_policy_size(f->trainer, "drift", text, 6 * BATCH, &near, &err), &err);
     gate->threshold = 1e30f;
@@ -520,7 +520,7 @@ static bool is_a_copy(const lifelong *f, uint32_t l, const float *row) {
             } else {
                 uint32_t bits = (uint32_t)((const reef_bf16 *)old->memory)[n * old->row_values + i]
                                 << 16;
-                memcpy(&value, &bits, sizeof value);
+                memcpy(&value, &bits, sizeof(value));
             }
             bool up = i >= 16 && i < 32;
             same = up ? row[i] == 0.0f : row[i] == value;
@@ -551,11 +551,11 @@ static void a_start_from_the_data_changes_no_output(void **state) {
         assert_true(reef_start_is_due(f->trainer));
         const reef_generation *open = gen_of(f, 1);
         float drawn[16];
-        memcpy(drawn, open->weights.routers[0].sub_keys_a, sizeof drawn);
+        memcpy(drawn, open->weights.routers[0].sub_keys_a, sizeof(drawn));
         uint8_t text[3 * BATCH + 1];
-        lifelong_text(text, sizeof text, 1, 3);
+        lifelong_text(text, sizeof(text), 1, 3);
         ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
-        assert_memory_not_equal(drawn, open->weights.routers[0].sub_keys_a, sizeof drawn);
+        assert_memory_not_equal(drawn, open->weights.routers[0].sub_keys_a, sizeof(drawn));
         for (uint32_t l = 0; l < 2; l++) {
             size_t copies = 0;
             for (size_t k = 0; k < 4; k++) {
@@ -573,13 +573,13 @@ static void a_start_from_the_data_changes_no_output(void **state) {
 
         // As evaluated with the new gate open everywhere: nothing that it adds is not zero.
         size_t count = LIFELONG_PROBE_BYTES * REEF_VOCAB;
-        float *before = calloc(count, sizeof *before), *now = calloc(count, sizeof *now);
+        float *before = calloc(count, sizeof(*before)), *now = calloc(count, sizeof(*now));
         assert_non_null(before);
         assert_non_null(now);
         commit(f);
         logits_of(f->store, "0", 1, before);
         logits_of(f->store, "now", 1, now);
-        assert_memory_equal(before, now, count * sizeof *now);
+        assert_memory_equal(before, now, count * sizeof(*now));
         f->trainer->network.generations[1]->gate.threshold = -1.0f; // a mean of 0 lies above it
         commit(f);
         logits_of(f->store, "now", 1, now);
@@ -609,7 +609,7 @@ static void a_start_leaves_out_older_experts_that_only_harm(void **state) {
     feed_kind(f, 0, 6000, 3);
     ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err);
     uint8_t text[3 * BATCH + 1];
-    lifelong_text(text, sizeof text, 0, 4); // what they were trained for
+    lifelong_text(text, sizeof(text), 0, 4); // what they were trained for
     assert_true(reef_start_is_due(f->trainer));
     ok(reef_start_generation(f->trainer, text, 3 * BATCH, &err), &err);
     assert_weighs_older(f, 0.0f);
@@ -669,13 +669,13 @@ static void a_sealed_generation_has_never_seen_held_bytes(void **state) {
     uint8_t stream[3 * PART];
     reef_generation_record found[2], other[2];
     for (int kind = 0; kind < 3; kind++) lifelong_text(stream + kind * PART, PART, kind, 7);
-    seal_of(f, stream, sizeof stream, found);
+    seal_of(f, stream, sizeof(stream), found);
     for (int g = 1; g >= 0; g--) {
         // Other text of the same kind, from the byte after the last batch's last target on.
         size_t end = (size_t)found[g].sealed_at,
                from = end + 1 > (size_t)(g + 1) * PART ? end + 1 : (size_t)(g + 1) * PART;
         lifelong_text(stream + from, (size_t)(g + 2) * PART - from, g + 1, 8);
-        seal_of(f, stream, sizeof stream, other);
+        seal_of(f, stream, sizeof(stream), other);
         assert_int_equal(other[g].sealed_at, end);
         assert_memory_equal(found[g].root, other[g].root, REEF_HASH_BYTES);
         if (g == 0) assert_memory_not_equal(found[1].root, other[1].root, REEF_HASH_BYTES);

@@ -23,11 +23,11 @@ static void feed_from(lifelong *f, const char *source, const uint8_t *bytes, siz
 
 static void feed_by_turns(lifelong *f, size_t pieces) {
     uint8_t words[PIECE], letters[PIECE];
-    memset(letters, 'a', sizeof letters);
+    memset(letters, 'a', sizeof(letters));
     for (size_t i = 0; i < pieces; i++) {
-        lifelong_text(words, sizeof words, 1, (uint32_t)i);
-        feed_from(f, "words", words, sizeof words);
-        feed_from(f, "letters", letters, sizeof letters);
+        lifelong_text(words, sizeof(words), 1, (uint32_t)i);
+        feed_from(f, "words", words, sizeof(words));
+        feed_from(f, "letters", letters, sizeof(letters));
     }
 }
 

@@ -95,7 +95,7 @@ static void what_nothing_chose_begins_anew_and_nothing_else(void **state) {
     generation->expert_tables[0].flags[reef_expert_id_of(2, 3)] =
         1; // frozen: neither it nor its sub-keys move
     float key[2][4];
-    memcpy(key[0], generation->weights.routers[0].sub_keys_a + 2 * 4, sizeof key[0]);
+    memcpy(key[0], generation->weights.routers[0].sub_keys_a + 2 * 4, sizeof(key[0]));
     for (uint32_t l = 0; l < 2; l++)
         memset(generation->expert_tables[l].dirty, 0, generation->expert_tables[l].expert_count);
     feed_kind(f, 0, LIFELONG_BATCH, 3);
@@ -120,8 +120,8 @@ static void what_nothing_chose_begins_anew_and_nothing_else(void **state) {
     }
     assert_true(used > 0 && new >= 2 * HIDDEN * 24 - 1);
     assert_int_equal(status_of(f).recycled_experts, new);
-    memcpy(key[1], generation->weights.routers[0].sub_keys_a + 2 * 4, sizeof key[1]);
-    assert_memory_equal(key[0], key[1], sizeof key[0]); // of the frozen expert
+    memcpy(key[1], generation->weights.routers[0].sub_keys_a + 2 * 4, sizeof(key[1]));
+    assert_memory_equal(key[0], key[1], sizeof(key[0])); // of the frozen expert
     for (uint32_t i = 0; i < HIDDEN; i++) {
         const float *moved = generation->weights.routers[1].sub_keys_a + i * 4;
         assert_true(reef_dot(4, moved, moved) > 0.0f);
@@ -130,7 +130,7 @@ static void what_nothing_chose_begins_anew_and_nothing_else(void **state) {
 
 // Which rows of table a have an expert that was used since the pool was made.
 static void rows_in_use(const reef_expert_table *table, bool out[24]) {
-    memset(out, 0, 24 * sizeof *out);
+    memset(out, 0, 24 * sizeof(*out));
     for (size_t n = 0; n < table->expert_count; n++) {
         uint32_t i, j;
         reef_expert_pair_of((reef_expert_id)n, &i, &j);
@@ -142,7 +142,7 @@ static void a_moved_sub_key_is_as_long_as_those_in_use(void **state) {
     lifelong *f = *state;
     enum { HIDDEN = 5 };
     char after[24];
-    snprintf(after, sizeof after, "%d", WINDOW);
+    snprintf(after, sizeof(after), "%d", WINDOW);
     make_recycling(f, after, 1);
     hide_rows(f, HIDDEN); // zeros, which a mean over all rows would have in it
     feed_kind(f, 0, WINDOW + 1, 2);
@@ -169,7 +169,7 @@ static void a_moved_sub_key_is_as_long_as_those_in_use(void **state) {
 static void what_began_anew_is_left_alone_until_it_has_learned(void **state) {
     lifelong *f = *state;
     char after[24];
-    snprintf(after, sizeof after, "%d", WINDOW);
+    snprintf(after, sizeof(after), "%d", WINDOW);
     make_recycling(f, after, 1);
     feed_kind(f, 0, WINDOW + 1, 2);
     assert_int_equal(times_said(f, "\"event\": \"recycle\""), 1);
@@ -182,7 +182,7 @@ static void what_began_anew_is_left_alone_until_it_has_learned(void **state) {
     memcpy(rows, table->experts, bytes);
     for (uint32_t l = 0; l < 2; l++) {
         const reef_expert_table *each = &open_gen(f)->expert_tables[l];
-        used[l] = calloc(each->expert_count, sizeof **used);
+        used[l] = calloc(each->expert_count, sizeof(**used));
         assert_non_null(used[l]);
         for (size_t n = 0; n < each->expert_count; n++) used[l][n] = each->usage[n].count;
     }
@@ -222,7 +222,7 @@ static void recycled_experts_are_chosen_again(void **state) {
     lifelong *f = *state;
     enum { HIDDEN = 5 };
     char after[24];
-    snprintf(after, sizeof after, "%d", WINDOW);
+    snprintf(after, sizeof(after), "%d", WINDOW);
     make_recycling(f, after, 1);
     hide_rows(f, HIDDEN);
     feed_kind(f, 0, WINDOW + 1, 2);
@@ -256,7 +256,7 @@ static void sealed_generations_are_not_touched(void **state) {
     assert_true(times_said(f, "\"event\": \"recycle\"") > 1);
     commit(f);
     logits_of(f->store, "0", 0, after);
-    assert_memory_equal(before, after, LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof *before);
+    assert_memory_equal(before, after, LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*before));
     free(before);
     free(after);
     reef_txn *txn = NULL; // and nothing of the window is left in what was sealed
@@ -299,16 +299,16 @@ static void recycling_has_the_same_bits_for_any_threads_cuts_and_restarts(void *
     assert_true(first > 0);
     root_of_run(2, 100000, false, &recycled, root);
     assert_int_equal(recycled, first);
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
     root_of_run(2, 330, true, &recycled, root);
     assert_int_equal(recycled, first);
-    assert_memory_equal(expected, root, sizeof root);
+    assert_memory_equal(expected, root, sizeof(root));
 }
 
 static void recycling_goes_on_after_a_kill(void **state) {
     lifelong *f = *state;
     uint8_t bytes[3 * WINDOW];
-    lifelong_text(bytes, sizeof bytes, 0, 6);
+    lifelong_text(bytes, sizeof(bytes), 0, 6);
     make_recycling(f, "1000", 1);
     close_pool(f);
     pid_t child = fork();
@@ -325,15 +325,15 @@ static void recycling_goes_on_after_a_kill(void **state) {
     assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
     open_pool(f, 2);
     assert_int_equal(reef_trainer_cursor(f->trainer, "test"), 1500);
-    feed(f, bytes + 1500, sizeof bytes - 1500);
+    feed(f, bytes + 1500, sizeof(bytes) - 1500);
     reef_commit killed = commit(f);
     void *other = NULL;
     lifelong_setup(&other);
     lifelong *g = other;
     make_recycling(g, "1000", 1);
-    feed(g, bytes, sizeof bytes);
+    feed(g, bytes, sizeof(bytes));
     reef_commit whole = commit(g);
-    assert_memory_equal(killed.root, whole.root, sizeof whole.root);
+    assert_memory_equal(killed.root, whole.root, sizeof(whole.root));
     assert_int_equal(status_of(f).recycled_experts, status_of(g).recycled_experts);
     lifelong_teardown(&other);
 }
@@ -343,7 +343,7 @@ static void recycling_is_refused_where_experts_are_kept(void **state) {
     static const char *const KEEPERS[] = {"ewc", "lwf", "sparse-memory", "grid"};
     reef_error err;
     choose(&f->config, "recycle_after", "1000");
-    for (size_t i = 0; i < sizeof KEEPERS / sizeof *KEEPERS; i++) {
+    for (size_t i = 0; i < sizeof(KEEPERS) / sizeof(*KEEPERS); i++) {
         choose(&f->config, "strategy", KEEPERS[i]);
         assert_int_equal(reef_config_check(&f->config, &err), REEF_ERR_INVALID);
         assert_non_null(strstr(err.message, "recycle_after 1000 does not go with strategy"));

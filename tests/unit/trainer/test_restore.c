@@ -166,14 +166,14 @@ static void make_first_kind(reef_store *store, const char *name) {
     ok(reef_commit_read(txn, &last, &err), &err);
     ok(reef_snapshot_read(txn, name, &snapshot, &err), &err);
     ok(reef_record_view(txn, &record, &view, &err), &err);
-    memcpy(bytes, view.data, sizeof bytes);
-    ok(reef_record_store(txn, &record, REEF_BYTES, bytes, sizeof bytes, &err), &err);
+    memcpy(bytes, view.data, sizeof(bytes));
+    ok(reef_record_store(txn, &record, REEF_BYTES, bytes, sizeof(bytes), &err), &err);
     reef_put_be32(from, snapshot.copy);
     for (size_t removed = 0;; removed++) {
         reef_cursor cursor;
         reef_key key = {0};
         char own[REEF_NAME_BYTES_MAX + 1];
-        ok(reef_cursor_open(&cursor, txn, REEF_DB_MOMENTS, from, sizeof from, &err), &err);
+        ok(reef_cursor_open(&cursor, txn, REEF_DB_MOMENTS, from, sizeof(from), &err), &err);
         if (!cursor.done)
             ok(reef_key_decode(REEF_DB_MOMENTS, cursor.key.mv_data, cursor.key.mv_size, &key, own,
                                &err),
@@ -194,7 +194,7 @@ static reef_status check_window(void *context,
                                 reef_error *err) {
     uint64_t offset, *seen = context; // bytes of the stream, then a count
     (void)key, (void)err;
-    memcpy(&offset, (const uint8_t *)view->data + 8, sizeof offset);
+    memcpy(&offset, (const uint8_t *)view->data + 8, sizeof(offset));
     assert_true(offset < seen[0]);
     seen[1]++;
     return REEF_OK;
@@ -224,7 +224,7 @@ static void without_moments_a_language_model_begins_its_optimiser_anew(void **st
     ok(reef_txn_begin(&txn, f->store, REEF_TXN_READ, &err), &err);
     ok(reef_record_scan(txn, REEF_DB_RESERVOIR, UINT32_MAX, check_window, seen, &err), &err);
     assert_true(seen[1] > 0);
-    memset(usage, 1, sizeof usage);
+    memset(usage, 1, sizeof(usage));
     ok(reef_usage_read(txn, 1, 0, 16, usage, &err), &err);
     for (size_t i = 0; i < 16; i++) assert_int_equal(usage[i].count, 0);
     reef_txn_abort(txn);
@@ -372,9 +372,9 @@ static void feed_vectors(lifelong *f, size_t count, float shift, uint32_t seed) 
             vector[d] = (float)(seed >> 8) / (float)(1 << 24) + shift * (float)d +
                         ((int32_t)d % 3 == label ? 1.5f : 0.0f);
         }
-        memcpy(record, &label, sizeof label);
-        memcpy(record + REEF_VECTOR_LABEL_BYTES, vector, sizeof vector);
-        feed(f, record, sizeof record);
+        memcpy(record, &label, sizeof(label));
+        memcpy(record + REEF_VECTOR_LABEL_BYTES, vector, sizeof(vector));
+        feed(f, record, sizeof(record));
     }
 }
 

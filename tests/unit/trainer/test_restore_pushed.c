@@ -46,7 +46,7 @@ static void what_was_pushed_and_waits_is_neither_lost_nor_trained_twice(void **s
     lifelong *f = *state;
     reef_error err;
     uint8_t text[45 * STEP_BYTES];
-    lifelong_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
     push(f, "a", text, 25 * STEP_BYTES);
     push(f, "b", text + 25 * STEP_BYTES, 20 * STEP_BYTES);
@@ -55,13 +55,13 @@ static void what_was_pushed_and_waits_is_neither_lost_nor_trained_twice(void **s
     train_waiting(f, 10 * STEP_BYTES);
     go_back(f, "kept");
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 20 * STEP_BYTES);
-    assert_int_equal(train_waiting(f, sizeof text), 20 * STEP_BYTES);
+    assert_int_equal(train_waiting(f, sizeof(text)), 20 * STEP_BYTES);
     reef_commit reached = commit(f);
     is_sound(f->store);
     // and forth again: nothing waits any more, so nothing comes
     go_back(f, "before-restore");
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 30 * STEP_BYTES);
-    assert_int_equal(train_waiting(f, sizeof text), 0);
+    assert_int_equal(train_waiting(f, sizeof(text)), 0);
     is_sound(f->store);
     close_pool(f);
 
@@ -78,19 +78,19 @@ static void what_was_pushed_and_waits_is_neither_lost_nor_trained_twice(void **s
 static void a_source_that_the_restored_state_never_read_goes_on_where_it_is(void **state) {
     lifelong *f = *state;
     uint8_t text[8 * STEP_BYTES];
-    lifelong_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
     feed_kind(f, 1, 3 * STEP_BYTES, 1);
     take(f, "kept");
-    push(f, "a", text, sizeof text);
+    push(f, "a", text, sizeof(text));
     train_waiting(f, 5 * STEP_BYTES + 3);
     go_back(f, "kept");
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 0);
-    assert_int_equal(train_waiting(f, sizeof text), sizeof text);
+    assert_int_equal(train_waiting(f, sizeof(text)), sizeof(text));
     go_back(f, "before-restore");
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 5 * STEP_BYTES + 3);
     push(f, "b", text, 7);
-    assert_int_equal(train_waiting(f, sizeof text), 7);
+    assert_int_equal(train_waiting(f, sizeof(text)), 7);
     is_sound(f->store);
 }
 
@@ -105,7 +105,7 @@ static void each_state_knows_the_ids_of_what_it_was_trained_on(void **state) {
     lifelong *f = *state;
     uint8_t text[4 * STEP_BYTES];
     const uint8_t *m = text, *x = m + STEP_BYTES, *y = x + STEP_BYTES, *z = y + STEP_BYTES;
-    lifelong_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
     push_and_train(f, "m", m);
     take(f, "monday");
@@ -118,7 +118,7 @@ static void each_state_knows_the_ids_of_what_it_was_trained_on(void **state) {
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 2 * STEP_BYTES);
     assert_true(is_known(f, "m", m, STEP_BYTES));
     assert_true(is_known(f, "x", x, STEP_BYTES));
-    assert_int_equal(train_waiting(f, sizeof text), STEP_BYTES); // z
+    assert_int_equal(train_waiting(f, sizeof(text)), STEP_BYTES); // z
     assert_true(is_known(f, "z", z, STEP_BYTES));
     push_and_train(f, "y", y);
     is_sound(f->store);
@@ -127,7 +127,7 @@ static void each_state_knows_the_ids_of_what_it_was_trained_on(void **state) {
 static void undoing_a_restore_brings_the_ids_back(void **state) {
     lifelong *f = *state;
     uint8_t text[2 * STEP_BYTES];
-    lifelong_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
     feed_kind(f, 1, STEP_BYTES, 1);
     take(f, "empty"); // of a time before anything was pushed
@@ -139,7 +139,7 @@ static void undoing_a_restore_brings_the_ids_back(void **state) {
     go_back(f, "before-restore");
     assert_true(is_known(f, "m", text, STEP_BYTES));
     assert_true(is_known(f, "x", text + STEP_BYTES, STEP_BYTES));
-    assert_int_equal(train_waiting(f, sizeof text), 0);
+    assert_int_equal(train_waiting(f, sizeof(text)), 0);
     is_sound(f->store);
     go_back(f, "empty");
     push_and_train(f, "x", text + STEP_BYTES);
@@ -151,9 +151,9 @@ static void a_new_pool_of_a_snapshot_knows_its_ids(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_restoration done;
-    char copy[sizeof f->pool];
+    char copy[sizeof(f->pool)];
     uint8_t text[3 * STEP_BYTES];
-    lifelong_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
     push_and_train(f, "m", text);
     take(f, "monday");
@@ -163,10 +163,10 @@ static void a_new_pool_of_a_snapshot_knows_its_ids(void **state) {
     ok(reef_pool_restore(f->store, "monday", copy, &done, &err), &err);
     assert_true(is_known(f, "x", text + STEP_BYTES, STEP_BYTES)); // here
     close_pool(f);
-    memcpy(f->pool, copy, sizeof copy);
+    memcpy(f->pool, copy, sizeof(copy));
     open_pool(f, 1);
     assert_true(is_known(f, "m", text, STEP_BYTES));
-    assert_int_equal(train_waiting(f, sizeof text), STEP_BYTES); // z
+    assert_int_equal(train_waiting(f, sizeof(text)), STEP_BYTES); // z
     assert_true(is_known(f, "z", text + 2 * STEP_BYTES, STEP_BYTES));
     push_and_train(f, "x", text + STEP_BYTES);
     is_sound(f->store);
@@ -181,7 +181,7 @@ static void a_snapshot_keeps_the_last_1024_ids(void **state) {
     static char ids[COUNT][12];
     make_pool(f, 1);
     for (int i = 0; i < COUNT; i++) {
-        snprintf(ids[i], sizeof ids[i], "%d", i);
+        snprintf(ids[i], sizeof(ids[i]), "%d", i);
         batches[i] = (reef_journal_batch){
             .source = PUSHED, .bytes_max = 1 << 24, .bytes = bytes, .count = 4, .id = ids[i]};
     }
@@ -216,7 +216,7 @@ static void forget_ids(lifelong *f, const char *name) {
 static void snapshots_that_kept_no_ids_are_restored_too(void **state) {
     lifelong *f = *state;
     uint8_t text[3 * STEP_BYTES];
-    lifelong_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
     push_and_train(f, "m", text);
     take(f, "monday");
@@ -224,7 +224,7 @@ static void snapshots_that_kept_no_ids_are_restored_too(void **state) {
     push(f, "z", text + 2 * STEP_BYTES, STEP_BYTES);
     forget_ids(f, "monday");
     go_back(f, "monday");
-    assert_int_equal(train_waiting(f, sizeof text), STEP_BYTES);
+    assert_int_equal(train_waiting(f, sizeof(text)), STEP_BYTES);
     assert_true(is_known(f, "m", text, STEP_BYTES));
     assert_true(is_known(f, "z", text + 2 * STEP_BYTES, STEP_BYTES));
     push_and_train(f, "x", text + STEP_BYTES);
@@ -237,9 +237,9 @@ static void the_rest_of_a_batch_comes_where_the_journal_has_it(void **state) {
     reef_error err;
     size_t taken;
     uint8_t text[8 * STEP_BYTES];
-    lifelong_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
-    push(f, "a", text, sizeof text);
+    push(f, "a", text, sizeof(text));
     train_waiting(f, 3 * STEP_BYTES);
     take(f, "kept");
     train_waiting(f, 2 * STEP_BYTES);
@@ -247,31 +247,31 @@ static void the_rest_of_a_batch_comes_where_the_journal_has_it(void **state) {
     go_back(f, "before-restore");
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 5 * STEP_BYTES);
     go_back(f, "kept");
-    assert_int_equal(train_waiting(f, sizeof text), 5 * STEP_BYTES);
-    assert_true(is_known(f, "a", text, sizeof text));
+    assert_int_equal(train_waiting(f, sizeof(text)), 5 * STEP_BYTES);
+    assert_true(is_known(f, "a", text, sizeof(text)));
     reef_commit reached = commit(f);
     is_sound(f->store);
     close_pool(f);
 
     temp_dir_join(f->pool, f->dir, "other");
     make_pool(f, 1);
-    ok(reef_trainer_feed(f->trainer, PUSHED, text, sizeof text, &taken, NULL, &err), &err);
+    ok(reef_trainer_feed(f->trainer, PUSHED, text, sizeof(text), &taken, NULL, &err), &err);
     assert_memory_equal(commit(f).root, reached.root, REEF_HASH_BYTES);
 }
 
 static void a_batch_whose_rest_is_gone_can_be_pushed_again(void **state) {
     lifelong *f = *state;
     uint8_t text[8 * STEP_BYTES];
-    lifelong_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
-    push(f, "a", text, sizeof text);
+    push(f, "a", text, sizeof(text));
     train_waiting(f, 3 * STEP_BYTES);
     take(f, "kept");
-    train_waiting(f, sizeof text);
+    train_waiting(f, sizeof(text));
     go_back(f, "kept");
     assert_int_equal(reef_trainer_cursor(f->trainer, PUSHED), 3 * STEP_BYTES);
-    push(f, "a", text, sizeof text);
-    assert_int_equal(train_waiting(f, sizeof text), sizeof text);
+    push(f, "a", text, sizeof(text));
+    assert_int_equal(train_waiting(f, sizeof(text)), sizeof(text));
     is_sound(f->store);
 }
 
@@ -296,8 +296,8 @@ static void look_at_waiting(lifelong *f, walked *now, bool restored, size_t wait
     static uint8_t bytes[WALK_BATCHES * WALK_BYTES];
     size_t count;
     uint64_t cursor = reef_trainer_cursor(f->trainer, PUSHED);
-    ok(reef_journal_read(f->store, PUSHED, cursor, bytes, sizeof bytes, &count, &err), &err);
-    memset(waits, 0, WALK_BATCHES * sizeof *waits);
+    ok(reef_journal_read(f->store, PUSHED, cursor, bytes, sizeof(bytes), &count, &err), &err);
+    memset(waits, 0, WALK_BATCHES * sizeof(*waits));
     for (size_t i = 0; i < count; i++) {
         assert_true(bytes[i] < WALK_BATCHES);
         if (i > 0 && bytes[i] != bytes[i - 1]) assert_int_equal(waits[bytes[i]], 0);
@@ -315,8 +315,8 @@ static void walk_push(lifelong *f, walked *now, size_t b) {
     char id[8];
     size_t waits[WALK_BATCHES];
     look_at_waiting(f, now, false, waits);
-    memset(bytes, (int)b, sizeof bytes);
-    snprintf(id, sizeof id, "%zu", b);
+    memset(bytes, (int)b, sizeof(bytes));
+    snprintf(id, sizeof(id), "%zu", b);
     bool all = now->whole[b] || now->has[b] + waits[b] == walk_length(b);
     assert_int_equal(is_known(f, id, bytes, walk_length(b)), all);
     if (!all) now->has[b] = 0;
@@ -339,7 +339,7 @@ static void walk_restore(lifelong *f, const char *name, walked *before) {
     reef_trainer_close(f->trainer);
     f->trainer = NULL;
     ok(reef_pool_restore_in_place(f->store, name, false, &done, &err), &err);
-    memcpy(before->name, done.kept_as, sizeof before->name);
+    memcpy(before->name, done.kept_as, sizeof(before->name));
     close_pool(f);
     open_pool(f, 1);
 }
@@ -362,7 +362,7 @@ static void a_long_walk_through_snapshots_neither_loses_nor_repeats_a_batch(void
         } else if (count < WALK_SNAPSHOTS) {
             walked *taken = &snapshots[count++];
             *taken = now;
-            snprintf(taken->name, sizeof taken->name, "walk-%d", i);
+            snprintf(taken->name, sizeof(taken->name), "walk-%d", i);
             if (choice < 15 || count == 1) {
                 take(f, taken->name);
             } else {
@@ -397,7 +397,7 @@ static void ids_go_with_their_snapshot(void **state) {
     reef_error err;
     char names[2][REEF_NAME_BYTES_MAX + 1] = {"kept", "too"};
     uint8_t text[STEP_BYTES];
-    lifelong_text(text, sizeof text, 0, 5);
+    lifelong_text(text, sizeof(text), 0, 5);
     make_pool(f, 1);
     push_and_train(f, "m", text);
     size_t before = journal_records(f);

@@ -86,14 +86,14 @@ static void a_rounded_generation_is_exact_from_then_on(void **state) {
     assert_memory_equal(sealed, later, LOGIT_BYTES);
     logits_of(f->store, "1", 1, second);
     uint8_t root[REEF_HASH_BYTES];
-    memcpy(root, generation_of(f, 0).root, sizeof root);
+    memcpy(root, generation_of(f, 0).root, sizeof(root));
     feed_kind(f, 2, 3000, 1);
     last = commit(f);
     close_pool(f);
     open_pool(f, 1);
     again = commit(f);
     assert_memory_equal(last.root, again.root, REEF_HASH_BYTES);
-    assert_memory_equal(root, generation_of(f, 0).root, sizeof root);
+    assert_memory_equal(root, generation_of(f, 0).root, sizeof(root));
     assert_sound(f);
     feed_kind(f, 2, 3000, 2);
     ok(reef_trainer_seal(f->trainer, NULL, &sealing, &err), &err);
@@ -240,8 +240,8 @@ static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
     uint64_t step = status_of(f).step;
     feed_kind(f, 0, 500, 2);
     reef_trainer_break(f->trainer, REEF_ERR_NO_MEMORY);
-    lifelong_text(text, sizeof text, 0, 3);
-    assert_int_equal(reef_trainer_feed(f->trainer, "test", text, sizeof text, &taken, NULL, &err),
+    lifelong_text(text, sizeof(text), 0, 3);
+    assert_int_equal(reef_trainer_feed(f->trainer, "test", text, sizeof(text), &taken, NULL, &err),
                      REEF_ERR_NO_MEMORY);
     assert_non_null(strstr(err.message, "close the pool and open it again"));
     assert_int_equal(reef_trainer_commit(f->trainer, NULL, &err), REEF_ERR_NO_MEMORY);
@@ -251,7 +251,7 @@ static void a_boundary_that_ended_half_way_is_never_kept(void **state) {
     open_pool(f, 1);
     assert_int_equal(status_of(f).step, step);
     feed_kind(f, 0, 500, 2);
-    assert_memory_not_equal(commit(f).root, before.root, sizeof before.root);
+    assert_memory_not_equal(commit(f).root, before.root, sizeof(before.root));
     assert_sound(f);
 }
 
@@ -279,7 +279,7 @@ static reef_status count_seal(void *context,
     (void)err;
     seal_count *count = context;
     char text[1024] = "";
-    memcpy(text, view->data, view->bytes < sizeof text ? view->bytes : sizeof text - 1);
+    memcpy(text, view->data, view->bytes < sizeof(text) ? view->bytes : sizeof(text) - 1);
     bool seal = strstr(text, "\"event\": \"seal\"") != NULL;
     count->seals += seal;
     count->matching += seal && strstr(text, count->words) != NULL;

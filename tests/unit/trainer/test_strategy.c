@@ -235,9 +235,9 @@ static double loss_on(lifelong *f, int kind) {
     reef_score score = {0};
     uint8_t probe[LIFELONG_PROBE_BYTES];
     ok(reef_trainer_commit(f->trainer, NULL, &err), &err);
-    lifelong_text(probe, sizeof probe, kind, 99);
+    lifelong_text(probe, sizeof(probe), kind, 99);
     ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_score(model, probe, sizeof probe, NULL, &score, NULL, NULL, &err), &err);
+    ok(reef_model_score(model, probe, sizeof(probe), NULL, &score, NULL, NULL, &err), &err);
     reef_model_close(model);
     return score.bits_per_byte;
 }
@@ -515,7 +515,7 @@ static void lwf_gradient_of_a_step_is_that_of_both_losses(void **state) {
     f->config.lwf_weight = 2.0f;
     first_task(f, "lwf");
     feed_kind(f, 1, 1280, 2); // so that teacher and student differ
-    lifelong_text(text, sizeof text, 1, 5);
+    lifelong_text(text, sizeof(text), 1, 5);
     reef_trainer *trainer = f->trainer;
     ok(reef_step_forward(trainer, text, &trainer->ahead, &bits, &err), &err);
     float *gradient = copy_of(trainer->acts.logits, 4 * 16 * REEF_VOCAB * sizeof(float));
@@ -559,10 +559,10 @@ static void lwf_teacher_is_the_model_of_the_boundary_for_ever(void **state) {
     for (uint32_t l = 0; l < 2; l++)
         assert_int_equal(rows_changed(&before, &teacher->expert_tables[l], l), 0);
     // What it says is what evaluation as of the boundary says.
-    lifelong_text(text, sizeof text, 0, 7);
+    lifelong_text(text, sizeof(text), 0, 7);
     reef_model *model = NULL;
     ok(reef_model_open(&model, f->store, "then", &(reef_model_options){.threads = 1}, &err), &err);
-    ok(reef_model_logits(model, text, sizeof text, logits, &err), &err);
+    ok(reef_model_logits(model, text, sizeof(text), logits, &err), &err);
     reef_model_close(model);
     reef_network network = {
         .config = f->config, .generation_count = 1, .generations = &f->trainer->strategy.teacher};
@@ -635,12 +635,12 @@ static void sparse_memory_changes_the_rows_that_tf_idf_names(void **state) {
     size_t background;
     uint64_t changed;
     first_task(f, "sparse-memory");
-    memset(plain_background, 0, sizeof plain_background);
+    memset(plain_background, 0, sizeof(plain_background));
     ok(reef_strategy_sample(f->trainer, 512, count_plainly, &background, &err), &err);
     assert_int_equal(background, f->trainer->strategy.background_windows);
     for (uint32_t l = 0; l < 2; l++)
         assert_memory_equal(plain_background[l], f->trainer->strategy.background[l],
-                            sizeof plain_background[l]);
+                            sizeof(plain_background[l]));
     picture start = take(gen_of(f));
     for (uint32_t i = 0; i < 12; i++) {
         // From the middle on some experts are frozen by hand as well.
@@ -797,7 +797,7 @@ static uint32_t root_of_run(
 
 static void the_stream_alone_decides_the_bits_of_every_strategy(void **state) {
     (void)state;
-    uint8_t roots[sizeof RIVALS / sizeof *RIVALS][REEF_HASH_BYTES];
+    uint8_t roots[sizeof(RIVALS) / sizeof(*RIVALS)][REEF_HASH_BYTES];
     for (size_t i = 0; RIVALS[i] != NULL; i++) {
         uint8_t interrupted[REEF_HASH_BYTES];
         uint32_t tasks = root_of_run(RIVALS[i], 1, 16000, false, roots[i]);

@@ -91,7 +91,7 @@ static void an_ids_rows_get_its_gradient_and_no_other(void **state) {
     model_fixture *f = ids_model("d");
     *state = f;
     size_t D = f->config.d_model, kept = 0, tried = 0, used = 0;
-    f->choices = calloc(1, sizeof *f->choices);
+    f->choices = calloc(1, sizeof(*f->choices));
     assert_non_null(f->choices);
     loss(f);
     const reef_network_update update = {.adam = {.epsilon = 1.0f}};
@@ -230,7 +230,7 @@ static void losses_are_those_of_the_logits(void **state) {
     commit(f);
     reef_model *model = model_of(f, "now");
     uint8_t *ids = ids_of(0, PROBE, 5);
-    float *logits = calloc((size_t)PROBE * IDS, sizeof *logits), bits[PROBE];
+    float *logits = calloc((size_t)PROBE * IDS, sizeof(*logits)), bits[PROBE];
     assert_non_null(logits);
     ok(reef_model_score(model, ids, 2 * (size_t)PROBE, bits, &score, NULL, NULL, &err), &err);
     ok(reef_model_logits(model, ids, 2 * (size_t)PROBE, logits, &err), &err);
@@ -290,7 +290,7 @@ static void the_largest_vocabulary_is_scored(void **state) {
     }
     reef_model *model = model_of(f, "now");
     float bits[PROBE];
-    ok(reef_model_score(model, ids, sizeof ids, bits, &score, NULL, NULL, &err), &err);
+    ok(reef_model_score(model, ids, sizeof(ids), bits, &score, NULL, NULL, &err), &err);
     assert_true(bits[0] == 16.0f);
     assert_float_equal(score.bits_per_byte, 16, 1); // it knows nothing yet
     reef_model_close(model);
@@ -347,7 +347,7 @@ static void a_bad_id_is_named_and_nothing_is_lost(void **state) {
     uint8_t clean[REEF_HASH_BYTES], *ids = ids_of(0, PART, 1);
     make_pool(f, 1);
     feed(f, ids, 2 * (size_t)PART);
-    memcpy(clean, commit(f).root, sizeof clean);
+    memcpy(clean, commit(f).root, sizeof(clean));
     close_pool(f);
     temp_dir_remove(f->pool);
 
@@ -378,7 +378,7 @@ static void a_bad_id_is_named_and_nothing_is_lost(void **state) {
     ids[2 * 1500] = low;
     ids[2 * 1500 + 1] = high;
     feed(f, ids + taken, 2 * (size_t)PART - taken); // as if nothing had been
-    assert_memory_equal(clean, commit(f).root, sizeof clean);
+    assert_memory_equal(clean, commit(f).root, sizeof(clean));
     free(ids);
 }
 
@@ -441,7 +441,7 @@ static void stored_ids_outside_the_vocabulary_are_damage(void **state) {
         const char *words;
     } records[] = {
         {{.db = REEF_DB_TENSORS, .name = "carry"}, bad, 3, "part that waits has the id 300"},
-        {{.db = REEF_DB_RESERVOIR, .block = 1}, slot, sizeof slot, "reservoir has the id 300"},
+        {{.db = REEF_DB_RESERVOIR, .block = 1}, slot, sizeof(slot), "reservoir has the id 300"},
     };
     for (size_t i = 0; i < 2; i++) {
         reef_view view;
@@ -454,7 +454,7 @@ static void stored_ids_outside_the_vocabulary_are_damage(void **state) {
             ok(reef_txn_begin(&txn, f->store, REEF_TXN_WRITE, &err), &err);
             if (!back) {
                 ok(reef_record_view(txn, &records[i].key, &view, &err), &err);
-                assert_true((count = view.bytes) <= sizeof before);
+                assert_true((count = view.bytes) <= sizeof(before));
                 memcpy(before, view.data, count);
             }
             ok(reef_record_put(txn, &records[i].key, REEF_BYTES, back ? before : records[i].bytes,
@@ -468,7 +468,7 @@ static void stored_ids_outside_the_vocabulary_are_damage(void **state) {
                 continue;
             }
             assert_int_equal(status, REEF_ERR_CORRUPT);
-            if (!strstr(err.message, records[i].words)) fail_msg("%s", err.message);
+            if (strstr(err.message, records[i].words) == NULL) fail_msg("%s", err.message);
         }
     }
 }
@@ -484,7 +484,7 @@ static void settings_that_do_not_go_with_ids_are_refused(void **state) {
         {"reservoir_window", "63", "reservoir_window 63 is odd"},
         {"model", "vector", "needs inputs"},
     };
-    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
         reef_error err;
         reef_config config = lifelong_config();
         config.vocab = IDS;
@@ -512,7 +512,7 @@ static void every_strategy_learns_ids(void **state) {
     (void)state;
     static const char *const STRATEGIES[] = {"finetune", "replay",        "ewc", "lwf",
                                              "joint",    "sparse-memory", "grid"};
-    for (size_t i = 0; i < sizeof STRATEGIES / sizeof *STRATEGIES; i++) {
+    for (size_t i = 0; i < sizeof(STRATEGIES) / sizeof(*STRATEGIES); i++) {
         void *own = NULL;
         setup_ids(&own);
         lifelong *f = own;

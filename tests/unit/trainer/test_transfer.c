@@ -9,10 +9,10 @@ static double fires(lifelong *f, uint32_t generation, int kind) {
     uint8_t text[2000];
     double shares[16] = {0};
     reef_score score = {.fire_share = shares};
-    lifelong_text(text, sizeof text, kind, 77);
+    lifelong_text(text, sizeof(text), kind, 77);
     ok(reef_model_open(&model, f->store, NULL, &(reef_model_options){.threads = 1}, &err), &err);
     assert_true(reef_model_generation_count(model) <= 16);
-    ok(reef_model_score(model, text, sizeof text, NULL, &score, NULL, NULL, &err), &err);
+    ok(reef_model_score(model, text, sizeof(text), NULL, &score, NULL, NULL, &err), &err);
     reef_model_close(model);
     return shares[generation];
 }
@@ -37,7 +37,7 @@ static void assert_imports_to_the_bit(pair *p) {
     assert_true(same_logits(p->a->store, NULL, p->b->store, NULL, 0));
     assert_true(fires(p->b, 1, 1) > 0.9);
     logits_of(p->b->store, "0", 0, after);
-    assert_memory_equal(before, after, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof *before);
+    assert_memory_equal(before, after, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*before));
     free(before);
     free(after);
 
@@ -137,7 +137,7 @@ static void a_stricter_gate_leaves_what_the_pool_has_learned(void **state) {
     assert_true(fires(p->b, 2, 0) < 0.1);
     assert_memory_not_equal(generation_of(p->b, 2).root, import.file.info.root, REEF_HASH_BYTES);
     logits_of(p->b->store, "1", 2, after);
-    assert_memory_equal(before, after, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof *before);
+    assert_memory_equal(before, after, (size_t)LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(*before));
     free(before);
     free(after);
     assert_sound(p->b);

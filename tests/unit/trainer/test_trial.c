@@ -42,7 +42,7 @@ static void start(lifelong *f, int kind, size_t bytes) {
     reef_error err;
     uint8_t text[TRIAL + 1];
     assert_true(bytes <= TRIAL);
-    lifelong_text(text, sizeof text, kind, 8);
+    lifelong_text(text, sizeof(text), kind, 8);
     assert_true(reef_start_is_due(f->trainer));
     ok(reef_start_generation(f->trainer, text, bytes, &err), &err);
 }
@@ -174,7 +174,7 @@ static void of_several_the_best_is_taken_unless_there_is_no_trial(void **state) 
 static void what_cannot_be_copied_as_a_whole_is_not_tried(void **state) {
     (void)state;
     static const char *const FIELDS[][2] = {{"side_new", "5"}, {"fire_max", "2"}, {"gate", "off"}};
-    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+    for (size_t i = 0; i < sizeof(FIELDS) / sizeof(FIELDS[0]); i++) {
         void *own = NULL;
         trial_setup(&own);
         lifelong *f = own;
@@ -233,9 +233,9 @@ static void a_trial_ends_the_same_for_any_threads_and_after_a_restart(void **sta
     uint8_t one[REEF_HASH_BYTES], other[REEF_HASH_BYTES];
     root_of_stream(1, false, one);
     root_of_stream(3, false, other);
-    assert_memory_equal(one, other, sizeof one);
+    assert_memory_equal(one, other, sizeof(one));
     root_of_stream(2, true, other);
-    assert_memory_equal(one, other, sizeof one);
+    assert_memory_equal(one, other, sizeof(one));
 }
 
 #define EACH(test) cmocka_unit_test_setup_teardown(test, trial_setup, lifelong_teardown)

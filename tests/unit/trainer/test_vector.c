@@ -79,7 +79,7 @@ static void problem_free(problem *p) {
 static void ridge_agrees_with_a_direct_solution(void **state) {
     (void)state;
     static const size_t SIZES[] = {1, 5, 255, 257, 530};
-    for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
+    for (size_t s = 0; s < sizeof(SIZES) / sizeof(*SIZES); s++) {
         size_t n = SIZES[s], columns = 3, rows = n + 11;
         problem p = problem_new(n, rows, columns, 7 + s);
         double *a = calloc(n * n, sizeof(double)), *b = calloc(n * columns, sizeof(double));
@@ -185,8 +185,8 @@ static void stream_add(
         int32_t label = draw_int(&seed, first, last);
         float vector[INPUTS];
         draw_vector(&seed, label, domain, vector);
-        memcpy(record, &label, sizeof label);
-        memcpy(record + REEF_VECTOR_LABEL_BYTES, vector, sizeof vector);
+        memcpy(record, &label, sizeof(label));
+        memcpy(record + REEF_VECTOR_LABEL_BYTES, vector, sizeof(vector));
     }
 }
 
@@ -343,9 +343,9 @@ static void columns_of_any_scale_are_learned(void **state) {
         for (size_t d = 0; d < INPUTS; d++) {
             uint8_t *at = s.bytes + i * RECORD + REEF_VECTOR_LABEL_BYTES + d * sizeof(float);
             float value;
-            memcpy(&value, at, sizeof value);
+            memcpy(&value, at, sizeof(value));
             value = (value + 10.0f) * powf(10.0f, 6.0f * (float)d - 33.0f);
-            memcpy(at, &value, sizeof value);
+            memcpy(at, &value, sizeof(value));
         }
     }
     run r = run_new(&config, 1);
@@ -358,8 +358,8 @@ static void columns_of_any_scale_are_learned(void **state) {
     for (size_t i = 3000; i < s.count; i++) {
         float vector[INPUTS];
         int32_t label, truth;
-        memcpy(&truth, s.bytes + i * RECORD, sizeof truth);
-        memcpy(vector, s.bytes + i * RECORD + REEF_VECTOR_LABEL_BYTES, sizeof vector);
+        memcpy(&truth, s.bytes + i * RECORD, sizeof(truth));
+        memcpy(vector, s.bytes + i * RECORD + REEF_VECTOR_LABEL_BYTES, sizeof(vector));
         must(reef_model_predict(model, 1, vector, &label, NULL, NULL, &err), &err);
         right += label == truth;
     }
@@ -376,7 +376,7 @@ static void examples_without_a_label_teach_nothing(void **state) {
     stream s = {0};
     stream_add(&s, 3, 500, 0, 3, 0);
     const int32_t none = -1;
-    for (size_t i = 0; i < s.count; i++) memcpy(s.bytes + i * RECORD, &none, sizeof none);
+    for (size_t i = 0; i < s.count; i++) memcpy(s.bytes + i * RECORD, &none, sizeof(none));
     run r = run_new(&config, 1);
     assert_true(isnan(status_of(&r).bits_per_byte) && isnan(status_of(&r).last_bits_per_byte));
     run_feed(&r, s.bytes, s.count * RECORD);
@@ -442,10 +442,10 @@ static void what_was_sealed_answers_as_it_did(void **state) {
     run_feed(&r, s.bytes + 6000 * RECORD, 3000 * RECORD);
     run_commit(&r);
     answers later = ask(&r, "0", 0, CLASSES - 1, 0);
-    assert_memory_equal(before.scores, later.scores, sizeof before.scores);
-    assert_memory_equal(before.labels, later.labels, sizeof before.labels);
+    assert_memory_equal(before.scores, later.scores, sizeof(before.scores));
+    assert_memory_equal(before.labels, later.labels, sizeof(before.labels));
     later = ask(&r, "1", 0, CLASSES - 1, 1);
-    assert_memory_equal(between.scores, later.scores, sizeof between.scores);
+    assert_memory_equal(between.scores, later.scores, sizeof(between.scores));
     assert_true(between.accuracy > 0.88);
     assert_true(ask(&r, NULL, 0, CLASSES - 1, 2).accuracy > 0.88);
     run_end(&r);
@@ -529,8 +529,8 @@ static void check_replays(const reef_config *config) {
     reef_commit whole = replay_stream(config, &s, 1, s.count * RECORD, SIZE_MAX, false);
     reef_commit cut = replay_stream(config, &s, 3, 4999, 7, false);
     reef_commit resumed = replay_stream(config, &s, 2, 6007, 2, true);
-    assert_memory_equal(whole.root, cut.root, sizeof whole.root);
-    assert_memory_equal(whole.root, resumed.root, sizeof whole.root);
+    assert_memory_equal(whole.root, cut.root, sizeof(whole.root));
+    assert_memory_equal(whole.root, resumed.root, sizeof(whole.root));
     free(s.bytes);
 }
 
@@ -564,7 +564,7 @@ static void a_commit_before_a_held_label_leaves_no_trace(void **state) {
             commits[i] = run_commit(&r);
             run_end(&r);
         }
-        assert_memory_equal(commits[0].root, commits[1].root, sizeof commits[0].root);
+        assert_memory_equal(commits[0].root, commits[1].root, sizeof(commits[0].root));
         free(s.bytes);
     }
     assert_true(held > 0);
@@ -588,7 +588,7 @@ static void commits_write_only_what_changed(void **state) {
     reef_commit full = run_commit(&r), again = run_commit(&r);
     assert_true(full.bytes_written > 324 * 13 * sizeof(float));
     assert_true(again.bytes_written < 4096);
-    assert_memory_equal(full.root, again.root, sizeof full.root);
+    assert_memory_equal(full.root, again.root, sizeof(full.root));
     run_end(&r);
     free(s.bytes);
 }
@@ -660,7 +660,7 @@ static void bad_examples_are_refused_and_good_ones_go_on(void **state) {
     const float nan = NAN;
     uint8_t bad[RECORD];
     memcpy(bad, s.bytes + 3 * RECORD, RECORD);
-    memcpy(bad + REEF_VECTOR_LABEL_BYTES + 5 * sizeof nan, &nan, sizeof nan);
+    memcpy(bad + REEF_VECTOR_LABEL_BYTES + 5 * sizeof(nan), &nan, sizeof(nan));
     run r = run_new(&config, 1);
     run_feed(&r, s.bytes, 3 * RECORD);
     size_t taken = 77;
@@ -685,7 +685,7 @@ static void a_class_too_many_is_given_back_and_the_pool_goes_on(void **state) {
     stream s = {0};
     stream_add(&s, 1, REEF_CLASS_COUNT_MAX + 40, 0, 2, 0);
     for (int32_t i = 0; i < REEF_CLASS_COUNT_MAX; i++) // every label once
-        memcpy(s.bytes + (size_t)i * RECORD, &i, sizeof i);
+        memcpy(s.bytes + (size_t)i * RECORD, &i, sizeof(i));
     uint8_t bad[RECORD];
     memcpy(bad, s.bytes, RECORD);
     memcpy(bad, &(int32_t){5000}, sizeof(int32_t));
@@ -796,9 +796,9 @@ static void digits_in_pairs_of_classes_are_all_known_at_the_end(void **state) {
             memcpy(record, &(int32_t){labels[i]}, sizeof(int32_t));
             for (size_t d = 0; d < PIXELS; d++) {
                 float value = (float)images[i * PIXELS + d] / 255.0f;
-                memcpy(record + REEF_VECTOR_LABEL_BYTES + d * sizeof value, &value, sizeof value);
+                memcpy(record + REEF_VECTOR_LABEL_BYTES + d * sizeof(value), &value, sizeof(value));
             }
-            run_feed(&r, record, sizeof record);
+            run_feed(&r, record, sizeof(record));
         }
     }
     run_commit(&r);
@@ -808,8 +808,8 @@ static void digits_in_pairs_of_classes_are_all_known_at_the_end(void **state) {
 
     images = read_gzip(directory, "mnist/t10k-images-idx3-ubyte.gz", 16, (size_t)TEST * PIXELS);
     labels = read_gzip(directory, "mnist/t10k-labels-idx1-ubyte.gz", 8, TEST);
-    float *vectors = calloc((size_t)TEST * PIXELS, sizeof *vectors);
-    int32_t *predicted = calloc(TEST, sizeof *predicted);
+    float *vectors = calloc((size_t)TEST * PIXELS, sizeof(*vectors));
+    int32_t *predicted = calloc(TEST, sizeof(*predicted));
     assert_true(vectors != NULL && predicted != NULL);
     for (size_t i = 0; i < (size_t)TEST * PIXELS; i++) vectors[i] = (float)images[i] / 255.0f;
     reef_error err;

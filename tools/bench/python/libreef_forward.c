@@ -21,16 +21,16 @@ static float value_of(size_t i) {
 int main(int argc, char **argv) {
     reef_error err = {.message = "usage: forward POOL ROWS THREADS"};
     reef_pool *pool = NULL;
-    reef_pool_info info = {.size = sizeof info};
-    reef_pool_options options = {.size = sizeof options};
+    reef_pool_info info = {.size = sizeof(info)};
+    reef_pool_options options = {.size = sizeof(options)};
     float *x = NULL, *y = NULL;
     size_t rows = argc == 4 ? strtoull(argv[2], NULL, 10) : 0;
     if (argc == 4) options.threads = (uint32_t)strtoul(argv[3], NULL, 10);
     if (argc != 4 || reef_pool_open(&pool, argv[1], &options, &err) != REEF_OK ||
         reef_pool_read_info(pool, &info, &err) != REEF_OK)
         goto failed;
-    x = malloc(rows * info.d_model * sizeof *x);
-    y = malloc(rows * info.d_model * sizeof *y);
+    x = malloc(rows * info.d_model * sizeof(*x));
+    y = malloc(rows * info.d_model * sizeof(*y));
     if (x == NULL || y == NULL) goto failed;
     for (size_t i = 0; i < rows * info.d_model; i++) x[i] = value_of(i);
     while (getchar() == '\n') {

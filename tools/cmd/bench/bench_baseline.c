@@ -78,11 +78,11 @@ static const char *last_line(char *text) {
     while (count > 0 && (text[count - 1] == '\n' || text[count - 1] == '\r')) count--;
     text[count] = '\0';
     char *line = strrchr(text, '\n');
-    return line ? line + 1 : text;
+    return line != NULL ? line + 1 : text;
 }
 
 static reef_status failure(const char *script, int end, char *text, reef_error *err) {
-    if (strstr(text, "No module named 'torch'"))
+    if (strstr(text, "No module named 'torch'") != NULL)
         return reef_fail(err, REEF_ERR_IO,
                          PYTHON " has no torch, which %.100s needs (Debian: python3-torch)",
                          script);
@@ -153,7 +153,7 @@ static reef_status parse_rows(const char *script,
                               reef_error *err) {
     *out = (reef_bench_baseline_rates){0};
     char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
         for (size_t row = 0; row < BASELINE_ROW_COUNT; row++)
             if (parse_row(line, NAMES[row], &out->tokens_per_s[row])) break;
     for (size_t row = 0; row < BASELINE_ROW_COUNT; row++)
@@ -188,7 +188,8 @@ reef_status reef_bench_baseline_run(const char *script,
 static json_t *last_object(char *text) {
     json_t *found = NULL;
     char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
         json_t *value = json_loads(line, 0, NULL);
         if (json_is_object(value)) {
             json_decref(found);
@@ -208,7 +209,7 @@ static reef_status parse_step(const char *script,
     double seconds = json_number_value(json_object_get(object, "step_seconds"));
     json_int_t parameters = json_integer_value(json_object_get(object, "parameters"));
     const char *torch = json_string_value(json_object_get(object, "torch"));
-    if (seconds > 0 && parameters > 0 && torch) {
+    if (seconds > 0 && parameters > 0 && torch != NULL) {
         *out = (reef_bench_baseline_step){.seconds = seconds, .parameters = (uint64_t)parameters};
         snprintf(out->torch, sizeof(out->torch), "%s", torch);
     } else {

@@ -108,8 +108,9 @@ static void search_all(const reef_bench_exhaustive *search,
         if (from >= count) return;
         for (size_t j = from; j < from + BLOCK; j++) {
             if (scores[j] == -INFINITY) continue; // no expert
-            reef_expert_id id = search->keys ? (reef_expert_id)(row + j)
-                                             : reef_expert_id_of((uint32_t)row, (uint32_t)j);
+            reef_expert_id id = search->keys != NULL
+                                    ? (reef_expert_id)(row + j)
+                                    : reef_expert_id_of((uint32_t)row, (uint32_t)j);
             offer(topk, best, base + scores[j], id);
         }
     }
@@ -165,7 +166,7 @@ static void search_keys(const reef_bench_exhaustive *search,
 static void search_tile(reef_bench_exhaustive *search, scratch *s, size_t first, size_t count) {
     const size_t topk = search->shape.topk;
     for (size_t k = 0; k < count * topk; k++) s->best[k] = (candidate){-INFINITY, UINT32_MAX};
-    if (search->keys)
+    if (search->keys != NULL)
         search_keys(search, s, first, count);
     else
         search_sums(search, s, first, count);
@@ -244,7 +245,7 @@ reef_bench_exhaustive *reef_bench_exhaustive_new(const reef_router_shape *shape,
 }
 
 void reef_bench_exhaustive_free(reef_bench_exhaustive *search) {
-    if (!search) return;
+    if (search == NULL) return;
     for (size_t t = 0; t < search->threads; t++) {
         free(search->scratch[t].tile_a);
         free(search->scratch[t].tile_b);

@@ -66,7 +66,7 @@ double reef_bench_cache_bytes(void) {
     // What sysconf says is, on some machines, the sum over caches that this core does not reach.
     FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
     unsigned long long kilobytes = 0;
-    if (!file) return 0;
+    if (file == NULL) return 0;
     if (fscanf(file, "%lluK", &kilobytes) != 1) kilobytes = 0;
     fclose(file);
     return 1024.0 * (double)kilobytes;

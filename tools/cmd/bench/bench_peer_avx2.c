@@ -37,7 +37,7 @@ static bool is_setting(const char *variable) {
 // Our environment with the settings in it; the array is on the heap, its texts are not.
 static char **environment_new(void) {
     size_t count = 0, kept = 0;
-    while (environ[count]) count++;
+    while (environ[count] != NULL) count++;
     char **variables = reef_cli_alloc(count + SETTING_COUNT + 1, sizeof(*variables));
     for (size_t i = 0; i < count; i++)
         if (!is_setting(environ[i])) variables[kept++] = environ[i];
@@ -78,7 +78,7 @@ static json_t *answer_of(char **arguments, reef_error *why) {
     json_error_t mistake;
     pid_t child;
     FILE *out = tmpfile();
-    int error = out ? spawn_peer_avx2(&child, arguments, fileno(out)) : errno;
+    int error = out != NULL ? spawn_peer_avx2(&child, arguments, fileno(out)) : errno;
     if (error) {
         reef_fail(why, REEF_ERR_IO, "cannot run this program again: %s", strerror(error));
     } else if (!wait_for_peer_avx2(child)) {
@@ -86,10 +86,10 @@ static json_t *answer_of(char **arguments, reef_error *why) {
     } else {
         rewind(out);
         document = json_loadf(out, 0, &mistake);
-        if (!document)
+        if (document == NULL)
             reef_fail(why, REEF_ERR_IO, "this program answered no JSON: %.100s", mistake.text);
     }
-    if (out) fclose(out);
+    if (out != NULL) fclose(out);
     return document;
 }
 
@@ -127,14 +127,14 @@ void reef_peer_avx2_measure(const reef_peer_plan *plan, reef_peer_avx2 *out) {
         return;
     }
     json_t *document = run_peer_avx2(plan, &out->missing);
-    if (!document) return;
+    if (document == NULL) return;
     const char *kernels = json_string_value(json_object_get(document, "kernels"));
     const char *blas = json_string_value(json_object_get(document, "blas"));
     out->forward_tokens_per_s =
         json_number_value(json_object_get(document, "forward_tokens_per_s"));
     out->step_tokens_per_s = json_number_value(json_object_get(document, "step_tokens_per_s"));
-    snprintf(out->blas, sizeof(out->blas), "%s", blas ? blas : "");
-    if (!kernels || strcmp(kernels, "avx2") != 0 || !(out->forward_tokens_per_s > 0) ||
+    snprintf(out->blas, sizeof(out->blas), "%s", blas != NULL ? blas : "");
+    if (kernels == NULL || strcmp(kernels, "avx2") != 0 || !(out->forward_tokens_per_s > 0) ||
         !(out->step_tokens_per_s > 0))
         reef_fail(&out->missing, REEF_ERR_IO, "this program answered without figures of avx2");
     json_decref(document);

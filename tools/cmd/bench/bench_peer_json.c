@@ -40,7 +40,7 @@ static json_t *run_json(const reef_peer_plan *plan, const reef_peer_run *run) {
 }
 
 static json_t *baseline_json(const reef_peer_plan *plan, const reef_peer_layer *layer) {
-    if (!plan->baseline || !(plan->parts & PEER_LAYER)) return json_null();
+    if (plan->baseline == NULL || !(plan->parts & PEER_LAYER)) return json_null();
     json_t *baseline = json_pack("{s:o, s:I}", "script", reef_cli_path(plan->baseline), "rounds",
                                  (json_int_t)layer->baseline_count);
     if (layer->baseline_error.status != REEF_OK)

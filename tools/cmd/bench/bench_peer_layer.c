@@ -93,7 +93,7 @@ static reef_status measure_round(const reef_peer_plan *plan,
 }
 
 static void measure_baseline(const reef_peer_plan *plan, reef_peer_layer *out) {
-    if (!plan->baseline || out->baseline_error.status != REEF_OK) return;
+    if (plan->baseline == NULL || out->baseline_error.status != REEF_OK) return;
     reef_status status = reef_bench_baseline_run(
         plan->baseline, plan->shape.side, plan->shape.d_model, plan->tokens, plan->threads,
         &out->baseline[out->baseline_count], &out->baseline_error);

@@ -106,7 +106,7 @@ static void print_layer(const reef_peer_plan *plan, const reef_peer_findings *f)
     print_stages(plan, f);
     putchar('\n');
     print_limits(plan, f);
-    if (plan->baseline) print_baseline(plan, f);
+    if (plan->baseline != NULL) print_baseline(plan, f);
 }
 
 // A sealed generation by itself; the loss is the pool's.

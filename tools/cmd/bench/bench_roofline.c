@@ -58,7 +58,7 @@ struct reef_bench_limits {
 static char *small_pages_new(size_t bytes) {
     size_t size = (bytes + PAGE_ALIGNMENT - 1) / PAGE_ALIGNMENT * PAGE_ALIGNMENT;
     char *block = aligned_alloc(PAGE_ALIGNMENT, size);
-    if (!block) return NULL;
+    if (block == NULL) return NULL;
 #ifdef MADV_NOHUGEPAGE
     (void)madvise(block, size, MADV_NOHUGEPAGE);
 #endif
@@ -91,7 +91,7 @@ static reef_status choose_roofline(reef_bench_limits *limits, reef_error *err) {
 static reef_status add_rows(reef_bench_limits *limits, const void *rows, reef_error *err) {
     limits->rows = rows;
     limits->small_rows = small_pages_new(limits->row_count * limits->row_bytes);
-    if (!limits->small_rows)
+    if (limits->small_rows == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a second table of %zu rows",
                          limits->row_count);
     return choose_roofline(limits, err);
@@ -120,7 +120,7 @@ reef_status reef_bench_limits_new(reef_bench_limits **out,
         floats_new(shape->side * shape->d_key, 1 / sqrtf(3 * (float)shape->d_key), 3);
     reef_status status =
         reef_router_tape_init(&limits->tape, shape, tokens, piece_tokens, false, err);
-    if (status == REEF_OK && rows) status = add_rows(limits, rows, err);
+    if (status == REEF_OK && rows != NULL) status = add_rows(limits, rows, err);
     if (status != REEF_OK) goto cleanup;
     *out = limits;
     limits = NULL; // the caller owns it now
@@ -131,7 +131,7 @@ cleanup:
 }
 
 void reef_bench_limits_free(reef_bench_limits *limits) {
-    if (!limits) return;
+    if (limits == NULL) return;
     free(limits->small_rows);
     reef_router_tape_release(&limits->tape);
     free(limits->x);
@@ -321,7 +321,7 @@ void reef_bench_limits_products(reef_bench_limits *limits,
 void reef_bench_limits_memory(reef_bench_limits *limits,
                               reef_thread_pool *workers,
                               reef_bench_rates *out) {
-    assert(limits->rows);
+    assert(limits->rows != NULL);
     out->sequential = stream_rate(limits, workers);
     out->gather = gather_rate(limits, workers, limits->small_rows);
     out->gather_huge = gather_rate(limits, workers, limits->rows);

@@ -29,7 +29,7 @@ static double peak_bytes(void) {
 
 static void reset_peak(void) {
     FILE *file = fopen("/proc/self/clear_refs", "w");
-    if (!file) return;
+    if (file == NULL) return;
     fputs("5", file);
     fclose(file);
 }

@@ -294,7 +294,7 @@ reef_status reef_bench_usage_run(const reef_usage_plan *p,
     f->seconds = reef_cli_clock() - begin;
 
 cleanup:
-    if (s.store) reef_store_close(s.store);
+    if (s.store != NULL) reef_store_close(s.store);
     reef_bench_directory_remove(&directory);
     free(path);
     free(s.totals);

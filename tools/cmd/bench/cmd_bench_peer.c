@@ -86,8 +86,8 @@ static unsigned part_named(const char *word, size_t length) {
 // Words with commas between them; everything without the option.
 static reef_status read_parts(const char *words, unsigned *parts, reef_error *err) {
     *parts = 0;
-    for (size_t i = 0; !words && i < PART_COUNT; i++) *parts |= PARTS[i].part;
-    while (words) {
+    for (size_t i = 0; words == NULL && i < PART_COUNT; i++) *parts |= PARTS[i].part;
+    while (words != NULL) {
         size_t length = strcspn(words, ",");
         unsigned part = part_named(words, length);
         if (part == 0)

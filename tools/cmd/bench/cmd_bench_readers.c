@@ -79,7 +79,7 @@ static moment moment_now(void) {
     moment now = {.wall = reef_cli_clock(), .busy = NAN};
     unsigned long long ran = 0, queued = 0; // nanoseconds
     FILE *file = fopen("/proc/thread-self/schedstat", "r");
-    if (!file) return now;
+    if (file == NULL) return now;
     if (fscanf(file, "%llu %llu", &ran, &queued) == 2) now.busy = 1e-9 * (double)(ran + queued);
     fclose(file);
     return now;
@@ -387,7 +387,7 @@ reef_status reef_cmd_bench_readers(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_cli_config(cli, &config, err);
     if (status == REEF_OK) status = reef_bench_wants_text(&config, err);
     if (status != REEF_OK) return status;
-    if (!reef_cli_text(cli, "boundaries")) config.boundaries = REEF_BOUNDARIES_GIVEN;
+    if (reef_cli_text(cli, "boundaries") == NULL) config.boundaries = REEF_BOUNDARIES_GIVEN;
     status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
     char *path = reef_cli_format("%s/pool", directory.path);

@@ -61,7 +61,7 @@ static reef_status read_list(const char *text, reef_scale_plan *plan, reef_error
         char *end = NULL;
         unsigned long side = isdigit((unsigned char)*at) ? strtoul(at, &end, 10) : 0;
         size_t before = plan->side_count > 0 ? plan->sides[plan->side_count - 1] : 0;
-        if (!end || (*end != ',' && *end != '\0') || side == 0 || side > BENCH_SIDE_MAX)
+        if (end == NULL || (*end != ',' && *end != '\0') || side == 0 || side > BENCH_SIDE_MAX)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--sides is '%.64s'; choose numbers from 1 to %d with commas between",
                              text, BENCH_SIDE_MAX);
@@ -80,9 +80,9 @@ static reef_status read_list(const char *text, reef_scale_plan *plan, reef_error
 static reef_status read_sides(const reef_cli_call *cli, reef_scale_plan *plan, reef_error *err) {
     const char *list = reef_cli_text(cli, "sides");
     uint64_t last = 4096;
-    if (list && reef_cli_text(cli, "side-max"))
+    if (list != NULL && reef_cli_text(cli, "side-max") != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--sides and --side-max exclude each other");
-    if (list) return read_list(list, plan, err);
+    if (list != NULL) return read_list(list, plan, err);
     reef_status status = reef_cli_integer(cli, "side-max", 1, BENCH_SIDE_MAX, &last, err);
     if (status != REEF_OK) return status;
     for (size_t side = SIDE_FIRST; side <= last; side *= 2) plan->sides[plan->side_count++] = side;
@@ -95,8 +95,8 @@ static reef_status read_plan(const reef_cli_call *cli, reef_scale_plan *plan, re
         .shape = {.d_model = 256, .head_count = 8, .topk = 16, .d_key = 128, .batch_norm = true},
         .tokens = 2048,
         .repeat = 5,
-        .narrow = !reef_cli_text(cli, "no-narrow"),
-        .exhaustive = !reef_cli_text(cli, "no-exhaustive")};
+        .narrow = reef_cli_text(cli, "no-narrow") == NULL,
+        .exhaustive = reef_cli_text(cli, "no-exhaustive") == NULL};
     reef_status status = reef_bench_shape_read(cli, &plan->shape, &plan->tokens, err);
     if (status == REEF_OK)
         status = reef_cli_integer(cli, "repeat", 1, BENCH_REPEAT_MAX, &plan->repeat, err);

@@ -94,7 +94,8 @@ static reef_status train_bench_step(reef_trainer *trainer,
         if (status != REEF_OK) return status;
         *at += taken;
         double each = (reef_cli_clock() - started) / (double)(ran ? ran : 1);
-        for (size_t i = 0; seconds && i < ran && *run + i < steps; i++) seconds[*run + i] = each;
+        for (size_t i = 0; seconds != NULL && i < ran && *run + i < steps; i++)
+            seconds[*run + i] = each;
         if (ran > 0) started = reef_cli_clock();
         *run += ran;
         reef_cli_progress_show(progress, *run);
@@ -142,7 +143,7 @@ static reef_status measure_steps(reef_trainer *trainer,
 }
 
 static void measure_baseline(const reef_config *config, const measurement *m, baseline *r) {
-    if (!r->script || r->error.status != REEF_OK) return;
+    if (r->script == NULL || r->error.status != REEF_OK) return;
     reef_status status = reef_bench_baseline_step_run(r->script, config, m->threads, m->steps,
                                                       &r->results[r->count], &r->error);
     if (status == REEF_OK) r->count++;
@@ -220,7 +221,7 @@ static reef_status measure_bench_step(const reef_cli_call *cli,
 
 cleanup:
     reef_trainer_close(trainer);
-    if (store) reef_store_close(store);
+    if (store != NULL) reef_store_close(store);
     free(text);
     return status;
 }
@@ -256,7 +257,7 @@ static double baseline_ratio(const measurement *m, const baseline *r) {
 }
 
 static json_t *baseline_json(const baseline *r) {
-    if (!r->script) return json_null();
+    if (r->script == NULL) return json_null();
     json_t *object =
         json_pack("{s:o, s:I}", "script", reef_cli_path(r->script), "rounds", (json_int_t)r->count);
     if (r->count > 0) {
@@ -358,9 +359,9 @@ static reef_status count_threads(const reef_cli_call *cli, size_t *threads, reef
 
 // What differs from the default on this command, and what no rival can follow.
 static reef_status settle_config(const reef_cli_call *cli, reef_config *config, reef_error *err) {
-    if (!reef_cli_text(cli, "boundaries")) config->boundaries = REEF_BOUNDARIES_GIVEN;
-    if (!reef_cli_text(cli, "rival")) return REEF_OK;
-    if (!reef_cli_text(cli, "rehearse")) config->rehearse = 0;
+    if (reef_cli_text(cli, "boundaries") == NULL) config->boundaries = REEF_BOUNDARIES_GIVEN;
+    if (reef_cli_text(cli, "rival") == NULL) return REEF_OK;
+    if (reef_cli_text(cli, "rehearse") == NULL) config->rehearse = 0;
     if (strpbrk(config->ffw, "mk") != NULL || config->subkeys != REEF_SUBKEYS_SHARED)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--rival knows --ffw with letters p and d, and --subkeys shared only");

@@ -55,7 +55,8 @@ static reef_status read_plan(const reef_cli_call *cli,
                               .sealed_side = 1024,
                               .commits = 10000,
                               .readers = 16};
-    reef_status status = bytes ? reef_memory_parse(bytes, &plan->commit_bytes, err) : REEF_OK;
+    reef_status status =
+        bytes != NULL ? reef_memory_parse(bytes, &plan->commit_bytes, err) : REEF_OK;
     if (status == REEF_OK &&
         (plan->commit_bytes % 8 != 0 || plan->commit_bytes > (uint64_t)4 << 30))
         status = reef_fail(err, REEF_ERR_INVALID,

@@ -47,7 +47,7 @@ static reef_status read_plan(const reef_cli_call *cli, reef_usage_plan *p, reef_
     reef_status status = reef_cli_integer(cli, "days", 1, 3660, &p->days, err);
     if (status == REEF_OK)
         status = reef_cli_integer(cli, "experts", 1, BENCH_USAGE_EXPERTS_MAX, &p->experts, err);
-    if (status == REEF_OK && !reef_cli_text(cli, "used") && p->used > p->experts)
+    if (status == REEF_OK && reef_cli_text(cli, "used") == NULL && p->used > p->experts)
         p->used = p->experts;
     if (status == REEF_OK) status = reef_cli_integer(cli, "used", 1, p->experts, &p->used, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "interval", 1, 3600, &interval, err);

@@ -207,7 +207,8 @@ static reef_status reply_eval(reef_cli_call *cli,
                               reef_error *err) {
     if (!cli->json) {
         (ids ? print_ids : print_scores)(files, scores, cli->operand_count, generations);
-        if (reef_cli_text(cli, "last-word")) print_last_words(files, scores, cli->operand_count);
+        if (reef_cli_text(cli, "last-word") != NULL)
+            print_last_words(files, scores, cli->operand_count);
         return REEF_OK;
     }
     json_t *array = json_array();
@@ -220,10 +221,10 @@ static reef_status eval_once(reef_cli_call *cli,
                              reef_cli_pool *pool,
                              const reef_cli_file *files,
                              reef_error *err) {
-    if (reef_cli_text(cli, "learned"))
+    if (reef_cli_text(cli, "learned") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--learned is about forgetting: it needs --matrix or --gates");
-    const char *as_of = reef_cli_text(cli, "as-of") ? reef_cli_text(cli, "as-of") : "now";
+    const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
     reef_model *model = NULL;
     reef_status status = reef_model_open(
         &model, pool->store, as_of,
@@ -235,7 +236,7 @@ static reef_status eval_once(reef_cli_call *cli,
         reef_model_close(model);
         return status;
     }
-    if (reef_cli_text(cli, "logits"))
+    if (reef_cli_text(cli, "logits") != NULL)
         status = reef_cli_pool_wants(pool, false, "leave --logits out", err);
     if (status == REEF_OK) status = reef_eval_logits_write(cli, model, files, err);
     if (status != REEF_OK) {
@@ -294,8 +295,8 @@ static reef_status eval_matrix(reef_cli_call *cli,
                                const reef_cli_file *files,
                                reef_error *err) {
     static const char *const ONE_STATE[] = {"as-of", "last-word", "logits"};
-    for (size_t i = 0; i < sizeof ONE_STATE / sizeof *ONE_STATE; i++)
-        if (reef_cli_text(cli, ONE_STATE[i]))
+    for (size_t i = 0; i < sizeof(ONE_STATE) / sizeof(*ONE_STATE); i++)
+        if (reef_cli_text(cli, ONE_STATE[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--matrix evaluates every state: it takes no --%s", ONE_STATE[i]);
     size_t *learned = reef_cli_alloc(cli->operand_count, sizeof(*learned));
@@ -339,16 +340,16 @@ reef_status reef_cmd_eval(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool = {0};
     reef_cli_file *files = reef_cli_alloc(cli->operand_count, sizeof(*files));
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK && reef_cli_text(cli, "gates")) {
+    if (status == REEF_OK && reef_cli_text(cli, "gates") != NULL) {
         status = reef_eval_gates(cli, &pool, err);
         goto cleanup;
     }
-    if (status == REEF_OK && reef_cli_text(cli, "svg"))
+    if (status == REEF_OK && reef_cli_text(cli, "svg") != NULL)
         status = reef_fail(err, REEF_ERR_INVALID, "--svg is a picture of gates: it needs --gates");
     if (status == REEF_OK) status = read_files(cli, &pool.config, files, err);
     if (status == REEF_OK)
-        status = reef_cli_text(cli, "matrix") ? eval_matrix(cli, &pool, files, err)
-                                              : eval_once(cli, &pool, files, err);
+        status = reef_cli_text(cli, "matrix") != NULL ? eval_matrix(cli, &pool, files, err)
+                                                      : eval_once(cli, &pool, files, err);
 
 cleanup:
     for (size_t i = 0; i < cli->operand_count; i++) reef_cli_file_release(&files[i]);

@@ -32,7 +32,7 @@ static reef_status read_texts(reef_gate_texts *texts,
     reef_status status = reef_eval_learned_read(cli, generations, texts->learned, count, err);
     for (size_t j = 0; j < count && status == REEF_OK; j++) {
         const char *operand = cli->operands[j], *equals = strchr(operand, '=');
-        bool named = equals && equals != operand;
+        bool named = equals != NULL && equals != operand;
         texts->names[j] = named ? reef_cli_format("%.*s", (int)(equals - operand), operand)
                                 : reef_cli_format("%s", operand);
         status =
@@ -96,13 +96,13 @@ static void print_losses(const reef_gate_curve *curves, size_t count) {
     reef_cli_table *table = NULL;
     for (size_t i = 0; i < count; i++) {
         if (!(curves[i].stats.loss_weight > 0)) continue;
-        if (!table) table = reef_cli_table_new(">>>>", HEADINGS);
+        if (table == NULL) table = reef_cli_table_new(">>>>", HEADINGS);
         reef_cli_table_cell(table, "%u", curves[i].generation);
         reef_cli_table_cell(table, "%.3f", (double)curves[i].stats.loss_weight);
         reef_cli_table_cell(table, "%.3f", (double)curves[i].stats.loss_reference);
         reef_cli_table_cell(table, "%.2f", curves[i].passes);
     }
-    if (!table) return;
+    if (table == NULL) return;
     printf("\ngates that read the loss of the older model as well\n");
     print_table(table);
 }
@@ -284,22 +284,22 @@ static reef_status print_gates(reef_cli_call *cli,
                                reef_error *err) {
     uint32_t fire_max = reef_model_config(model)->fire_max;
     const char *path = reef_cli_text(cli, "svg");
-    reef_status status = path ? write_svg(curves, count, path, err) : REEF_OK;
+    reef_status status = path != NULL ? write_svg(curves, count, path, err) : REEF_OK;
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_reply(cli, all_json(curves, count, texts, as_of, fire_max), err);
     print_all(curves, count, texts, fire_max);
-    if (path) printf("\nwrote %s\n", path);
+    if (path != NULL) printf("\nwrote %s\n", path);
     return REEF_OK;
 }
 
 reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error *err) {
-    const char *as_of = reef_cli_text(cli, "as-of") ? reef_cli_text(cli, "as-of") : "now";
-    if (reef_cli_text(cli, "matrix"))
+    const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
+    if (reef_cli_text(cli, "matrix") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--gates and --matrix are two answers: ask for one");
     static const char *const OF_LOSS[] = {"last-word", "logits"};
-    for (size_t i = 0; i < sizeof OF_LOSS / sizeof *OF_LOSS; i++)
-        if (reef_cli_text(cli, OF_LOSS[i]))
+    for (size_t i = 0; i < sizeof(OF_LOSS) / sizeof(*OF_LOSS); i++)
+        if (reef_cli_text(cli, OF_LOSS[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--gates asks about gates alone: it takes no --%s", OF_LOSS[i]);
     if (reef_config_is_vector(&pool->config))

@@ -34,11 +34,11 @@ reef_status reef_eval_logits_write(const reef_cli_call *cli,
     reef_status status = check_logits(cli, config, files, err);
     if (status != REEF_OK) return status;
     size_t tokens = files[0].count / reef_token_bytes(config), values = tokens * config->vocab;
-    float *logits = reef_cli_alloc(values, sizeof *logits);
+    float *logits = reef_cli_alloc(values, sizeof(*logits));
     const uint64_t shape[] = {tokens, config->vocab};
     status = reef_model_logits(model, files[0].bytes, files[0].count, logits, err);
     if (status == REEF_OK) status = reef_npy_create(&npy, path, false, "<f4", 2, shape, err);
-    if (status == REEF_OK) status = reef_npy_write(&npy, logits, values * sizeof *logits, err);
+    if (status == REEF_OK) status = reef_npy_write(&npy, logits, values * sizeof(*logits), err);
     if (status == REEF_OK) status = reef_npy_finish(&npy, err);
     reef_npy_abandon(&npy);
     free(logits);

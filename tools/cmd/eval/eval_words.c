@@ -93,13 +93,13 @@ reef_status reef_eval_last_words_measure(reef_model *model,
                                          reef_eval_last_words *out,
                                          reef_error *err) {
     float *logits =
-        reef_cli_alloc((size_t)reef_model_config(model)->context * REEF_VOCAB, sizeof *logits);
+        reef_cli_alloc((size_t)reef_model_config(model)->context * REEF_VOCAB, sizeof(*logits));
     reef_status status = REEF_OK;
     *out = (reef_eval_last_words){0};
     for (size_t at = 0; status == REEF_OK && at < file->count;) {
         const uint8_t *line = file->bytes + at;
         const uint8_t *end = memchr(line, '\n', file->count - at);
-        size_t bytes = end ? (size_t)(end - line) : file->count - at;
+        size_t bytes = end != NULL ? (size_t)(end - line) : file->count - at;
         passage p = read_passage(line, bytes);
         status = ask_words(model, &p, logits, out, err);
         at += bytes + 1;

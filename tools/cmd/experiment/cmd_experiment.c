@@ -93,7 +93,7 @@ static const char *kind_name(const run *r) {
 
 static char *work_directory(const reef_cli_call *cli) {
     const char *given = reef_cli_text(cli, "work"), *path = cli->operands[0];
-    if (given) return reef_cli_format("%s", given);
+    if (given != NULL) return reef_cli_format("%s", given);
     size_t length = strlen(path);
     if (length > 4 && strcmp(path + length - 4, ".ini") == 0) length -= 4;
     return reef_cli_format("%.*s.work", (int)length, path);
@@ -103,8 +103,8 @@ static char *work_directory(const reef_cli_call *cli) {
 // does, as in isoflop-norm.ini, so that two files of one kind can share a work directory.
 static char *result_name(const run *r) {
     const char *path = r->cli->operands[0], *slash = strrchr(path, '/'), *kind = kind_name(r);
-    const char *name = slash ? slash + 1 : path, *end = strrchr(name, '.');
-    size_t length = end ? (size_t)(end - name) : strlen(name), prefix = strlen(kind);
+    const char *name = slash != NULL ? slash + 1 : path, *end = strrchr(name, '.');
+    size_t length = end != NULL ? (size_t)(end - name) : strlen(name), prefix = strlen(kind);
     bool says_more = length > prefix && name[prefix] == '-' && strncmp(name, kind, prefix) == 0;
     return says_more ? reef_cli_format("%.*s", (int)length, name) : reef_cli_format("%s", kind);
 }
@@ -127,11 +127,11 @@ static void list_arguments(run *r) {
     r->arguments[count++] = r->work.directory;
     r->arguments[count++] = "--threads";
     r->arguments[count++] = r->threads;
-    if (reef_cli_text(cli, "data")) {
+    if (reef_cli_text(cli, "data") != NULL) {
         r->arguments[count++] = "--data";
         r->arguments[count++] = reef_cli_text(cli, "data");
     }
-    if (reef_cli_text(cli, "quick")) r->arguments[count++] = "--quick";
+    if (reef_cli_text(cli, "quick") != NULL) r->arguments[count++] = "--quick";
     if (cli->memory_bytes > 0) {
         snprintf(r->memory, sizeof(r->memory), "%" PRIu64, cli->memory_bytes);
         r->arguments[count++] = "--memory";
@@ -162,7 +162,7 @@ static reef_status begin_experiment(run *r, reef_error *err) {
         r->svg = reef_cli_format("%s/%s.svg", r->work.directory, name);
     free(name);
     // A plan only reads, also beside the run that it is of; a cell is that run's.
-    if (!reef_cli_text(cli, "cell") && !reef_cli_text(cli, "plan"))
+    if (reef_cli_text(cli, "cell") == NULL && reef_cli_text(cli, "plan") == NULL)
         status = reef_experiment_lock(r->work.directory, &r->lock, err);
     return status == REEF_OK ? reef_experiment_results_read(r->work.directory, &r->results, err)
                              : status;
@@ -198,7 +198,7 @@ static reef_status run_stages(run *r, reef_error *err) {
     }
     if (status == REEF_OK)
         status = reef_experiment_write_csv(r->csv, &r->e, &r->cells, r->results, err);
-    if (status == REEF_OK && r->svg)
+    if (status == REEF_OK && r->svg != NULL)
         status = reef_experiment_write_svg(r->svg, &r->e, r->kind, &r->cells, r->results, err);
     return status;
 }
@@ -210,7 +210,7 @@ static reef_status reply_plan(run *r, reef_error *err) {
     double flops = 0;
     for (size_t i = 0; i < r->cells.count; i++) {
         const reef_experiment_cell *cell = &r->cells.items[i];
-        if (json_object_get(r->results, cell->id)) continue;
+        if (json_object_get(r->results, cell->id) != NULL) continue;
         flops += cell->budget;
         json_array_append_new(wanted,
                               json_pack("{s:s, s:s, s:s, s:o, s:b}", "id", cell->id, "system",
@@ -235,15 +235,16 @@ static reef_status reply_experiment(run *r, reef_error *err) {
                 "here\n",
                 r->cli->command->name, experiment_missing(r));
     if (r->cli->json)
-        return reef_cli_reply(
-            r->cli,
-            json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "experiment", kind_name(r), "finished",
-                      !r->stopped, "work", reef_cli_path(r->work.directory), "csv",
-                      reef_cli_path(r->csv), "svg", r->svg ? reef_cli_path(r->svg) : json_null(),
-                      "cells", reef_experiment_json(&r->cells, r->results)),
-            err);
+        return reef_cli_reply(r->cli,
+                              json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "experiment",
+                                        kind_name(r), "finished", !r->stopped, "work",
+                                        reef_cli_path(r->work.directory), "csv",
+                                        reef_cli_path(r->csv), "svg",
+                                        r->svg != NULL ? reef_cli_path(r->svg) : json_null(),
+                                        "cells", reef_experiment_json(&r->cells, r->results)),
+                              err);
     reef_experiment_print(&r->e, r->kind, &r->cells, r->results);
-    printf("wrote %s%s%s\n", r->csv, r->svg ? " and " : "", r->svg ? r->svg : "");
+    printf("wrote %s%s%s\n", r->csv, r->svg != NULL ? " and " : "", r->svg != NULL ? r->svg : "");
     return REEF_OK;
 }
 

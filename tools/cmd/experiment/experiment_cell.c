@@ -128,7 +128,7 @@ static reef_status measure_sets(reef_model *model,
     for (size_t i = 0; status == REEF_OK && i < e->set_count; i++) {
         json_t *figures = NULL;
         status = score_text(model, &e->sets[i].file, &figures, err);
-        json_object_set_new(sets, e->sets[i].name, figures ? figures : json_null());
+        json_object_set_new(sets, e->sets[i].name, figures != NULL ? figures : json_null());
     }
     json_object_set_new(row, "datasets", sets);
     return status;
@@ -160,16 +160,16 @@ static json_t *row_json(const reef_experiment_cell *cell, const reef_train_spent
     reef_flops flops;
     reef_flops_count(&cell->config, &flops);
     char *text = reef_config_format(&cell->config);
-    json_t *config = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *config = text != NULL ? json_loads(text, 0, NULL) : NULL;
     free(text);
-    return json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "id",
-                     cell->id, "system", cell->system, "size", cell->size, "budget",
-                     reef_cli_real(cell->budget), "parameters", (json_int_t)flops.parameters,
-                     "parameters_active", (json_int_t)flops.parameters_active, "flops_per_token",
-                     reef_cli_real(flops.token), "spent", reef_cli_real(spent->flops), "steps",
-                     (json_int_t)spent->steps, "trained_tokens", (json_int_t)spent->trained_tokens,
-                     "epochs", reef_cli_real(spent->epochs), "seconds",
-                     reef_cli_real(spent->seconds), "config", config ? config : json_null());
+    return json_pack(
+        "{s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "id", cell->id,
+        "system", cell->system, "size", cell->size, "budget", reef_cli_real(cell->budget),
+        "parameters", (json_int_t)flops.parameters, "parameters_active",
+        (json_int_t)flops.parameters_active, "flops_per_token", reef_cli_real(flops.token), "spent",
+        reef_cli_real(spent->flops), "steps", (json_int_t)spent->steps, "trained_tokens",
+        (json_int_t)spent->trained_tokens, "epochs", reef_cli_real(spent->epochs), "seconds",
+        reef_cli_real(spent->seconds), "config", config != NULL ? config : json_null());
 }
 
 reef_status reef_experiment_cell_run(const experiment *e,
@@ -184,9 +184,10 @@ reef_status reef_experiment_cell_run(const experiment *e,
     if (status == REEF_OK) status = train(e, work, cell, store, &spent, err);
     if (status == REEF_OK && spent.finished) {
         *row = row_json(cell, &spent);
-        if (!*row) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a row of results");
+        if (*row == NULL)
+            status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a row of results");
     }
-    if (status == REEF_OK && *row) status = measure_cell(e, work, cell, store, *row, err);
+    if (status == REEF_OK && *row != NULL) status = measure_cell(e, work, cell, store, *row, err);
     if (status != REEF_OK) {
         json_decref(*row);
         *row = NULL;

@@ -158,8 +158,8 @@ static reef_status unknown_key(
         guess = name;
     }
     return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: [%.40s] knows no '%.64s'%s%s%s", r->e->path,
-                     line, section, key, guess ? "; did you mean " : "", guess ? guess : "",
-                     guess ? "?" : "");
+                     line, section, key, guess != NULL ? "; did you mean " : "",
+                     guess != NULL ? guess : "", guess != NULL ? "?" : "");
 }
 
 static reef_status add_setting(const reading *r,
@@ -170,7 +170,7 @@ static reef_status add_setting(const reading *r,
                                unsigned line,
                                reef_error *err) {
     const reef_config_field *field = find_field(key);
-    if (!field) return unknown_key(r, section, key, line, err);
+    if (field == NULL) return unknown_key(r, section, key, line, err);
     reef_config scratch;
     reef_error reason;
     reef_config_default(&scratch);
@@ -191,7 +191,7 @@ static reef_status read_middle(const reading *r,
                                const char *value,
                                unsigned line,
                                reef_error *err) {
-    if (strlen(value) != 1 || !strchr("pkmd", value[0]))
+    if (strlen(value) != 1 || strchr("pkmd", value[0]) == NULL)
         return reef_fail(
             err, REEF_ERR_INVALID,
             "%.120s:%u: middle is '%.20s', but must be p, k, m or d, the letter of the "
@@ -252,12 +252,12 @@ static reef_status on_key(void *context,
     if (status != REEF_OK) return status;
     bool is_quick = strcmp(section, "quick") == 0;
     if (is_quick && !r->quick) {
-        bool known = find_key(key) || find_field(key);
+        bool known = find_key(key) != NULL || find_field(key) != NULL;
         return known ? REEF_OK : unknown_key(r, section, key, line, err);
     }
     if (is_quick || strcmp(section, "experiment") == 0) {
         const struct key *found = find_key(key);
-        if (found) return read_key(r, found, value, line, err);
+        if (found != NULL) return read_key(r, found, value, line, err);
         if (!is_quick) return unknown_key(r, section, key, line, err);
         return add_setting(r, &e->quick, section, key, value, line, err);
     }
@@ -293,8 +293,9 @@ static void set_default(reef_experiment_list *list, double value) {
 }
 
 static reef_status check_whole(experiment *e, reef_error *err) {
-    if (!e->train) return config_missing(e, "train in [experiment]: the text to train on", err);
-    if (!e->valid) return config_missing(e, "valid in [experiment]: the held-out text", err);
+    if (e->train == NULL)
+        return config_missing(e, "train in [experiment]: the text to train on", err);
+    if (e->valid == NULL) return config_missing(e, "valid in [experiment]: the held-out text", err);
     if (e->budgets.count == 0)
         return config_missing(e, "budgets in [experiment]: FLOPs such as 1e13 4e13", err);
     if (e->size_count == 0) return config_missing(e, "section [size NAME]", err);
@@ -303,8 +304,8 @@ static reef_status check_whole(experiment *e, reef_error *err) {
     reef_config_default(&standard);
     set_default(&e->seeds, 1);
     set_default(&e->learning_rates, (double)standard.learning_rate);
-    if (!e->tune_size) e->tune_size = reef_cli_format("%s", e->sizes[0].name);
-    if (reef_experiment_size(e, e->tune_size)) return REEF_OK;
+    if (e->tune_size == NULL) e->tune_size = reef_cli_format("%s", e->sizes[0].name);
+    if (reef_experiment_size(e, e->tune_size) != NULL) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "%.120s: tune_size is '%.40s', but there is no [size %.40s]", e->path,
                      e->tune_size, e->tune_size);
@@ -336,7 +337,7 @@ reef_status reef_experiment_read(
     experiment *e, const char *path, const char *data, bool quick, reef_error *err) {
     char *copy = reef_cli_format("%s", path);
     *e = (experiment){.path = reef_cli_format("%s", path),
-                      .data_directory = reef_cli_format("%s", data ? data : dirname(copy))};
+                      .data_directory = reef_cli_format("%s", data != NULL ? data : dirname(copy))};
     free(copy);
     reading r = {.e = e, .quick = quick};
     reef_status status = reef_config_file_read_all(path, on_key, &r, err);

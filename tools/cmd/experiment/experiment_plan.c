@@ -30,7 +30,7 @@ static void hash_text(const char *text, char out[EXPERIMENT_ID_BYTES]) {
 // Everything that decides the row: the configuration with seed and rate, the budget, the texts.
 static reef_status name_cell(const experiment *e, reef_experiment_cell *cell, reef_error *err) {
     char *config = reef_config_format(&cell->config);
-    if (!config) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a configuration");
+    if (config == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a configuration");
     uint64_t valid = XXH3_64bits(e->valid_file.bytes, e->valid_file.count), sets = 0;
     char *trained = reef_cli_format("%s %.17g %016" PRIx64, config, cell->budget, e->train_hash);
     for (size_t i = 0; cell->sets && i < e->set_count; i++) {
@@ -64,10 +64,10 @@ static reef_status add_plan(plan *p,
                          p->e->path, cell.system, cell.size, reason.message);
     reef_status status = name_cell(p->e, &cell, err);
     if (status != REEF_OK) return status;
-    if (out) *out = cell;
+    if (out != NULL) *out = cell;
     reef_experiment_cells *cells = p->cells;
     reef_experiment_cell *there = find_cell(cells, cell.id);
-    if (there) {
+    if (there != NULL) {
         there->tuning = there->tuning && cell.tuning;
         return REEF_OK;
     }
@@ -110,7 +110,7 @@ const reef_experiment_cell *reef_experiment_best(const experiment *e,
         bool same = cell->budget == budget && strcmp(cell->system, system) == 0;
         if (cell->tuning || !first || !same) continue;
         double loss = loss_of(results, cell);
-        if (!isnan(loss) && (!best || loss < loss_of(results, best))) best = cell;
+        if (!isnan(loss) && (best == NULL || loss < loss_of(results, best))) best = cell;
     }
     return best;
 }
@@ -153,7 +153,7 @@ static reef_status tune(plan *p,
         status = add_plan(p, cell, &made, err);
         if (status != REEF_OK) break;
         double loss = loss_of(p->results, &made);
-        known = known && json_object_get(p->results, made.id);
+        known = known && json_object_get(p->results, made.id) != NULL;
         if (loss < least) {
             least = loss;
             *rate = rates->values[i];
@@ -186,7 +186,7 @@ static reef_status isoflop_curve(plan *p,
                 p, cell_of(system, &e->sizes[z], &config, budget, rate, seed_of(e, 0)), &made, err);
         if (status != REEF_OK) return status;
         double loss = loss_of(p->results, &made);
-        *known = *known && json_object_get(p->results, made.id);
+        *known = *known && json_object_get(p->results, made.id) != NULL;
         if (z == 0 || loss < least) {
             least = loss;
             *best = made;

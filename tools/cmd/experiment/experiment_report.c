@@ -194,7 +194,7 @@ reef_status reef_experiment_write_svg(const char *path,
                                       const json_t *results,
                                       reef_error *err) {
     FILE *out = fopen(path, "w");
-    if (!out) return reef_cli_write_failed(path, errno, err);
+    if (out == NULL) return reef_cli_write_failed(path, errno, err);
     draw_report(out, e, kind, cells, results);
     return close_file(out, path, err);
 }
@@ -265,7 +265,7 @@ reef_status reef_experiment_write_csv(const char *path,
                                       const json_t *results,
                                       reef_error *err) {
     FILE *out = fopen(path, "w");
-    if (!out) return reef_cli_write_failed(path, errno, err);
+    if (out == NULL) return reef_cli_write_failed(path, errno, err);
     fputs("system,size,tuning,budget,learning_rate,seed,side,heads,topk,batch_norm", out);
     for (size_t f = 0; f < FIGURE_COUNT; f++) fprintf(out, ",%s", figure_name(&e->first, f));
     for (size_t i = 0; i < e->set_count; i++) {
@@ -284,7 +284,7 @@ json_t *reef_experiment_json(const reef_experiment_cells *cells, const json_t *r
     for (size_t i = 0; i < cells->count; i++) {
         const reef_experiment_cell *cell = &cells->items[i];
         const json_t *row = json_object_get(results, cell->id);
-        json_t *object = row ? json_deep_copy(row) : json_pack("{s:s}", "id", cell->id);
+        json_t *object = row != NULL ? json_deep_copy(row) : json_pack("{s:s}", "id", cell->id);
         json_object_set_new(object, "done", json_boolean(row != NULL));
         json_object_set_new(object, "system", json_string(cell->system));
         json_object_set_new(object, "size", json_string(cell->size));
@@ -371,7 +371,7 @@ static void print_best(const experiment *e,
         for (size_t i = 0; i < e->system_count; i++) {
             const reef_experiment_cell *best =
                 reef_experiment_best(e, cells, results, e->systems[i].name, e->budgets.values[b]);
-            if (!best) continue;
+            if (best == NULL) continue;
             sums s = same_position(EXPERIMENT_ISOFLOP, cells, results, best);
             reef_cli_table_cell(table, "%s", best->system);
             reef_cli_table_cell(table, "%.3g", best->budget);
@@ -404,7 +404,7 @@ static void print_sets(const experiment *e,
     for (size_t i = 0; i < cells->count; i++) {
         const reef_experiment_cell *cell = &cells->items[i];
         const json_t *sets = json_object_get(json_object_get(results, cell->id), "datasets");
-        if (!cell->sets || !sets) continue;
+        if (!cell->sets || sets == NULL) continue;
         reef_cli_table_cell(table, "%s (%.3g)", cell->system, cell->budget);
         reef_cli_table_cell(table, "%s", cell->size);
         for (size_t j = 0; j < e->set_count; j++) {

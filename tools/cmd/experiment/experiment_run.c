@@ -65,7 +65,7 @@ static reef_status read_line(json_t *results,
     json_error_t reason;
     json_t *row = json_loadb(line, bytes, 0, &reason);
     const char *id = json_string_value(json_object_get(row, "id"));
-    bool failed = !id || json_object_set(results, id, row) != 0;
+    bool failed = id == NULL || json_object_set(results, id, row) != 0;
     json_decref(row);
     if (!failed) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT, "%.160s:%zu: no row of results; remove that line", path,
@@ -81,7 +81,7 @@ reef_status reef_experiment_results_read(const char *directory, json_t **results
     for (size_t at = 0; status == REEF_OK && at < file.count; number++) {
         const char *line = (const char *)file.bytes + at;
         const char *end = memchr(line, '\n', file.count - at);
-        size_t bytes = end ? (size_t)(end - line) : file.count - at;
+        size_t bytes = end != NULL ? (size_t)(end - line) : file.count - at;
         status = read_line(*results, path, line, bytes, number, err);
         at += bytes + 1;
     }
@@ -94,10 +94,10 @@ reef_status reef_experiment_results_read(const char *directory, json_t **results
 static reef_status write_whole(const char *path, const char *text, size_t bytes, reef_error *err) {
     char *beside = reef_cli_format("%s.part", path);
     FILE *out = fopen(beside, "w");
-    bool failed =
-        !out || fwrite(text, 1, bytes, out) != bytes || fflush(out) != 0 || fsync(fileno(out)) != 0;
+    bool failed = out == NULL || fwrite(text, 1, bytes, out) != bytes || fflush(out) != 0 ||
+                  fsync(fileno(out)) != 0;
     int why = errno;
-    if (out && fclose(out) != 0) failed = true;
+    if (out != NULL && fclose(out) != 0) failed = true;
     if (!failed && rename(beside, path) != 0) {
         failed = true;
         why = errno;
@@ -117,10 +117,10 @@ static reef_status write_results(const char *directory, const json_t *results, r
     json_t *row;
     json_object_foreach((json_t *)results, id, row) {
         char *line = ok ? json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-        ok = line && fprintf(out, "%s\n", line) > 0;
+        ok = line != NULL && fprintf(out, "%s\n", line) > 0;
         free(line);
     }
-    if (out && fclose(out) != 0) ok = false;
+    if (out != NULL && fclose(out) != 0) ok = false;
     reef_status status = ok ? write_whole(path, text, bytes, err)
                             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the results");
     free(text);
@@ -165,7 +165,7 @@ static reef_status leave_row(const reef_experiment_work *work,
                              reef_error *err) {
     char *path = row_path(work, cell);
     char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    reef_status status = text
+    reef_status status = text != NULL
                              ? write_whole(path, text, strlen(text), err)
                              : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a row of results");
     free(text);
@@ -189,7 +189,7 @@ reef_status reef_experiment_cell_leave(const experiment *e,
     json_t *row = NULL;
     reef_error reason = {0};
     reef_status status = reef_experiment_cell_run(e, &work, cell, &row, &reason);
-    if (status == REEF_OK && !row) return REEF_OK; // stopped
+    if (status == REEF_OK && row == NULL) return REEF_OK; // stopped
     if (status != REEF_OK)
         row = json_pack("{s:i, s:s}", "status", (int)status, "error", reason.message);
     status = leave_row(&work, cell, row, err);
@@ -224,7 +224,7 @@ static void become_run(const reef_experiment_work *work,
                        int fd) {
     const char *argv[ARGUMENTS_MAX];
     size_t count = 0;
-    for (; work->arguments[count] && count + 3 < ARGUMENTS_MAX; count++)
+    for (; work->arguments[count] != NULL && count + 3 < ARGUMENTS_MAX; count++)
         argv[count] = work->arguments[count];
     argv[count++] = "--cell";
     argv[count++] = cell->id;
@@ -270,7 +270,8 @@ static void remove_tree(const char *path) {
 static bool is_needed(const runner *r, const char *pool) {
     for (size_t i = 0; i < r->cells->count; i++) {
         const reef_experiment_cell *cell = &r->cells->items[i];
-        if (strcmp(cell->pool, pool) == 0 && !json_object_get(r->results, cell->id)) return true;
+        if (strcmp(cell->pool, pool) == 0 && json_object_get(r->results, cell->id) == NULL)
+            return true;
     }
     return false;
 }
@@ -282,7 +283,8 @@ static void drop_pools(const runner *r) {
         const reef_experiment_cell *cell = &r->cells->items[i];
         const reef_experiment_cell *best =
             reef_experiment_best(r->e, r->cells, r->results, cell->system, cell->budget);
-        if (!best || strcmp(best->pool, cell->pool) == 0 || is_needed(r, cell->pool)) continue;
+        if (best == NULL || strcmp(best->pool, cell->pool) == 0 || is_needed(r, cell->pool))
+            continue;
         char *path = reef_experiment_pool_path(r->work, cell);
         if (access(path, F_OK) == 0) remove_tree(path);
         free(path);
@@ -295,17 +297,17 @@ static reef_status take_row(runner *r, const reef_experiment_cell *cell, reef_er
     json_t *row = json_load_file(path, 0, &reason);
     reef_status status = REEF_OK;
     const char *said = json_string_value(json_object_get(row, "error"));
-    if (row && !said) {
+    if (row != NULL && said == NULL) {
         json_object_set(r->results, cell->id, row);
         status = write_results(r->work->directory, r->results, err);
         if (status == REEF_OK) drop_pools(r);
     } else {
         json_int_t kind = json_integer_value(json_object_get(row, "status"));
         char *pool = reef_experiment_pool_path(r->work, cell);
-        status = reef_fail(err, said ? (reef_status)kind : REEF_ERR_IO,
+        status = reef_fail(err, said != NULL ? (reef_status)kind : REEF_ERR_IO,
                            "system %.24s, size %.24s, %.3g FLOPs, pool %.60s: %.120s", cell->system,
                            cell->size, cell->budget, pool,
-                           said ? said : "its process ended without a word; run it again");
+                           said != NULL ? said : "its process ended without a word; run it again");
         free(pool);
     }
     (void)unlink(path);
@@ -380,7 +382,7 @@ static void stop_children(const runner *r) {
 static const reef_experiment_cell *next_cell(const runner *r, size_t *next) {
     while (*next < r->cells->count) {
         const reef_experiment_cell *cell = &r->cells->items[(*next)++];
-        if (!json_object_get(r->results, cell->id)) return cell;
+        if (json_object_get(r->results, cell->id) == NULL) return cell;
     }
     return NULL;
 }
@@ -401,7 +403,7 @@ static bool pool_is_taken(const runner *r, const reef_experiment_cell *cell) {
 static double wanted_flops(const reef_experiment_cells *cells, const json_t *results) {
     double flops = 0;
     for (size_t i = 0; i < cells->count; i++)
-        if (!json_object_get(results, cells->items[i].id)) flops += cells->items[i].budget;
+        if (json_object_get(results, cells->items[i].id) == NULL) flops += cells->items[i].budget;
     return flops;
 }
 
@@ -424,9 +426,9 @@ reef_status reef_experiment_run(const experiment *e,
                             (uint64_t)(wanted_flops(cells, results) / 1e6), "MFLOP");
     const reef_experiment_cell *cell = next_cell(&r, &next);
     bool stopping = false;
-    while (r.running > 0 || (cell && !stopping)) {
+    while (r.running > 0 || (cell != NULL && !stopping)) {
         job *j = free_job(&r);
-        bool starts = !stopping && cell && j && !pool_is_taken(&r, cell);
+        bool starts = !stopping && cell != NULL && j != NULL && !pool_is_taken(&r, cell);
         if (starts) {
             status = start_run(&r, j, cell, err);
             cell = next_cell(&r, &next);

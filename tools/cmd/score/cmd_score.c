@@ -158,7 +158,7 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
 
     reef_status status = reef_score_follow_check(cli, err);
     if (status != REEF_OK) return status;
-    if (reef_cli_text(cli, "follow")) return reef_score_follow(cli, err);
+    if (reef_cli_text(cli, "follow") != NULL) return reef_score_follow(cli, err);
     status = reef_cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)

@@ -25,7 +25,7 @@ static reef_status failed_line_reader(const reef_follow_input *input,
                                       reef_error *err) {
     bool missing = errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EISDIR;
     return reef_fail(err, missing ? REEF_ERR_NOT_FOUND : REEF_ERR_IO, "cannot %s %.160s: %s", doing,
-                     input->path ? input->path : "standard input", strerror(errno));
+                     input->path != NULL ? input->path : "standard input", strerror(errno));
 }
 
 // ---- opening ------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err)
         errno = EISDIR;
         return failed_line_reader(input, "read", err);
     }
-    input->regular = input->path && S_ISREG(info.st_mode);
+    input->regular = input->path != NULL && S_ISREG(info.st_mode);
     input->device = info.st_dev;
     input->inode = info.st_ino;
     input->offset = 0;
@@ -91,7 +91,7 @@ reef_status reef_follow_open(reef_follow_input *input,
 }
 
 void reef_follow_close(reef_follow_input *input) {
-    if (input->path && input->bytes) close(input->fd);
+    if (input->path != NULL && input->bytes != NULL) close(input->fd);
     free(input->bytes);
     *input = (reef_follow_input){0};
 }

@@ -90,7 +90,7 @@ reef_status reef_follow_score(
 reef_status reef_follow_renew(reef_follow_scorer *scorer, reef_error *err) {
     reef_txn *txn = NULL;
     reef_commit commit;
-    if (scorer->as_of && strcmp(scorer->as_of, "now") != 0) return REEF_OK;
+    if (scorer->as_of != NULL && strcmp(scorer->as_of, "now") != 0) return REEF_OK;
     if (reef_cli_clock() - scorer->opened < REOPEN_SHARE * scorer->took) return REEF_OK;
     reef_status status = reef_txn_begin(&txn, scorer->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);

@@ -56,11 +56,11 @@ static void catch_signals(void) {
 reef_status reef_score_follow_check(const reef_cli_call *cli, reef_error *err) {
     static const char *const FOLLOWING[] = {"last", "window", "threshold", "outliers"};
     bool follow = reef_cli_text(cli, "follow") != NULL;
-    if (follow && reef_cli_text(cli, "top"))
+    if (follow && reef_cli_text(cli, "top") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--top wants a text that has an end; --follow shows --outliers");
     for (size_t i = 0; !follow && i < sizeof(FOLLOWING) / sizeof(*FOLLOWING); i++)
-        if (reef_cli_text(cli, FOLLOWING[i]))
+        if (reef_cli_text(cli, FOLLOWING[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID, "--%s goes with --follow", FOLLOWING[i]);
     return REEF_OK;
 }
@@ -73,7 +73,7 @@ typedef struct settings {
 static reef_status read_settings(const reef_cli_call *cli, settings *out, reef_error *err) {
     *out = (settings){LAST_DEFAULT, WINDOW_DEFAULT, THRESHOLD_DEFAULT};
     const char *last = reef_cli_text(cli, "last");
-    bool all = last && strcmp(last, "all") == 0;
+    bool all = last != NULL && strcmp(last, "all") == 0;
     reef_status status =
         all ? REEF_OK : reef_cli_integer(cli, "last", 0, UINT32_MAX, &out->last, err);
     if (all) out->last = UINT64_MAX;
@@ -103,10 +103,10 @@ static json_t *line_json(
 
 // One document a line. A tool whose reader went away ends by SIGPIPE, or with the error.
 static reef_status put_json(reef_cli_call *cli, json_t *object, reef_error *err) {
-    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);
     cli->answered = true; // an error later on is a message only
-    if (!text) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a line of JSON");
+    if (text == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a line of JSON");
     puts(text);
     free(text);
     return REEF_OK;
@@ -183,7 +183,7 @@ static reef_status on_lines(watch *w, const uint8_t *lines, size_t bytes, reef_e
     if (status == REEF_OK) status = reef_follow_score(&w->scorer, lines, bytes, w->surprise, err);
     for (size_t at = 0; status == REEF_OK && at < bytes && !ended;) {
         const uint8_t *end = memchr(lines + at, '\n', bytes - at);
-        size_t count = end ? (size_t)(end - lines) + 1 - at : bytes - at;
+        size_t count = end != NULL ? (size_t)(end - lines) + 1 - at : bytes - at;
         status = on_line(w, lines + at, count, w->surprise + at, err);
         at += count;
     }

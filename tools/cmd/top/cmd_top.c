@@ -140,7 +140,7 @@ static uint64_t position_of(const json_t *status) {
 static void take_status(top *t, json_t *status) {
     const char *state = json_string_value(json_object_get(status, "state"));
     uint64_t position = position_of(status);
-    bool has_work = state && strcmp(state, "training") == 0;
+    bool has_work = state != NULL && strcmp(state, "training") == 0;
     json_decref(t->data.status);
     t->data.status = status;
     t->data.daemon = true;
@@ -158,7 +158,7 @@ static void take_absence(top *t) {
     bool daemon = false;
     t->data.trouble = t->seen ? "the daemon has gone; waiting for one to come back"
                               : "no daemon runs; waiting for one";
-    if (!t->data.daemon && t->data.status) return; // nothing changes until one does
+    if (!t->data.daemon && t->data.status != NULL) return; // nothing changes until one does
     if (reef_status_read(t->cli, &status, &daemon, NULL) != REEF_OK || daemon) {
         json_decref(status);
         return;
@@ -175,7 +175,7 @@ static void request_top(top *t) {
 static void listen_to(top *t) {
     json_t *status;
     bool there = reef_top_link_read(&t->link, &status);
-    if (status) take_status(t, status);
+    if (status != NULL) take_status(t, status);
     if (!there) take_absence(t);
 }
 
@@ -349,7 +349,7 @@ static void on_plain_line(void *context, top_style style, const char *text) {
 static size_t columns_wanted(void) {
     size_t columns, rows;
     const char *text = getenv("COLUMNS");
-    unsigned long given = text ? strtoul(text, NULL, 10) : 0;
+    unsigned long given = text != NULL ? strtoul(text, NULL, 10) : 0;
     terminal_size(&columns, &rows);
     return given > 0 && given < COLUMNS_MAX ? (size_t)given : columns;
 }
@@ -404,7 +404,8 @@ reef_status reef_cmd_top(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         status = reef_top_link_init(&t->link, cli->pool, reef_cli_text(cli, "socket"), err);
     if (status == REEF_OK)
-        status = cli->json || reef_cli_text(cli, "once") ? show_once(t, err) : show_live(t, err);
+        status =
+            cli->json || reef_cli_text(cli, "once") != NULL ? show_once(t, err) : show_live(t, err);
     reef_top_link_close(&t->link);
     release_pool(&t->data);
     json_decref(t->data.status);

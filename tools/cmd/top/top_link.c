@@ -86,12 +86,13 @@ bool reef_top_link_read(reef_top_link *link, json_t **status) {
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
     if (count > 0) link->used += (size_t)count;
     const char *end = count > 0 ? memchr(link->line, '\n', link->used) : NULL;
-    if (end) {
+    if (end != NULL) {
         *status = parse_top_link(link->line, (size_t)(end - link->line));
         link->used = 0;
         link->asked = false;
     }
-    bool gone = count <= 0 || link->used > REEF_REQUEST_BYTES_MAX || (end && !*status);
+    bool gone =
+        count <= 0 || link->used > REEF_REQUEST_BYTES_MAX || (end != NULL && *status == NULL);
     if (gone) reef_top_link_close(link);
     return !gone;
 }

@@ -35,7 +35,7 @@ static void put_top_view(view *v, top_style style, const char *format, ...) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
-    if (!out) return;
+    if (out == NULL) return;
     va_list arguments;
     va_start(arguments, format);
     vfprintf(out, format, arguments);
@@ -114,7 +114,7 @@ static uint64_t top_view_integer(const json_t *object, const char *name) {
 
 static const char *text_of(const json_t *object, const char *name) {
     const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
+    return text != NULL ? text : "";
 }
 
 // A part of the stream: bytes of text as a size, examples and rows as so many of them.
@@ -135,8 +135,9 @@ static void put_head(view *v) {
             top_view_integer(d->status, "pid"), text_of(d->status, "state"),
             reef_cli_duration(json_number_value(json_object_get(d->status, "uptime_s")), words));
     else
-        put_top_view(v, TOP_BOLD, "%s   %s", d->pool, d->status ? "as of its last commit" : "");
-    if (d->trouble) put_top_view(v, TOP_ALARM, "%s", d->trouble);
+        put_top_view(v, TOP_BOLD, "%s   %s", d->pool,
+                     d->status != NULL ? "as of its last commit" : "");
+    if (d->trouble != NULL) put_top_view(v, TOP_ALARM, "%s", d->trouble);
     if (!d->daemon) return;
     if (d->age > SILENT_SECONDS)
         put_top_view(v, TOP_ALARM, "the daemon has not answered for %s",
@@ -312,7 +313,7 @@ void reef_top_view(const reef_top_data *data,
               .line = line,
               .context = context};
     put_head(&v);
-    if (data->status) {
+    if (data->status != NULL) {
         put_loss(&v);
         put_speed(&v);
         put_stream(&v);
@@ -322,5 +323,5 @@ void reef_top_view(const reef_top_data *data,
         put_generations(&v);
     }
     v.hinted = false;
-    if (hint) put_top_view(&v, TOP_FAINT, "%s", hint);
+    if (hint != NULL) put_top_view(&v, TOP_FAINT, "%s", hint);
 }

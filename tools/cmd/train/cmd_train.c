@@ -121,9 +121,9 @@ typedef struct train {
 
 static reef_status read_offsets(train *t, reef_error *err) {
     const char *text = reef_cli_text(t->cli, "eval-at");
-    char *copy = reef_cli_format("%s", text ? text : ""), *rest = copy, *word;
+    char *copy = reef_cli_format("%s", text != NULL ? text : ""), *rest = copy, *word;
     reef_status status = REEF_OK;
-    while (status == REEF_OK && text && (word = strtok_r(rest, ",", &rest))) {
+    while (status == REEF_OK && text != NULL && (word = strtok_r(rest, ",", &rest))) {
         uint64_t offset = 0;
         if (t->offset_count == OFFSET_COUNT_MAX)
             status = reef_fail(err, REEF_ERR_INVALID, "--eval-at has more than %d positions",
@@ -137,7 +137,7 @@ static reef_status read_offsets(train *t, reef_error *err) {
         else
             t->offsets[t->offset_count++] = offset;
     }
-    if (status == REEF_OK && text && t->offset_count == 0)
+    if (status == REEF_OK && text != NULL && t->offset_count == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "--eval-at names no position; try 8K,16K,32K");
     free(copy);
     return status;
@@ -193,7 +193,7 @@ static reef_status write_results(const char *path, const json_t *document, reef_
 // no file to find out.
 static reef_status check_place(const char *path, reef_error *err) {
     const char *slash = strrchr(path, '/');
-    char *folder = reef_cli_format("%.*s.", slash ? (int)(slash + 1 - path) : 0, path);
+    char *folder = reef_cli_format("%.*s.", slash != NULL ? (int)(slash + 1 - path) : 0, path);
     errno = ENOENT;
     bool writable = path[0] && access(folder, W_OK | X_OK) == 0;
     reef_status status = writable ? REEF_OK : reef_cli_write_failed(path, errno, err);
@@ -211,7 +211,7 @@ static reef_status read_origin(train *t, reef_error *err) {
     reef_txn_abort(txn);
     const json_t *first = json_array_get(events, 0);
     const char *kind = json_string_value(json_object_get(first, "event"));
-    if (status == REEF_OK && kind && strcmp(kind, "init") == 0)
+    if (status == REEF_OK && kind != NULL && strcmp(kind, "init") == 0)
         t->record.pool_unix_ms = (uint64_t)json_integer_value(json_object_get(first, "unix_ms"));
     json_decref(events);
     return status;
@@ -220,12 +220,12 @@ static reef_status read_origin(train *t, reef_error *err) {
 static reef_status restore_results(train *t, reef_error *err) {
     const char *path = reef_cli_text(t->cli, "results");
     t->record.first_generation = t->pool.generation_count - 1;
-    reef_status status = path ? check_place(path, err) : REEF_OK;
-    if (status != REEF_OK || !path || access(path, F_OK) != 0) return status;
+    reef_status status = path != NULL ? check_place(path, err) : REEF_OK;
+    if (status != REEF_OK || path == NULL || access(path, F_OK) != 0) return status;
     json_error_t reason;
     t->results = json_load_file(path, 0, &reason);
     json_t *plan = reef_train_plan_json(&t->stream, &t->set, &t->record);
-    if (!t->results)
+    if (t->results == NULL)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "%.120s holds no results of reef train: line %d: %.80s", path,
                            reason.line, reason.text);
@@ -251,14 +251,14 @@ static bool results_are_of_this_pool(const train *t) {
     reef_hash_format(t->pool.commit.root, root);
     json_int_t at = json_integer_value(json_object_get(t->results, "accepted_bytes"));
     const char *theirs = json_string_value(json_object_get(t->results, "root"));
-    return (uint64_t)at != t->stream.at || (theirs && strcmp(theirs, root) == 0);
+    return (uint64_t)at != t->stream.at || (theirs != NULL && strcmp(theirs, root) == 0);
 }
 
 // What was measured on another pool, or beyond where this one stands, was not measured on it: to
 // take it up would leave it untrained.
 static reef_status check_results(const train *t, reef_error *err) {
     const char *path = reef_cli_text(t->cli, "results");
-    if (t->results && !results_are_of_this_pool(t))
+    if (t->results != NULL && !results_are_of_this_pool(t))
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.160s was measured on another pool; choose another --results", path);
     for (size_t i = 0; i < t->record.point_count; i++) {
@@ -517,13 +517,14 @@ static reef_status document(train *t, json_t **out, reef_error *err) {
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         t->outcome.peak_memory_bytes = (uint64_t)usage.ru_maxrss * 1024;
     *out = reef_train_document(&t->record, &t->stream, &t->set, &t->pool, &t->outcome);
-    return *out ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "the document could not be built");
+    return *out != NULL ? REEF_OK
+                        : reef_fail(err, REEF_ERR_NO_MEMORY, "the document could not be built");
 }
 
 static reef_status keep_results(train *t, reef_error *err) {
     const char *path = reef_cli_text(t->cli, "results");
     json_t *made = NULL;
-    if (!path) return REEF_OK;
+    if (path == NULL) return REEF_OK;
     reef_status status = document(t, &made, err);
     if (status == REEF_OK) status = write_results(path, made, err);
     json_decref(made);
@@ -604,7 +605,7 @@ static void release_train(train *t) {
 }
 
 reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
-    if (reef_cli_text(cli, "flops")) {
+    if (reef_cli_text(cli, "flops") != NULL) {
         catch_signals();
         return reef_train_budget_command(cli, was_interrupted, err);
     }

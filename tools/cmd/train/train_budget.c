@@ -35,7 +35,7 @@ typedef struct run {
 } run;
 
 static bool is_stopped(const run *r) {
-    return r->budget->stopped && r->budget->stopped();
+    return r->budget->stopped != NULL && r->budget->stopped();
 }
 
 static reef_status commit(run *r, reef_error *err) {
@@ -63,7 +63,7 @@ static reef_status feed_budget(
         r->steps += steps;
         r->dirty = true;
         if (status == REEF_OK && reef_cli_clock() - r->committed > every) status = commit(r, err);
-        if (r->budget->progress)
+        if (r->budget->progress != NULL)
             r->budget->progress(r->budget->context, (double)r->steps / (double)r->steps_planned);
     }
     return status;
@@ -338,8 +338,8 @@ static void on_progress(void *context, double share) {
 
 reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void), reef_error *err) {
     static const char *const OTHER[] = {"eval-at", "results", "commit-steps", "cost-repeats"};
-    for (size_t i = 0; i < sizeof OTHER / sizeof *OTHER; i++)
-        if (reef_cli_text(cli, OTHER[i]))
+    for (size_t i = 0; i < sizeof(OTHER) / sizeof(*OTHER); i++)
+        if (reef_cli_text(cli, OTHER[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--%s is of a stream that is read once: it does not go with --flops",
                              OTHER[i]);

@@ -125,7 +125,7 @@ static reef_train_point *find_point(reef_train_record *record, const json_t *obj
     const char *kind = json_string_value(json_object_get(object, "kind"));
     json_int_t at = json_integer_value(json_object_get(object, "at"));
     json_int_t file = json_integer_value(json_object_get(object, "file"));
-    for (size_t i = 0; kind && i < record->point_count; i++) {
+    for (size_t i = 0; kind != NULL && i < record->point_count; i++) {
         reef_train_point *point = &record->points[i];
         if ((json_int_t)point->at == at && (json_int_t)point->file == file &&
             point->row == (strcmp(kind, "row") == 0))
@@ -143,7 +143,7 @@ reef_status reef_train_record_restore(reef_train_record *record,
         reef_train_point *point = find_point(record, object);
         const json_t *values = json_object_get(object, "values");
         const json_t *shares = json_object_get(object, "fire_share");
-        if (!point || json_array_size(values) != record->domain_count)
+        if (point == NULL || json_array_size(values) != record->domain_count)
             return reef_fail(err, REEF_ERR_INVALID,
                              "measurement %zu is of no point of this run; choose another --results",
                              index);

@@ -186,8 +186,9 @@ static json_t *boundaries_json(const reef_train_record *record,
         const char *kind = json_string_value(json_object_get(event, "event"));
         const json_t *reason = json_object_get(event, "reason");
         uint64_t at = (uint64_t)json_integer_value(json_object_get(event, "stream_bytes"));
-        bool opens = kind && (strcmp(kind, "open") == 0 || strcmp(kind, "boundary") == 0);
-        if (!opens || !reason || at < from || json_object_get(event, "undone")) continue;
+        bool opens = kind != NULL && (strcmp(kind, "open") == 0 || strcmp(kind, "boundary") == 0);
+        if (!opens || reason == NULL || at < from || json_object_get(event, "undone") != NULL)
+            continue;
         uint64_t position = at - stream->base;
         size_t file = nearest_start(stream, position);
         json_array_append_new(

@@ -40,7 +40,7 @@ static reef_status open_one(reef_train_stream *stream,
     reef_input *file = &stream->files[stream->count++];
     reef_status status = reef_input_open(file, spec, err);
     // Of its words the kind alone: the rest of them may be a password.
-    if (file->kind && !file->kind->read_now)
+    if (file->kind != NULL && file->kind->read_now == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "a source %.*s: has no end: give files, or let reefd read it (reefd "
                          "--source)",
@@ -108,7 +108,7 @@ static reef_status check_order(const reef_train_stream *stream,
     for (size_t i = 0; i < stream->count; i++) {
         const char *name = stream->files[i].name;
         if (reef_trainer_cursor(trainer, name) == 0) continue;
-        if (before &&
+        if (before != NULL &&
             reef_trainer_source_index(trainer, name) < reef_trainer_source_index(trainer, before))
             return reef_fail(
                 err, REEF_ERR_INVALID,

@@ -73,9 +73,9 @@ static reef_status delete_open_tensors(reef_txn *txn,
                                        reef_error *err) {
     const char *parts[] = {"bn_scale", "bn_shift", "bn_mean", "bn_var", "used"};
     for (uint32_t l = 0; l < config->layers; l++) {
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
             char name[REEF_NAME_BYTES_MAX + 1];
-            snprintf(name, sizeof name, "block%u.%s", l, parts[i]);
+            snprintf(name, sizeof(name), "block%u.%s", l, parts[i]);
             reef_key key = reef_tensor_key(REEF_DB_TENSORS, g, name);
             reef_status status = reef_record_delete(txn, &key, err);
             if (status != REEF_OK) return status;
@@ -109,7 +109,7 @@ static void touch_rows(const reef_generation *generation, reef_thread_pool *work
         const reef_expert_moments *moments = &table->moments;
         size_t values = table->expert_count * table->row_values, bytes = values * sizeof(float);
         float *const all[] = {table->experts, moments->adam_m, moments->adam_v, moments->average};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
             if (all[i] != NULL) reef_huge_page_touch(workers, all[i], bytes);
     }
 }

@@ -217,7 +217,7 @@ static reef_status renew_reader(reef_txn *txn,
     reef_status status = reef_txn_renew(txn, &turned, err);
     if (status != REEF_OK || !turned) return status;
     status = reef_generation_read(txn, records, &now, err);
-    if (status == REEF_OK && memcmp(now.root, info->root, sizeof now.root) == 0) return REEF_OK;
+    if (status == REEF_OK && memcmp(now.root, info->root, sizeof(now.root)) == 0) return REEF_OK;
     if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
     return reef_fail(err, REEF_ERR_BUSY,
                      "generation %u of the state was given up while it was being read; try again",
@@ -264,7 +264,7 @@ reef_status reef_checkpoint_moments_buffer(float **out,
         if (layer > floats) floats = layer;
     }
     size_t tensor = REEF_MOMENT_PLANES_MAX * tensor_count_max(generation);
-    *out = malloc((floats > tensor ? floats : tensor) * sizeof **out);
+    *out = malloc((floats > tensor ? floats : tensor) * sizeof(**out));
     if (*out == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for moments of generation %u",
                          generation->info.generation);
@@ -305,7 +305,7 @@ reef_status reef_usage_read(reef_txn *txn,
                             size_t expert_count,
                             reef_usage *usage,
                             reef_error *err) {
-    return read_table(txn, REEF_DB_USAGE, generation, layer, expert_count, sizeof *usage, usage,
+    return read_table(txn, REEF_DB_USAGE, generation, layer, expert_count, sizeof(*usage), usage,
                       err);
 }
 

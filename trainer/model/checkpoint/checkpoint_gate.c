@@ -14,7 +14,7 @@ reef_status reef_checkpoint_put_gate(reef_txn *txn,
     uint32_t g = generation->info.generation;
     double reference[2] = {generation->reference_median, generation->reference_spread};
     reef_status status = reef_checkpoint_put_tensor(txn, g, "reference", REEF_BYTES, reference,
-                                                    sizeof reference, err);
+                                                    sizeof(reference), err);
     if (status != REEF_OK || g == 0 || generation->gate.weights == NULL) return status;
     const reef_gate *gate = &generation->gate;
     float values[REEF_GATE_VALUES] = {
@@ -23,7 +23,7 @@ reef_status reef_checkpoint_put_gate(reef_txn *txn,
         gate->prior,     gate->loss_weight,     gate->loss_reference};
     size_t count = gate->loss_weight > 0.0f ? REEF_GATE_VALUES : GATE_FLOATS_NGRAM;
     status =
-        reef_checkpoint_put_tensor(txn, g, "gate", REEF_F32, values, count * sizeof *values, err);
+        reef_checkpoint_put_tensor(txn, g, "gate", REEF_F32, values, count * sizeof(*values), err);
     if (status != REEF_OK) return status;
     return reef_checkpoint_put_tensor(txn, g, "gate_weights", REEF_F32, gate->weights,
                                       REEF_GATE_WEIGHTS * sizeof(float), err);
@@ -34,12 +34,12 @@ reef_status reef_checkpoint_parse_gate(const void *stored,
                                        size_t bytes,
                                        float values[REEF_GATE_VALUES],
                                        reef_error *err) {
-    size_t count = bytes / sizeof *values;
-    if (bytes % sizeof *values != 0 ||
+    size_t count = bytes / sizeof(*values);
+    if (bytes % sizeof(*values) != 0 ||
         (count != REEF_GATE_VALUES && count != GATE_FLOATS_NGRAM && count != GATE_FLOATS_FIRST))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "a gate has %zu bytes, which is none of its lengths", bytes);
-    memset(values, 0, REEF_GATE_VALUES * sizeof *values);
+    memset(values, 0, REEF_GATE_VALUES * sizeof(*values));
     values[GATE_FLOATS_FIRST] = GATE_PRIOR_FIRST;
     memcpy(values, stored, bytes);
     return REEF_OK;
@@ -63,7 +63,7 @@ reef_status reef_checkpoint_read_gate(reef_txn *txn,
                                       reef_error *err) {
     double reference[2];
     reef_status status =
-        reef_checkpoint_read_tensor(txn, records, "reference", reference, sizeof reference, err);
+        reef_checkpoint_read_tensor(txn, records, "reference", reference, sizeof(reference), err);
     if (status != REEF_OK) return status;
     generation->reference_median = reference[0];
     generation->reference_spread = reference[1];

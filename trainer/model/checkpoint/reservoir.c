@@ -25,12 +25,12 @@ reef_status reef_reservoir_init(reef_reservoir *reservoir,
     };
     size_t slots = reservoir->slots;
     reservoir->bytes = calloc(slots, window);
-    reservoir->sizes = calloc(slots, sizeof *reservoir->sizes);
-    reservoir->generations = calloc(slots, sizeof *reservoir->generations);
-    reservoir->offsets = calloc(slots, sizeof *reservoir->offsets);
+    reservoir->sizes = calloc(slots, sizeof(*reservoir->sizes));
+    reservoir->generations = calloc(slots, sizeof(*reservoir->generations));
+    reservoir->offsets = calloc(slots, sizeof(*reservoir->offsets));
     reservoir->dirty = calloc(slots, 1);
-    if (reservoir->bytes && reservoir->sizes && reservoir->generations && reservoir->offsets &&
-        reservoir->dirty)
+    if (reservoir->bytes != NULL && reservoir->sizes != NULL && reservoir->generations != NULL &&
+        reservoir->offsets != NULL && reservoir->dirty != NULL)
         return REEF_OK;
     reef_reservoir_release(reservoir);
     return reef_fail(err, REEF_ERR_NO_MEMORY,
@@ -114,8 +114,8 @@ reef_status reef_reservoir_lists_init(reef_reservoir_lists *lists,
                                       reef_error *err) {
     size_t slots = reservoir->slots;
     *lists = (reef_reservoir_lists){
-        .bytes = calloc(3 * slots, sizeof *lists->bytes),
-        .sizes = calloc(3 * slots, sizeof *lists->sizes),
+        .bytes = calloc(3 * slots, sizeof(*lists->bytes)),
+        .sizes = calloc(3 * slots, sizeof(*lists->sizes)),
     };
     if (lists->bytes == NULL || lists->sizes == NULL) {
         reef_reservoir_lists_release(lists);

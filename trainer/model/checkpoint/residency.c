@@ -123,7 +123,7 @@ static reef_status check_same(const reef_residency *residency,
         if (!is_in_place(network->generations[g])) continue;
         reef_status status = reef_generation_read(residency->txn, info->generation, &now, err);
         if (status != REEF_OK) return status;
-        if (memcmp(now.root, info->root, sizeof now.root) != 0)
+        if (memcmp(now.root, info->root, sizeof(now.root)) != 0)
             return reef_fail(err, REEF_ERR_BUSY,
                              "generation %u was given up while the model was in use; open it again",
                              info->generation);
@@ -204,7 +204,7 @@ static reef_status locate_layer(reef_expert_table *table,
                                 reef_error *err) {
     size_t each = table->row_values * reef_rows_value_bytes(table->rows.dtype);
     table->block_count = (table->expert_count + all->block_rows - 1) / all->block_rows;
-    table->blocks = calloc(table->block_count, sizeof *table->blocks);
+    table->blocks = calloc(table->block_count, sizeof(*table->blocks));
     if (table->blocks == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the places of %zu blocks",
                          table->block_count);

@@ -107,7 +107,7 @@ static const struct choice *choice_of(const reef_config_field *field) {
 
 // Index of the word, which is the enumerator; -1 where it is none.
 static int choice_find(const struct choice *choice, const char *value) {
-    for (int i = 0; choice->words[i]; i++)
+    for (int i = 0; choice->words[i] != NULL; i++)
         if (strcmp(value, choice->words[i]) == 0) return i;
     return -1;
 }
@@ -117,7 +117,7 @@ const char *reef_config_field_text(const reef_config *config, const reef_config_
     const struct choice *choice = choice_of(field);
     uint64_t value = reef_config_field_integer(config, field);
     // A configuration need not have come through reef_config_set: what is beyond the words is none.
-    for (uint64_t i = 0; choice->words[i]; i++)
+    for (uint64_t i = 0; choice->words[i] != NULL; i++)
         if (i == value) return choice->words[i];
     return "";
 }
@@ -133,7 +133,7 @@ static bool is_printable(const char *value) {
 // of layers is for reef_config_check: fields are set one after the other.
 static const char *text_fault(const reef_config_field *field, const char *value) {
     const struct choice *choice = choice_of(field);
-    if (choice) return choice_find(choice, value) >= 0 ? NULL : choice->fault;
+    if (choice != NULL) return choice_find(choice, value) >= 0 ? NULL : choice->fault;
     if (strcmp(field->name, "boundary_mark") == 0) return NULL; // any letters
     if (value[0] == '\0' || value[strspn(value, "pdmk")] != '\0')
         return "must be letters p (PEER), k (product-key memory), m (mixture of experts) or d "
@@ -150,7 +150,7 @@ reef_status reef_config_field_set_text(reef_config *config,
         return reef_fail(err, REEF_ERR_INVALID, "%s must be one line of printable ASCII letters",
                          field->name);
     const char *fault = text_fault(field, value);
-    if (fault)
+    if (fault != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s is '%.64s', but %s", field->name, value, fault);
     if (field->choice) {
         uint32_t word = (uint32_t)choice_find(choice_of(field), value);
@@ -238,7 +238,7 @@ reef_status reef_config_field_check(const reef_config *config,
                                             (double)reef_config_field_number(config, field), err);
     if (reef_config_field_is(field, REEF_FIELD_BOOLEAN)) return REEF_OK;
     const char *text = reef_config_field_text(config, field);
-    if (!field->choice && !memchr(text, '\0', field->bytes))
+    if (!field->choice && memchr(text, '\0', field->bytes) == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s has no end", field->name);
     return reef_config_field_set_text(&copy, field, text, err);
 }
@@ -280,7 +280,8 @@ reef_status reef_config_name_unknown(const char *name, reef_error *err) {
         nearest = distance;
         closest = &fields[i];
     }
-    if (!closest) return reef_fail(err, REEF_ERR_INVALID, "no setting is called '%.64s'", name);
+    if (closest == NULL)
+        return reef_fail(err, REEF_ERR_INVALID, "no setting is called '%.64s'", name);
     return reef_fail(err, REEF_ERR_INVALID, "no setting is called '%.64s'; did you mean %s?", name,
                      closest->name);
 }
@@ -290,7 +291,7 @@ reef_status reef_config_set(reef_config *config,
                             const char *value,
                             reef_error *err) {
     const reef_config_field *field = find_field(name);
-    if (!field) return reef_config_name_unknown(name, err);
+    if (field == NULL) return reef_config_name_unknown(name, err);
     return reef_config_field_set(config, field, value, err);
 }
 

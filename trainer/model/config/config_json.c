@@ -89,9 +89,9 @@ static reef_status object_parse(reef_config *config, json_t *object, reef_error 
     }
     for (size_t i = 0; i < count; i++) {
         value = json_object_get(object, fields[i].name);
-        if (!value && reef_config_field_is_later(&fields[i]))
+        if (value == NULL && reef_config_field_is_later(&fields[i]))
             continue; // as older pools did, from reef_config_parse
-        if (!value)
+        if (value == NULL)
             return reef_fail(err, REEF_ERR_INVALID, "the configuration does not set %s",
                              fields[i].name);
         status = field_parse(config, &fields[i], value, err);
@@ -108,9 +108,9 @@ reef_status reef_config_parse(reef_config *config,
     reef_config parsed;
     reef_config_default_of_older_pools(&parsed);
     json_t *object = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &fault);
-    if (!object && reef_json_no_memory(&fault))
+    if (object == NULL && reef_json_no_memory(&fault))
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
-    if (!object)
+    if (object == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the configuration is not JSON: %s at line %d, column %d", fault.text,
                          fault.line, fault.column);

@@ -98,7 +98,7 @@ reef_status reef_model_score(reef_model *model,
                          each == 1 ? "bytes" : "token ids");
     reef_gating gating = {0};
     double nats = 0.0;
-    uint64_t *fired = calloc(model->network.generation_count, sizeof *fired);
+    uint64_t *fired = calloc(model->network.generation_count, sizeof(*fired));
     status = reef_gating_init(&gating, &model->network, err);
     if (status == REEF_OK && fired == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");
@@ -135,7 +135,7 @@ reef_status reef_model_logits(
     for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
         status = reef_model_run_piece(model, &gating, bytes, all, at, &tokens, err);
         if (status == REEF_OK)
-            memcpy(logits + at * V, model->acts.logits, tokens * V * sizeof *logits);
+            memcpy(logits + at * V, model->acts.logits, tokens * V * sizeof(*logits));
     }
     reef_gating_release(&gating);
     return status;

@@ -19,15 +19,15 @@
 static float float_of_bf16(const uint8_t *at) {
     uint16_t half;
     float value;
-    memcpy(&half, at, sizeof half);
+    memcpy(&half, at, sizeof(half));
     uint32_t bits = (uint32_t)half << 16;
-    memcpy(&value, &bits, sizeof value);
+    memcpy(&value, &bits, sizeof(value));
     return value;
 }
 
 static float float_of_bytes(const uint8_t *at) {
     float value;
-    memcpy(&value, at, sizeof value);
+    memcpy(&value, at, sizeof(value));
     return value;
 }
 

@@ -71,7 +71,7 @@ static void on_experts(void *context, size_t g, uint32_t l) {
     const reef_model *model = w->model;
     reef_expert_shape shape = reef_generation_expert_shape(&model->network.config, l);
     const reef_activations_table *table = &model->acts.expert_tables[g][0];
-    memset(w->scores, 0, model->stride * sizeof *w->scores);
+    memset(w->scores, 0, model->stride * sizeof(*w->scores));
     for (size_t t = 0; t < model->stride; t++) {
         if (!model->acts.piece_active[t / model->network.config.context]) continue;
         const float *hidden = table->hidden + t * reef_expert_hidden_values(&shape);
@@ -115,8 +115,8 @@ reef_status reef_model_expert_uses(reef_model *model,
                  generation,
                  layer,
                  expert,
-                 calloc(model->stride, sizeof *w.scores),
-                 calloc(model->stride, sizeof *w.activations)};
+                 calloc(model->stride, sizeof(*w.scores)),
+                 calloc(model->stride, sizeof(*w.activations))};
     status = check_expert(&model->network, generation, layer, expert, err);
     if (status == REEF_OK && (w.scores == NULL || w.activations == NULL))
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to watch an expert");

@@ -24,7 +24,7 @@ static reef_status read_margins(reef_model *model,
         if (status == REEF_OK)
             status = reef_model_decide(model, network, &gating, bytes + at * each, tokens, next,
                                        &batch, &answered, err);
-        if (status == REEF_OK) memcpy(margins + at, row, tokens * sizeof *margins);
+        if (status == REEF_OK) memcpy(margins + at, row, tokens * sizeof(*margins));
     }
     size_t T = network->config.context;
     stats->passes = (double)gating.windows / (double)((all + T - 1) / T);

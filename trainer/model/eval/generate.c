@@ -29,7 +29,7 @@ static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uin
     for (size_t v = 0; v < REEF_VOCAB; v++) p[v] = (logits[v] - origin) / temperature;
     reef_softmax(REEF_VOCAB, p);
     for (size_t v = 0; v < REEF_VOCAB; v++) candidates[v] = (candidate){p[v], (uint8_t)v};
-    qsort(candidates, REEF_VOCAB, sizeof *candidates, most_likely_first);
+    qsort(candidates, REEF_VOCAB, sizeof(*candidates), most_likely_first);
     if (sampling->temperature <= 0.0f) return candidates[0].byte;
     double top_p = sampling->top_p > 0.0f ? (double)sampling->top_p : 1.0, nucleus = 0.0;
     size_t kept = 0;

@@ -25,7 +25,7 @@ static reef_status add_restore(reef_lineage *d,
                                const struct reef_restored *restored,
                                reef_error *err) {
     struct reef_restored *restores =
-        realloc(d->restores, (d->restore_count + 1) * sizeof *restores);
+        realloc(d->restores, (d->restore_count + 1) * sizeof(*restores));
     if (restores == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the restores of a pool");
     d->restores = restores;
@@ -97,7 +97,7 @@ uint64_t reef_lineage_shared(const reef_lineage *d, uint64_t commit, uint64_t st
 // so the last ones go.
 static reef_status find_gaps(reef_lineage *d, reef_error *err) {
     if (d->restore_count == 0) return REEF_OK;
-    d->gaps = calloc(d->restore_count, sizeof *d->gaps);
+    d->gaps = calloc(d->restore_count, sizeof(*d->gaps));
     if (d->gaps == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the restores of a pool");
     for (size_t i = 0; i < d->restore_count; i++) {

@@ -21,8 +21,8 @@ static reef_status load_vector(reef_model *model,
                                const reef_as_of *chosen,
                                reef_error *err) {
     size_t count = (size_t)chosen->last + 1;
-    uint32_t *records = calloc(count, sizeof *records);
-    model->infos = calloc(count, sizeof *model->infos);
+    uint32_t *records = calloc(count, sizeof(*records));
+    model->infos = calloc(count, sizeof(*model->infos));
     reef_status status = REEF_OK;
     if (records == NULL || model->infos == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
@@ -68,7 +68,7 @@ static bool is_known(const reef_network *known,
     if (known == NULL || g >= known->generation_count || known->generations[g] == NULL)
         return false;
     const reef_generation_record *info = &known->generations[g]->info;
-    return memcmp(info->root, expected->root, sizeof expected->root) == 0;
+    return memcmp(info->root, expected->root, sizeof(expected->root)) == 0;
 }
 
 // A sealed generation does not change, and no open one has a root. What was merged with it stays
@@ -97,7 +97,7 @@ static reef_status load_generation(reef_model *model,
                                               reef_as_of_records(chosen, g), false,
                                               model->residency.in_place, NULL, err);
     if (status != REEF_OK ||
-        memcmp((*generation)->info.root, expected->root, sizeof expected->root) == 0)
+        memcmp((*generation)->info.root, expected->root, sizeof(expected->root)) == 0)
         return status;
     return reef_fail(err, REEF_ERR_BUSY,
                      "generation %" PRIu32 " was given up while the model was read; try again", g);
@@ -110,11 +110,11 @@ static reef_status load_generations(reef_model *model,
                                     reef_error *err) {
     reef_network *network = &model->network;
     size_t count = (size_t)chosen->last + 1;
-    reef_generation_record *expected = calloc(count, sizeof *expected);
+    reef_generation_record *expected = calloc(count, sizeof(*expected));
     if (expected == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     reef_status status = reef_network_reserve(network, count, err);
     if (status == REEF_OK) {
-        memset(network->generations, 0, count * sizeof *network->generations); // NULL can be freed
+        memset(network->generations, 0, count * sizeof(*network->generations)); // NULL can be freed
         network->generation_count = count;
     }
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)

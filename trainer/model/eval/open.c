@@ -52,7 +52,7 @@ static reef_status open_model(reef_model **out,
                               reef_network *known,
                               reef_error *err) {
     *out = NULL;
-    reef_model *model = calloc(1, sizeof *model);
+    reef_model *model = calloc(1, sizeof(*model));
     if (model == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     const reef_model_options defaults = {0};
     if (options == NULL) options = &defaults;

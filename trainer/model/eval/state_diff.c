@@ -60,7 +60,7 @@ static reef_status list_sealed(reef_txn *txn, reef_state_change *out, reef_error
     const reef_snapshot *most = gone ? &out->before : &out->after;
     uint32_t first = gone ? out->after.sealed_count : out->before.sealed_count;
     out->sealed_gone = gone;
-    out->sealed = calloc(most->sealed_count - first + 1, sizeof *out->sealed);
+    out->sealed = calloc(most->sealed_count - first + 1, sizeof(*out->sealed));
     if (out->sealed == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for generations");
     for (uint32_t g = first; g < most->sealed_count; g++) {
         reef_generation_record *one = &out->sealed[out->sealed_count++];
@@ -75,7 +75,7 @@ static reef_status list_sealed(reef_txn *txn, reef_state_change *out, reef_error
 
 static uint16_t to_bf16(const uint8_t *value) {
     uint32_t bits;
-    memcpy(&bits, value, sizeof bits);
+    memcpy(&bits, value, sizeof(bits));
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
@@ -88,7 +88,7 @@ static bool rows_equal(size_t values, const reef_view *a, const reef_view *b, si
     const uint8_t *fine = each_a == 4 ? at_a : at_b, *coarse = each_a == 4 ? at_b : at_a;
     for (size_t i = 0; i < values; i++) {
         uint16_t value;
-        memcpy(&value, coarse + 2 * i, sizeof value);
+        memcpy(&value, coarse + 2 * i, sizeof(value));
         if (to_bf16(fine + 4 * i) != value) return false;
     }
     return true;
@@ -171,7 +171,7 @@ static bool usage_pair(
 static uint64_t count_at(const reef_view *view, size_t expert) {
     uint64_t count = 0; // of an expert that the state does not have
     if ((expert + 1) * sizeof(reef_usage) <= view->bytes)
-        memcpy(&count, (const uint8_t *)view->data + expert * sizeof(reef_usage), sizeof count);
+        memcpy(&count, (const uint8_t *)view->data + expert * sizeof(reef_usage), sizeof(count));
     return count;
 }
 
@@ -214,14 +214,14 @@ static double relative_change(const reef_view *a, const reef_view *b) {
     double change = 0.0, size = 0.0;
     for (size_t at = 0; at + sizeof(float) <= bytes; at += sizeof(float)) {
         float x, y;
-        memcpy(&x, (const uint8_t *)a->data + at, sizeof x);
-        memcpy(&y, (const uint8_t *)b->data + at, sizeof y);
-        if (memcmp(&x, &y, sizeof x) == 0) continue; // infinite thresholds of gates too
+        memcpy(&x, (const uint8_t *)a->data + at, sizeof(x));
+        memcpy(&y, (const uint8_t *)b->data + at, sizeof(y));
+        if (memcmp(&x, &y, sizeof(x)) == 0) continue; // infinite thresholds of gates too
         change += ((double)y - (double)x) * ((double)y - (double)x);
     }
     for (size_t at = 0; at + sizeof(float) <= bytes; at += sizeof(float)) {
         float x;
-        memcpy(&x, (const uint8_t *)a->data + at, sizeof x);
+        memcpy(&x, (const uint8_t *)a->data + at, sizeof(x));
         size += (double)x * (double)x;
     }
     if (change == 0.0) return 0.0;
@@ -234,7 +234,7 @@ static reef_status add_tensor(reef_state_change *out,
                               size_t after,
                               double relative,
                               reef_error *err) {
-    reef_tensor_change *tensors = realloc(out->tensors, (out->tensor_count + 1) * sizeof *tensors);
+    reef_tensor_change *tensors = realloc(out->tensors, (out->tensor_count + 1) * sizeof(*tensors));
     if (tensors == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for names of tensors");
     out->tensors = tensors;
@@ -292,7 +292,7 @@ static reef_status compare_state_diff(comparison *c, reef_error *err) {
         {REEF_DB_TENSORS, c->after, on_tensor_after},
     };
     reef_status status = REEF_OK;
-    for (size_t i = 0; status == REEF_OK && i < sizeof walks / sizeof *walks; i++)
+    for (size_t i = 0; status == REEF_OK && i < sizeof(walks) / sizeof(*walks); i++)
         status = reef_record_scan(c->txn, walks[i].db, walks[i].generation, walks[i].visit, c, err);
     for (size_t i = 0; status == REEF_OK && i < c->out->layer_count; i++)
         compare_usage(c, &c->out->layers[i]);

@@ -51,13 +51,13 @@ static reef_status read_gate(exporting *e, reef_txn *txn, reef_error *err) {
     reef_view view;
     reef_key key = {
         .db = REEF_DB_TENSORS, .generation = e->origin.info.generation, .name = "reference"};
-    reef_status status = reef_record_read(txn, &key, e->reference, sizeof e->reference, err);
+    reef_status status = reef_record_read(txn, &key, e->reference, sizeof(e->reference), err);
     if (status != REEF_OK || key.generation == 0) return status;
     key.name = "gate";
     status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     if (status != REEF_OK) return status;
-    e->gate_values = view.bytes / sizeof *values;
+    e->gate_values = view.bytes / sizeof(*values);
     bool all = reef_origin_needs_all(&e->origin.config, values[REEF_GATE_VALUE_LOSS_WEIGHT]);
     e->origin.base_count = all ? e->origin.info.generation : 1;
     return REEF_OK;
@@ -65,7 +65,7 @@ static reef_status read_gate(exporting *e, reef_txn *txn, reef_error *err) {
 
 static reef_status read_base(exporting *e, reef_txn *txn, reef_error *err) {
     reef_origin *origin = &e->origin;
-    origin->base_roots = calloc(origin->base_count + 1, sizeof *origin->base_roots);
+    origin->base_roots = calloc(origin->base_count + 1, sizeof(*origin->base_roots));
     if (origin->base_roots == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory for the roots of %" PRIu32 " generations", origin->base_count);
@@ -106,7 +106,7 @@ static reef_status list_parts(exporting *e, reef_error *err) {
 
 static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
     json_t *metadata = reef_origin_metadata(&e->origin, e->reference[0], e->reference[1]);
-    reef_safetensor *tensors = calloc(e->parts.count, sizeof *tensors);
+    reef_safetensor *tensors = calloc(e->parts.count, sizeof(*tensors));
     reef_status status = REEF_OK;
     if (metadata == NULL || tensors == NULL) {
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the header of %.160s", path);
@@ -154,7 +154,7 @@ static reef_status copy_parts(exporting *e, reef_error *err) {
         }
     }
     reef_generation_hash_root(e->hash, root);
-    if (memcmp(root, e->origin.info.root, sizeof root) == 0) return REEF_OK;
+    if (memcmp(root, e->origin.info.root, sizeof(root)) == 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "generation %" PRIu32 " of pool %.120s has another root than was recorded, or "
                      "was given up meanwhile: check the pool with reef verify",

@@ -79,8 +79,8 @@ void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint3
     const char *dot = strchr(tensor->name, '.');
     const char *name = dot == NULL ? tensor->name : dot + 1;
     size_t i = 0;
-    while (i < sizeof SHAPES / sizeof *SHAPES && strcmp(SHAPES[i].name, name) != 0) i++;
-    assert(i < sizeof SHAPES / sizeof *SHAPES);
+    while (i < sizeof(SHAPES) / sizeof(*SHAPES) && strcmp(SHAPES[i].name, name) != 0) i++;
+    assert(i < sizeof(SHAPES) / sizeof(*SHAPES));
     for (const char *letter = SHAPES[i].shape; *letter != '\0'; letter++)
         tensor->shape[tensor->rank++] = size_of(*letter, config, side);
 }
@@ -91,7 +91,7 @@ static reef_tail_file *add_file(reef_tail_files *parts,
                                 reef_dtype dtype) {
     reef_tail_file *part = &parts->parts[parts->count++];
     *part = (reef_tail_file){.db = db, .tensor.dtype = dtype};
-    snprintf(part->tensor.name, sizeof part->tensor.name, "%s", name);
+    snprintf(part->tensor.name, sizeof(part->tensor.name), "%s", name);
     return part;
 }
 
@@ -124,7 +124,7 @@ static void add_dense(reef_tail_files *parts,
         add_flat(parts, "gate", REEF_F32, gate_values, 0);
         add_flat(parts, "gate_weights", REEF_F32, REEF_GATE_ORDERS, REEF_GATE_BUCKETS);
     }
-    qsort(parts->parts, parts->count, sizeof *parts->parts, by_name);
+    qsort(parts->parts, parts->count, sizeof(*parts->parts), by_name);
 }
 
 // Blocks are those of f32, whatever the type of the rows.
@@ -137,7 +137,7 @@ static void add_layers(reef_tail_files *parts,
         if (table->expert_count == 0) continue;
         bool rows = db == REEF_DB_EXPERTS;
         char name[REEF_NAME_BYTES_MAX + 1];
-        snprintf(name, sizeof name, "block%u.%s", l, rows ? "experts" : "flags");
+        snprintf(name, sizeof(name), "block%u.%s", l, rows ? "experts" : "flags");
         reef_tail_file *part =
             add_file(parts, db, name, rows ? generation->info.dtype : REEF_BYTES);
         part->layer = l;
@@ -156,7 +156,7 @@ reef_status reef_generation_tensors_init(reef_tail_files *parts,
                                          reef_error *err) {
     *parts = (reef_tail_files){0};
     parts->parts =
-        calloc(generation->tensor_count + 3 + 2 * (size_t)config->layers, sizeof *parts->parts);
+        calloc(generation->tensor_count + 3 + 2 * (size_t)config->layers, sizeof(*parts->parts));
     if (parts->parts == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a generation");
     add_dense(parts, config, generation, gate_values);
@@ -205,7 +205,7 @@ reef_status reef_generation_allocate_tables(reef_generation *generation, reef_er
         if (table->expert_count == 0) continue;
         table->flags = calloc(table->expert_count, 1);
         table->dirty = malloc(table->expert_count);
-        table->usage = calloc(table->expert_count, sizeof *table->usage); // none here so far
+        table->usage = calloc(table->expert_count, sizeof(*table->usage)); // none here so far
         if (table->flags == NULL || table->dirty == NULL || table->usage == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts",
                              table->expert_count);
@@ -228,13 +228,13 @@ uint64_t reef_origin_experts(const reef_config *config, uint32_t side) {
 
 static void set_number(json_t *metadata, const char *name, uint64_t value) {
     char text[NUMBER_BYTES];
-    snprintf(text, sizeof text, "%" PRIu64, value);
+    snprintf(text, sizeof(text), "%" PRIu64, value);
     json_object_set_new(metadata, name, json_string(text));
 }
 
 static void set_real(json_t *metadata, const char *name, double value) {
     char text[NUMBER_BYTES];
-    snprintf(text, sizeof text, "%.17g", value);
+    snprintf(text, sizeof(text), "%.17g", value);
     json_object_set_new(metadata, name, json_string(text));
 }
 
@@ -342,7 +342,7 @@ static reef_status info_parse(reef_generation_record *info,
         {"opened_at", UINT64_MAX, &info->opened_at},
         {"sealed_at", UINT64_MAX, &info->sealed_at},
     };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
         reef_status status = number_of(file, numbers[i].name, numbers[i].most, numbers[i].out, err);
         if (status != REEF_OK) return status;
     }
@@ -366,7 +366,7 @@ static reef_status base_parse(reef_origin *origin, const reef_safetensors *file,
     size_t count = json_array_size(roots), most = origin->info.generation;
     // All before it, or only the first.
     bool right = json_is_array(roots) && (count == most || (count == 1 && most > 0));
-    if (right) origin->base_roots = calloc(count + 1, sizeof *origin->base_roots);
+    if (right) origin->base_roots = calloc(count + 1, sizeof(*origin->base_roots));
     for (size_t g = 0; right && origin->base_roots != NULL && g < count; g++)
         right = root_of(json_string_value(json_array_get(roots, g)), origin->base_roots[g]);
     json_decref(roots);

@@ -29,14 +29,14 @@ static reef_status read_gate(exporting *e, reef_file_generation *of, reef_error 
     double reference[2];
     reef_view view;
     reef_key key = {.db = REEF_DB_TENSORS, .generation = of->records, .name = "reference"};
-    reef_status status = reef_record_read(e->txn, &key, reference, sizeof reference, err);
+    reef_status status = reef_record_read(e->txn, &key, reference, sizeof(reference), err);
     of->reference_median = reference[0];
     of->reference_spread = reference[1];
     if (status != REEF_OK || of->number == 0) return status;
     key.name = "gate";
     status = reef_record_view(e->txn, &key, &view, err);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
-    of->gate_values = view.bytes / sizeof *values;
+    of->gate_values = view.bytes / sizeof(*values);
     return status;
 }
 
@@ -49,7 +49,7 @@ static uint32_t number_in_file(const reef_model_origin *origin, uint32_t number)
 
 static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_error *err) {
     reef_model_origin *origin = &e->origin;
-    origin->generations = calloc((size_t)as_of->last + 1, sizeof *origin->generations);
+    origin->generations = calloc((size_t)as_of->last + 1, sizeof(*origin->generations));
     if (origin->generations == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %" PRIu32 " generations",
                          as_of->last);
@@ -111,7 +111,7 @@ static reef_status read_model_export(exporting *e, const char *as_of, reef_error
 
 static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
     json_t *metadata = reef_model_metadata(&e->origin);
-    reef_safetensor *tensors = calloc(e->parts.count, sizeof *tensors);
+    reef_safetensor *tensors = calloc(e->parts.count, sizeof(*tensors));
     reef_status status = REEF_OK;
     if (metadata == NULL || tensors == NULL) {
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the header of %.160s", path);

@@ -19,7 +19,7 @@ static reef_tensor_group *add_model_file(reef_tensor_groups *parts,
                                          const char *record) {
     if (parts->count == parts->capacity) {
         size_t capacity = 2 * parts->capacity + 64;
-        reef_tensor_group *grown = realloc(parts->parts, capacity * sizeof *grown);
+        reef_tensor_group *grown = realloc(parts->parts, capacity * sizeof(*grown));
         if (grown == NULL) return NULL;
         parts->parts = grown;
         parts->capacity = capacity;
@@ -27,8 +27,9 @@ static reef_tensor_group *add_model_file(reef_tensor_groups *parts,
     reef_tensor_group *part = &parts->parts[parts->count++];
     *part = (reef_tensor_group){
         .generation = generation, .db = REEF_DB_TENSORS, .tensor.dtype = REEF_F32};
-    snprintf(part->record, sizeof part->record, "%s", record);
-    snprintf(part->tensor.name, sizeof part->tensor.name, "%s", record); // whose shape is asked for
+    snprintf(part->record, sizeof(part->record), "%s", record);
+    snprintf(part->tensor.name, sizeof(part->tensor.name), "%s",
+             record); // whose shape is asked for
     return part;
 }
 
@@ -36,8 +37,8 @@ static reef_tensor_group *add_model_file(reef_tensor_groups *parts,
 static void place_model_file(const reef_tensor_groups *parts, reef_tensor_group *part) {
     reef_safetensor *tensor = &part->tensor;
     if (part->generation > 0)
-        snprintf(tensor->name, sizeof tensor->name, "generation%" PRIu32 ".%.40s", part->generation,
-                 part->record);
+        snprintf(tensor->name, sizeof(tensor->name), "generation%" PRIu32 ".%.40s",
+                 part->generation, part->record);
     tensor->begin = part == parts->parts ? 0 : part[-1].tensor.end;
     tensor->end = tensor->begin + reef_safetensor_bytes(tensor);
 }
@@ -86,7 +87,7 @@ static bool add_column(reef_tensor_groups *parts,
                        const column *of) {
     char name[REEF_NAME_BYTES_MAX + 1];
     const reef_expert_table *table = &generation->expert_tables[layer];
-    snprintf(name, sizeof name, "block%" PRIu32 ".%s", layer, of->name);
+    snprintf(name, sizeof(name), "block%" PRIu32 ".%s", layer, of->name);
     reef_tensor_group *part = add_model_file(parts, number, name);
     if (part == NULL) return false;
     part->db = of->db;
@@ -125,7 +126,7 @@ static bool add_layer(reef_tensor_groups *parts,
             vectors * shape.D * each,      v * shape.D * each, shape.D * each};
         ok = add_column(parts, generation, number, layer, &vector);
     }
-    for (size_t i = 0; ok && i < sizeof others / sizeof *others; i++)
+    for (size_t i = 0; ok && i < sizeof(others) / sizeof(*others); i++)
         ok = add_column(parts, generation, number, layer, &others[i]);
     return ok;
 }
@@ -190,7 +191,7 @@ static json_t *generation_json(const reef_file_generation *of) {
 
 static void set_number(json_t **metadata, const char *name, uint64_t value) {
     char text[NUMBER_BYTES];
-    snprintf(text, sizeof text, "%" PRIu64, value);
+    snprintf(text, sizeof(text), "%" PRIu64, value);
     reef_json_set(metadata, name, json_string(text));
 }
 
@@ -314,7 +315,7 @@ static reef_status generations_parse(reef_model_origin *origin,
     size_t count = json_array_size(list);
     uint64_t first_id = 0;
     bool right = count > 0 && count < REEF_GENERATION_COUNT_MAX;
-    if (right) origin->generations = calloc(count, sizeof *origin->generations);
+    if (right) origin->generations = calloc(count, sizeof(*origin->generations));
     for (uint32_t g = 0; right && origin->generations != NULL && g < count; g++) {
         reef_file_generation *one = &origin->generations[g];
         right = generation_parse(one, json_array_get(list, g), g, (uint32_t)count, first_id);

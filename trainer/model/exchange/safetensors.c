@@ -29,7 +29,7 @@ static const struct {
     {"U8", REEF_BYTES, 1},
     {"I64", REEF_U64, 8}, // counts: PyTorch has no 64 bits without a sign
 };
-#define TYPE_COUNT (sizeof TYPES / sizeof *TYPES)
+#define TYPE_COUNT (sizeof(TYPES) / sizeof(*TYPES))
 
 static size_t type_of(reef_dtype dtype) {
     size_t i = 0;
@@ -129,8 +129,8 @@ static reef_status check_offset(const char *path, bool force, reef_error *err) {
 
 // Empty, or the beginning of a file as this one will be, as far as it got.
 static bool is_left_over(int fd) {
-    char have[LENGTH_BYTES + sizeof BEGINNING - 1];
-    ssize_t count = pread(fd, have, sizeof have, 0);
+    char have[LENGTH_BYTES + sizeof(BEGINNING) - 1];
+    ssize_t count = pread(fd, have, sizeof(have), 0);
     if (count < 0) return false;
     size_t begun = (size_t)count > LENGTH_BYTES ? (size_t)count - LENGTH_BYTES : 0;
     return memcmp(have + LENGTH_BYTES, BEGINNING, begun) == 0;
@@ -225,7 +225,7 @@ reef_status reef_safetensors_create(reef_safetensors_writer **out,
     reef_status status = check_offset(path, force, err);
     if (status != REEF_OK) return status;
     char *header = header_text(metadata, tensor_count, tensors, &header_bytes);
-    reef_safetensors_writer *writer = calloc(1, sizeof *writer);
+    reef_safetensors_writer *writer = calloc(1, sizeof(*writer));
     if (header == NULL || writer == NULL) {
         status = no_memory(err, path);
     } else if (header_bytes > LENGTH_BYTES + REEF_SAFETENSORS_HEADER_BYTES_MAX) {
@@ -392,7 +392,7 @@ static int by_offset(const void *a, const void *b) {
 
 static reef_status check_offsets(reef_safetensors *file, reef_error *err) {
     uint64_t at = 0;
-    qsort(file->tensors, file->tensor_count, sizeof *file->tensors, by_offset);
+    qsort(file->tensors, file->tensor_count, sizeof(*file->tensors), by_offset);
     for (size_t i = 0; i < file->tensor_count; i++) {
         const reef_safetensor *tensor = &file->tensors[i];
         if (tensor->begin != at)
@@ -410,7 +410,7 @@ static reef_status header_parse(reef_safetensors *file, json_t *header, reef_err
     json_t *value;
     reef_status status = REEF_OK;
     if (!json_is_object(header)) return broken(file, err, "its header is no JSON object");
-    file->tensors = calloc(json_object_size(header) + 1, sizeof *file->tensors);
+    file->tensors = calloc(json_object_size(header) + 1, sizeof(*file->tensors));
     if (file->tensors == NULL) return no_memory(err, file->path);
     json_object_foreach(header, name, value) {
         status = strcmp(name, METADATA) == 0
@@ -433,7 +433,7 @@ static reef_status header_read(reef_safetensors *file, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID, "cannot read %.160s: it is no file", file->path);
     uint64_t file_bytes = (uint64_t)info.st_size;
     if (file_bytes < LENGTH_BYTES) return broken(file, err, "it has less than 8 bytes");
-    reef_status status = read_at(file, 0, length, sizeof length, err);
+    reef_status status = read_at(file, 0, length, sizeof(length), err);
     if (status != REEF_OK) return status;
     for (size_t i = LENGTH_BYTES; i > 0; i--) bytes = bytes << 8 | length[i - 1];
     if (bytes > REEF_SAFETENSORS_HEADER_BYTES_MAX)

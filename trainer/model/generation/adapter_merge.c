@@ -42,7 +42,7 @@ static void add_adapter(float *out,
                         const float *base,
                         const reef_adapter_shape *shape,
                         const reef_adapter *adapter) {
-    memcpy(out, base, matrix_floats(shape) * sizeof *out);
+    memcpy(out, base, matrix_floats(shape) * sizeof(*out));
     if (shape->whole)
         reef_axpy(matrix_floats(shape), out, 1.0f, adapter->up);
     else
@@ -67,7 +67,7 @@ static void fill_adapter_merge(reef_generation *generation,
         add_adapter(merged->w_ffw_out[l], block->w_ffw_out, &up, &weights->adapters_ffw_out[l]);
     }
     size_t floats = (size_t)config->d_model * config->vocab;
-    memcpy(merged->head, base->weights.head, floats * sizeof *merged->head);
+    memcpy(merged->head, base->weights.head, floats * sizeof(*merged->head));
     reef_axpy(floats, merged->head, 1.0f, generation->weights.head);
 }
 
@@ -78,7 +78,7 @@ reef_status reef_merged_make(reef_generation *generation,
     reef_merged *merged = &generation->merged;
     if (merged->fresh) return REEF_OK;
     if (merged->memory == NULL) {
-        merged->memory = malloc(lay_out(merged, config, NULL) * sizeof *merged->memory);
+        merged->memory = malloc(lay_out(merged, config, NULL) * sizeof(*merged->memory));
         if (merged->memory == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY,
                              "no memory for the corrections of generation %u",

@@ -9,12 +9,12 @@ void reef_expert_table_row_read(
     uint64_t id = n, block = id >> rows->block_shift; // 64 bits wide: the shift may be 32
     size_t at = (size_t)(id - (block << rows->block_shift)) * table->row_values + from;
     if (rows->dtype == REEF_F32) {
-        memcpy(out, (const float *)rows->blocks[block] + at, count * sizeof *out);
+        memcpy(out, (const float *)rows->blocks[block] + at, count * sizeof(*out));
         return;
     }
     const reef_bf16 *values = (const reef_bf16 *)rows->blocks[block] + at;
     for (size_t i = 0; i < count; i++) {
         uint32_t bits = (uint32_t)values[i] << 16;
-        memcpy(out + i, &bits, sizeof bits);
+        memcpy(out + i, &bits, sizeof(bits));
     }
 }

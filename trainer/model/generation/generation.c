@@ -14,7 +14,7 @@ static bool allocate_rows(reef_expert_table *table) {
     size_t values = table->expert_count * table->row_values;
     table->memory = reef_huge_page_new(values, reef_rows_value_bytes(table->rows.dtype));
     table->experts = table->rows.dtype == REEF_F32 ? table->memory : NULL;
-    table->blocks = calloc(1, sizeof *table->blocks);
+    table->blocks = calloc(1, sizeof(*table->blocks));
     if (table->memory == NULL || table->blocks == NULL) return false;
     table->block_count = 1;
     table->blocks[0] = table->memory;
@@ -71,12 +71,13 @@ static reef_status allocate_table(reef_expert_table *table,
         table->usage = calloc(N, sizeof(reef_usage));
         table->moments.adam_m = reef_huge_page_new(values, sizeof(float));
         table->moments.adam_v = reef_huge_page_new(values, sizeof(float));
-        if (recycles) table->used_before = calloc(N, sizeof *table->used_before);
+        if (recycles) table->used_before = calloc(N, sizeof(*table->used_before));
         if (averages) table->moments.average = reef_huge_page_new(values, sizeof(float));
         table->moments.counts = calloc(N, sizeof(uint32_t));
-        ok = ok && table->flags && table->dirty && table->usage && table->moments.adam_m &&
-             table->moments.adam_v && (table->moments.average || !averages) &&
-             table->moments.counts && (table->used_before || !recycles);
+        ok = ok && table->flags != NULL && table->dirty != NULL && table->usage != NULL &&
+             table->moments.adam_m != NULL && table->moments.adam_v != NULL &&
+             (table->moments.average != NULL || !averages) && table->moments.counts != NULL &&
+             (table->used_before != NULL || !recycles);
     }
     if (!ok)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu experts of width %zu", N,
@@ -109,7 +110,7 @@ reef_status reef_generation_new(reef_generation **out,
                                 reef_error *err) {
     *out = NULL;
     reef_status status = REEF_ERR_NO_MEMORY;
-    reef_generation *generation = calloc(1, sizeof *generation);
+    reef_generation *generation = calloc(1, sizeof(*generation));
     if (generation == NULL)
         return reef_fail(err, status, "no memory for generation %u", info->generation);
     generation->info = *info;
@@ -120,12 +121,12 @@ reef_status reef_generation_new(reef_generation **out,
     }
 
     reef_generation_count_tensors(generation, config);
-    generation->tensors = calloc(generation->tensor_count, sizeof *generation->tensors);
-    generation->values = calloc(generation->value_count, sizeof *generation->values);
+    generation->tensors = calloc(generation->tensor_count, sizeof(*generation->tensors));
+    generation->values = calloc(generation->value_count, sizeof(*generation->values));
     bool averages = config->average > 0.0f;
     if (generation->open)
         generation->training =
-            calloc((averages ? 4 : 3) * generation->value_count, sizeof *generation->training);
+            calloc((averages ? 4 : 3) * generation->value_count, sizeof(*generation->training));
     if (generation->tensors == NULL || generation->values == NULL ||
         (generation->open && generation->training == NULL)) {
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu parameters",
@@ -223,7 +224,7 @@ void reef_generation_gate_copy(reef_generation *to, const reef_generation *from)
 
 reef_status reef_network_reserve(reef_network *network, size_t count, reef_error *err) {
     if (count <= network->generation_capacity) return REEF_OK;
-    reef_generation **generations = realloc(network->generations, count * sizeof *generations);
+    reef_generation **generations = realloc(network->generations, count * sizeof(*generations));
     if (generations == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", count);
     network->generations = generations;

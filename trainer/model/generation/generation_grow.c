@@ -39,11 +39,11 @@ reef_status reef_generation_grow(reef_generation **out,
         reef_floats_copy(table->experts, old->experts, N * row);
         reef_floats_copy(table->moments.adam_m, old->moments.adam_m, N * row);
         reef_floats_copy(table->moments.adam_v, old->moments.adam_v, N * row);
-        memcpy(table->moments.counts, old->moments.counts, N * sizeof *old->moments.counts);
+        memcpy(table->moments.counts, old->moments.counts, N * sizeof(*old->moments.counts));
         memcpy(table->flags, old->flags, N);
-        memcpy(table->usage, old->usage, N * sizeof *old->usage);
+        memcpy(table->usage, old->usage, N * sizeof(*old->usage));
         if (table->used_before != NULL)
-            memcpy(table->used_before, old->used_before, N * sizeof *old->used_before);
+            memcpy(table->used_before, old->used_before, N * sizeof(*old->used_before));
         reef_generation_draw_experts(table, N, config, l, 0.0f, seed);
         memset(table->dirty, 1, table->expert_count);
     }

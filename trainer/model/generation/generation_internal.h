@@ -18,7 +18,7 @@
 #include <string.h>
 
 static inline void reef_floats_copy(float *out, const float *in, size_t count) {
-    memcpy(out, in, count * sizeof *out);
+    memcpy(out, in, count * sizeof(*out));
 }
 
 // generation_layout.c

@@ -19,7 +19,7 @@ static void add_layout(layout *out, size_t offset, size_t count, bool trained, c
     if (out->generation != NULL) {
         reef_generation *generation = out->generation;
         reef_tensor *tensor = &generation->tensors[out->tensor_count];
-        snprintf(tensor->name, sizeof tensor->name, "%s", name);
+        snprintf(tensor->name, sizeof(tensor->name), "%s", name);
         tensor->count = count;
         tensor->data = generation->values + out->value_count;
         *view_at(&generation->weights, offset) = tensor->data;
@@ -39,7 +39,7 @@ static void add_layout(layout *out, size_t offset, size_t count, bool trained, c
 static void add_block(
     layout *out, uint32_t layer, const char *part, size_t offset, size_t count, bool trained) {
     char name[REEF_NAME_BYTES_MAX + 1];
-    snprintf(name, sizeof name, "block%u.%s", layer, part);
+    snprintf(name, sizeof(name), "block%u.%s", layer, part);
     add_layout(out, offset, count, trained, name);
 }
 
@@ -96,11 +96,11 @@ static void add_adapter(
     layout *out, uint32_t layer, size_t place, const reef_adapter_shape *shape, const char *name) {
     char tensor[16]; // the longest is ffw_out_down
     size_t up = place + offsetof(reef_adapter, up);
-    snprintf(tensor, sizeof tensor, shape->whole ? "delta_%s" : "%s_down", name);
+    snprintf(tensor, sizeof(tensor), shape->whole ? "delta_%s" : "%s_down", name);
     if (!shape->whole)
         add_block(out, layer, tensor, place + offsetof(reef_adapter, down), shape->in * shape->rank,
                   true);
-    if (!shape->whole) snprintf(tensor, sizeof tensor, "%s_up", name);
+    if (!shape->whole) snprintf(tensor, sizeof(tensor), "%s_up", name);
     add_block(out, layer, tensor, up, shape->rank * shape->out, true);
 }
 

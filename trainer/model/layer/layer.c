@@ -16,7 +16,7 @@
 enum { STRETCH_ROWS = 4096 }; // whole pieces
 
 reef_status reef_layer_new(reef_layer **out, reef_error *err) {
-    *out = calloc(1, sizeof **out);
+    *out = calloc(1, sizeof(**out));
     if (*out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a layer");
     static atomic_uint_fast64_t made;
     (*out)->number = ++made;
@@ -164,7 +164,7 @@ static reef_status forward_rows(const reef_layer_view *view,
     reef_status status =
         reef_layer_tape_reserve(tape, view->network, generations, rows.rows, keep, err);
     if (status != REEF_OK) return status;
-    memset(rows.y, 0, rows.rows * view->network->config.d_model * sizeof *rows.y);
+    memset(rows.y, 0, rows.rows * view->network->config.d_model * sizeof(*rows.y));
     for (size_t g = 0; status == REEF_OK && g < generations; g++) {
         layer_pass acts = pass_of(view, tape, g);
         acts.rows = rows.rows;
@@ -240,7 +240,7 @@ static reef_status run_stretches(const reef_layer_view *view,
 }
 
 static bool overlap(const float *a, const float *b, size_t count) {
-    uintptr_t at_a = (uintptr_t)a, at_b = (uintptr_t)b, bytes = count * sizeof *a;
+    uintptr_t at_a = (uintptr_t)a, at_b = (uintptr_t)b, bytes = count * sizeof(*a);
     return at_a < at_b + bytes && at_b < at_a + bytes;
 }
 
@@ -313,7 +313,7 @@ static void backward_generation(const layer_pass *acts, reef_router_params *grad
     run_experts(acts, backward_piece);
     if (padded) {
         memset(acts->trace->d_gate + acts->rows * P, 0, (rows - acts->rows) * P * sizeof(float));
-        memset(d_x, 0, rows * D * sizeof *d_x);
+        memset(d_x, 0, rows * D * sizeof(*d_x));
     }
     reef_router_backward(&acts->router, params_of(acts), mode_of(acts), acts->view->workers, rows,
                          padded ? pad(acts) : acts->x, pieces, &acts->trace->tape,
@@ -363,7 +363,7 @@ reef_status reef_layer_back(const reef_layer_view *view,
     if (status != REEF_OK) return status;
     tape->filled = false;
     if (rows == 0) return REEF_OK;
-    memset(d_x, 0, rows * D * sizeof *d_x);
+    memset(d_x, 0, rows * D * sizeof(*d_x));
     for (size_t g = 0; g < tape->generations; g++) {
         layer_pass acts = pass_of(view, tape, g);
         acts.trace = &tape->traces[g];

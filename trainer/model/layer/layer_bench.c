@@ -263,7 +263,7 @@ reef_status reef_layer_bench_new(reef_layer_bench **out,
     assert(options->sealed || (options->dtype != REEF_BF16 && options->row_blocks == NULL));
     assert(options->beside == NULL || (options->beside->D == options->shape.d_model &&
                                        options->beside->options.tokens == options->tokens));
-    reef_layer_bench *layer = calloc(1, sizeof *layer);
+    reef_layer_bench *layer = calloc(1, sizeof(*layer));
     if (layer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a layer");
     layer->options = *options;
     layer->expert_count = options->shape.side * options->shape.side;

@@ -159,7 +159,7 @@ reef_status reef_layer_pool_open(reef_layer_pool **out,
                                  uint64_t memory_bytes,
                                  reef_error *err) {
     *out = NULL;
-    reef_layer_pool *pool = calloc(1, sizeof *pool);
+    reef_layer_pool *pool = calloc(1, sizeof(*pool));
     if (pool == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool of rows");
     reef_generation_record info = generation_of(shape);
     info.sealed = true;

@@ -35,7 +35,7 @@ static bool reserve_statistics(const reef_layer_view *view, reef_layer_collected
     size_t width = reef_layer_statistics_width(&view->network->config),
            most = 2 * c->batches_max + 4;
     if (width == 0 || c->batches < c->batches_max) return true;
-    if (!widen_grad(&c->statistics, most * width, sizeof *c->statistics)) return false;
+    if (!widen_grad(&c->statistics, most * width, sizeof(*c->statistics))) return false;
     c->batches_max = most;
     return true;
 }
@@ -53,13 +53,13 @@ reef_status reef_layer_collect_reserve(const reef_layer_view *view, size_t rows,
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the statistics of another batch");
     if (needed <= c->rows_max) return REEF_OK;
     if (most < needed) most = needed;
-    bool ok =
-        widen_grad(&c->x, most, shape.D * sizeof *c->x) &&
-        widen_grad(&c->d_y, most, shape.D * sizeof *c->d_y) &&
-        widen_grad(&c->indices, most, shape.P * sizeof *c->indices) &&
-        widen_grad(&c->gate, most, shape.P * sizeof *c->gate) &&
-        widen_grad(&c->factors, most, shape.P * reef_expert_vectors(&shape) * sizeof *c->factors) &&
-        widen_grad(&c->active, most, 1);
+    bool ok = widen_grad(&c->x, most, shape.D * sizeof(*c->x)) &&
+              widen_grad(&c->d_y, most, shape.D * sizeof(*c->d_y)) &&
+              widen_grad(&c->indices, most, shape.P * sizeof(*c->indices)) &&
+              widen_grad(&c->gate, most, shape.P * sizeof(*c->gate)) &&
+              widen_grad(&c->factors, most,
+                         shape.P * reef_expert_vectors(&shape) * sizeof(*c->factors)) &&
+              widen_grad(&c->active, most, 1);
     if (!ok)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the gradients of %zu rows", most);
     c->rows_max = most;
@@ -77,11 +77,11 @@ void reef_layer_collect(const reef_layer_view *view,
     const reef_layer_trace *trace = &tape->traces[g];
     reef_expert_shape shape = reef_generation_expert_shape(config, 0);
     size_t P = shape.P, D = shape.D, each = P * reef_expert_vectors(&shape);
-    memcpy(c->x + at * D, x, rows * D * sizeof *x);
-    memcpy(c->d_y + at * D, d_y, rows * D * sizeof *d_y);
-    memcpy(c->indices + at * P, trace->tape.indices, rows * P * sizeof *c->indices);
-    memcpy(c->gate + at * P, trace->tape.gate, rows * P * sizeof *c->gate);
-    memcpy(c->factors + at * each, trace->factors, rows * each * sizeof *c->factors);
+    memcpy(c->x + at * D, x, rows * D * sizeof(*x));
+    memcpy(c->d_y + at * D, d_y, rows * D * sizeof(*d_y));
+    memcpy(c->indices + at * P, trace->tape.indices, rows * P * sizeof(*c->indices));
+    memcpy(c->gate + at * P, trace->tape.gate, rows * P * sizeof(*c->gate));
+    memcpy(c->factors + at * each, trace->factors, rows * each * sizeof(*c->factors));
     if (tape->mask == NULL)
         memset(c->active + at, 1, rows);
     else
@@ -90,6 +90,6 @@ void reef_layer_collect(const reef_layer_view *view,
     size_t width = reef_layer_statistics_width(config) / 2;
     if (width == 0) return;
     float *statistics = c->statistics + 2 * width * c->batches++;
-    memcpy(statistics, trace->tape.batch_mean, width * sizeof *statistics);
-    memcpy(statistics + width, trace->tape.batch_var, width * sizeof *statistics);
+    memcpy(statistics, trace->tape.batch_mean, width * sizeof(*statistics));
+    memcpy(statistics + width, trace->tape.batch_var, width * sizeof(*statistics));
 }

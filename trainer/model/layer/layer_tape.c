@@ -32,7 +32,7 @@ void reef_layer_tape_release(reef_layer_tape *tape) {
 }
 
 reef_status reef_layer_tape_new(reef_layer_tape **out, reef_error *err) {
-    *out = calloc(1, sizeof **out);
+    *out = calloc(1, sizeof(**out));
     return *out != NULL ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a tape");
 }
 
@@ -128,10 +128,10 @@ reef_status reef_layer_tape_reserve(reef_layer_tape *tape,
     tape->filled = false;
     fit_to(tape, &network->config);
     if (count > tape->trace_count) {
-        reef_layer_trace *traces = realloc(tape->traces, count * sizeof *traces);
+        reef_layer_trace *traces = realloc(tape->traces, count * sizeof(*traces));
         if (traces == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", generations);
-        memset(traces + tape->trace_count, 0, (count - tape->trace_count) * sizeof *traces);
+        memset(traces + tape->trace_count, 0, (count - tape->trace_count) * sizeof(*traces));
         tape->traces = traces;
         tape->trace_count = count;
     }

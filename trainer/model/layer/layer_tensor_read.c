@@ -19,9 +19,9 @@ size_t reef_layer_vector_index(const char *name, size_t vectors) {
 
 const reef_tensor *reef_layer_tensor_find(const reef_generation *generation, const char *name) {
     char full[REEF_NAME_BYTES_MAX + 1];
-    int length = snprintf(full, sizeof full, "block0.%s", name);
-    return length > 0 && (size_t)length < sizeof full ? reef_generation_find(generation, full)
-                                                      : NULL;
+    int length = snprintf(full, sizeof(full), "block0.%s", name);
+    return length > 0 && (size_t)length < sizeof(full) ? reef_generation_find(generation, full)
+                                                       : NULL;
 }
 
 reef_status reef_layer_tensor_check_count(const char *name,
@@ -64,6 +64,6 @@ reef_status reef_layer_tensor_read(const reef_network *network,
     const reef_tensor *tensor = reef_layer_tensor_find(generation, name);
     if (tensor == NULL) return reef_layer_tensor_missing(generation, name, err);
     reef_status status = reef_layer_tensor_check_count(name, tensor->count, count, err);
-    if (status == REEF_OK) memcpy(out, tensor->data, count * sizeof *out);
+    if (status == REEF_OK) memcpy(out, tensor->data, count * sizeof(*out));
     return status;
 }

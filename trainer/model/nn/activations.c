@@ -19,7 +19,7 @@ size_t reef_activations_scratch_width(const reef_config *config) {
 }
 
 static bool floats(float **out, size_t count) {
-    *out = calloc(count > 0 ? count : 1, sizeof **out);
+    *out = calloc(count > 0 ? count : 1, sizeof(**out));
     return *out != NULL;
 }
 
@@ -78,8 +78,8 @@ reef_status reef_activations_init(reef_activations *acts,
         .layer_sets = training ? config->layers : 1,
     };
     size_t n = acts->rows_max;
-    bool ok = (acts->layers = calloc(acts->layer_sets, sizeof *acts->layers)) != NULL &&
-              (acts->plans = calloc(config->layers, sizeof *acts->plans)) != NULL;
+    bool ok = (acts->layers = calloc(acts->layer_sets, sizeof(*acts->layers))) != NULL &&
+              (acts->plans = calloc(config->layers, sizeof(*acts->plans))) != NULL;
     for (uint32_t l = 0; ok && l < config->layers; l++)
         acts->plans[l] = reef_layer_plan_make(config, l);
     for (size_t l = 0; ok && l < acts->layer_sets; l++)
@@ -88,8 +88,8 @@ reef_status reef_activations_init(reef_activations *acts,
          floats(&acts->norm_mean, n) && floats(&acts->norm_rstd, n) &&
          floats(&acts->logits, n * config->vocab) &&
          floats(&acts->window_scratch, n * reef_activations_scratch_width(config)) &&
-         (acts->loss = calloc(n, sizeof *acts->loss)) != NULL &&
-         (acts->answers = calloc(n, sizeof *acts->answers)) != NULL &&
+         (acts->loss = calloc(n, sizeof(*acts->loss))) != NULL &&
+         (acts->answers = calloc(n, sizeof(*acts->answers))) != NULL &&
          (acts->several = calloc(n, 1)) != NULL &&
          (acts->piece_active = calloc(windows_max, 1)) != NULL;
     ok = ok && (!training || allocate_backward(acts, config));
@@ -104,7 +104,7 @@ static void release_layer(reef_activations_layer *layer) {
                           layer->qkv,     layer->probs,      layer->attended,   layer->x_mid,
                           layer->norm2,   layer->norm2_mean, layer->norm2_rstd, layer->ffw_in,
                           layer->ffw_act, layer->retain_d_y, layer->older};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) free(all[i]);
     reef_moe_tape_release(&layer->moe);
 }
 
@@ -129,7 +129,7 @@ void reef_activations_release(reef_activations *acts) {
         acts->d_x,        acts->d_mid,   acts->d_norm,     acts->d_qkv,          acts->d_probs,
         acts->d_attended, acts->d_y,     acts->norm_grads, acts->window_scratch, acts->low_qkv,
         acts->d_low_qkv,  acts->low_out, acts->d_low_out};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) free(all[i]);
     reef_expert_pairs_release(&acts->pairs);
     free(acts->layers);
     free(acts->plans);
@@ -167,7 +167,7 @@ reef_status reef_activations_prepare_generation(reef_activations *acts,
                                                 reef_error *err) {
     if (g >= acts->generation_capacity) {
         reef_activations_table **expert_tables =
-            realloc(acts->expert_tables, (g + 1) * sizeof *expert_tables);
+            realloc(acts->expert_tables, (g + 1) * sizeof(*expert_tables));
         if (expert_tables == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for generation %zu", g);
         acts->expert_tables = expert_tables;
@@ -175,7 +175,7 @@ reef_status reef_activations_prepare_generation(reef_activations *acts,
             acts->expert_tables[acts->generation_capacity++] = NULL;
     }
     if (acts->expert_tables[g] != NULL) return REEF_OK;
-    reef_activations_table *sets = calloc(acts->layer_sets, sizeof *sets);
+    reef_activations_table *sets = calloc(acts->layer_sets, sizeof(*sets));
     if (sets == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for generation %zu", g);
     reef_expert_shape largest = reef_generation_expert_shape_largest(acts->config);
     for (size_t l = 0; l < acts->layer_sets; l++) {

@@ -6,7 +6,7 @@
 
 static void mask_rows(size_t T, size_t width, float *rows, const uint8_t *fire) {
     for (size_t t = 0; t < T; t++)
-        if (!fire[t]) memset(rows + t * width, 0, width * sizeof *rows);
+        if (!fire[t]) memset(rows + t * width, 0, width * sizeof(*rows));
 }
 
 void reef_adapter_forward(const reef_adapter_shape *shape,
@@ -37,7 +37,7 @@ void reef_adapter_backward(const reef_adapter_shape *shape,
                            const uint8_t *fire) {
     size_t in = shape->in, out = shape->out, rank = shape->rank;
     if (shape->whole)
-        memcpy(low, x, T * in * sizeof *low);
+        memcpy(low, x, T * in * sizeof(*low));
     else
         reef_gemm(false, false, T, rank, in, 1.0f, x, in, adapter->down, rank, 0.0f, low, rank);
     reef_gemm(false, true, T, rank, out, 1.0f, d_y, out, adapter->up, out, 0.0f, d_low, rank);

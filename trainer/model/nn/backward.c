@@ -39,9 +39,9 @@ static const float *masked_logits(const reef_backward *b, size_t g, size_t w, fl
     if (memchr(fire, 0, T) == NULL) return d_logits;
     for (size_t t = 0; t < T; t++) {
         if (fire[t])
-            memcpy(scratch + t * V, d_logits + t * V, V * sizeof *scratch);
+            memcpy(scratch + t * V, d_logits + t * V, V * sizeof(*scratch));
         else
-            memset(scratch + t * V, 0, V * sizeof *scratch);
+            memset(scratch + t * V, 0, V * sizeof(*scratch));
     }
     return scratch;
 }
@@ -68,8 +68,8 @@ static void head_window(void *context, size_t w) {
                   V, 1.0f, d_norm, D);
     }
     float *grads = acts->norm_grads + w * 4 * D;
-    memset(d_x, 0, T * D * sizeof *d_x);
-    memset(grads, 0, 2 * D * sizeof *grads);
+    memset(d_x, 0, T * D * sizeof(*d_x));
+    memset(grads, 0, 2 * D * sizeof(*grads));
     reef_layer_norm_backward(T, D, d_x, b->first ? grads : NULL, b->first ? grads + D : NULL,
                              d_norm, acts->x + row * D, acts->norm_mean + row,
                              acts->norm_rstd + row, base->norm_scale);
@@ -110,7 +110,7 @@ static void mask_logits_window(void *context, size_t w) {
         return;
     }
     for (size_t t = 0; fire != NULL && t < T; t++)
-        if (!fire[t]) memset(d_logits + t * V, 0, V * sizeof *d_logits);
+        if (!fire[t]) memset(d_logits + t * V, 0, V * sizeof(*d_logits));
 }
 
 static void head_backward(reef_backward *b) {
@@ -230,7 +230,7 @@ static void older_gradient_window(const reef_backward *b, size_t w) {
     size_t D = config->d_model, T = config->context, at = w * T * D;
     const uint8_t *fire = reef_batch_fire(b->batch, config, b->g, w);
     float *d_delta = b->acts->norm_grads + w * 4 * D;
-    memset(d_delta, 0, D * sizeof *d_delta);
+    memset(d_delta, 0, D * sizeof(*d_delta));
     for (size_t t = 0; t < T; t++, at += D)
         for (size_t d = 0; fire[t] && d < D; d++)
             d_delta[d] += b->acts->d_y[at + d] * b->layer->older[at + d];
@@ -422,11 +422,11 @@ static void attend_window(void *context, size_t w) {
           *d_norm = acts->d_norm + row * D;
     float *d_attended = acts->d_attended + row * D, *d_qkv = acts->d_qkv + row * 3 * D;
     float *grads = acts->norm_grads + w * 4 * D;
-    memset(grads, 0, 4 * D * sizeof *grads);
+    memset(grads, 0, 4 * D * sizeof(*grads));
     reef_layer_norm_backward(T, D, d_x, b->first ? grads : NULL, b->first ? grads + D : NULL,
                              d_norm, layer->x_mid + row * D, layer->norm2_mean + row,
                              layer->norm2_rstd + row, block->norm2_scale);
-    memcpy(d_mid, d_x, T * D * sizeof *d_mid);
+    memcpy(d_mid, d_x, T * D * sizeof(*d_mid));
     reef_gemm(false, true, T, D, D, 1.0f, d_mid, D, block->w_out, D, 0.0f, d_attended, D);
     adapted out = adapted_out(b), qkv = adapted_qkv(b);
     unadapt_window(b, w, &out, d_attended, d_mid, layer->attended + row * D);
@@ -496,11 +496,11 @@ static void retain_embedding(const reef_backward *b, size_t w) {
     size_t D = config->d_model, T = config->context;
     const uint8_t *tokens = b->batch->tokens + w * T * reef_token_bytes(config);
     float *old = window_scratch(b, w), *share = b->acts->d_mid + w * T * D; // d_mid is free by now
-    memcpy(old, b->network->generations[0]->weights.position, T * D * sizeof *old);
+    memcpy(old, b->network->generations[0]->weights.position, T * D * sizeof(*old));
     if (b->open->weights.position != NULL)
-        memcpy(share, b->open->weights.position, T * D * sizeof *share);
+        memcpy(share, b->open->weights.position, T * D * sizeof(*share));
     else
-        memset(share, 0, T * D * sizeof *share);
+        memset(share, 0, T * D * sizeof(*share));
     for (size_t t = 0; t < T; t++) {
         reef_embed_token(config, old, b->network->generations[0]->weights.embedding, tokens, t);
         reef_embed_token(config, share, b->open->weights.embedding, tokens, t);
@@ -539,7 +539,7 @@ void reef_network_backward(reef_activations *acts,
         b.plan = &acts->plans[b.l];
         b.layer = &acts->layers[b.l];
         // Experts of all generations and their routers add to d_norm, in that order.
-        memset(acts->d_norm, 0, b.rows * acts->config->d_model * sizeof *acts->d_norm);
+        memset(acts->d_norm, 0, b.rows * acts->config->d_model * sizeof(*acts->d_norm));
         ffw_backward(&b, update);
         attend_backward(&b);
     }

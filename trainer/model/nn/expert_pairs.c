@@ -32,7 +32,9 @@ reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
     size_t grad_bytes =
         REEF_EXPERT_PIECES * reef_expert_grad_stride(row_values) * sizeof(*pairs->row_grads);
     pairs->row_grads = aligned_alloc(REEF_EXPERT_LINE_BYTES, grad_bytes);
-    if (pairs->sorted && pairs->scratch && pairs->places && pairs->row_grads) return REEF_OK;
+    if (pairs->sorted != NULL && pairs->scratch != NULL && pairs->places != NULL &&
+        pairs->row_grads != NULL)
+        return REEF_OK;
     reef_expert_pairs_release(pairs);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu selections of %zu experts",
                      pair_count_max, expert_count);
@@ -113,7 +115,7 @@ static void count_indices(void *context, size_t piece) {
     const size_t end = piece_begin(acts->rows, piece + 1, SORT_PIECES), P = acts->P;
     uint32_t *counts = cleared_counts(acts, piece);
     for (size_t t = piece_begin(acts->rows, piece, SORT_PIECES); t < end; t++) {
-        if (acts->active && !acts->active[t]) continue;
+        if (acts->active != NULL && !acts->active[t]) continue;
         for (size_t i = t * P; i < (t + 1) * P; i++) counts[digit_of(acts, acts->indices[i])]++;
     }
 }
@@ -123,7 +125,7 @@ static void place_indices(void *context, size_t piece) {
     const size_t end = piece_begin(acts->rows, piece + 1, SORT_PIECES), P = acts->P;
     uint32_t *places = acts->places + piece * DIGITS;
     for (size_t t = piece_begin(acts->rows, piece, SORT_PIECES); t < end; t++) {
-        if (acts->active && !acts->active[t]) continue;
+        if (acts->active != NULL && !acts->active[t]) continue;
         for (size_t i = t * P; i < (t + 1) * P; i++)
             acts->to[places[digit_of(acts, acts->indices[i])]++] =
                 (reef_pair)acts->indices[i] << 32 | i;

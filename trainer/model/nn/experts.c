@@ -137,7 +137,7 @@ static void values_forward(const reef_expert_shape *shape,
     const size_t P = shape->P;
     gathered g;
     for (size_t t = 0; t < rows; t++) {
-        if (active && !active[t]) continue;
+        if (active != NULL && !active[t]) continue;
         for (size_t begin = 0; begin < P; begin += CHUNK) {
             size_t at = t * P + begin;
             gather_experts(&g, shape, experts, experts_least(CHUNK, P - begin), indices + at);
@@ -164,11 +164,13 @@ void reef_experts_forward(const reef_expert_shape *shape,
         return;
     }
     for (size_t t = 0; t < rows; t++) {
-        if (active && !active[t]) continue;
+        if (active != NULL && !active[t]) continue;
         for (size_t begin = 0; begin < P; begin += CHUNK) {
             size_t count = experts_least(CHUNK, P - begin), at = t * P + begin;
-            float *kept = hidden ? hidden + t * hidden_values + begin : down;
-            float *kept_glu = shape->kind != REEF_EXPERT_GLU ? kept : hidden ? kept + P : glu;
+            float *kept = hidden != NULL ? hidden + t * hidden_values + begin : down;
+            float *kept_glu = shape->kind != REEF_EXPERT_GLU ? kept
+                              : hidden != NULL               ? kept + P
+                                                             : glu;
             gather_experts(&g, shape, experts, count, indices + at);
             dot_rows(&g, kept, x + t * D, 0, g.span);
             if (kept_glu != kept) dot_rows(&g, kept_glu, x + t * D, 2 * D, 0);
@@ -206,15 +208,16 @@ static void values_backward(const reef_expert_shape *shape,
     const size_t P = shape->P;
     gathered g;
     for (size_t t = 0; t < rows; t++) {
-        bool skipped = active && !active[t];
+        bool skipped = active != NULL && !active[t];
         for (size_t begin = 0; !skipped && begin < P; begin += CHUNK) {
             size_t at = t * P + begin;
             gather_experts(&g, shape, experts, experts_least(CHUNK, P - begin), indices + at);
             dot_rows(&g, d_gate + at, d_y + t * shape->D, 0, g.span);
         }
         if (skipped) memset(d_gate + t * P, 0, P * sizeof(*d_gate));
-        if (factors && skipped) memset(factors + t * P, 0, P * sizeof(*factors));
-        if (factors && !skipped) memcpy(factors + t * P, gate + t * P, P * sizeof(*factors));
+        if (factors != NULL && skipped) memset(factors + t * P, 0, P * sizeof(*factors));
+        if (factors != NULL && !skipped)
+            memcpy(factors + t * P, gate + t * P, P * sizeof(*factors));
     }
 }
 
@@ -238,9 +241,10 @@ void reef_experts_backward(const reef_expert_shape *shape,
         return;
     }
     for (size_t t = 0; t < rows; t++) {
-        if (active && !active[t]) {
+        if (active != NULL && !active[t]) {
             memset(d_gate + t * P, 0, P * sizeof(*d_gate));
-            if (factors) memset(factors + t * P * vectors, 0, P * vectors * sizeof(*factors));
+            if (factors != NULL)
+                memset(factors + t * P * vectors, 0, P * vectors * sizeof(*factors));
             continue;
         }
         for (size_t begin = 0; begin < P; begin += CHUNK) {
@@ -257,7 +261,7 @@ void reef_experts_backward(const reef_expert_shape *shape,
             activate_backward(shape->kind, count, d_down, d_glu, d_activation, down, glu);
             axpy_rows(&g, d_x + t * D, d_down, 0);
             if (vectors == 3) axpy_rows(&g, d_x + t * D, d_glu, 2 * D);
-            if (factors)
+            if (factors != NULL)
                 keep_factors(count, vectors, factors + at * vectors, d_down, weights, d_glu);
         }
     }
@@ -340,29 +344,29 @@ static void expert_update(const update_pass *acts, size_t begin, size_t end, flo
     const reef_pair *pairs = acts->pairs->sorted + begin;
     const size_t count = end - begin, expert = reef_pair_expert(pairs[0]);
     const size_t row_values = acts->row_values, row = expert * row_values;
-    if (update->squares) {
+    if (update->squares != NULL) {
         reef_expert_row_gradient(acts->shape, count, row_grad, pairs, acts->x, acts->d_y,
                                  acts->factors);
         float *squares = update->squares + row;
         for (size_t i = 0; i < row_values; i++) squares[i] += row_grad[i] * row_grad[i];
         return;
     }
-    if (update->usage) usage_add(&update->usage[expert], count, pairs, acts->gate);
-    if (update->flags && update->flags[expert]) return;
+    if (update->usage != NULL) usage_add(&update->usage[expert], count, pairs, acts->gate);
+    if (update->flags != NULL && update->flags[expert]) return;
 
     reef_expert_row_gradient(acts->shape, count, row_grad, pairs, acts->x, acts->d_y,
                              acts->factors);
-    if (update->pull.anchor)
+    if (update->pull.anchor != NULL)
         add_pull(&update->pull, row_values, row, row_grad, acts->experts + row);
     uint32_t *updates = &acts->moments->counts[expert];
     if (*updates < UINT32_MAX) (*updates)++; // beyond that the correction is 1 anyway
     reef_adam_update(row_values, acts->experts + row, acts->moments->adam_m + row,
                      acts->moments->adam_v + row, row_grad,
                      clip_scale(row_values, row_grad, update->clip), *updates, &update->adam);
-    if (acts->moments->average)
+    if (acts->moments->average != NULL)
         reef_average_update(row_values, acts->moments->average + row, acts->experts + row, *updates,
                             update->average_rate);
-    if (update->dirty) update->dirty[expert] = 1;
+    if (update->dirty != NULL) update->dirty[expert] = 1;
 }
 
 // The first of `count` things that is the piece's.
@@ -397,7 +401,8 @@ REEF_PREFETCH_ONLY static inline void expert_prefetch(const update_pass *acts, r
     prefetch_values(acts->experts + row, acts->row_values);
     prefetch_values(acts->moments->adam_m + row, acts->row_values);
     prefetch_values(acts->moments->adam_v + row, acts->row_values);
-    if (acts->moments->average) prefetch_values(acts->moments->average + row, acts->row_values);
+    if (acts->moments->average != NULL)
+        prefetch_values(acts->moments->average + row, acts->row_values);
 }
 
 static void update_piece(void *context, size_t piece) {

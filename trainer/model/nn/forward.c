@@ -30,7 +30,7 @@ static void answer_window(const reef_forward *f, size_t w) {
     const reef_config *config = f->acts->config;
     size_t T = config->context;
     uint32_t *answers = f->acts->answers + w * T;
-    memset(answers, 0, T * sizeof *answers);
+    memset(answers, 0, T * sizeof(*answers));
     for (size_t g = 1; g < f->network->generation_count; g++) {
         const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
         for (size_t t = 0; t < T; t++)
@@ -48,7 +48,7 @@ static void embed_window(void *context, size_t w) {
     const uint8_t *tokens = f->batch->tokens + w * T * reef_token_bytes(config);
     float *x = f->acts->x + w * T * D;
     // Positions first: embeddings and deltas only add to them.
-    memcpy(x, base->position, T * D * sizeof *x);
+    memcpy(x, base->position, T * D * sizeof(*x));
     for (size_t t = 0; t < T; t++) reef_embed_token(config, x, base->embedding, tokens, t);
     for (size_t g = 1; g < f->network->generation_count; g++) {
         const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
@@ -114,10 +114,10 @@ static void multiply_mixed(
         size_t before = 0;
         while (before < t && answers[before] != answers[t]) before++;
         if (before < t) continue; // done with its first token
-        if (of->add) memcpy(rows, y, T * out * sizeof *rows);
+        if (of->add) memcpy(rows, y, T * out * sizeof(*rows));
         multiply(f, of, answers[t], rows, x);
         for (size_t u = t; u < T; u++)
-            if (answers[u] == answers[t]) memcpy(y + u * out, rows + u * out, out * sizeof *rows);
+            if (answers[u] == answers[t]) memcpy(y + u * out, rows + u * out, out * sizeof(*rows));
     }
 }
 
@@ -157,7 +157,7 @@ static void attend_window(void *context, size_t w) {
     float *x_mid = layer->x_mid + row * D;
     float *norm1 = layer->norm1 + row * D;
     // Backward needs the block's input, and x is about to change.
-    memcpy(x_in, f->acts->x + row * D, T * D * sizeof *x_in);
+    memcpy(x_in, f->acts->x + row * D, T * D * sizeof(*x_in));
     // Pre-norm: the residual stream itself is never normalised (Radford et al. 2019).
     reef_layer_norm_forward(T, D, norm1, layer->norm1_mean + row, layer->norm1_rstd + row, x_in,
                             block->norm1_scale, block->norm1_shift);
@@ -174,7 +174,7 @@ static void attend_window(void *context, size_t w) {
     float *attended = layer->attended + row * D;
     reef_attention_forward(T, D, A, attended, layer->probs + w * A * T * T, qkv);
     // The residual: the output projection adds to a copy of the input.
-    memcpy(x_mid, x_in, T * D * sizeof *x_mid);
+    memcpy(x_mid, x_in, T * D * sizeof(*x_mid));
     product to_out = {
         .shape = f->plan->out,
         .w = block->w_out,
@@ -187,7 +187,7 @@ static void attend_window(void *context, size_t w) {
     // norm2 is what the feed-forward network and the routers of all generations read.
     reef_layer_norm_forward(T, D, layer->norm2 + row * D, layer->norm2_mean + row,
                             layer->norm2_rstd + row, x_mid, block->norm2_scale, block->norm2_shift);
-    memcpy(f->acts->x + row * D, x_mid, T * D * sizeof *x_mid); // the FFW adds to it
+    memcpy(f->acts->x + row * D, x_mid, T * D * sizeof(*x_mid)); // the FFW adds to it
 }
 
 // ---- feed-forward networks ----------------------------------------------------------------------
@@ -306,7 +306,7 @@ static void experts_open_window(void *context, size_t w) {
     size_t count = (size_t)config->context * config->d_model;
     float *before =
         f->acts->window_scratch + w * config->context * reef_activations_scratch_width(config);
-    memcpy(before, f->acts->x + w * count, count * sizeof *before);
+    memcpy(before, f->acts->x + w * count, count * sizeof(*before));
     experts_window(context, w);
     retain_window(f, w, before);
 }

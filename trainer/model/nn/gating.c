@@ -8,7 +8,7 @@
 reef_status reef_gating_init(reef_gating *gating, const reef_network *network, reef_error *err) {
     gating->generation_count = network->generation_count;
     gating->cusum = 0.0;
-    gating->states = calloc(network->generation_count, sizeof *gating->states);
+    gating->states = calloc(network->generation_count, sizeof(*gating->states));
     if (gating->states == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates",
                          network->generation_count);
@@ -24,14 +24,14 @@ void reef_gating_release(reef_gating *gating) {
 
 reef_status reef_gating_copy(reef_gating *to, const reef_gating *from, reef_error *err) {
     if (to->generation_count != from->generation_count) {
-        reef_gate_state *states = realloc(to->states, from->generation_count * sizeof *states);
+        reef_gate_state *states = realloc(to->states, from->generation_count * sizeof(*states));
         if (states == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates",
                              from->generation_count);
         to->states = states;
         to->generation_count = from->generation_count;
     }
-    memcpy(to->states, from->states, from->generation_count * sizeof *to->states);
+    memcpy(to->states, from->states, from->generation_count * sizeof(*to->states));
     to->cusum = from->cusum;
     return REEF_OK;
 }

@@ -25,13 +25,13 @@ static size_t scratch_values(const reef_moe_shape *shape) {
 }
 
 static bool floats(float **out, size_t count) {
-    *out = calloc(count + 1, sizeof **out);
+    *out = calloc(count + 1, sizeof(**out));
     return *out != NULL;
 }
 
 static bool allocate_kept(reef_moe_tape *tape, const reef_moe_shape *shape, size_t windows) {
     size_t rows = shape->E * windows * shape->C, D = shape->D, F = shape->F;
-    tape->products = calloc(2 * shape->E, sizeof *tape->products);
+    tape->products = calloc(2 * shape->E, sizeof(*tape->products));
     return tape->products != NULL && floats(&tape->lowest, windows * shape->E) &&
            floats(&tape->x, rows * D) && floats(&tape->in, rows * F) &&
            floats(&tape->act, rows * F) && floats(&tape->out, rows * D) &&
@@ -46,8 +46,8 @@ reef_status reef_moe_tape_init(reef_moe_tape *tape,
     size_t places = windows_max * shape->E;
     *tape = (reef_moe_tape){0};
     assert(shape->T <= UINT16_MAX && shape->C >= 1 && shape->C <= shape->T);
-    tape->tokens = calloc(places * shape->T, sizeof *tape->tokens);
-    tape->counts = calloc(places, sizeof *tape->counts);
+    tape->tokens = calloc(places * shape->T, sizeof(*tape->tokens));
+    tape->counts = calloc(places, sizeof(*tape->counts));
     bool ok = tape->tokens != NULL && tape->counts != NULL &&
               floats(&tape->scores, places * shape->T) &&
               floats(&tape->scratch, windows_max * scratch_values(shape));
@@ -61,7 +61,7 @@ reef_status reef_moe_tape_init(reef_moe_tape *tape,
 void reef_moe_tape_release(reef_moe_tape *tape) {
     float *const all[] = {tape->scores, tape->scratch, tape->lowest, tape->x,       tape->in,
                           tape->act,    tape->out,     tape->d_out,  tape->d_logits};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) free(all[i]);
     free(tape->tokens);
     free(tape->counts);
     free(tape->products);
@@ -79,7 +79,7 @@ void reef_moe_begin(reef_moe_tape *tape, size_t windows, bool choose) {
 // A score is not negative, so its bits are in the order of the scores.
 static uint32_t bits_of(float score) {
     uint32_t bits;
-    memcpy(&bits, &score, sizeof bits);
+    memcpy(&bits, &score, sizeof(bits));
     return bits;
 }
 
@@ -113,7 +113,7 @@ static float choose(const reef_moe_shape *shape, const float *scores, uint16_t *
         tokens[count++] = (uint16_t)t;
     }
     assert(count == shape->C);
-    memcpy(&score, &lowest, sizeof score);
+    memcpy(&score, &lowest, sizeof(score));
     return score;
 }
 
@@ -183,8 +183,8 @@ static void compute_moe(const reef_moe_shape *shape,
                         const float *x) {
     size_t C = shape->C, D = shape->D, F = shape->F;
     for (size_t i = 0; i < b->count; i++)
-        memcpy(b->x + i * D, x + b->tokens[i] * D, D * sizeof *b->x);
-    memset(b->x + b->count * D, 0, (C - b->count) * D * sizeof *b->x);
+        memcpy(b->x + i * D, x + b->tokens[i] * D, D * sizeof(*b->x));
+    memset(b->x + b->count * D, 0, (C - b->count) * D * sizeof(*b->x));
     reef_gemm(false, false, C, F, D, 1.0f, b->x, D, params->w_in + e * D * F, F, 0.0f, b->in, F);
     reef_gelu(C * F, b->act, b->in);
     reef_gemm(false, false, C, D, F, 1.0f, b->act, F, params->w_out + e * F * D, D, 0.0f, b->out,
@@ -219,7 +219,7 @@ static void compute_backward(const reef_moe_shape *shape,
                              const float *scores,
                              const float *d_y) {
     size_t C = shape->C, D = shape->D, F = shape->F, E = shape->E;
-    memset(b->d_out, 0, C * D * sizeof *b->d_out);
+    memset(b->d_out, 0, C * D * sizeof(*b->d_out));
     for (size_t i = 0; i < b->count; i++) {
         size_t t = b->tokens[i];
         d_scores[t * E + e] = reef_dot(D, d_y + t * D, b->out + i * D);
@@ -250,7 +250,7 @@ void reef_moe_backward(const reef_moe_shape *shape,
     size_t T = shape->T, E = shape->E;
     const float *scores = tape->scores + window * T * E;
     float *d_logits = tape->d_logits + window * T * E;
-    memset(d_logits, 0, T * E * sizeof *d_logits);
+    memset(d_logits, 0, T * E * sizeof(*d_logits));
     for (size_t e = 0; e < E; e++)
         for (size_t begin = 0; begin < tape->counts[window * E + e]; begin += shape->C) {
             block b = block_at(shape, tape, window, e, begin);

@@ -84,13 +84,13 @@ static bool decompose_tile(size_t n, float *a) {
 
 // L^-1 with zeros above its diagonal, in place; `inverse` is scratch of the same size.
 static void invert_tile(size_t n, float *l, float *inverse) {
-    memset(inverse, 0, n * n * sizeof *inverse);
+    memset(inverse, 0, n * n * sizeof(*inverse));
     for (size_t i = 0; i < n; i++) {
         float *row = inverse + i * n, scale = -1.0f / l[i * n + i];
         for (size_t k = 0; k < i; k++) reef_axpy(k + 1, row, scale * l[i * n + k], inverse + k * n);
         row[i] = -scale;
     }
-    memcpy(l, inverse, n * n * sizeof *l);
+    memcpy(l, inverse, n * n * sizeof(*l));
 }
 
 // ---- decomposition and solution -----------------------------------------------------------------
@@ -119,7 +119,7 @@ static void finish_tile(void *context, size_t piece) {
     const solution *s = context;
     size_t i = s->k + 1 + piece, tile = s->shape->tile;
     float *target = tile_at(s->shape, s->gram, i, s->k), *copy = s->scratch + piece * tile * tile;
-    memcpy(copy, target, tile * tile * sizeof *copy);
+    memcpy(copy, target, tile * tile * sizeof(*copy));
     reef_gemm(false, true, tile, tile, tile, 1.0f, copy, tile,
               tile_at(s->shape, s->gram, s->k, s->k), tile, 0.0f, target, tile);
 }
@@ -155,7 +155,7 @@ static void backward_row(void *context, size_t piece) {
 static void finish_row(const solution *s, bool transpose) {
     size_t tile = s->shape->tile, C = s->columns;
     float *row = s->x + s->k * tile * C;
-    memcpy(s->scratch, row, tile * C * sizeof *row);
+    memcpy(s->scratch, row, tile * C * sizeof(*row));
     reef_gemm(transpose, false, tile, C, tile, 1.0f, tile_at(s->shape, s->gram, s->k, s->k), tile,
               s->scratch, C, 0.0f, row, C);
 }

@@ -68,7 +68,7 @@ static void ask_for(reef_row_prefetch *prefetch, const uint8_t *row, size_t byte
 // Let go of the map when the process is too large.
 static void keep_within(reef_row_prefetch *prefetch) {
     char text[128];
-    ssize_t count = prefetch->statm < 0 ? -1 : pread(prefetch->statm, text, sizeof text - 1, 0);
+    ssize_t count = prefetch->statm < 0 ? -1 : pread(prefetch->statm, text, sizeof(text) - 1, 0);
     if (count <= 0 || prefetch->page_count == 0) return;
     text[count] = '\0';
     char *rest;
@@ -78,7 +78,7 @@ static void keep_within(reef_row_prefetch *prefetch) {
     uint64_t enough = prefetch->resident_bytes_max / 4 * 3; // the others go on mapping meanwhile
     if (resident <= enough || mapped < MAPPED_BYTES_MIN) return;
     (void)madvise(prefetch->first, prefetch->page_count * prefetch->page_bytes, MADV_DONTNEED);
-    memset(prefetch->asked, 0, (prefetch->page_count + 63) / 64 * sizeof *prefetch->asked);
+    memset(prefetch->asked, 0, (prefetch->page_count + 63) / 64 * sizeof(*prefetch->asked));
     atomic_fetch_add_explicit(&prefetch->drops, 1, memory_order_relaxed);
 }
 
@@ -93,7 +93,7 @@ static void fetch(reef_row_prefetch *prefetch, const reef_row_prefetch_request *
     const uint64_t in_block = ((uint64_t)1 << rows->block_shift) - 1;
     size_t since_check = 0;
     for (size_t t = 0; t < request->tokens && !is_finished(prefetch); t++) {
-        if (request->active && !request->active[t]) continue;
+        if (request->active != NULL && !request->active[t]) continue;
         for (size_t p = 0; p < request->P; p++) {
             uint64_t id = request->indices[t * request->P + p];
             const uint8_t *block = rows->blocks[id >> rows->block_shift];
@@ -146,7 +146,7 @@ reef_status reef_row_prefetch_new(reef_row_prefetch **out,
                                   uint64_t resident_bytes_max,
                                   reef_error *err) {
     *out = NULL;
-    reef_row_prefetch *prefetch = calloc(1, sizeof *prefetch);
+    reef_row_prefetch *prefetch = calloc(1, sizeof(*prefetch));
     if (prefetch == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pager");
     prefetch->resident_bytes_max = resident_bytes_max;
     prefetch->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -196,7 +196,7 @@ reef_status reef_row_prefetch_cover(reef_row_prefetch *prefetch,
                                     reef_error *err) {
     size_t page = prefetch->page_bytes, before = (uintptr_t)first % page;
     size_t count = (before + bytes + page - 1) / page;
-    uint64_t *asked = calloc(count / 64 + 1, sizeof *asked);
+    uint64_t *asked = calloc(count / 64 + 1, sizeof(*asked));
     if (asked == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu pages", count);
     free(prefetch->asked);
     prefetch->asked = asked;

@@ -121,8 +121,8 @@ void reef_layer_norm_backward(size_t rows,
     for (size_t t = 0; t < rows; t++) {
         size_t row = t * D;
         row_norm_backward(D, d_x + row, d_y + row, x + row, mean[t], rstd[t], scale);
-        if (d_scale) row_scale_backward(D, d_scale, d_y + row, x + row, mean[t], rstd[t]);
-        if (d_shift) reef_axpy(D, d_shift, 1.0f, d_y + row);
+        if (d_scale != NULL) row_scale_backward(D, d_scale, d_y + row, x + row, mean[t], rstd[t]);
+        if (d_shift != NULL) reef_axpy(D, d_shift, 1.0f, d_y + row);
     }
 }
 
@@ -150,7 +150,7 @@ static size_t tile_count(const reef_weight_product *product, tile_size size) {
 static tile_size tile_of(const reef_weight_product *product) {
     static const tile_size SIZES[] = {{256, 256}, {128, 256}, {64, 128}};
     size_t i = 0;
-    while (i + 1 < sizeof SIZES / sizeof *SIZES && tile_count(product, SIZES[i]) < 4) i++;
+    while (i + 1 < sizeof(SIZES) / sizeof(*SIZES) && tile_count(product, SIZES[i]) < 4) i++;
     return SIZES[i];
 }
 
@@ -316,7 +316,7 @@ static double exp_sum(size_t V, const float *row, float max, float *terms) {
         for (size_t v = 0; v < count; v++) chunk[v] = row[begin + v] - max;
         reef_exp(count, chunk, chunk);
         sum += double_sum(count, chunk);
-        if (terms) memcpy(terms + begin, chunk, count * sizeof(*chunk));
+        if (terms != NULL) memcpy(terms + begin, chunk, count * sizeof(*chunk));
     }
     return sum;
 }
@@ -336,7 +336,7 @@ void reef_cross_entropy(size_t rows,
         double sum = exp_sum(V, row, max, gradient ? row : NULL);
         loss[t] = log(sum) - ((double)target - (double)max);
         if (!gradient) continue;
-        float scale = weight ? weight[t] : 1.0f;
+        float scale = weight != NULL ? weight[t] : 1.0f;
         float share = (float)((double)scale / sum);
         for (size_t v = 0; v < V; v++) row[v] *= share;
         row[target_id] -= scale;
@@ -353,7 +353,7 @@ void reef_embedding_backward(size_t rows,
                              size_t token_bytes,
                              const uint8_t *active) {
     for (size_t t = 0; t < rows; t++) {
-        if (active && !active[t]) continue;
+        if (active != NULL && !active[t]) continue;
         reef_axpy(D, d_table + reef_token_at(tokens, token_bytes, t) * D, 1.0f, d_x + t * D);
     }
 }

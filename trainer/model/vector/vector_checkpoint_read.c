@@ -99,7 +99,7 @@ reef_status reef_vector_load_generation(reef_vector_network *network,
                                     generation->head.gate, gates * gate_width * sizeof(float), err);
     if (status == REEF_OK)
         status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "head", values,
-                                         sizeof values, err);
+                                         sizeof(values), err);
     // Classes only ever join: those of an earlier generation are the first of a later one's.
     if (status == REEF_OK && C >= network->class_count) {
         status = reef_vector_record_read(txn, REEF_DB_TENSORS, records, "labels", network->labels,

@@ -23,11 +23,11 @@ reef_status reef_vector_network_reserve(reef_vector_network *network,
                                         size_t generation_count,
                                         reef_error *err) {
     if (network->labels == NULL)
-        network->labels = calloc(REEF_CLASS_COUNT_MAX, sizeof *network->labels);
+        network->labels = calloc(REEF_CLASS_COUNT_MAX, sizeof(*network->labels));
     if (network->labels == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for labels");
     if (generation_count <= network->generation_capacity) return REEF_OK;
     reef_vector_generation **generations =
-        realloc(network->generations, generation_count * sizeof *generations);
+        realloc(network->generations, generation_count * sizeof(*generations));
     if (generations == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations",
                          generation_count);
@@ -107,7 +107,7 @@ static void weigh_gate(const reef_vector_network *network,
                                  *first = network->generations[0];
     reef_ridge_shape shape = reef_vector_gate_shape(&network->config);
     size_t asked = last->head.gate_count;
-    memset(weights, 0, REEF_VECTOR_PIECE * G * sizeof *weights);
+    memset(weights, 0, REEF_VECTOR_PIECE * G * sizeof(*weights));
     if (asked == 0) {
         // Without a gate, or before there is anything to tell two generations apart by: the newest
         // one that has learned something.
@@ -122,8 +122,8 @@ static void weigh_gate(const reef_vector_network *network,
     reef_vector_gate_weigh(REEF_VECTOR_PIECE, asked, last->head.sharpness, weights);
     // Rows lie `asked` apart; from the last to the first they move to their places.
     for (size_t i = REEF_VECTOR_PIECE; asked < G && i > 0; i--) {
-        memmove(weights + (i - 1) * G, weights + (i - 1) * asked, asked * sizeof *weights);
-        memset(weights + (i - 1) * G + asked, 0, (G - asked) * sizeof *weights);
+        memmove(weights + (i - 1) * G, weights + (i - 1) * asked, asked * sizeof(*weights));
+        memset(weights + (i - 1) * G + asked, 0, (G - asked) * sizeof(*weights));
     }
 }
 
@@ -146,7 +146,7 @@ void reef_vector_mix(const reef_vector_network *network,
     size_t G = network->generation_count, width = network->generations[0]->shape.padded;
     float *z = scratch, *hidden = z + REEF_VECTOR_PIECE * (network->generations[0]->inputs + 1);
     float *own = hidden + REEF_VECTOR_PIECE * width;
-    memset(scores, 0, REEF_VECTOR_PIECE * network->class_count * sizeof *scores);
+    memset(scores, 0, REEF_VECTOR_PIECE * network->class_count * sizeof(*scores));
     weigh_gate(network, weights, vectors, z, hidden);
     for (size_t g = 0; g < G; g++) {
         const reef_vector_generation *generation = network->generations[g];

@@ -23,18 +23,18 @@ reef_status reef_vector_generation_new(reef_vector_generation **out,
                                        const reef_config *config,
                                        reef_error *err) {
     *out = NULL;
-    reef_vector_generation *generation = calloc(1, sizeof *generation);
+    reef_vector_generation *generation = calloc(1, sizeof(*generation));
     if (generation == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a generation");
     generation->inputs = config->inputs;
     generation->expert_count = (size_t)config->side * config->side;
     generation->shape = reef_ridge_shape_of(generation->expert_count);
     generation->head.sharpness =
         8.0f; // until there are examples to choose it by; what those mostly give
-    generation->mean = calloc(generation->inputs, sizeof *generation->mean);
-    generation->scale = calloc(generation->inputs, sizeof *generation->scale);
+    generation->mean = calloc(generation->inputs, sizeof(*generation->mean));
+    generation->scale = calloc(generation->inputs, sizeof(*generation->scale));
     generation->experts =
-        calloc(generation->expert_count * (generation->inputs + 1), sizeof *generation->experts);
-    if (generation->mean && generation->scale && generation->experts) {
+        calloc(generation->expert_count * (generation->inputs + 1), sizeof(*generation->experts));
+    if (generation->mean != NULL && generation->scale != NULL && generation->experts != NULL) {
         *out = generation;
         return REEF_OK;
     }
@@ -56,10 +56,10 @@ void reef_vector_generation_free(reef_vector_generation *generation) {
 static reef_status resize(
     float **rows, size_t *count, size_t wanted, size_t width, reef_error *err) {
     if (wanted == *count) return REEF_OK;
-    float *grown = realloc(*rows, (wanted > 0 ? wanted : 1) * width * sizeof *grown);
+    float *grown = realloc(*rows, (wanted > 0 ? wanted : 1) * width * sizeof(*grown));
     if (grown == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a head of %zu rows", wanted);
-    for (; *count < wanted; ++*count) memset(grown + *count * width, 0, width * sizeof *grown);
+    for (; *count < wanted; ++*count) memset(grown + *count * width, 0, width * sizeof(*grown));
     *count = wanted;
     *rows = grown;
     return REEF_OK;
@@ -126,7 +126,7 @@ static float reference_range(size_t D, const float *ranges, float *sorted, size_
     for (size_t d = 0; d < D; d++)
         if (ranges[d] > 0.0f) sorted[(*live)++] = ranges[d];
     if (*live == 0) return 0.0f;
-    qsort(sorted, *live, sizeof *sorted, ascending);
+    qsort(sorted, *live, sizeof(*sorted), ascending);
     return sorted[(*live - 1) * 9 / 10];
 }
 
@@ -216,7 +216,7 @@ void reef_vector_hidden(const reef_vector_generation *generation,
     for (size_t i = 0; i < REEF_VECTOR_PIECE; i++) {
         float *row = hidden + i * stride;
         for (size_t n = 0; n < count; n++) row[n] = row[n] > 0.0f ? row[n] : 0.0f;
-        memset(row + count, 0, (stride - count) * sizeof *row);
+        memset(row + count, 0, (stride - count) * sizeof(*row));
     }
 }
 

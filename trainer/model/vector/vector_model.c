@@ -12,7 +12,7 @@ reef_status reef_vector_network_load(reef_vector_network **out,
                                      const uint32_t *records,
                                      reef_error *err) {
     *out = NULL;
-    reef_vector_network *network = calloc(1, sizeof *network);
+    reef_vector_network *network = calloc(1, sizeof(*network));
     if (network == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     network->config = *config;
     reef_status status = REEF_OK;
@@ -37,7 +37,7 @@ size_t reef_model_class_count(const reef_model *model) {
 
 void reef_model_classes(const reef_model *model, int32_t *labels) {
     const reef_vector_network *network = model->vector;
-    if (network != NULL) memcpy(labels, network->labels, network->class_count * sizeof *labels);
+    if (network != NULL) memcpy(labels, network->labels, network->class_count * sizeof(*labels));
 }
 
 // ---- predictions --------------------------------------------------------------------------------
@@ -70,15 +70,16 @@ static void answer_piece(void *context, size_t piece) {
     size_t rows = left < REEF_VECTOR_PIECE ? left : REEF_VECTOR_PIECE;
     float *vectors = q->memory + piece * q->piece_floats;
     float *scores = vectors + REEF_VECTOR_PIECE * D, *weights = scores + REEF_VECTOR_PIECE * C;
-    memset(vectors, 0, REEF_VECTOR_PIECE * D * sizeof *vectors);
-    memcpy(vectors, q->vectors + from * D, rows * D * sizeof *vectors);
+    memset(vectors, 0, REEF_VECTOR_PIECE * D * sizeof(*vectors));
+    memcpy(vectors, q->vectors + from * D, rows * D * sizeof(*vectors));
     reef_vector_mix(q->network, scores, weights, vectors, weights + REEF_VECTOR_PIECE * G);
     for (size_t i = 0; i < rows; i++) {
         q->labels[from + i] = C == 0 ? -1 : q->network->labels[reef_vector_best(C, scores + i * C)];
         if (q->generations != NULL)
             q->generations[from + i] = (uint32_t)reef_vector_best(G, weights + i * G);
     }
-    if (q->scores != NULL && C > 0) memcpy(q->scores + from * C, scores, rows * C * sizeof *scores);
+    if (q->scores != NULL && C > 0)
+        memcpy(q->scores + from * C, scores, rows * C * sizeof(*scores));
 }
 
 reef_status reef_model_predict(reef_model *model,
@@ -106,7 +107,7 @@ reef_status reef_model_predict(reef_model *model,
                   .scores = scores,
                   .generations = generations,
                   .piece_floats = piece_floats(network)};
-    q.memory = malloc(PIECES_AT_ONCE * q.piece_floats * sizeof *q.memory);
+    q.memory = malloc(PIECES_AT_ONCE * q.piece_floats * sizeof(*q.memory));
     if (q.memory == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for predictions");
     for (; q.first < count; q.first += PIECES_AT_ONCE * REEF_VECTOR_PIECE) {
         size_t pieces = (count - q.first + REEF_VECTOR_PIECE - 1) / REEF_VECTOR_PIECE;
