@@ -24,6 +24,8 @@ static reef_status prepare_seal(reef_trainer *trainer, reef_opening *opening, re
                          "generation %" PRIu32
                          " is open and has trained nothing yet; there is nothing to seal",
                          open->info.generation);
+    // The policy decides about the size as it does at a boundary of its own, but without fresh
+    // data: nothing of the next domain has been seen when a person asks.
     reef_status status = reef_policy_size(trainer, "command", NULL, 0, opening, err);
     if (status != REEF_OK) return status;
     if (opening->side == 0)
@@ -34,6 +36,8 @@ static reef_status prepare_seal(reef_trainer *trainer, reef_opening *opening, re
     return REEF_OK;
 }
 
+// A dry run: it says what a seal would refuse and how large the next generation would be, and
+// touches neither the trainer nor the pool.
 reef_status reef_language_seal_check(reef_trainer *trainer,
                                      const char *seal_dtype,
                                      uint32_t *side,
@@ -90,6 +94,8 @@ reef_status reef_trainer_grow_check(const reef_trainer *trainer, uint32_t side, 
     const reef_config *config = &trainer->network.config;
     reef_status refused = reef_kind_allows(trainer->kind->no_growth, err);
     if (refused != REEF_OK) return refused;
+    // Growing means more sub-keys and more experts behind them. A model of dense or mixture layers
+    // has neither.
     if (reef_config_retrieving_layers(config) == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool cannot grow to side %" PRIu32 ": its layers are of ffw %s, and "
@@ -134,6 +140,9 @@ static reef_status commit_branch(reef_trainer *trainer,
                                  reef_error *err) {
     reef_generation *open = reef_open_generation(trainer);
     uint32_t number = open->info.generation;
+    // The queries of the copy are still folded, as its origin's are. Their batch statistics are
+    // measured before anything is committed, so that a failure here leaves the old open generation
+    // in its place.
     reef_status status = reef_branch_settle(trainer, from, plan->whole, err);
     if (status != REEF_OK) return status;
     // Nothing to fit it on yet: only a gate that is off for good is opened by this.
@@ -157,15 +166,20 @@ static reef_status replace_open(reef_trainer *trainer,
     size_t events = trainer->event_count;
     put_in_place(trainer, made);
     trainer->branched = true;
+    // The event and the new generation reach the pool in one transaction, or neither does.
     reef_status status = commit_branch(trainer, from, plan, err);
     if (status == REEF_OK) {
         reef_generation_free(before);
     } else {
+        // Events of the attempt go with it, or the next commit would report a branch that does not
+        // exist.
         while (trainer->event_count > events) free(trainer->events[--trainer->event_count]);
         put_in_place(trainer, before);
         trainer->branched = branched;
         reef_generation_free(made);
     }
+    // Deferred batches were decided about with the generation that was replaced or, after a
+    // failure, with the copy. Both are decided again from the gates at the first pending byte.
     reef_status copied = reef_gating_copy(&trainer->ahead, &trainer->gating, NULL);
     if (copied != REEF_OK && status == REEF_OK)
         status = reef_fail(err, copied, "no memory for the gates of %zu generations",
@@ -188,6 +202,7 @@ reef_status reef_trainer_branch(
                         .generation = reef_open_generation(trainer)->info.generation,
                         .side = origin->info.side,
                         .whole = reef_branch_is_whole(config, from)};
+    // Reported even for a dry run: experts count against experts_max.
     for (uint32_t l = 0; l < config->layers; l++)
         plan.experts += origin->expert_tables[l].expert_count;
     reef_generation *made = NULL;

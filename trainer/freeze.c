@@ -23,6 +23,7 @@ static reef_status usage_quantile(const reef_expert_table *table,
                          table->expert_count);
     for (size_t i = 0; i < table->expert_count; i++) counts[i] = table->usage[i].count;
     qsort(counts, table->expert_count, sizeof(*counts), ascending_counts);
+    // The lower quantile by rank: with 0.5 of four experts it is the second lowest count.
     *out = counts[(size_t)(quantile * (double)(table->expert_count - 1))];
     free(counts);
     return REEF_OK;
@@ -33,13 +34,17 @@ static reef_status freeze_layer(reef_expert_table *table,
                                 uint64_t *changed,
                                 reef_error *err) {
     uint64_t above = 0;
+    // 0.0 freezes by number alone; the counts are not even sorted.
     if (freeze->usage_quantile > 0.0) {
         reef_status status = usage_quantile(table, freeze->usage_quantile, &above, err);
         if (status != REEF_OK) return status;
     }
     uint8_t flag = !freeze->thaw;
     for (uint64_t i = freeze->first; i <= freeze->last && i < table->expert_count; i++) {
+        // Experts that are used more than the quantile stay as they are: freezing by usage keeps
+        // the rare ones.
         if (freeze->usage_quantile > 0.0 && table->usage[i].count <= above) continue;
+        // Only changes are counted, so that repeating a command reports 0.
         *changed += table->flags[i] != flag;
         if (!freeze->dry_run) table->flags[i] = flag;
     }
@@ -52,6 +57,7 @@ static reef_status check_freeze(const reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     const reef_generation *open = reef_open_generation(trainer);
     uint64_t count = (uint64_t)open->info.side * open->info.side;
+    // -1 stands for every layer.
     if (freeze->layer < -1 || freeze->layer >= (int32_t)config->layers)
         return reef_fail(err, REEF_ERR_INVALID, "layer %d is outside the model's 0 to %u",
                          freeze->layer, config->layers - 1);
@@ -62,6 +68,8 @@ static reef_status check_freeze(const reef_trainer *trainer,
     if (freeze->first > freeze->last)
         return reef_fail(err, REEF_ERR_INVALID, "experts %" PRIu64 " to %" PRIu64 " are no range",
                          freeze->first, freeze->last);
+    // REEF_FREEZE_TO_END lets the caller name the end without knowing the side; anything else must
+    // exist.
     if (freeze->first >= count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "expert %" PRIu64 " is not in the open generation's 0 to %" PRIu64,
@@ -70,6 +78,7 @@ static reef_status check_freeze(const reef_trainer *trainer,
         return reef_fail(err, REEF_ERR_INVALID,
                          "expert %" PRIu64 " is not in the open generation's 0 to %" PRIu64,
                          freeze->last, count - 1);
+    // Written so that NaN is refused as well.
     if (!(freeze->usage_quantile >= 0.0 && freeze->usage_quantile < 1.0))
         return reef_fail(err, REEF_ERR_INVALID, "usage quantile %g is not in 0 to 1",
                          freeze->usage_quantile);
@@ -91,6 +100,8 @@ reef_status reef_trainer_freeze(reef_trainer *trainer,
         status = freeze_layer(&open->expert_tables[l], freeze, changed, err);
     }
     if (status != REEF_OK || freeze->dry_run) return status;
+    // Freezing changes what the next step may train, so it is committed at once; a restart must
+    // find the same experts frozen.
     status = reef_state_event(trainer, err, freeze->thaw ? "thaw" : "freeze", "\"experts\": %llu",
                               (unsigned long long)*changed);
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;

@@ -10,6 +10,8 @@ static reef_status write_all(reef_trainer *trainer,
                              reef_txn *txn,
                              uint64_t unix_ms,
                              reef_error *err) {
+    // The order is that of the reader's trust: generations first, then what refers to them. Within
+    // one transaction it matters only to the fail points, where tests kill the process.
     reef_status status = trainer->kind->put_generations(trainer, txn, unix_ms, err);
     if (status == REEF_OK) status = trainer->kind->put_state(trainer, txn, err);
     REEF_FAIL_POINT(COMMIT_MODEL);
@@ -17,6 +19,8 @@ static reef_status write_all(reef_trainer *trainer,
     REEF_FAIL_POINT(COMMIT_STATE);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
     if (status == REEF_OK) status = reef_kernels_put(txn, err);
+    // Only where the scrubber has said something since: a commit without it must leave the record,
+    // and with it the root of the pool's metadata, as it was.
     if (status == REEF_OK && trainer->scrub_known)
         status = reef_scrub_put(txn, &trainer->scrub, err);
     return status;
@@ -39,22 +43,31 @@ static reef_status write_commit(reef_trainer *trainer,
                                 reef_error *err) {
     double start = reef_seconds();
     reef_txn *txn = NULL;
+    // Step and stream position name the commit for people and for snapshots. The time is not part
+    // of any root hash, so equal streams give equal roots at any hour.
     reef_commit commit = {
         .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
+    // After a step that ended half way the weights in memory are wrong. They must never become the
+    // pool's state, so a broken trainer fails here.
     reef_status status = reef_trainer_check_whole(trainer, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, trainer->store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(COMMIT_BEGUN);
     if (prelude != NULL) status = prelude(context, txn, err);
     if (status == REEF_OK) status = write_all(trainer, txn, commit.unix_ms, err);
+    // In the same transaction, so that no other commit can come between the state and its snapshot.
     if (status == REEF_OK && snapshot_name != NULL)
         status = reef_snapshot_create(txn, snapshot_name, snapshot, err);
+    // Source checkpoints belong to this state: written apart, a crash in between would train bytes
+    // twice or lose them.
     if (status == REEF_OK && trainer->on_commit != NULL)
         status = trainer->on_commit(trainer->commit_context, txn, err);
     if (status != REEF_OK) {
         reef_txn_abort(txn);
         return status;
     }
+    // LMDB makes it durable here: an fsync of the data, then of the meta page. Everything after
+    // this line is bookkeeping in memory.
     status = reef_txn_commit(txn, &commit, err);
     trainer->seconds_commit += reef_seconds() - start;
     if (status != REEF_OK) return status;

@@ -19,6 +19,8 @@ static reef_status write_and_commit(reef_trainer *trainer,
                                     void *context,
                                     reef_error *err) {
     reef_txn *txn = NULL;
+    // Step and position are those of the last commit of training. What was trained since is not in
+    // this transaction, and a reader must not believe that it is.
     reef_commit commit = {.step = trainer->last_commit.step,
                           .stream_bytes = trainer->last_commit.stream_bytes,
                           .unix_ms = reef_unix_ms()};
@@ -30,6 +32,8 @@ static reef_status write_and_commit(reef_trainer *trainer,
         return status;
     }
     status = reef_txn_commit(txn, &commit, err);
+    // Training compares with the last commit to know whether another process wrote in between; this
+    // one was ours.
     if (status == REEF_OK) trainer->last_commit = commit;
     return status;
 }
@@ -55,11 +59,14 @@ reef_status reef_trainer_write(reef_trainer *trainer,
 reef_status reef_trainer_compact(reef_trainer *trainer,
                                  reef_usage_compaction *out,
                                  reef_error *err) {
+    // Compaction merges usage windows that are old enough. It is asked first, because a write
+    // transaction that changes nothing still costs an fsync.
     uint64_t now = reef_unix_ms();
     bool due = false;
     *out = (reef_usage_compaction){0};
     reef_status status = reef_store_compact_due(trainer->store, now, &due, err);
     if (status != REEF_OK || !due) return status;
+    // A pinned read transaction would keep the pages that compaction frees from being reused.
     reef_residency_unpin(&trainer->residency);
     status = reef_store_compact(trainer->store, now, out, &trainer->last_commit, err);
     if (status == REEF_OK) (void)!reef_trainer_pin(trainer, NULL); // as in commit.c

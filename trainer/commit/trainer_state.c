@@ -55,11 +55,15 @@ static json_t *gates_json(const reef_trainer *trainer) {
     json_t *list = json_array();
     for (size_t g = 0; g < trainer->gating.generation_count; g++) {
         const reef_gate_state *state = &trainer->gating.states[g];
+        // The last few tokens that the gate read: its n-gram features reach back over a batch's
+        // end, and must do so after a restart as well.
         json_t *context = json_array();
         for (uint8_t i = 0; i < state->context_tokens; i++)
             reef_json_append(&context, json_integer(state->context[i]));
         json_t *item = json_pack("{s:f, s:I, s:o}", "mean", (double)state->mean, "count",
                                  (json_int_t)state->count, "context", context);
+        // NaN is not JSON. A gate that does not look at losses has no surprise, and the member is
+        // left out.
         if (!isnan(state->surprise))
             reef_json_set(&item, "surprise", json_real((double)state->surprise));
         reef_json_append(&list, item);
@@ -79,6 +83,9 @@ static void set_tasks(json_t **state, const reef_strategy *strategy) {
 
 // Only where they say something: the state of other pools is what it was before there were any.
 static void set_policy(json_t **state, const reef_trainer *trainer) {
+    // Each member is written only once it differs from its default. So the record of a pool that
+    // never uses a feature is the same bytes as before the feature existed, and old roots stay
+    // reproducible.
     const reef_marker_line *mark = &trainer->mark;
     if (trainer->boundary_step > 0) {
         reef_json_set(state, "boundary_at", json_integer((json_int_t)trainer->boundary_at));
@@ -90,6 +97,7 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
         reef_json_set(state, "recycled_experts",
                       json_integer((json_int_t)trainer->recycled_experts));
     if (trainer->gating.cusum > 0.0)
+        // The name on disk is older than the name in the code: it is the CUSUM of the drift test.
         reef_json_set(state, "unexplained", json_real(trainer->gating.cusum));
     if (trainer->network.config.boundary_mark[0] != '\0')
         reef_json_set(state, "line",
@@ -98,6 +106,8 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
 }
 
 static char *state_text(const reef_trainer *trainer) {
+    // Counters are stored as 64-bit integers. JSON_REAL_PRECISION(17) below prints doubles so that
+    // they come back bit for bit: gates and drift history continue as if there had been no restart.
     json_t *state = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)trainer->step,
         "generation_step", (json_int_t)trainer->generation_step, "stream_bytes",
@@ -130,10 +140,13 @@ reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err
 static reef_status load_sources(reef_trainer *trainer, const json_t *list, reef_error *err) {
     size_t i;
     json_t *item;
+    // One more than needed: calloc(0) may return NULL, which would read as no memory.
     trainer->sources = calloc(json_array_size(list) + 1, sizeof(*trainer->sources));
     if (trainer->sources == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the sources");
     json_array_foreach(list, i, item) {
+        // The position in this list is the source's number in spans and marker lines, so the order
+        // on disk is kept.
         reef_source *source = &trainer->sources[trainer->source_count++];
         const char *name = json_string_value(json_object_get(item, "name"));
         snprintf(source->name, sizeof(source->name), "%s", name == NULL ? "" : name);
@@ -152,12 +165,15 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
     for (size_t g = 0; g < trainer->gating.generation_count; g++) {
         const json_t *item = json_array_get(list, g), *context = json_object_get(item, "context");
         reef_gate_state *state = &trainer->gating.states[g];
+        // A generation opened after the record was written has no entry. Its gate starts at its own
+        // beginning, as reef_gating_init left it.
         if (item == NULL) continue;
         state->mean = (float)json_real_value(json_object_get(item, "mean"));
         state->count = (uint32_t)json_integer_value(json_object_get(item, "count"));
         const json_t *surprise = json_object_get(item, "surprise");
         state->surprise = surprise != NULL ? (float)json_real_value(surprise) : NAN;
         size_t count = json_array_size(context);
+        // A record from a build with longer n-grams is cut to what this one looks at.
         state->context_tokens = (uint8_t)(count < REEF_GATE_ORDERS ? count : REEF_GATE_ORDERS - 1);
         for (uint8_t i = 0; i < state->context_tokens; i++)
             state->context[i] = (uint16_t)json_integer_value(json_array_get(context, i));
@@ -174,6 +190,8 @@ static void load_tasks(reef_strategy *strategy, const json_t *state) {
 }
 
 static void load_policy(reef_trainer *trainer, const json_t *state) {
+    // Pools from before boundaries by budget lack the member: their generation was opened by its
+    // last boundary.
     const json_t *at = json_object_get(state, "boundary_at");
     const json_t *line = json_object_get(state, "line");
     trainer->boundary_at = at != NULL ? (uint64_t)json_integer_value(at)
@@ -193,17 +211,22 @@ static void load_policy(reef_trainer *trainer, const json_t *state) {
 }
 
 static reef_status load_pending(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
+    // "carry" is the name on disk of the pending bytes: accepted from a source, not trained yet.
+    // They are part of the state, because a cursor says that they were taken.
     reef_key key = reef_state_key(reef_open_generation(trainer)->info.generation, "carry");
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
     trainer->pending = malloc(view.bytes + 1);
+    // Never empty: realloc to zero bytes may free and return NULL.
     if (trainer->pending == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes of the stream",
                          view.bytes);
     memcpy(trainer->pending, view.data, view.bytes);
     trainer->pending_bytes = view.bytes;
     trainer->pending_capacity = view.bytes + 1;
+    // Ids of a vocabulary index the embedding without a check later on. Here is the last place
+    // where a damaged record can be caught.
     reef_error found;
     size_t whole = view.bytes - view.bytes % reef_token_bytes(&trainer->network.config);
     if (reef_tokens_check(&trainer->network.config, "the stream's part that waits", 0,
@@ -218,6 +241,8 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
+    // The record is JSON so that later versions can add members. All of these nine have been there
+    // since the first version; a record without one is damaged, not old.
     json_t *state = NULL;
     status = reef_state_parse(&state, &view, generation, err);
     if (status != REEF_OK) return status;
@@ -238,6 +263,7 @@ reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *er
     trainer->skipped_bytes = (uint64_t)skipped_bytes;
     trainer->reservoir.seen = (uint64_t)seen;
     trainer->reservoir.young_seen = (uint64_t)young_seen;
+    // What each of these reads is optional in the record, with the default that an older pool had.
     load_tasks(&trainer->strategy, state);
     load_policy(trainer, state);
     load_drift(trainer, drift);
@@ -254,12 +280,14 @@ reef_status reef_tasks_read(reef_txn *txn, reef_tasks *out, reef_error *err) {
     *out = (reef_tasks){0};
     reef_status status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK || count == 0) return status;
+    // The state lies under the number of the open generation, which is always the last.
     reef_key key = reef_state_key(count - 1, "state");
     status = reef_record_view(txn, &key, &view, err);
     if (status != REEF_OK) return status;
     json_t *state = NULL;
     status = reef_state_parse(&state, &view, count - 1, err);
     if (status != REEF_OK) return status;
+    // Parsed into a strategy of its own: the caller has no trainer, only a transaction.
     load_tasks(&strategy, state); // a state without tasks has none
     const json_t *recycled = json_object_get(state, "recycled_experts");
     const json_t *skipped = json_object_get(state, "skipped_bytes");
@@ -278,10 +306,13 @@ reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err) {
     *out = NULL;
     reef_status status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
+    // An empty pool has no generation; then generation 0 gives the error that names the missing
+    // record.
     reef_key key = reef_state_key(count == 0 ? 0 : count - 1, "state");
     status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_OK) status = reef_state_parse(&state, &view, key.generation, err);
     if (status != REEF_OK) return status;
+    // Borrowed from `state`, which ends with this call: the caller gets a reference of its own.
     *out = json_incref(json_object_get(state, "sources"));
     json_decref(state);
     return REEF_OK;

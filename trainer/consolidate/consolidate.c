@@ -63,6 +63,8 @@ static uint64_t generation_bytes(const reef_generation *generation) {
 static reef_status check_range(const consolidation *c, reef_error *err) {
     const reef_network *network = &c->trainer->network;
     uint32_t first = c->options->first, last = c->options->last;
+    // The open generation cannot be merged: it is still learning, and the distilled one would be
+    // stale at the next step.
     uint32_t open = (uint32_t)network->generation_count - 1, content = 0;
     if (reef_config_is_vector(&network->config))
         return reef_fail(err, REEF_ERR_INVALID,
@@ -71,6 +73,7 @@ static reef_status check_range(const consolidation *c, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID,
                          "a pool with strategy %s has no generations to consolidate",
                          reef_config_word(&network->config, "strategy"));
+    // Generation 0 is the backbone. The others are corrections of it, and nothing could carry it.
     if (first == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation 0 holds the backbone that all others stand on; it cannot be "
@@ -89,6 +92,8 @@ static reef_status check_range(const consolidation *c, reef_error *err) {
             "generation %u is open; only sealed ones can be consolidated: end at %u or "
             "seal it first",
             open, open - 1);
+    // The new generation takes the number of the last one. That number must have content, or a
+    // snapshot's lineage would name a generation that was merged before.
     if (reef_generation_is_empty(&network->generations[last]->info))
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation %u was consolidated into generation %u already; name that one",
@@ -110,10 +115,14 @@ static uint64_t square(uint64_t side) {
 // had.
 static reef_status choose_side(consolidation *c, reef_error *err) {
     const reef_network *network = &c->trainer->network;
+    // Expert ids are permanent: usage and tools refer to them. The ids of the replaced range are
+    // the only ones that the new generation may reuse.
     uint32_t first = c->options->first, last = c->options->last, side = 0;
     uint64_t begin = network->generations[reef_distil_owner(network, first)]->info.first_id;
     uint64_t room = network->generations[last]->info.first_id +
                     square(network->generations[last]->info.side) - begin;
+    // By default as wide as the widest of them, which is less than all of them together: that is
+    // the point of merging.
     for (uint32_t g = first; g <= last; g++)
         if (network->generations[g]->info.side > side) side = network->generations[g]->info.side;
     if (c->options->side > 0) side = c->options->side;
@@ -134,6 +143,7 @@ static reef_status choose_side(consolidation *c, reef_error *err) {
 static reef_status list_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
     consolidation *c = context;
     reef_consolidation *report = c->report;
+    // Snapshots that share only generations before the range are not affected by the merge.
     if (snapshot->shared_count <= report->first) return REEF_OK;
     size_t count = report->snapshot_count + 1;
     char(*names)[REEF_NAME_BYTES_MAX + 1] = realloc(report->snapshots, count * sizeof(*names));
@@ -158,11 +168,15 @@ static reef_status fires_on_most(
     const consolidation *c, const uint8_t *bytes, size_t size, bool *out, reef_error *err) {
     reef_trainer *trainer = c->trainer;
     reef_batch batch;
+    // `answered` does not matter here: margins are complete whether or not a gate needed a loss.
     bool answered;
     size_t fired = 0;
     reef_status status =
         reef_step_read(trainer, &trainer->network, bytes, size, &batch, &answered, err);
     if (status != REEF_OK) return status;
+    // A window belongs to the merged generations where the gates say so for more than half of its
+    // tokens. Margins are read instead of firing, because firing is cut to the strongest when
+    // several gates agree.
     for (size_t t = 0; t < size; t++) {
         bool any = false;
         for (uint32_t g = c->options->first; g <= c->options->last; g++)
@@ -182,14 +196,20 @@ static reef_status plan_samples(consolidation *c, reef_error *err) {
     if (c->samples == NULL || seen == NULL)
         status =
             reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu windows", reservoir->old_slots);
+    // The reservoir is all text that the pool still has, so it is both the lesson and the exam. A
+    // window of fewer than two tokens predicts nothing.
     for (size_t slot = 0; status == REEF_OK && slot < reservoir->old_slots; slot++) {
         if (reservoir->sizes[slot] < 2 * reservoir->token_bytes) continue;
         reef_sample *sample = &c->samples[c->sample_count++];
         sample->slot = slot;
         sample->generation = reef_distil_owner(network, reservoir->generations[slot]);
+        // Every HOLD_OUT-th window of each generation is kept back, starting with the second: a
+        // generation with one window is taught, not tested.
         sample->held_out = seen[sample->generation]++ % HOLD_OUT == 1;
         sample->taught =
             sample->generation >= c->options->first && sample->generation <= c->options->last;
+        // Text of other generations is taught as well where the merged gates fire on it, because
+        // there the pool's predictions change too.
         if (!sample->taught)
             status = fires_on_most(c, reservoir->bytes + slot * reservoir->window_bytes,
                                    reservoir->sizes[slot] / reservoir->token_bytes, &sample->taught,
@@ -207,10 +227,13 @@ static reef_status plan_samples(consolidation *c, reef_error *err) {
 static reef_status check_samples(const consolidation *c, reef_error *err) {
     const reef_config *config = &c->trainer->network.config;
     const reef_reservoir *reservoir = &c->trainer->reservoir;
+    // Without a gate every generation takes part everywhere, so all text counts as theirs.
     bool off = config->gate == REEF_GATE_OFF; // then all text is theirs
     bool few =
         c->taught_count < REEF_GATE_WINDOWS_MIN || c->silent_count < 2 * REEF_GATE_WINDOWS_MIN;
     if (off ? c->taught_count > 0 : !few) return REEF_OK;
+    // A window must be longer than the context, or a sample at a random offset cannot be cut from
+    // it.
     if (reservoir->window_bytes / reservoir->token_bytes <= config->context)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the reservoir's windows of %zu bytes are no longer than the context of "
@@ -242,12 +265,16 @@ static reef_status plan_consolidate(consolidation *c, reef_error *err) {
     report->last = c->options->last;
     report->token_bytes = (uint32_t)reef_token_bytes(&network->config);
     report->gate_leak = report->gate_detect = NAN;
+    // Everything that the report promises is computed before anything changes: a dry run stops
+    // after this function.
     for (uint32_t g = report->first; g <= report->last; g++) {
         report->merged += !reef_generation_is_empty(&network->generations[g]->info);
         report->experts_before += generation_experts(network->generations[g]);
         if (!reef_generation_is_empty(&network->generations[g]->info))
             report->bytes_before += generation_bytes(network->generations[g]);
     }
+    // Generations after the range were trained on top of the old ones. How many there are is
+    // reported, because their losses may move a little.
     for (size_t g = (size_t)report->last + 1; g + 1 < network->generation_count; g++)
         report->later += !reef_generation_is_empty(&network->generations[g]->info);
     status = choose_side(c, err);
@@ -278,6 +305,8 @@ static reef_status measure_window(
     if (status != REEF_OK) return status;
     for (size_t t = 0; t < count; t++) {
         bool any = false;
+        // Counted on the positions whose next token is scored, so that shares and losses are of the
+        // same tokens.
         for (size_t g = 1; g < generations; g++) {
             uint8_t fired = reef_step_read_fire(trainer, g)[t];
             c->fired[g] += fired;
@@ -286,6 +315,8 @@ static reef_status measure_window(
         c->fired_any += any;
     }
     c->tokens += count;
+    // Deciding may have run the whole forward pass already, where a gate looks at losses. It is not
+    // run twice.
     if (!answered)
         status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
                                       REEF_PASS_EVALUATE, err);
@@ -298,6 +329,7 @@ static reef_status measure_generation(
     const reef_reservoir *reservoir = &c->trainer->reservoir;
     double nats = 0.0;
     *bytes = 0;
+    // Only held-out windows: on text that distillation saw, the loss would flatter it.
     for (size_t i = 0; i < c->sample_count; i++) {
         const reef_sample *sample = &c->samples[i];
         if (!sample->held_out || sample->generation != generation) continue;
@@ -315,6 +347,8 @@ static reef_status measure_generation(
 // keep their numbers in the list: it is their text.
 static reef_status measure_consolidate(consolidation *c, bool after, reef_error *err) {
     reef_consolidation *report = c->report;
+    // The open generation trains with its raw weights but is evaluated with their averages.
+    // Exchanging the two twice is exact: pointers are swapped, no value is computed.
     reef_generation *open = reef_open_generation(c->trainer);
     reef_generation_exchange(open, &c->trainer->network.config); // as it is evaluated
     memset(c->fired, 0, c->trainer->network.generation_count * sizeof(*c->fired));
@@ -341,6 +375,8 @@ static double fired_per_byte(const consolidation *c, bool merged) {
 static reef_status measure_before(consolidation *c, reef_error *err) {
     const reef_network *network = &c->trainer->network;
     reef_consolidation *report = c->report;
+    // Zeroed counts of every generation, also those before the range: firing per byte is a sum over
+    // all.
     c->fired = calloc(network->generation_count, sizeof(*c->fired));
     report->losses = calloc(network->generation_count, sizeof(*report->losses));
     if (c->fired == NULL || report->losses == NULL)
@@ -350,6 +386,8 @@ static reef_status measure_before(consolidation *c, reef_error *err) {
         if (!reef_generation_is_empty(&network->generations[g]->info))
             report->losses[report->loss_count++] =
                 (reef_consolidation_loss){.generation = g, .before = NAN, .after = NAN};
+    // The state before is measured with the generations as they are. The same call after the merge
+    // measures the same windows, so the two numbers can be compared.
     reef_status status = measure_consolidate(c, false, err);
     report->fired_before = fired_per_byte(c, false);
     report->fired_after = fired_per_byte(c, true); // as planned; measured later
@@ -401,10 +439,15 @@ static reef_status places_init(places *p,
         reef_generation_free(fresh);
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", count);
     }
+    // The distilled generation stands under the last number of the range; the numbers before it
+    // become empty.
     p->generations[count - 1] = fresh;
     reef_gate_reset(&fresh->gate, &p->states[count - 1]); // it begins to read the stream here
+    // An empty generation keeps its number, parent and stream positions. Timeline and snapshots go
+    // on naming it, and reef_distil_owner finds where its content went.
     for (uint32_t i = 0; i + 1 < count; i++) {
         reef_generation_record info = network->generations[first + i]->info;
+        // Side 0 means no experts and no tensors.
         info.side = 0;
         reef_status status = reef_generation_new(&p->generations[i], &network->config, &info, err);
         if (status != REEF_OK) return status;
@@ -444,12 +487,17 @@ static reef_status commit_swapped(consolidation *c, places *p, reef_error *err) 
     trainer->deferred_batches = 0;
     trainer->anomalous = 0;
     swap_consolidate(trainer, p);
+    // The event is part of the commit: who reads the timeline sees the merge and its figures
+    // together.
     reef_status status = add_event(c, err);
     size_t reported = status == REEF_OK;
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, replace, c, err);
     if (status == REEF_OK) return reef_gating_copy(&trainer->ahead, &trainer->gating, err);
+    // The commit failed, so nothing on disk changed. Memory is put back in the same way, by
+    // swapping again.
     if (reported) free(trainer->events[--trainer->event_count]);
     swap_consolidate(trainer, p);
+    // No room for an error text: the status that matters is that of the commit.
     reef_status copied = reef_gating_copy(&trainer->ahead, &trainer->gating, NULL);
     return copied == REEF_OK ? status : copied;
 }
@@ -482,11 +530,15 @@ static reef_status carry_out(consolidation *c, reef_error *err) {
         .progress = c->options->progress,
         .context = c->options->context,
     };
+    // A clean start: the distilled bits must not depend on how much was trained since the last
+    // commit.
     reef_status status =
         reef_trainer_commit(c->trainer, NULL, err); // so that nothing depends on when
     if (status == REEF_OK) status = reef_trainer_pin(c->trainer, err);
     if (status != REEF_OK) return status;
     reef_generation *open = reef_open_generation(c->trainer);
+    // The teacher speaks as readers hear it, with averaged weights; training continues with the raw
+    // ones.
     reef_generation_exchange(
         open, &c->trainer->network.config); // the teacher is the model as it is evaluated
     status = reef_distil_run(&distil, &fresh, err);
@@ -495,6 +547,8 @@ static reef_status carry_out(consolidation *c, reef_error *err) {
     report->gate_leak = (double)fresh->gate_leak;
     report->gate_detect = (double)fresh->gate_detect;
     report->bytes_after = generation_bytes(fresh);
+    // From here on `p` owns the distilled generation; after the swap it owns those that were
+    // replaced.
     status = places_init(&p, c, fresh, err);
     if (status == REEF_OK) status = commit_swapped(c, &p, err);
     places_release(&p); // the old ones, or after a failure the new one
@@ -513,8 +567,10 @@ reef_status reef_trainer_consolidate(reef_trainer *trainer,
     if (status == REEF_OK) status = plan_consolidate(&c, err);
     if (status == REEF_OK && !options->dry_run) status = check_snapshots(&c, err);
     if (status == REEF_OK) status = measure_before(&c, err);
+    // A dry run has its plan and its losses by now, and has changed nothing.
     if (status != REEF_OK || options->dry_run) goto cleanup;
     status = carry_out(&c, err);
+    // The commit released the rows; measuring needs them again.
     if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) goto cleanup;
     status = measure_consolidate(&c, true, err);

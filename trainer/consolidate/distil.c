@@ -66,6 +66,8 @@ static void list_windows(const distiller *s,
                          size_t from,
                          size_t step) {
     size_t n = 0;
+    // `step` 2 takes every other window: one half fits the gate, the other calibrates its
+    // threshold. Calibrating on the fitting half would underestimate the leak.
     for (size_t i = from; i < count; i += step) {
         const reef_sample *sample = &s->distil->samples[places[i]];
         bytes[n] = sample_bytes(s, sample, &sizes[n]);
@@ -75,6 +77,7 @@ static void list_windows(const distiller *s,
 }
 
 static reef_status fit_gate(const distiller *s, reef_generation *generation, reef_error *err) {
+    // One allocation for three lists, each as long as all windows: no list can be longer.
     size_t most = s->taught_count + s->silent_count;
     const uint8_t **bytes = calloc(3 * most, sizeof(*bytes));
     size_t *sizes = calloc(3 * most, sizeof(*sizes));
@@ -109,11 +112,15 @@ static reef_status teacher_fires(
     reef_trainer *trainer = s->distil->trainer;
     reef_batch batch;
     bool answered;
+    // Read from the start of the window, not from `at`: evidence of a gate adds up over hundreds of
+    // bytes, and would be missing at its first token.
     reef_status status = reef_step_read(trainer, s->teacher, bytes, at + T, &batch, &answered, err);
     if (status != REEF_OK) return status;
     for (size_t g = 1; g < s->teacher->generation_count; g++) {
         uint8_t *fire = s->fire + g * s->stride + w * T;
         memcpy(fire, reef_step_read_fire(trainer, g) + at, T);
+        // The sample is a text of generation `own`. As of that generation later ones did not exist,
+        // so they are silent.
         if (g >= own) memset(fire, g == own, T);
     }
     return REEF_OK;
@@ -155,6 +162,8 @@ static reef_status add_samples(distiller *s, size_t w, uint64_t counter, reef_er
     const reef_distil *d = s->distil;
     const reef_config *config = &d->trainer->network.config;
     size_t size, T = config->context, each = reef_token_bytes(config);
+    // Two draws per window, numbered by the step: which windows a run sees depends on the seed and
+    // the step alone, not on threads or restarts.
     uint64_t drawn = reef_random_below(config->seed, STREAM_DISTIL_SAMPLE, 2 * counter,
                                        (uint64_t)s->taught_count);
     const reef_sample *sample = &d->samples[s->taught[drawn]];
@@ -177,6 +186,7 @@ static reef_status add_silence(
     size_t T = config->context, each = reef_token_bytes(config), size;
     const reef_gate *gate = &s->fresh->gate;
     uint8_t *mine = student_fire(s, s->student.network.generation_count - 1, w);
+    // Without a retain weight the loss ignores such windows; they would cost a pass for nothing.
     uint64_t candidates = config->retain_weight > 0.0f ? REEF_RETAIN_CANDIDATES : 0;
     *count = 0;
     if (s->silent_count == 0) return REEF_OK;
@@ -187,6 +197,8 @@ static reef_status add_silence(
         const uint8_t *bytes = sample_bytes(s, sample, &size);
         reef_gate_state state;
         reef_gate_reset(gate, &state);
+        // The first leaking stretch of the first leaking candidate is taken. Searching for the
+        // worst one would score every window at every step.
         for (size_t at = 0; at + T < size; at += T) {
             size_t fired = 0;
             reef_gate_score(gate, &state, T, bytes + at * each, s->margins);
@@ -194,6 +206,7 @@ static reef_status add_silence(
             if (fired == 0) continue;
             *count = 1;
             add_distil_sample(s, w, bytes + at * each);
+            // UINT32_MAX: no generation is the window's own, every gate decides for itself.
             reef_status status = teacher_fires(s, w, UINT32_MAX, bytes, at, err);
             others_fire(s, w);
             return status;
@@ -214,11 +227,13 @@ static reef_status teach(distiller *s, size_t windows, reef_error *err) {
 }
 
 // The forward left w (p - onehot), the gradient of w times the cross-entropy with the true token.
-// With q = share of the teacher's distribution in the target: w (p - (1 - q) onehot - q teacher).
+// With q = TEACHER_SHARE, the gradient for a mixed target becomes w (p - (1 - q) onehot - q
+// teacher).
 static void blend_window(void *context, size_t w) {
     distiller *s = context;
     const reef_config *config = &s->distil->trainer->network.config;
     size_t T = config->context, V = config->vocab, each = reef_token_bytes(config);
+    // In place: the teacher's logits and the student's are both scratch of this pass.
     for (size_t t = w * T; t < (w + 1) * T; t++) {
         float *teacher = s->distil->trainer->acts.logits + t * V;
         float *gradient = s->student.acts.logits + t * V;
@@ -242,11 +257,13 @@ static reef_status step(distiller *s, uint64_t number, double *bits, reef_error 
     size_t T = config->context, windows = (size_t)config->batch + config->rehearse;
     reef_status status = REEF_OK;
     for (size_t w = 0; status == REEF_OK && w < windows; w++)
+        // Windows are numbered through all steps, so no two of them draw the same random numbers.
         status = add_samples(s, w, number * windows + w, err);
     if (status == REEF_OK) status = teach(s, windows, err);
     size_t retained = 0;
     if (status == REEF_OK) status = add_silence(s, windows, number, &retained, err);
     if (status != REEF_OK) return status;
+    // Every token weighs the same, and windows of the retain term have no loss of their own.
     for (size_t i = 0; i < windows * T; i++) s->student.weight[i] = 1.0f / (float)(windows * T);
     memset(s->student.weight + windows * T, 0, retained * T * sizeof(float));
     reef_batch batch = {
@@ -262,11 +279,15 @@ static reef_status step(distiller *s, uint64_t number, double *bits, reef_error 
                                   REEF_PASS_TRAIN, err);
     if (status != REEF_OK) return status;
     reef_thread_pool_run(s->student.workers, windows, blend_window, s);
+    // The optimiser asks the trainer struct how many windows of which kind there were.
     s->student.rehearse_windows = config->rehearse;
     s->student.retain_windows = retained;
+    // The schedule is that of distillation, not of the stream; warm-up and decay of the config are
+    // off.
     config->learning_rate = rate_at(d, number);
     reef_step_backward(&s->student);
     s->student.generation_step++;
+    // forward left nats per token; people read bits per byte or per token.
     double nats = 0.0;
     for (size_t i = 0; i < windows * T; i++) nats += s->student.acts.loss[i];
     *bits = nats / log(2.0) / (double)(windows * T);
@@ -296,6 +317,7 @@ static reef_status allocate_distil(distiller *s, reef_error *err) {
     const reef_distil *d = s->distil;
     const reef_config *config = &s->student.network.config;
     size_t windows = reef_step_windows(config), generations = s->teacher->generation_count;
+    // The student replaces `last - first + 1` generations by one.
     size_t mine =
         generations - (d->last - d->first); // all but those that are replaced, and the new one
     s->stride = windows * config->context;
@@ -307,6 +329,7 @@ static reef_status allocate_distil(distiller *s, reef_error *err) {
     s->silent = calloc(d->sample_count + 1, sizeof(*s->silent));
     s->fire = calloc(generations, s->stride);
     s->margins = calloc(config->context, sizeof(*s->margins));
+    // One check for all: release_distil accepts whatever was allocated.
     if (s->generations == NULL || s->student.tokens == NULL || s->student.targets == NULL ||
         s->student.weight == NULL || s->taught == NULL || s->silent == NULL || s->fire == NULL ||
         s->margins == NULL)
@@ -324,14 +347,18 @@ static reef_status enrol(distiller *s, reef_error *err) {
     const reef_network *network = &d->trainer->network;
     const reef_generation *oldest = network->generations[reef_distil_owner(network, d->first)];
     reef_generation_record info = network->generations[d->last]->info;
+    // The new generation continues the lineage of the oldest that it replaces.
     info.parent = oldest->info.parent;
     info.first_id = oldest->info.first_id;
     info.side = d->side;
     info.dtype = REEF_F32;
     info.sealed = false;
+    // The root of the last one is not its own; sealing computes a new one.
     memset(info.root, 0, sizeof(info.root));
     reef_status status = reef_generation_new(&s->fresh, &s->student.network.config, &info, err);
     if (status != REEF_OK) return status;
+    // Queries start as those of the open generation; sub-keys, experts and deltas are then copied
+    // from the merged ones.
     reef_generation_initialise(s->fresh, &s->student.network.config,
                                reef_open_generation(d->trainer));
     return reef_distil_start(d, s->fresh, err);
@@ -344,6 +371,8 @@ static reef_status copy_open(distiller *s, reef_error *err) {
     uint32_t number = (uint32_t)network->generation_count - 1;
     reef_txn *txn = NULL;
     reef_generation *copy = NULL;
+    // From the pool instead of from memory: the commit before has just written it, and a sealed
+    // copy has no optimiser state to leave out.
     reef_status status = reef_txn_begin(&txn, s->distil->trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
     status =
@@ -382,6 +411,8 @@ static void sort_samples(distiller *s) {
 static void inherit_reference(const reef_distil *d, reef_generation *generation) {
     const reef_network *network = &d->trainer->network;
     double most = -1.0;
+    // The drift limit of a generation is its median loss plus a tolerance. The merged generation
+    // serves all of their text, so the most tolerant of them is right for it.
     for (uint32_t g = d->first; g <= d->last; g++) {
         const reef_generation *old = network->generations[g];
         double limit =
@@ -398,6 +429,8 @@ reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, re
     distiller *s = calloc(1, sizeof(*s));
     if (s == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to distil generations");
     s->distil = distil;
+    // The student is a reef_trainer without a pool: it has config, network and activations, which
+    // is all that a step needs. The copy of the config may be changed freely.
     s->student.network.config = distil->trainer->network.config;
     s->student.network.config.warmup = 0; // the rate of each step is set by rate_at
     s->student.network.config.decay = UINT32_MAX;
@@ -407,9 +440,13 @@ reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, re
     s->teacher = &distil->trainer->network;
     reef_status status = allocate_distil(s, err);
     if (status != REEF_OK) goto cleanup;
+    // Rows of sealed generations may lie in the map; whoever fetches them for the trainer fetches
+    // them for the student.
     s->student.acts.prefetch = distil->trainer->acts.prefetch;
     sort_samples(s);
     status = enrol(s, err);
+    // The gate is fitted before the experts learn, because it decides on which tokens they will
+    // train.
     if (status == REEF_OK) status = fit_gate(s, s->fresh, err);
     if (status == REEF_OK) status = copy_open(s, err);
     if (status == REEF_OK) gather_distil(s);

@@ -28,6 +28,8 @@ static int ascending(const void *a, const void *b) {
 // The `wanted` sub-keys of each table whose experts were chosen most, in the order of the table.
 static void choose_keys(
     const reef_usage *usage, uint32_t side, uint32_t wanted, ranked *a, ranked *b) {
+    // Experts are the cells of a square: row i of table a, column j of table b. A sub-key is as
+    // useful as the uses of its whole row or column.
     for (uint32_t i = 0; i < side; i++) a[i] = b[i] = (ranked){.key = i};
     for (uint64_t id = 0; id < (uint64_t)side * side; id++) {
         uint32_t i, j;
@@ -35,6 +37,8 @@ static void choose_keys(
         a[i].count += usage[id].count;
         b[j].count += usage[id].count;
     }
+    // The first sort ranks by use, the second puts the winners back in table order. So the same
+    // winners give the same layout, whatever order qsort left equal counts in.
     qsort(a, side, sizeof(*a), most_used_first);
     qsort(b, side, sizeof(*b), most_used_first);
     qsort(a, wanted, sizeof(*a), ascending);
@@ -50,6 +54,8 @@ static void give_layer(const reef_config *config,
                        uint32_t count,
                        const ranked *a,
                        const ranked *b) {
+    // Copied sub-keys keep their pairing: expert (i, j) of the copy meets the queries that (a[i],
+    // b[j]) met.
     reef_router_shape shape = reef_generation_shape(config, student->info.side);
     size_t key = reef_router_key_row(&shape);
     const reef_router_params *old = &from->weights.routers[layer];
@@ -61,6 +67,7 @@ static void give_layer(const reef_config *config,
         memcpy(router->sub_keys_b + (at + i) * key, old->sub_keys_b + b[i].key * key,
                key * sizeof(float));
         for (uint32_t j = 0; j < count; j++) {
+            // Rows are read as floats whatever their stored type, since the student trains in f32.
             size_t to = (size_t)reef_expert_id_of(at + i, at + j) * table->row_values;
             reef_expert_table_row_read(&from->expert_tables[layer],
                                        reef_expert_id_of(a[i].key, b[j].key), 0, table->row_values,
@@ -83,6 +90,7 @@ static reef_status give_experts(const reef_config *config,
     reef_status status = REEF_OK;
     if (usage == NULL || keys == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to rank %zu experts", N);
+    // Layers are ranked separately: in each one other experts are in use.
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         status = reef_usage_read(txn, from->info.generation, l, N, usage, err);
@@ -144,6 +152,9 @@ reef_status reef_distil_start(const reef_distil *distil,
     reef_txn *txn = NULL;
     uint32_t at = 0;
     reef_status status = reef_txn_begin(&txn, distil->trainer->store, REEF_TXN_READ, err);
+    // Each old generation gets a band of both tables, as wide as its share of use. Bands follow
+    // each other along the diagonal; the cells beside it stay random and pair sub-keys of different
+    // generations.
     for (uint32_t g = distil->first; status == REEF_OK && g <= distil->last; g++) {
         const reef_generation *from = network->generations[g];
         if (reef_generation_is_empty(&from->info)) continue;
@@ -153,9 +164,13 @@ reef_status reef_distil_start(const reef_distil *distil,
     }
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
+    // Embedding, head and position corrections are added where a generation fires. Their mean is a
+    // fair start for one that fires where any of them did.
     mean_tensor(distil, student, "delta_embedding");
     mean_tensor(distil, student, "delta_head");
     if (config->adapt_position) mean_tensor(distil, student, "delta_position");
+    // Adapters of different generations live in different low-rank bases and cannot be averaged:
+    // the newest one's are taken.
     give_adapters(student, network->generations[distil->last]);
     return REEF_OK;
 }

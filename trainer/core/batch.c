@@ -19,13 +19,19 @@ size_t reef_step_windows(const reef_config *config) {
 
 reef_status reef_step_reserve(reef_trainer *trainer, size_t generations, reef_error *err) {
     const reef_config *config = &trainer->network.config;
+    // `stride` counts the tokens of all windows, padding included: the flags of generation g begin
+    // at g * stride.
     size_t stride = reef_step_windows(config) * config->context;
     if (generations <= trainer->fire_capacity) return REEF_OK;
     uint8_t *fire = realloc(trainer->fire, generations * stride);
+    // Each array keeps its new address at once. If a later one fails, nothing is lost or freed
+    // twice, and capacity stays as it was.
     if (fire != NULL) trainer->fire = fire;
     float *margins = realloc(trainer->margins, generations * stride * sizeof(*margins));
     if (margins != NULL) trainer->margins = margins;
     uint8_t *reading =
+        // Tokens and targets of a text that is read aside, then its flags: one block, cut by
+        // reef_step_read_fire.
         realloc(trainer->reading, (2 * reef_token_bytes(config) + generations) * stride);
     if (reading != NULL) trainer->reading = reading;
     if (fire == NULL || margins == NULL || reading == NULL)
@@ -67,6 +73,8 @@ reef_status reef_step_read(reef_trainer *trainer,
            stride = reef_batch_stride(trainer);
     size_t each = reef_token_bytes(&network->config);
     uint8_t *tokens = trainer->reading, *targets = tokens + stride * each;
+    // Callers cut texts to a batch and reserve for every generation; both are our own promises, so
+    // asserts.
     assert(network->generation_count <= trainer->fire_capacity && windows * T <= stride);
     // What the last T-window lacks is padded: attention is causal, so nothing before it notices.
     memset(tokens, 0, windows * T * each);
@@ -81,6 +89,7 @@ reef_status reef_step_read(reef_trainer *trainer,
         .fire_stride = stride,
     };
     reef_gating_means means = means_of(trainer, network);
+    // A state of its own: reading a text aside must not move the gates of the stream.
     reef_gating gating = {0};
     reef_status status = reef_gating_init(&gating, network, err);
     if (status == REEF_OK)
@@ -95,6 +104,8 @@ reef_batch reef_batch_make(reef_trainer *trainer,
                            size_t retain_windows,
                            bool gradient) {
     const reef_config *config = &trainer->network.config;
+    // Nothing is copied: the batch lends the trainer's arrays and is good until the next one is
+    // placed.
     return (reef_batch){
         .windows = windows + retain_windows,
         .retain_windows = retain_windows,
@@ -112,10 +123,14 @@ reef_status reef_step_decide(reef_trainer *trainer,
                              bool *answered,
                              reef_error *err) {
     const reef_config *config = &trainer->network.config;
+    // `bytes` has one more token than the batch. Targets are tokens shifted by one, so window w
+    // ends with the first token of window w + 1.
     for (size_t w = 0; w < config->batch; w++)
         reef_step_place(trainer, w, bytes + w * config->context * reef_token_bytes(config));
     reef_batch batch = reef_batch_make(trainer, config->batch, 0, false);
     reef_gating_means means = means_of(trainer, &trainer->network);
+    // Only the batch's own windows move the gates; rehearsal and retain windows come later and are
+    // decided elsewhere.
     return reef_gating_decide(gating, &means, &batch, reef_batch_tokens(config), trainer->fire,
                               trainer->margins, reef_batch_stride(trainer), answered, err);
 }
@@ -132,11 +147,16 @@ reef_status reef_strategy_sample(reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     const reef_reservoir *reservoir = &trainer->reservoir;
     size_t T = config->context, each = reservoir->token_bytes;
+    // Slots fill in order, so the first `seen` are those in use until the reservoir is full.
     size_t filled =
         reservoir->seen < reservoir->old_slots ? (size_t)reservoir->seen : reservoir->old_slots;
     *count = filled < count_max ? filled : count_max;
     for (size_t i = 0; i < *count; i++) {
+        // Evenly spread over the slots instead of drawn: all tasks are met, and the result needs no
+        // sorting.
         size_t slot = i * filled / *count;
+        // The task's number is part of the counter: every boundary draws other offsets, and a
+        // restart the same.
         uint64_t counter = ((uint64_t)trainer->strategy.task << 32) + i;
         size_t at = (size_t)reef_random_below(config->seed, REEF_STREAM_SAMPLE, counter,
                                               reservoir->window_bytes / each - T);

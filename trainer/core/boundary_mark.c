@@ -12,11 +12,13 @@ static void begin_line(reef_marker_line *mark) {
 void reef_marker_line_read(reef_marker_line *mark, const char *text, uint8_t byte) {
     assert(mark->line_bytes == 0 && text[0] != '\0');
     if (byte == '\n') {
+        // The line is the marker only if all of it matched and nothing is left of the text.
         bool whole = !mark->other && text[mark->matched] == '\0';
         if (whole) mark->line_bytes = mark->matched + 1;
         begin_line(mark);
     } else if (!mark->other && (uint8_t)text[mark->matched] == byte) {
         mark->matched++;
+    // One wrong byte makes it another line; the rest of it is skipped until its newline.
     } else {
         mark->other = true;
         mark->matched = 0;

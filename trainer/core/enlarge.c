@@ -15,6 +15,8 @@ reef_status reef_growth_enlarge(reef_trainer *trainer,
     reef_generation *open = reef_open_generation(trainer), *grown = NULL;
     uint32_t before = open->info.side;
     reef_strategy_kind kind = trainer->strategy.kind;
+    // These strategies keep arrays of the model's shape (Fisher information, a teacher, background
+    // counts). Growing would leave them without values for the new experts.
     if (kind == REEF_STRATEGY_EWC || kind == REEF_STRATEGY_LWF ||
         kind == REEF_STRATEGY_SPARSE_MEMORY)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -24,8 +26,12 @@ reef_status reef_growth_enlarge(reef_trainer *trainer,
     if (side > REEF_SIDE_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "side %u is more than the %u sub-keys there can be",
                          side, REEF_SIDE_MAX);
+    // A larger copy is made before the old one goes: without memory for it the trainer stays as it
+    // is.
     reef_status status = reef_generation_grow(&grown, open, &trainer->network.config, side, err);
     if (status != REEF_OK) return status;
+    // Tapes are sized by the side; those of the old shape are freed and made again at the next
+    // pass.
     reef_activations_forget_generation(&trainer->acts, trainer->network.generation_count - 1);
     reef_generation_free(open);
     trainer->network.generations[trainer->network.generation_count - 1] = grown;

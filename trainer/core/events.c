@@ -33,6 +33,8 @@ reef_status reef_state_event(
     reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...) {
     char members[512], text[1024];
     va_list arguments;
+    // `fields` are members without braces, already JSON. All callers are in this room, and names
+    // that come from outside were checked before (no quotes or control characters).
     va_start(arguments, fields);
     vsnprintf(members, sizeof(members), fields, arguments);
     va_end(arguments);
@@ -42,6 +44,8 @@ reef_status reef_state_event(
              event, reef_unix_ms(), trainer->step, trainer->stream_bytes,
              reef_open_generation(trainer)->info.generation, members[0] == '\0' ? "" : ", ",
              members);
+    // Growth by doubling: events are rare, but a long time without a commit must not cost quadratic
+    // copies.
     if (trainer->event_count == trainer->event_capacity) {
         size_t capacity = trainer->event_capacity * 2 + 8;
         char **events = realloc(trainer->events, capacity * sizeof(*events));
@@ -53,6 +57,8 @@ reef_status reef_state_event(
     char *copy = malloc(strlen(text) + 1);
     if (copy == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an event");
     trainer->events[trainer->event_count++] = strcpy(copy, text);
+    // The callback sees the event before it is durable; the daemon shows it and marks it as not
+    // committed.
     if (trainer->options.on_event != NULL)
         trainer->options.on_event(trainer->options.context, copy);
     return REEF_OK;

@@ -57,6 +57,8 @@ static reef_point decode_loss_history(const uint8_t at[POINT_BYTES], uint32_t le
 
 reef_status reef_series_add(reef_trainer *trainer, double bits, reef_error *err) {
     points to = {trainer->points, trainer->point_count, trainer->point_capacity};
+    // The arrays move into a small struct and back, because the same code appends to the points
+    // that are read from a pool.
     reef_status status = add_point(&to,
                                    &(reef_point){
                                        .step = trainer->step,
@@ -97,7 +99,10 @@ static reef_status on_record(void *context,
                              reef_error *err) {
     found *f = context;
     if (strcmp(key->name, SERIES_NAME) != 0) return REEF_OK;
+    // UINT32_MAX asks for every level at once.
     if (f->level != UINT32_MAX && f->level != key->level) return REEF_OK;
+    // Record addresses are kept beside their points: what is read here may be deleted or cut in the
+    // same transaction.
     if (f->record_count == f->record_room) {
         size_t room = f->record_room * 2 + 64;
         struct found_record *records = realloc(f->records, room * sizeof(*records));
@@ -172,6 +177,8 @@ static reef_status remove_first(reef_txn *txn, const found *f, size_t count, ree
         const struct found_record *record = &f->records[r];
         reef_key key = key_of(record->level, record->sequence);
         size_t end = at + record->count;
+        // The whole record goes; if the cut lies inside it, its tail is written back under the same
+        // level with a new sequence number.
         status = reef_record_delete(txn, &key, err);
         if (status == REEF_OK && end > count)
             status = put_record(txn, record->level, f->points.all + count, end - count, err);
@@ -186,8 +193,12 @@ static reef_status fold_level(reef_txn *txn, uint32_t level, size_t *left, reef_
     reef_status status = find_loss_history(txn, level, &f, err);
     *left = f.points.count;
     if (status == REEF_OK && *left > REEF_SERIES_POINTS_MAX) {
+        // Half of the limit stays, so that a fold happens once per thousands of points and not at
+        // every commit. The count is a whole number of folds: no mean is made of fewer points than
+        // the others.
         size_t count = *left - REEF_SERIES_POINTS_MAX / 2;
         count -= count % REEF_SERIES_FOLD;
+        // The last level has no coarser one; its oldest points are forgotten.
         if (level + 1 < REEF_SERIES_LEVELS)
             status = put_means(txn, level, f.points.all, count, err);
         if (status == REEF_OK) status = remove_first(txn, &f, count, err);
@@ -203,8 +214,10 @@ reef_status reef_series_put(reef_trainer *trainer, reef_txn *txn, reef_error *er
     trainer->series_points_put = trainer->series_points;
     if (count == 0) return REEF_OK;
     reef_status status = put_record(txn, 0, trainer->points, count, err);
+    // The count is stored plus 1, so that 0 can mean that it is not known yet.
     size_t raw = trainer->series_points + count; // plus 1
     if (status != REEF_OK) return status;
+    // Folding level 0 may overfill level 1, and so on: all levels are looked at, the finest first.
     if (trainer->series_points == 0 || raw > REEF_SERIES_POINTS_MAX + 1) {
         size_t left = 0;
         for (uint32_t level = 0; status == REEF_OK && level < REEF_SERIES_LEVELS; level++) {
@@ -212,6 +225,7 @@ reef_status reef_series_put(reef_trainer *trainer, reef_txn *txn, reef_error *er
             if (level == 0) raw = left + 1;
         }
     }
+    // Becomes the trainer's count only when the transaction is durable; see reef_series_settle.
     trainer->series_points_put = raw;
     return status;
 }
@@ -231,8 +245,11 @@ reef_status reef_series_forget_after(reef_txn *txn, uint64_t stream_bytes, reef_
         const struct found_record *record = &f.records[r];
         reef_key key = key_of(record->level, record->sequence);
         size_t kept = 0;
+        // Points of a record are in stream order, so what stays is a prefix.
         while (kept < record->count && at[kept].stream_bytes <= stream_bytes) kept++;
         if (kept < record->count) status = reef_record_delete(txn, &key, err);
+        // Deleted first and then put back shorter: records are immutable, their sequence number
+        // tells their age.
         if (status == REEF_OK && kept > 0 && kept < record->count)
             status = put_record(txn, record->level, at, kept, err);
         at += record->count;
@@ -252,6 +269,8 @@ reef_status reef_series_scan(reef_txn *txn,
     reef_status status = find_loss_history(txn, UINT32_MAX, &f, err);
     const reef_point *all = f.points.all;
     for (size_t end = f.points.count, first; status == REEF_OK && end > 0; end = first) {
+        // A run of equal levels is one stretch of time. Runs are visited from the last found to the
+        // first, and within a run forwards: oldest point first.
         for (first = end - 1; first > 0 && all[first - 1].level == all[end - 1].level;) first--;
         for (size_t i = first; status == REEF_OK && i < end; i++)
             status = visit(context, &all[i], err);

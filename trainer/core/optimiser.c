@@ -30,15 +30,22 @@ static void update_tensor(void *context, size_t piece) {
     const dense_update *update = context;
     const reef_tensor *tensor = &update->generation->tensors[piece];
     if (tensor->grad == NULL) return;
+    // Values before `trained_at` are frozen (sub-keys of the old part of a grid). A gradient of
+    // zero leaves Adam's moments, and so the weights, as they are.
     memset(tensor->grad, 0, tensor->trained_at * sizeof(*tensor->grad));
+    // In chunks that fit the cache: gradient, value and both moments of a chunk are touched once.
     for (size_t at = tensor->trained_at; at < tensor->count; at += CHUNK) {
         size_t count = chunk_floats(tensor, at);
         float *grad = tensor->grad + at;
         reef_adam_update(count, tensor->data + at, tensor->adam_m + at, tensor->adam_v + at, grad,
                          update->scale, update->count, &update->adam);
+        // The average is what readers evaluate; it follows the weights after every step (Polyak &
+        // Juditsky 1992).
         if (tensor->average != NULL)
             reef_average_update(count, tensor->average + at, tensor->data + at, update->count,
                                 update->average_rate);
+        // Cleared here, while the chunk is in cache, so that the next backward pass accumulates
+        // from zero.
         memset(grad, 0, count * sizeof(*grad));
     }
 }
@@ -72,8 +79,11 @@ void reef_step_update_dense(reef_trainer *trainer,
     dense_update update = {
         .generation = generation,
         .adam = {trainer->learning_rate, config->beta1, config->beta2, config->epsilon},
+        // Gradients are clipped by their common norm (Pascanu et al. 2013): all tensors shrink by
+        // one factor, and the direction stays.
         .scale = config->clip > 0.0f && norm > config->clip ? config->clip / norm : 1.0f,
         .average_rate = config->average,
+        // Adam's bias correction counts from 1.
         .count = trainer->generation_step + 1,
     };
     reef_thread_pool_run(trainer->workers, generation->tensor_count, update_tensor, &update);

@@ -25,7 +25,10 @@ static void drop_old(reef_prequential *p, uint64_t position) {
 
 reef_status reef_prequential_source(reef_trainer *trainer, size_t source, reef_error *err) {
     reef_prequential *p = &trainer->prequential;
+    // Consecutive pieces of one source extend its span; only a change of source costs an entry.
     if (p->count > 0 && p->spans[p->count - 1].source == source) return REEF_OK;
+    // Spans before the stream's position are finished. Dropping them here bounds the list by the
+    // sources within the pending bytes.
     drop_old(p, trainer->stream_bytes);
     if (p->count == p->capacity) {
         size_t capacity = 2 * p->capacity + 16;
@@ -58,12 +61,15 @@ void reef_prequential_count(reef_trainer *trainer,
                             size_t count) {
     reef_prequential *p = &trainer->prequential;
     size_t i = 0;
+    // A batch that is decided again after a restart was counted before; bytes up to `scored` are
+    // not counted twice.
     while (i < count && begin + i * each < p->scored) i++;
     for (size_t s = 0; s < p->count && i < count; s++) {
         uint64_t end = s + 1 < p->count ? p->spans[s + 1].begin : UINT64_MAX, counted = 0;
         double sum = 0.0;
         size_t first = i;
         for (; i < count && begin + i * each < end; i++) {
+            // A negative loss marks a token without a prediction, such as the first of a window.
             if (begin + i * each < p->spans[s].begin || loss[i] < 0.0) continue;
             sum += scale * loss[i];
             counted++;

@@ -15,6 +15,8 @@ static size_t score_generation(const reef_reservoir *reservoir,
     reef_gate_reset(gate, &state);
     for (size_t slot = 0; slot < reservoir->old_slots; slot++) {
         size_t size = reservoir->sizes[slot] / reservoir->token_bytes;
+        // Slots of other generations are skipped without resetting the gate: text of the same
+        // generation is read as one stream.
         if (size == 0 || reservoir->generations[slot] != generation) continue;
         reef_gate_score(gate, &state, size, reservoir->bytes + slot * reservoir->window_bytes,
                         margins + count);
@@ -55,9 +57,13 @@ reef_status reef_import_gate(const reef_reservoir *reservoir,
     size_t count = score_all(reservoir, generation, margins);
     *before = *after = share_above(count, margins, 0.0f);
     if (leak_max > 0.0 && *before > leak_max) {
+        // The threshold is raised to the margin that a share of `leak_max` exceeds. Sorted in
+        // descending order, that margin stands at index leak_max * count.
         qsort(margins, count, sizeof(*margins), descending);
         float raise = margins[(size_t)(leak_max * (double)count)];
         *after = share_above(count, margins, raise);
+        // Margins are measured from the old threshold, so the raise is added to it. Detection falls
+        // as leaking does; the caller reports both.
         generation->gate.threshold += raise;
         generation->gate_leak = (float)*after;
     }

@@ -54,10 +54,14 @@ static reef_status check_trainer(const reef_trainer *trainer, double leak_max, r
                          "the pool's strategy is %s, which keeps one generation: it cannot import "
                          "others",
                          reef_config_word(&trainer->network.config, "strategy"));
+    // An import becomes the generation after generation 0 at the earliest: its deltas correct a
+    // backbone that must exist and be sealed.
     if (open->info.generation == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation 0 of the pool is still open: what is imported was trained on "
                          "top of a sealed one");
+    // Its number would be taken by the import and what it learned would be lost. Sealing first
+    // gives it a number of its own.
     if (trainer->generation_step > 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation %" PRIu32 " is open and has trained %" PRIu64
@@ -90,8 +94,11 @@ static json_t *config_json(const reef_config *config) {
 
 static reef_status differs(
     const char *path, const char *name, const json_t *theirs, const json_t *ours, reef_error *err) {
+    // JSON_ENCODE_ANY: members are numbers or words, not whole documents.
     char *their_text = json_dumps(theirs, JSON_ENCODE_ANY);
     char *our_text = json_dumps(ours, JSON_ENCODE_ANY);
+    // The first member that differs is reported with both values; more would not help to find the
+    // right file.
     reef_status status = reef_fail(err, REEF_ERR_INVALID,
                                    "%.100s is of a pool with %s %.40s, this one was made with "
                                    "%.40s: they do not fit",
@@ -108,6 +115,8 @@ static reef_status check_config(const importing *i, reef_error *err) {
     reef_status status = REEF_OK;
     if (ours == NULL || theirs == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to compare configurations");
+    // Only members that shape the computation are compared. Rates, thresholds and limits may differ
+    // between the two pools.
     for (size_t k = 0; status == REEF_OK && k < sizeof(SAME) / sizeof(*SAME); k++) {
         const json_t *one = json_object_get(theirs, SAME[k]);
         const json_t *other = json_object_get(ours, SAME[k]);
@@ -124,8 +133,11 @@ static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err
     uint32_t number = reef_open_generation(i->trainer)->info.generation;
     for (uint32_t g = 0; g < origin->base_count; g++) {
         reef_generation_record ours = {0};
+        // Reading stops at the open generation: what comes after it does not exist here, and the
+        // message below names the root that is missing.
         reef_status status = g < number ? reef_generation_read(txn, g, &ours, err) : REEF_OK;
         if (status != REEF_OK) return status;
+        // Equal roots mean equal bits, so the import computes here what it computed there.
         if (g < number && memcmp(ours.root, origin->base_roots[g], REEF_HASH_BYTES) == 0) continue;
         char root[2 * REEF_HASH_BYTES + 1];
         reef_hash_format(origin->base_roots[g], root);
@@ -135,7 +147,7 @@ static reef_status check_base(const importing *i, reef_txn *txn, reef_error *err
                          "one until then can exchange it",
                          i->file.path, g, root);
     }
-    // Where several can fire on a token, one in between would change what it computes.
+    // With several generations firing on a token, one in between would change its input.
     if (origin->base_count > 1 && number != origin->info.generation)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.100s was trained directly on top of generation %" PRIu32
@@ -170,6 +182,7 @@ static reef_status check_origin(const importing *i, reef_error *err) {
     const reef_config *config = &i->trainer->network.config;
     uint32_t side = i->origin.info.side;
     reef_txn *txn = NULL;
+    // Generation 0 is a whole model, not a correction: reef init --from takes it.
     if (i->origin.info.generation == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.120s is generation 0, the backbone of its pool: copy the whole pool "
@@ -200,6 +213,8 @@ static bool same_shape(const reef_safetensor *one, const reef_safetensor *other)
 
 // Its tensors are those of the list, wherever they lie in the file: the list gets their places.
 static reef_status match_parts(importing *i, reef_error *err) {
+    // The list was made for a generation of this shape by this build. A file with more or fewer
+    // tensors was written for another architecture, even if every name is known.
     for (size_t k = 0; k < i->parts.count; k++) {
         reef_safetensor *wanted = &i->parts.parts[k].tensor;
         const reef_safetensor *found = reef_safetensors_find(&i->file, wanted->name);
@@ -221,6 +236,8 @@ static reef_status match_parts(importing *i, reef_error *err) {
 static reef_status make_generation(importing *i, reef_error *err) {
     const reef_trainer *trainer = i->trainer;
     const reef_generation_record *open = &reef_open_generation(trainer)->info;
+    // The record belongs to this pool: number, ids and stream positions are of the place where it
+    // joins. The file's own record stays in `origin` for the report.
     const reef_generation_record info = {
         .generation = open->generation,
         .parent = open->parent,
@@ -235,6 +252,7 @@ static reef_status make_generation(importing *i, reef_error *err) {
         .sealed_at = trainer->stream_bytes,
     };
     const reef_safetensor *gate = reef_safetensors_find(&i->file, "gate");
+    // Clamped before it sizes an array; a longer tensor is refused by match_parts.
     uint64_t gate_bytes = gate == NULL ? 0 : gate->end - gate->begin;
     if (gate_bytes > sizeof(i->gate)) gate_bytes = sizeof(i->gate);
     reef_status status = reef_generation_new(&i->generation, &trainer->network.config, &info, err);
@@ -261,8 +279,11 @@ static reef_status read_part(importing *i,
                              reef_error *err) {
     reef_tail_file_record record;
     char *memory = memory_of(i, part);
+    // A tensor is hashed in the same records in which the store will write it, so the root that
+    // comes out is the root that its pool had.
     for (uint32_t b = 0; reef_tail_file_record_at(part, i->origin.info.generation, b, &record);
          b++) {
+        // Read into place: no second copy of the data exists.
         reef_status status = reef_safetensors_read(&i->file, part->tensor.begin + record.offset,
                                                    memory + record.offset, record.bytes, err);
         if (status == REEF_OK)
@@ -289,6 +310,8 @@ static reef_status read_parts(importing *i, reef_error *err) {
     }
     if (status == REEF_OK) {
         reef_generation_hash_root(hash, root);
+        // Compared before anything else is believed. A file that was cut, edited or damaged
+        // anywhere in its data ends here.
         if (memcmp(root, i->origin.info.root, sizeof(root)) != 0)
             status = reef_fail(err, REEF_ERR_CORRUPT,
                                "%.120s is damaged: its data has another root than it says",
@@ -297,6 +320,8 @@ static reef_status read_parts(importing *i, reef_error *err) {
     reef_generation_hash_free(hash);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(i->gate, gate_bytes, values, err);
     if (status != REEF_OK) return status;
+    // The gate's values are checked as those of a checkpoint are: a threshold may be infinite,
+    // nothing may be NaN.
     reef_checkpoint_set_gate(i->generation, values);
     i->generation->reference_median = i->reference[0];
     i->generation->reference_spread = i->reference[1];
@@ -316,6 +341,7 @@ static reef_status add_event(const importing *i, reef_error *err) {
     const reef_generation_record *info = &i->origin.info;
     char root[2 * REEF_HASH_BYTES + 1], leaks[96] = "";
     reef_hash_format(info->root, root);
+    // A leak is measured only where the reservoir has text of other generations.
     if (!isnan(i->leak))
         snprintf(leaks, sizeof(leaks), ", \"leak\": %.5f, \"leak_now\": %.5f", i->leak,
                  i->leak_now);
@@ -333,17 +359,20 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     reef_trainer *trainer = i->trainer;
     reef_network *network = &trainer->network;
     size_t n = network->generation_count - 1;
+    // Kept for the way back: joining resets the state of the gate under this number.
     reef_gate_state before = trainer->gating.states[n];
     uint32_t number = i->generation->info.generation;
     network->generations[n] = i->generation;
     network->generations[n + 1] = i->next;
     network->generation_count++;
+    // The tapes under number n were those of the open generation, of another shape.
     reef_activations_forget_generation(&trainer->acts, n);
     reef_gate_reset(&i->generation->gate,
                     &trainer->gating.states[n]); // it begins to read the stream here
     reef_status status = reef_growth_extend_gating(&trainer->gating, network, err);
     size_t events = trainer->event_count;
     if (status == REEF_OK) status = add_event(i, err);
+    // A test kills the process here: nothing is on disk yet, and the pool opens as it was.
     REEF_FAIL_POINT(IMPORT_JOINED);
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, clear_open, &number, err);
     if (status == REEF_OK) {
@@ -351,6 +380,8 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
         reef_generation_free(old);
         return REEF_OK;
     }
+    // Undo in memory, in the reverse order, so that training continues as if nothing had been
+    // tried.
     while (trainer->event_count > events) free(trainer->events[--trainer->event_count]);
     network->generations[n] = old;
     network->generation_count--;
@@ -364,6 +395,8 @@ static reef_status join_import(importing *i, reef_error *err) {
     reef_trainer *trainer = i->trainer;
     reef_generation *old = reef_open_generation(trainer);
     size_t count = trainer->network.generation_count + 1;
+    // The open generation is replaced by the import and opened again after it. It has trained
+    // nothing, so only its number changes.
     reef_status status =
         reef_growth_next(&i->next, trainer, &i->generation->info, old, old->info.side, err);
     // Nothing to fit it on yet: only a gate that is off for good is opened by this.
@@ -372,9 +405,11 @@ static reef_status join_import(importing *i, reef_error *err) {
     if (status == REEF_OK) status = reef_step_reserve(trainer, count, err);
     if (status != REEF_OK) return status;
     // Held batches wait in the carry and are looked at again, with the imported generation.
+    // What was decided about them is not part of a commit; deciding again costs a pass.
     trainer->deferred_batches = 0;
     trainer->anomalous = 0;
     status = commit_joined(i, old, err);
+    // Steps and bytes since the last boundary count from here.
     if (status == REEF_OK) trainer->boundary_at = trainer->stream_bytes;
     reef_status copied = reef_gating_copy(&trainer->ahead, &trainer->gating, NULL);
     if (status == REEF_OK) (void)!reef_trainer_pin(trainer, NULL); // as in commit.c
@@ -410,10 +445,12 @@ reef_status reef_trainer_import(reef_trainer *trainer,
                                 reef_error *err) {
     const reef_import_options standard = {0};
     if (options == NULL) options = &standard;
+    // fd -1: reef_safetensors_close accepts it when opening failed.
     importing i = {.trainer = trainer, .leak_max = options->leak_max, .file.fd = -1};
     reef_import unused;
     reef_status status = reef_kind_allows(trainer->kind->no_import, err);
     if (status == REEF_OK) status = check_trainer(trainer, i.leak_max, err);
+    // The network must match the pool before n + 1 is committed next to it.
     if (status == REEF_OK && !options->dry_run && is_unstored(trainer))
         status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK) status = reef_safetensors_open(&i.file, path, err);
@@ -422,11 +459,13 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     if (status == REEF_OK) status = make_generation(&i, err);
     if (status == REEF_OK) status = read_parts(&i, err);
     REEF_FAIL_POINT(IMPORT_READ);
+    // Leaking is measured on this pool's own text, which the file knows nothing of.
     if (status == REEF_OK)
         status = reef_import_gate(&trainer->reservoir, i.generation, i.leak_max, &i.leak,
                                   &i.leak_now, err);
     if (status == REEF_OK) describe_import(&i, out == NULL ? &unused : out);
     if (status == REEF_OK && !options->dry_run) status = join_import(&i, err);
+    // Whatever was handed over is NULL by now.
     reef_generation_free(i.generation);
     reef_generation_free(i.next);
     reef_generation_tensors_release(&i.parts);

@@ -56,9 +56,11 @@ static const char *shape_text(const reef_safetensor *tensor, char out[128]) {
 
 // The parts from `first` on get their places in the file; an optional one that it lacks gets none.
 static reef_status match(importing *i, size_t first, reef_error *err) {
+    // Only the parts of one generation: `first` is where its list begins.
     for (size_t k = first; k < i->parts.count; k++) {
         reef_tensor_group *part = &i->parts.parts[k];
         const reef_safetensor *found = reef_safetensors_find(&i->file, part->tensor.name);
+        // begin == end marks an absent tensor; readers skip it and keep its initial value.
         if (found == NULL && part->optional) {
             part->tensor.end = part->tensor.begin;
             continue;
@@ -74,6 +76,7 @@ static reef_status match(importing *i, size_t first, reef_error *err) {
                              shape_text(&part->tensor, ours));
         }
         part->tensor = *found;
+        // Counted, so that a file with tensors nobody asked for can be refused at the end.
         i->matched++;
     }
     return REEF_OK;
@@ -122,6 +125,7 @@ static reef_status check_room(const importing *i,
 
 // Exponents that are all ones are those of infinities and of what is no number.
 static bool is_finite(reef_dtype dtype, const void *data, size_t bytes) {
+    // Bit patterns instead of isfinite: the data may not be aligned, and bf16 has no C type.
     if (dtype == REEF_F32) {
         for (size_t at = 0; at < bytes; at += sizeof(uint32_t)) {
             uint32_t bits;
@@ -153,6 +157,8 @@ static reef_status check_values(const importing *i,
                                 const void *data,
                                 size_t bytes,
                                 reef_error *err) {
+    // Counts and flags are integers with their own rules; a float of any other tensor must be
+    // finite, or one NaN would spread through every pass.
     // A gate that never fires has an infinite threshold.
     bool right = strcmp(part->record, "gate") == 0 || (is_finite(part->tensor.dtype, data, bytes) &&
                                                        is_count(part->tensor.dtype, data, bytes));
@@ -189,8 +195,11 @@ static reef_status read_column(importing *i,
                                char *buffer,
                                reef_error *err) {
     char *to = row_memory(i, part) + part->offset;
+    // Columns of rows are stored as one tensor each (w_down of all experts, then w_up ...), which
+    // is what other libraries expect. In memory a row holds its vectors side by side.
     for (uint64_t at = part->tensor.begin; at < part->tensor.end;) {
         uint64_t left = part->tensor.end - at;
+        // A whole number of values at a time, so that no row is cut between two reads.
         size_t most = COLUMN_BYTES / part->bytes * part->bytes;
         size_t bytes = left < most ? (size_t)left : most;
         reef_status status = reef_safetensors_read(&i->file, at, buffer, bytes, err);
@@ -238,6 +247,8 @@ static reef_status hash_parts(importing *i,
                               reef_error *err) {
     const double reference[2] = {of->reference_median, of->reference_spread};
     reef_tail_file_record record;
+    // A model file carries no root of its own layout. The root is computed over the records that
+    // the store would write.
     for (size_t k = 0; k < parts->count; k++) {
         const reef_tail_file *part = &parts->parts[k];
         const char *memory = record_memory(i, part, reference);
@@ -254,12 +265,14 @@ static reef_status check_root(importing *i, const reef_file_generation *of, reef
     uint8_t root[REEF_HASH_BYTES];
     reef_tail_files parts = {0};
     reef_generation_hash *hash = NULL;
+    // Exports of older versions have none; then there is nothing to compare.
     if (!of->has_root) return REEF_OK;
     reef_status status =
         reef_generation_tensors_init(&parts, &i->config, i->generation, of->gate_values, err);
     if (status == REEF_OK) status = reef_generation_hash_new(&hash, err);
     if (status == REEF_OK) status = hash_parts(i, of, &parts, hash, err);
     if (status == REEF_OK) {
+        // After numbering: the root does not cover the generation's number.
         reef_generation_hash_root(hash, root);
         if (memcmp(root, of->info.root, sizeof(root)) != 0)
             status =
@@ -304,17 +317,22 @@ static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
     size_t first = i->parts.count;
     of->gate_values = gate_values(i, g);
     reef_status status = check_room(i, &info, err);
+    // A generation is built in the order in which a failure says most: room, shape, data, gate,
+    // root.
     if (status == REEF_OK) status = reef_generation_new(&i->generation, &i->config, &info, err);
     if (status == REEF_OK)
         status =
             reef_tensor_groups_add(&i->parts, &i->config, i->generation, g, of->gate_values, err);
     if (status == REEF_OK) status = match(i, first, err);
+    // Open generations have memory for rows and moments from reef_generation_new on; sealed ones
+    // get theirs here.
     if (status == REEF_OK && info.sealed)
         status = reef_generation_allocate_tables(i->generation, err);
     if (status == REEF_OK) status = read_parts(i, first, err);
     if (status == REEF_OK) status = set_gate(i, of, err);
     if (status == REEF_OK) status = check_root(i, of, err);
     if (status != REEF_OK) return status;
+    // It trains on from here: moments start at zero, averages at the weights.
     if (!info.sealed) begin_training(i->generation, &i->config);
     i->experts += reef_origin_experts(&i->config, info.side);
     status = reef_network_append(&i->trainer->network, i->generation, err);
@@ -328,6 +346,8 @@ static reef_status open_next(importing *i, reef_error *err) {
     reef_trainer *trainer = i->trainer;
     const reef_generation *last =
         trainer->network.generations[trainer->network.generation_count - 1];
+    // Only sealed generations came: something must be open to train on. A new one needs unfolded
+    // queries, so the last one is unfolded into a temporary twin.
     reef_generation_record info = last->info;
     reef_generation *twin = NULL, *next = NULL; // the last one as if it were open
     info.sealed = false;
@@ -336,11 +356,14 @@ static reef_status open_next(importing *i, reef_error *err) {
     if (status != REEF_OK) return status;
     for (uint32_t l = 0; l < i->config.layers; l++) {
         const float *w_query = last->weights.routers[l].w_query;
+        // A layer that does not retrieve has no query.
         if (w_query != NULL)
             memcpy(twin->weights.routers[l].w_query, w_query,
                    (size_t)i->config.d_model * i->config.heads * i->config.d_key *
                        sizeof(*w_query));
     }
+    // Statistics as if raw queries had mean 0 and variance 1: the twin serves as a start, it is
+    // never evaluated.
     reef_branch_unfold(twin, last, &i->config);
     status = reef_growth_next(&next, trainer, &last->info, twin, i->config.side_new, err);
     reef_generation_free(twin);
@@ -354,11 +377,14 @@ static reef_status fill_model_import(void *context, reef_trainer *trainer, reef_
     importing *i = context;
     reef_status status = REEF_OK;
     i->trainer = trainer;
+    // Counters continue where the exported pool stood: learning rates and event positions follow
+    // from them.
     trainer->step = i->origin.step;
     trainer->stream_bytes = i->origin.stream_bytes;
     trainer->generation_step = i->origin.generation_step;
     for (uint32_t g = 0; status == REEF_OK && g < i->origin.count; g++)
         status = make_generation(i, g, err);
+    // Tensors that no generation asked for mean that the file is of a newer or foreign layout.
     if (status == REEF_OK) status = refuse_unknown(i, err);
     if (status != REEF_OK) return status;
     if (i->origin.generations[i->origin.count - 1].info.sealed) {
