@@ -17,11 +17,14 @@ reef_status reef_generations_first(reef_trainer *trainer, reef_error *err) {
 reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
+    // How many rows there are decides whether sealed ones are copied into memory or read in place;
+    // see residency.h. It is decided before the first of them is loaded.
     if (status == REEF_OK)
         status =
             reef_residency_decide(&trainer->residency, txn, &trainer->network.config, count, err);
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         reef_generation *generation;
+        // Records of generation g lie under the number g; only a snapshot's copies lie elsewhere.
         status = reef_checkpoint_load(&generation, txn, &trainer->network.config, g, g, true,
                                       trainer->residency.in_place, trainer->workers, err);
         if (status == REEF_OK) status = reef_network_append(&trainer->network, generation, err);

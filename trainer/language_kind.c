@@ -13,6 +13,8 @@
 
 static reef_status allocate_language(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
+    // One batch is the largest pass: the stream's windows, rehearsal or replay, and one of the
+    // retain term.
     size_t windows = reef_step_windows(config), rows = windows * config->context;
     trainer->strategy.kind = config->strategy;
     trainer->tokens = calloc(rows, reef_token_bytes(config));

@@ -22,6 +22,8 @@ static reef_status write_first_commit(void *context, reef_store *store, reef_err
     reef_commit commit = {
         .step = trainer->step, .stream_bytes = trainer->stream_bytes, .unix_ms = reef_unix_ms()};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
+    // The first commit has what every later one has: a pool is never without configuration,
+    // generation and state.
     if (status == REEF_OK) status = reef_config_put(txn, &trainer->network.config, err);
     if (status == REEF_OK)
         status = trainer->kind->put_generations(trainer, txn, commit.unix_ms, err);
@@ -40,17 +42,22 @@ reef_status reef_pool_init_with(const char *path,
                                 void *context,
                                 reef_error *err) {
     reef_config own = *config;
+    // Settings that have no effect are set to their defaults, so that equal models give equal
+    // configuration records.
     reef_config_reduce(&own);
     reef_status status = reef_config_check_new(&own, err);
     if (status != REEF_OK) return status;
     reef_trainer *trainer = calloc(1, sizeof(*trainer));
     if (trainer == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool");
+    // A trainer without a store: it makes generations and state in memory, and the store writes
+    // them into the new directory.
     trainer->network.config = own;
     trainer->options.threads = 1;
     status = reef_trainer_allocate(trainer, err);
     if (status == REEF_OK) status = fill(context, trainer, err);
     if (status == REEF_OK) status = trainer->kind->start_gating(trainer, err);
     if (status == REEF_OK && path != NULL)
+        // A NULL path is a dry run: everything that could be refused has been tried.
         status = reef_store_create(path, write_first_commit, trainer, err);
     reef_trainer_close(trainer);
     return status;

@@ -31,8 +31,11 @@ typedef struct restoring {
 static reef_status check_trainable(reef_txn *txn, const reef_snapshot *snapshot, reef_error *err) {
     reef_config config;
     reef_status status = reef_config_read(txn, &config, err);
+    // An exact snapshot holds everything that training needs.
     if (status != REEF_OK || snapshot->exact) return status;
     bool vectors = reef_config_is_vector(&config);
+    // An inexact one lacks optimiser moments. A language model can start those again; sums and
+    // Fisher information cannot be invented.
     if (!vectors && config.strategy == REEF_STRATEGY_GENERATIONS) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "snapshot %s cannot be restored: it was made before snapshots held %s, which "
@@ -56,6 +59,7 @@ static reef_status on_window(void *context,
                              reef_error *err) {
     later_windows *later = context;
     uint64_t offset = 0;
+    // A window's record begins with its size and its offset in the stream, 8 bytes each.
     if (view->bytes >= 16) memcpy(&offset, (const uint8_t *)view->data + 8, sizeof(offset));
     if (offset < later->stream_bytes) return REEF_OK;
     uint32_t *slots = realloc(later->slots, (later->count + 1) * sizeof(*slots));
@@ -132,12 +136,15 @@ static reef_status move_journals(reef_txn *txn,
     size_t i;
     json_t *item;
     reef_status status = REEF_OK;
+    // A source that the snapshot does not know goes back to its first byte.
     json_array_foreach(before, i, item) {
         const char *name = name_of(item);
         if (status == REEF_OK && is_pushed(name))
             status = reef_journal_move(txn, name, snapshot, cursor_in(before, name),
                                        cursor_in(after, name), err);
     }
+    // A source that only the snapshot knows was removed since; its journal starts at the snapshot's
+    // cursor.
     json_array_foreach(after, i, item) {
         const char *name = name_of(item);
         if (status == REEF_OK && is_pushed(name) && find_pool_restore(before, name) == NULL)
@@ -164,6 +171,7 @@ static reef_status report_pool_restore(reef_txn *txn, const restoring *r, reef_e
 static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
     reef_restore_plan *plan = &r->out->plan;
     json_t *before = NULL, *after = NULL;
+    // Cursors before and after are compared, so they are read on both sides of the restore.
     reef_status status = reef_state_sources(txn, &before, err);
     if (status == REEF_OK) status = reef_snapshot_restore(txn, r->name, r->keep_as, plan, err);
     const reef_snapshot *snapshot = &plan->snapshot;
@@ -172,10 +180,13 @@ static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
     if (status == REEF_OK) status = move_journals(txn, snapshot, before, after, err);
     json_decref(before);
     json_decref(after);
+    // An exact snapshot brings its own reservoir. Otherwise windows of text that the restored state
+    // has not read must go: they would be rehearsed from the future.
     if (status == REEF_OK && !snapshot->exact)
         status = forget_windows(txn, snapshot->stream_bytes, err);
     if (status == REEF_OK) status = forget_losses(txn, snapshot, err);
     if (status == REEF_OK) status = report_pool_restore(txn, r, err);
+    // A test kills the process here: nothing is committed, and the pool is as it was.
     REEF_FAIL_POINT(RESTORE_REPORTED);
     return status;
 }
@@ -186,10 +197,13 @@ static reef_status restore_and_commit(void *context, reef_store *store, reef_err
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
     status = restore(txn, r, err);
+    // A dry run does the whole restore and then aborts it. So it refuses exactly what a restore
+    // would refuse.
     if (status != REEF_OK || r->dry_run) {
         reef_txn_abort(txn);
         return status;
     }
+    // Step and position of the snapshot, but the time of now: it is a new commit.
     r->out->commit = (reef_commit){.step = r->out->plan.snapshot.step,
                                    .stream_bytes = r->out->plan.snapshot.stream_bytes,
                                    .unix_ms = reef_unix_ms()};
@@ -206,6 +220,7 @@ static reef_status plan_restore(reef_store *store,
                                 reef_error *err) {
     reef_txn *txn = NULL;
     *out = (reef_restoration){0};
+    // Only a read transaction: planning must not block a writer.
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_snapshot_restore_plan(txn, name, &out->plan, err);
     if (status == REEF_OK) status = check_trainable(txn, &out->plan.snapshot, err);
@@ -219,6 +234,7 @@ reef_status reef_pool_restore(
     reef_commit last;
     reef_status status = plan_restore(store, name, out, &last, err);
     if (status != REEF_OK || to == NULL) return status;
+    // The plan is written again during the restore, so the name is copied out of it first.
     char own[REEF_NAME_BYTES_MAX + 1];
     memcpy(own, out->plan.snapshot.name, sizeof(own));
     restoring r = {.name = own, .out = out};
@@ -232,6 +248,8 @@ reef_status reef_pool_restore_in_place(
     if (status != REEF_OK) return status;
     char own[REEF_NAME_BYTES_MAX + 1];
     memcpy(own, out->plan.snapshot.name, sizeof(own));
+    // The state that is left gets a name of its own first. A restore can be undone by restoring
+    // that.
     snprintf(out->kept_as, sizeof(out->kept_as), "before-restore-%" PRIu64, last.number);
     restoring r = {.name = own, .keep_as = out->kept_as, .dry_run = dry_run, .out = out};
     return restore_and_commit(&r, store, err);
@@ -244,6 +262,7 @@ reef_status reef_trainer_journal(reef_trainer *trainer,
                                  size_t batch_count,
                                  reef_error *err) {
     for (size_t i = 0; i < batch_count; i++)
+        // Cursors are read now: a batch that is trained already must not be journalled as waiting.
         batches[i].cursor = reef_trainer_cursor(trainer, batches[i].source);
     // No transaction of ours may hold the map while the writer needs to enlarge it.
     reef_residency_unpin(&trainer->residency);

@@ -20,16 +20,21 @@ reef_status reef_trainer_allocate(reef_trainer *trainer, reef_error *err) {
 
 static reef_status load_trainer(reef_trainer *trainer, reef_error *err) {
     reef_txn *txn = NULL;
+    // One read transaction for everything: generations, state and reservoir are of the same commit.
     reef_status status = reef_txn_begin(&txn, trainer->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &trainer->network.config, err);
     if (status == REEF_OK) status = reef_trainer_allocate(trainer, err);
+    // The order is that of dependence: gates need generations, the state needs gates, the kind's
+    // own records need the state.
     if (status == REEF_OK) status = trainer->kind->load_generations(trainer, txn, err);
     if (status == REEF_OK) status = trainer->kind->start_gating(trainer, err);
     if (status == REEF_OK) status = reef_state_load(trainer, txn, err);
     if (status == REEF_OK) status = trainer->kind->load_state(trainer, txn, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &trainer->last_commit, err);
+    // Other kernels give other last bits. That is reported as an event, not refused.
     if (status == REEF_OK) status = reef_kernels_compare(trainer, txn, err);
+    // Short transactions: a long one keeps old pages from being reused.
     reef_txn_abort(txn);
     trainer->committed_step = trainer->step;
     return status == REEF_OK ? reef_trainer_repin(trainer, err) : status;
@@ -50,6 +55,7 @@ reef_status reef_trainer_open(reef_trainer **out,
         *out = trainer;
         return REEF_OK;
     }
+    // Also frees a trainer that was opened only in part.
     reef_trainer_close(trainer);
     return status;
 }

@@ -30,11 +30,13 @@ void reef_trainer_status_read(const reef_trainer *trainer, reef_trainer_status *
     };
     snprintf(out->strategy, sizeof(out->strategy), "%s",
              reef_config_word(&trainer->network.config, "strategy"));
+    // Counted instead of kept: generations come, go and grow.
     for (size_t g = 0; g < trainer->network.generation_count; g++)
         for (uint32_t l = 0; l < trainer->network.config.layers; l++)
             out->experts += trainer->network.generations[g]->expert_tables[l].expert_count;
     for (uint32_t l = 0; l < trainer->network.config.layers; l++)
         out->experts_open += open->expert_tables[l].expert_count;
+    // NaN prints as unknown; the kind fills in what it measures.
     out->drift = out->drift_limit = (double)NAN;
     trainer->kind->describe(trainer, out);
 }

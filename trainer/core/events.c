@@ -57,8 +57,7 @@ reef_status reef_state_event(
     char *copy = malloc(strlen(text) + 1);
     if (copy == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an event");
     trainer->events[trainer->event_count++] = strcpy(copy, text);
-    // The callback sees the event before it is durable; the daemon shows it and marks it as not
-    // committed.
+    // The callback sees the event before the next commit makes it durable.
     if (trainer->options.on_event != NULL)
         trainer->options.on_event(trainer->options.context, copy);
     return REEF_OK;

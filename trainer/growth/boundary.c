@@ -33,7 +33,11 @@ static reef_status sample_window(reef_trainer *trainer,
     bool answered; // not with the last one's gate forced open
     reef_status status = reef_step_read(trainer, &network, bytes, size, &batch, &answered, err);
     if (status != REEF_OK) return status;
+    // Forced open as in training: the loss of the newest generation's own text must not depend on
+    // how good its gate is yet.
     if (generation_count > 1) memset(reef_step_read_fire(trainer, generation_count - 1), 1, count);
+    // Forcing one open may make too many fire; the limit of the configuration holds here as in
+    // training.
     reef_gating_limit(generation_count, count, reef_step_read_fire(trainer, 0), batch.fire_stride,
                       reef_fire_max(&network.config));
     status = reef_network_forward(&trainer->acts, &network, trainer->workers, &batch,
@@ -55,9 +59,12 @@ static reef_status measure_sample(reef_trainer *trainer,
     double nats = 0.0;
     *loss = NAN;
     *scored = 0;
+    // Slots from old_slots on are the newest generation's own sample. The first of them are enough,
+    // and the same ones are read before and after sealing.
     for (size_t slot = reservoir->old_slots; slot < reservoir->slots; slot++) {
         size_t tokens = reservoir->sizes[slot] / reservoir->token_bytes;
         size_t size = tokens < left ? tokens : left;
+        // One token predicts nothing.
         if (size < 2) continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         reef_status status = sample_window(trainer, generation_count, bytes, size, &nats, err);
@@ -78,6 +85,8 @@ reef_status reef_growth_next(reef_generation **out,
                              uint32_t side,
                              reef_error *err) {
     const reef_config *config = &trainer->network.config;
+    // Ids continue where the last generation ends, so an expert's id is unique in the pool for
+    // ever.
     reef_generation_record info = {
         .generation = last->generation + 1,
         .parent = last->generation,
@@ -104,9 +113,12 @@ reef_status reef_growth_extend_gating(reef_gating *gating,
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu gates",
                          network->generation_count);
     gating->states = states;
+    // Gates that were there keep their state; the new one starts at this byte.
     for (size_t g = gating->generation_count; g < network->generation_count; g++)
         reef_gate_reset(&network->generations[g]->gate, &states[g]);
     gating->generation_count = network->generation_count;
+    // The CUSUM belongs to the question whether older generations explain the stream. A new
+    // generation answers it from zero.
     gating->cusum = 0.0;
     return REEF_OK;
 }
@@ -123,6 +135,7 @@ static reef_status report_boundary(reef_trainer *trainer,
                                    const reef_opening *opening,
                                    const reef_sealing *sealing,
                                    reef_error *err) {
+    // The boundary has happened in memory by now: the sealed generation stands before the open one.
     const reef_generation *sealed =
         trainer->network.generations[trainer->network.generation_count - 2];
     const reef_generation *open = reef_open_generation(trainer);
@@ -154,10 +167,13 @@ static reef_status seal_open(reef_trainer *trainer,
     reef_network *network = &trainer->network;
     reef_generation *open = reef_open_generation(trainer);
     // Copies the unfolded query.
+    // It copies the open generation's unfolded query, so it must come before sealing folds it.
     reef_status status = reef_growth_next(next, trainer, &open->info, open, opening->side, err);
     if (status == REEF_OK)
         status = reef_network_reserve(network, network->generation_count + 1, err);
     if (status == REEF_OK) status = reef_step_reserve(trainer, network->generation_count + 1, err);
+    // Measured before and after sealing: with bf16 rows or folded queries the loss may move, and
+    // the difference is reported.
     if (status == REEF_OK)
         status = measure_sample(trainer, network->generation_count, &out->loss_before,
                                 &out->loss_bytes, err);
@@ -181,6 +197,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     reef_network *network = &trainer->network;
     reef_generation *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
+    // A baseline keeps its one generation; its boundary is a change of task.
     if (reef_strategy_is_baseline(&trainer->strategy)) {
         reef_status begun = reef_strategy_boundary(trainer, opening, err);
         *out = (reef_sealing){.generation = reef_open_generation(trainer)->info.generation,
@@ -189,6 +206,8 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
                               .loss_after = NAN};
         return begun;
     }
+    // The last chance for the gate: the generation's own sample is complete now and is discarded
+    // below.
     reef_status status = reef_growth_fit_gate(trainer, open, NULL, 0, err);
     if (status != REEF_OK) return status;
     *out = (reef_sealing){.generation = open->info.generation, .dtype = dtype};
@@ -199,20 +218,27 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
         goto cleanup;
     }
 
+    // Tapes of the open generation's shape under this number; the sealed one gets its own when it
+    // first fires.
     reef_activations_forget_generation(&trainer->acts, network->generation_count - 1);
     reef_generation_free(open);
     network->generations[network->generation_count - 1] = sealed;
     network->generations[network->generation_count++] = next;
     sealed = NULL; // the net owns both now
     next = NULL;
+    // From here to the end a failure cannot be undone: the open generation is gone.
     status = measure_sample(trainer, network->generation_count - 1, &out->loss_after,
                             &out->loss_bytes, err);
     if (status != REEF_OK) goto broken;
+    // The sample was of the sealed generation. The next one collects its own, and its drift history
+    // starts empty.
     reef_reservoir_clear_sample(&trainer->reservoir);
     reef_drift_reset(&trainer->drift);
     trainer->generation_step = trainer->boundary_step = 0;
     trainer->boundary_at = trainer->stream_bytes;
     trainer->full = trainer->branched = false;
+    // The new gate is fitted on the data that caused the boundary. Without such data it stays
+    // closed and is fitted again later (reef_growth_gate_due).
     status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), opening->fresh,
                                   opening->fresh_bytes, err);
     if (status == REEF_OK) status = reef_growth_extend_gating(&trainer->gating, network, err);

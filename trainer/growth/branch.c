@@ -30,6 +30,7 @@ bool reef_branch_is_whole(const reef_config *config, uint32_t from) {
 static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef_error *err) {
     const reef_generation *open = reef_open_generation(trainer);
     uint32_t number = open->info.generation;
+    // Each case has its own message, since each asks for something else to be done first.
     if (from > number)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "cannot branch generation %" PRIu32 ": the pool has 0 to %" PRIu32, from,
@@ -40,11 +41,13 @@ static reef_status check_origin(const reef_trainer *trainer, uint32_t from, reef
                          ": it is open; only a sealed one can be copied, so seal it first with "
                          "reef seal",
                          from);
+    // An empty generation has no weights; its content lies in a later one.
     if (reef_generation_is_empty(&trainer->network.generations[from]->info))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "cannot branch generation %" PRIu32
                          ": it was consolidated into a later one; reef generations says into which",
                          from);
+    // A branch replaces the open generation, and would throw its training away.
     if (trainer->generation_step > 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot branch generation %" PRIu32 ": generation %" PRIu32
@@ -104,10 +107,13 @@ void reef_branch_unfold(reef_generation *generation,
                         const reef_config *config) {
     size_t width = (size_t)config->heads * config->d_key;
     for (uint32_t l = 0; config->batch_norm && l < config->layers; l++) {
+        // Without batch norm there is nothing to unfold: the bias is part of the query as it is.
         if (!reef_layer_retrieves(config, l)) continue;
         reef_router_params *router = &generation->weights.routers[l];
         for (size_t i = 0; i < width; i++) {
             router->bn_mean[i] = 0.0f;
+            // scale = sqrt(1 + epsilon) undoes the division by sqrt(var + epsilon), so the
+            // normalised query equals the raw one plus the shift.
             router->bn_var[i] = 1.0f;
             router->bn_scale[i] = sqrtf(1.0f + REEF_BN_EPSILON);
             router->bn_shift[i] = from->weights.routers[l].query_bias[i];
@@ -122,11 +128,14 @@ reef_status reef_branch_make(reef_generation **out,
                              reef_error *err) {
     const reef_config *config = &trainer->network.config;
     const reef_generation *open = reef_open_generation(trainer);
+    // Number, ids and positions are those of the open generation that it replaces. Parent and side
+    // are its origin's.
     reef_generation_record info = open->info;
     info.parent = from->info.generation;
     info.side = from->info.side;
     reef_status status = reef_generation_new(out, config, &info, err);
     if (status != REEF_OK) return status;
+    // Everything that is not copied starts as in a new generation.
     reef_generation_initialise(*out, config, open);
     copy_tensors(*out, from, whole);
     for (uint32_t l = 0; l < config->layers; l++) {
@@ -134,6 +143,7 @@ reef_status reef_branch_make(reef_generation **out,
         if (reef_layer_retrieves(config, l))
             copy_experts(&(*out)->expert_tables[l], &from->expert_tables[l], &shape, whole);
     }
+    // Its queries came folded; they need batch statistics to train on.
     reef_branch_unfold(*out, from, config);
     return REEF_OK;
 }
@@ -150,6 +160,8 @@ static size_t place_windows(reef_trainer *trainer, uint32_t from, bool any) {
         if (!any && reservoir->generations[slot] != from) continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         size_t each = reservoir->token_bytes, tokens = reservoir->sizes[slot] / each;
+        // Windows of the context's length, side by side: overlapping ones would count the same text
+        // twice.
         for (size_t at = 0; at + config->context < tokens; at += config->context) {
             if (count == config->batch) return count;
             reef_step_place(trainer, count++, bytes + at * each);
@@ -179,10 +191,14 @@ static reef_status settle_queries(reef_trainer *trainer,
                                   reef_error *err) {
     const reef_config *config = &trainer->network.config;
     size_t windows = place_windows(trainer, from->info.generation, false);
+    // A consolidated or imported origin may have no text of its own in the reservoir. Any text is
+    // better than none: it is only a start.
     if (windows == 0) windows = place_windows(trainer, from->info.generation, true);
     if (!config->batch_norm || windows == 0) return REEF_OK;
     size_t stride = reef_step_windows(config) * config->context,
            open = trainer->network.generation_count - 1;
+    // The branch reads alone where it is whole; otherwise its origin fires beside it, because its
+    // deltas came on top of that.
     memset(trainer->fire, 0, trainer->network.generation_count * stride);
     memset(trainer->fire + open * stride, 1, stride);
     if (!whole && from->info.generation > 0)
@@ -193,6 +209,8 @@ static reef_status settle_queries(reef_trainer *trainer,
                               .fire = trainer->fire,
                               .fire_stride = stride};
     reef_status status = REEF_OK;
+    // Layer by layer: the input of layer l depends on the queries of the layers before it. So each
+    // needs a pass of its own, with those before it settled.
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,

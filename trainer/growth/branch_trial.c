@@ -28,6 +28,8 @@ static reef_status copy_open(reef_generation **out, const trial *t, reef_error *
     const reef_config *config = &t->trainer->network.config;
     reef_status status = reef_generation_new(out, config, &t->open->info, err);
     if (status != REEF_OK) return status;
+    // The open generation has not trained: weights, experts and gate are all there is to copy.
+    // Moments and averages start fresh.
     for (size_t i = 0; i < (*out)->tensor_count; i++)
         memcpy((*out)->tensors[i].data, t->open->tensors[i].data,
                t->open->tensors[i].count * sizeof(float));
@@ -49,10 +51,12 @@ static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
     reef_generation *made = NULL;
     reef_status status = reef_branch_make(&made, trainer, origin, true, err);
     if (status != REEF_OK) return status;
+    // The gate is the open one's: who answers must not depend on which copy is tried.
     reef_generation_gate_copy(made, t->open);
     put_in_place(trainer, made);
     status = reef_branch_settle(trainer, origin, true, err);
     if (status == REEF_OK) return REEF_OK;
+    // Whoever owned the place before the attempt owns it again.
     put_in_place(trainer, t->open);
     reef_generation_free(made);
     return status;
@@ -63,10 +67,13 @@ static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
 static reef_status train_branch_trial(const trial *t, double *bits, reef_error *err) {
     reef_trainer *trainer = t->trainer;
     uint64_t step = trainer->step;
+    // The gates of the stream stay where they are: a trial reads ahead and then is gone.
     reef_gating moving = {0};
     reef_status status = reef_gating_copy(&moving, &trainer->gating, err);
     *bits = 0.0;
     for (size_t b = 0; status == REEF_OK && b < t->batches; b++) {
+        // Each batch is predicted before it is trained: the sum is a prequential loss, which
+        // rewards fast learning and cannot be overfitted.
         const uint8_t *bytes = t->fresh + b * reef_batch_bytes(&trainer->network.config);
         double one;
         status = reef_step_forward(trainer, bytes, &moving, &one, err);
@@ -77,6 +84,7 @@ static reef_status train_branch_trial(const trial *t, double *bits, reef_error *
         trainer->generation_step++;
     }
     reef_gating_release(&moving);
+    // The trial leaves no trace in the counters that a commit would write.
     trainer->step = step;
     trainer->generation_step = 0;
     return status;
@@ -123,13 +131,18 @@ reef_status reef_branch_trial_choose(reef_trainer *trainer,
     };
     double least = -1.0; // not tried yet
     *origin = REEF_TRIAL_NONE;
+    // On fewer batches the difference is noise.
     if (batches < REEF_TRIAL_BATCHES_MIN) return REEF_OK;
     reef_status status = REEF_OK;
     size_t tried = 0;
+    // Newest first: what was learned last is most likely to be near the new data. A bounded number
+    // of candidates keeps the cost of a boundary bounded.
     for (uint32_t g = t.open->info.generation; status == REEF_OK && g-- > 1;) {
         if (tried == REEF_TRIAL_BRANCHES || !can_branch(trainer, g)) continue;
         tried++;
         double bits;
+        // The plain start is measured only if there is a candidate at all. It gets a bonus: a copy
+        // must be clearly better, since it costs its size for ever.
         if (least < 0.0) {
             status = try_open(&t, &least, err);
             least *= BETTER;
@@ -140,6 +153,7 @@ reef_status reef_branch_trial_choose(reef_trainer *trainer,
         *origin = g;
     }
     if (status != REEF_OK || *origin == REEF_TRIAL_NONE) return status;
+    // The copies that were tried have trained; the winner is made again from its origin.
     status = begin_as(&t, *origin, err);
     if (status != REEF_OK) return status;
     trainer->branched = true;

@@ -62,12 +62,18 @@ static void renew_row(const looking *at, size_t n) {
     const reef_expert_moments *moments = &table->moments;
     size_t first = n * table->row_values, bytes = table->row_values * sizeof(float);
     float *row = table->experts + first;
+    // Seeds derive from the step, the layer and the row: recycling gives the same rows on any
+    // machine and with any threads.
     uint64_t seed = reef_random_bits(at->seed, STREAM_ROW, at->layer);
     float deviation = 1.0f / sqrtf((float)D);
+    // w_down is drawn as for a new expert. w_up is zero, so the recycled expert adds nothing until
+    // it has learned, and no output changes at this moment.
     if (w_up > 0) reef_random_normal(D, row, deviation, seed, 2 * (uint64_t)n);
     memset(row + w_up, 0, D * sizeof(*row));
+    // Gated experts have a third vector, drawn like w_down.
     if (table->row_values > 2 * D)
         reef_random_normal(D, row + 2 * D, deviation, seed, 2 * (uint64_t)n + 1);
+    // Old moments would push the new row in the direction of the old one.
     memset(moments->adam_m + first, 0, bytes);
     memset(moments->adam_v + first, 0, bytes);
     if (moments->average != NULL) memcpy(moments->average + first, row, bytes);
@@ -111,6 +117,8 @@ static float key_length(const looking *at, size_t table, const float *keys) {
 // A half of a query of the last batch that met the table, scaled to `length`; `i` counts all its
 // sub-keys.
 static void draw_key(const looking *at, size_t table, size_t i, float length, float *key) {
+    // Sub-keys are moved onto queries that were really asked, because a random key in many
+    // dimensions is near none of them.
     const reef_trainer *trainer = at->trainer;
     const reef_config *config = &trainer->network.config;
     size_t half = config->d_key / 2, tables = tables_of(at);
@@ -120,6 +128,7 @@ static void draw_key(const looking *at, size_t table, size_t i, float length, fl
     uint64_t seed = reef_random_bits(at->seed, STREAM_QUERY, at->layer);
     size_t query = (size_t)reef_random_below(seed, table, i, queries) * tables + i % tables;
     const float *from = tape->query + query * config->d_key + table * half;
+    // Only the direction matters for the score; the length stays that of the table's other keys.
     float norm = sqrtf(reef_dot(half, from, from));
     for (size_t d = 0; d < half; d++) key[d] = norm > 0.0f ? from[d] * (length / norm) : 0.0f;
 }
@@ -133,6 +142,8 @@ static void move_sub_keys(looking *at, size_t table) {
     float length = key_length(at, table, keys->data);
     for (size_t i = 0; i < at->generation->info.side * tables; i++) {
         size_t first = i * half;
+        // A sub-key whose row or column still has an expert in use must not move: that expert would
+        // be found by other queries.
         if (at->needed[table][i / tables] || first < keys->trained_at)
             continue; // in use, or frozen
         draw_key(at, table, i, length, keys->data + first);
@@ -146,6 +157,7 @@ static void move_sub_keys(looking *at, size_t table) {
 // ---- all of it ----------------------------------------------------------------------------------
 
 static reef_status find_unused(looking *at, reef_error *err) {
+    // needed[0] flags rows of the square, needed[1] columns.
     size_t side = at->generation->info.side;
     reef_expert_table *table = &at->generation->expert_tables[at->layer];
     uint8_t *needed = calloc(2 * side, 1);
@@ -158,6 +170,8 @@ static reef_status find_unused(looking *at, reef_error *err) {
     move_sub_keys(at, 0);
     move_sub_keys(at, 1);
     free(needed);
+    // Uses are compared with those at the last recycling, so that an expert which was popular long
+    // ago can be recycled as well.
     for (size_t n = 0; n < table->expert_count; n++) table->used_before[n] = table->usage[n].count;
     return REEF_OK;
 }
@@ -171,12 +185,14 @@ reef_status reef_recycle(reef_trainer *trainer, reef_error *err) {
                   .seed = reef_random_bits(seed, STREAM_RECYCLE, trainer->generation_step)};
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
+        // Layers are independent: each has its own routers and experts.
         at.layer = l;
         at.shape = reef_generation_expert_shape(config, l);
         reef_status status = find_unused(&at, err);
         if (status != REEF_OK) return status;
     }
     if (at.experts == 0 && at.sub_keys == 0) return REEF_OK;
+    // Folded queries and norms of sub-keys are derived values; they are stale now.
     reef_generation_fold(generation, config);
     trainer->recycled_experts += at.experts;
     return reef_state_event(trainer, err, "recycle",

@@ -46,6 +46,8 @@ static reef_status read_surprises(reef_trainer *trainer,
                                   float **out,
                                   reef_error *err) {
     size_t tokens = 0;
+    // The older model is a prefix of the list: generations are ordered by number, and each was
+    // trained on top of those before it.
     reef_network network = trainer->network; // a view
     network.generation_count = generation_count;
     for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
@@ -56,14 +58,18 @@ static reef_status read_surprises(reef_trainer *trainer,
         size_t size = windows->sizes[i];
         reef_batch batch;
         bool answered;
+        // A window has no byte before it, so its first token has no prediction. NaN tells the gate
+        // to leave it out.
         at[0] = NAN; // nothing came before
         if (size < 2) continue;
         reef_status status =
             reef_step_read(trainer, &network, windows->bytes[i], size, &batch, &answered, err);
+        // Deciding may have computed the losses already; then the pass is not run twice.
         if (status == REEF_OK && !answered)
             status = reef_network_forward(&trainer->acts, &network, trainer->workers, &batch,
                                           REEF_PASS_EVALUATE, err);
         if (status != REEF_OK) return status;
+        // The loss at position t - 1 is of token t.
         for (size_t t = 1; t < size; t++) at[t] = (float)trainer->acts.loss[t - 1];
     }
     return REEF_OK;
@@ -78,6 +84,8 @@ static void add_unseen(const reef_network *network,
                        float *surprise) {
     double bits = 0.0, weight = 0.0, nats = 0.0, known = 0.0;
     size_t tokens = 0;
+    // The mean reference loss of the older generations, weighted by how much of the stream each has
+    // seen.
     for (size_t g = 0; g < generation_count; g++) {
         const reef_generation *generation = network->generations[g];
         if (reef_generation_is_empty(&generation->info)) continue;
@@ -87,11 +95,14 @@ static void add_unseen(const reef_network *network,
     }
     for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
     for (size_t t = 0; t < tokens; t++) {
+        // Positions without a prediction carry no loss.
         if (isnan(surprise[t])) continue;
         nats += (double)surprise[t];
         known += 1.0;
     }
     if (!(weight > 0.0) || !(known > 0.0)) return;
+    // In nats, as the losses are. A negative gap means that the reservoir is harder than the stream
+    // was; nothing is added then.
     double gap = bits / weight * REEF_LN2 - nats / known;
     for (size_t t = 0; gap > 0.0 && t < tokens; t++) surprise[t] += (float)gap;
 }
@@ -104,6 +115,7 @@ reef_status reef_generation_fit_gate(reef_generation *generation,
                                      const reef_gate_windows *young,
                                      reef_error *err) {
     const reef_config *config = &trainer->network.config;
+    // gate off: the generation takes part everywhere, from its first byte.
     if (is_off(config)) {
         open_for_good(generation);
         return REEF_OK;
@@ -118,12 +130,15 @@ reef_status reef_generation_fit_gate(reef_generation *generation,
     reef_status status =
         reef_gate_train(&generation->gate, old_fit, old_calibrate, young, &fit, err);
     // Losses cost passes, now and on every byte to come: only where n-grams are not enough.
+    // The n-gram gate separates the two domains, or the configuration does not pay for losses. Both
+    // windows and threshold are final.
     if (status != REEF_OK || fit.separates || config->gate != REEF_GATE_LOSS) goto cleanup;
     status = read_surprises(trainer, older_count, old_calibrate, &old_surprise, err);
     if (status == REEF_OK) status = read_surprises(trainer, older_count, young, &new_surprise, err);
     if (status != REEF_OK) goto cleanup;
     add_unseen(&trainer->network, older_count, old_calibrate, old_surprise);
     fit.old_surprise = old_surprise;
+    // The same windows once more, now with the older model's surprise as a second feature.
     fit.new_surprise = new_surprise;
     status = reef_gate_train(&generation->gate, old_fit, old_calibrate, young, &fit, err);
 
@@ -147,6 +162,7 @@ static void add_fresh(const reef_reservoir *reservoir,
     size_t count = young->count, window = reservoir->window_bytes;
     memcpy(bytes, young->bytes, count * sizeof(*bytes));
     memcpy(sizes, young->sizes, count * sizeof(*sizes));
+    // Cut into windows of the reservoir's size, so that fresh data and sampled data weigh alike.
     for (size_t at = 0; at + window <= fresh_bytes; at += window) {
         bytes[count] = fresh + at;
         sizes[count++] = window / reservoir->token_bytes;
@@ -160,11 +176,13 @@ reef_status reef_growth_fit_gate(reef_trainer *trainer,
                                  size_t fresh_bytes,
                                  reef_error *err) {
     const reef_reservoir *reservoir = &trainer->reservoir;
+    // Generation 0 answers wherever nobody else does; it has no gate.
     if (generation->info.generation == 0) return REEF_OK;
     reef_reservoir_lists lists;
     reef_status status =
         reef_reservoir_lists_init(&lists, reservoir, generation->info.generation, err);
     if (status != REEF_OK) return status;
+    // Room for the sample and for every fresh window.
     size_t most = lists.young.count + fresh_bytes / reservoir->window_bytes + 1;
     const uint8_t **bytes = calloc(most, sizeof(*bytes));
     size_t *sizes = calloc(most, sizeof(*sizes));

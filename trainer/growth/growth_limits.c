@@ -54,6 +54,8 @@ bool reef_policy_is_full(const reef_trainer *trainer) {
 
 reef_status reef_policy_check_side(const reef_trainer *trainer, uint32_t side, reef_error *err) {
     const reef_config *config = &trainer->network.config;
+    // Growing in place replaces the side, so only the difference of the squares is new. Shrinking
+    // is refused elsewhere.
     uint64_t before = reef_open_generation(trainer)->info.side, after = side;
     if (after <= before || reef_growth_has_room(trainer, after * after - before * before))
         return REEF_OK;

@@ -16,10 +16,14 @@ static bool is_saturated(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     const reef_generation *open = reef_open_generation(trainer);
     uint64_t steps = reef_task_step(trainer), full = 0, count = 0;
+    // Only every REEF_POLICY_STEPS steps, and only as a function of the step: the check costs a
+    // walk over all experts, and must fall on the same steps after a restart.
     if (steps == 0 || steps % REEF_POLICY_STEPS != 0) return false;
     for (uint32_t l = 0; l < config->layers; l++) {
         const reef_expert_table *table = &open->expert_tables[l];
         count += table->expert_count;
+        // An expert is full after capacity_uses uses; the generation, when a share of all its
+        // experts is.
         for (size_t n = 0; n < table->expert_count; n++)
             full += table->usage[n].count >= config->capacity_uses;
     }
@@ -67,15 +71,20 @@ static reef_status measure_distance(reef_trainer *trainer,
                                     size_t fresh_bytes,
                                     reef_opening *out,
                                     reef_error *err) {
+    // Whole batches only; a rest would make the mean depend on its length.
     size_t batches = fresh_bytes / reef_batch_bytes(&trainer->network.config);
     double bits = 0.0, reference, spread;
     if (batches == 0) return REEF_OK;
     reef_status status =
         reef_probe_walk(trainer, fresh, batches, add_bits, &bits, &out->unclaimed, err);
+    // The open generation's median on its own data is the reference: how much worse does it predict
+    // the new data?
     reef_drift_level(&trainer->drift, &reference, &spread);
     out->gap = bits / (double)reef_probe_count(batches) - reference;
     double ignorance =
         log2(trainer->network.config.vocab); // bits per token of a model that knows nothing
+    // Divided by the gap between knowing nothing and the reference: 0 is as good as on its own
+    // data, 1 is no knowledge at all.
     double novelty = within(out->gap / fmax(ignorance - reference, 1e-6), 0.0, 1.0);
     out->distance = novelty * (0.5 + 0.5 * out->unclaimed);
     return status;
@@ -98,10 +107,13 @@ reef_status reef_policy_size(reef_trainer *trainer,
         .distance = NAN,
     };
     reef_status status = REEF_OK;
+    // Baselines always grow by side_new, so that strategies are compared at equal size.
     if (config->size_new == REEF_SIZE_NEW_AUTO && !reef_strategy_is_baseline(&trainer->strategy)) {
         status = measure_distance(trainer, fresh, fresh_bytes, out, err);
         if (status == REEF_OK && !isnan(out->distance)) out->side = side_for(config, out->distance);
     }
+    // Where experts_max leaves no room for the wanted size, the smallest is tried; 0 tells the
+    // caller that even that does not fit.
     if (!reef_growth_has_room(trainer, reef_growth_added_experts(trainer, out->side)))
         out->side = reef_growth_smallest_side(config);
     if (!reef_growth_has_room(trainer, reef_growth_added_experts(trainer, out->side)))
@@ -132,10 +144,12 @@ reef_status reef_policy_boundary(reef_trainer *trainer,
     reef_sealing sealing;
     reef_status status = reef_policy_size(trainer, reason, fresh, fresh_bytes, &opening, err);
     if (status != REEF_OK) return status;
+    // A full pool goes on learning in the open generation; the event says so once.
     if (opening.side == 0) return refuse_growth_policy(trainer, reason, err);
     if (reef_strategy_is_baseline(&trainer->strategy) || config->growth != REEF_GROWTH_IN_PLACE)
         return reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(config), &sealing,
                                     err);
+    // In place of a new generation the open one grows by as many experts as that would have had.
     uint32_t side = reef_grid_side(reef_open_generation(trainer)->info.side, opening.side);
     status = reef_growth_enlarge(trainer, side, &opening, err);
     if (status != REEF_OK) return status;

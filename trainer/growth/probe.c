@@ -33,17 +33,21 @@ reef_status reef_probe_walk(reef_trainer *trainer,
                             double *unclaimed,
                             reef_error *err) {
     const reef_config *config = &trainer->network.config;
+    // All batches are decided about, since gates must read the stream in order. Only `looks` of
+    // them are run forward, spread evenly.
     size_t size = reef_batch_bytes(config), looks = reef_probe_count(batches), looked = 0;
     size_t silent = 0;
     reef_gating moving = {0}, before = {0};
     reef_status status = reef_gating_copy(&moving, &trainer->gating, err);
     for (size_t b = 0; status == REEF_OK && b < batches; b++) {
         const uint8_t *bytes = fresh + b * size;
+        // The pass starts from the gates before the decision: deciding moves them.
         status = reef_gating_copy(&before, &moving, err);
         bool answered;
         if (status == REEF_OK) status = reef_step_decide(trainer, bytes, &moving, &answered, err);
         if (status != REEF_OK) break;
         silent += count_unclaimed(trainer);
+        // Integer spacing: the same batches are looked at in every run.
         if (looked == looks || b != looked * batches / looks) continue;
         double bits;
         status = reef_step_forward(trainer, bytes, &before, &bits, err);

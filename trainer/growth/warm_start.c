@@ -61,6 +61,7 @@ static size_t candidate_count(size_t side, size_t looks) {
 static reef_status allocate_warm_start(start *s, reef_error *err) {
     const reef_network *network = &s->trainer->network;
     const reef_config *config = &network->config;
+    // One block per layer and half, allocated only for what the configuration asks.
     bool ok =
         (s->uses = calloc(network->generation_count * config->layers, sizeof(*s->uses))) != NULL;
     for (uint32_t l = 0; ok && l < config->layers; l++) {
@@ -93,17 +94,22 @@ static uint64_t stream_of(const table_of *table, uint64_t stream) {
 // count.
 static void gather_table(start *s, const table_of *table, size_t number) {
     const reef_config *config = &s->trainer->network.config;
+    // Every look contributes the same number of candidates, so that no batch dominates.
     size_t half = config->d_key / 2, each = s->candidates / s->looks;
     const reef_activations_table *routed =
         &s->trainer->acts.expert_tables[s->trainer->network.generation_count - 1][table->l];
     size_t queries = reef_batch_tokens(config) * config->heads / s->tables;
     float *halves = s->halves[table->l][table->half] + table->number * s->candidates * half;
+    // The index counts candidates over all looks: a draw depends on seed and index, not on the
+    // order in which layers are visited.
     for (size_t i = number * each; i < (number + 1) * each; i++) {
         size_t query =
             (size_t)reef_random_below(s->seed, stream_of(table, STREAM_CANDIDATE), i, queries);
         const float *from = routed->tape.query +
                             (query * s->tables + table->number) * config->d_key +
                             table->half * half;
+        // Scores are inner products, so the length of a query scales all keys alike and says
+        // nothing about which key it needs.
         float length = sqrtf(reef_dot(half, from, from));
         for (size_t d = 0; d < half; d++)
             halves[i * half + d] = length > 0.0f ? from[d] / length : 0.0f;
@@ -132,14 +138,17 @@ static reef_status spread_keys(start *s, const table_of *table, float *keys, ree
     size_t S = reef_open_generation(s->trainer)->info.side, half = config->d_key / 2;
     const float *halves = s->halves[table->l][table->half] + table->number * s->candidates * half;
     uint64_t stream = stream_of(table, STREAM_CHOICE);
+    // sqrt(half / (3 d_key)) is the length of a sub-key drawn uniformly as in generation_init.c.
     float length = sqrtf((float)half / (3.0f * (float)config->d_key));
     float *nearest = malloc(s->candidates * sizeof(*nearest));
     if (nearest == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to choose sub-keys");
+    // The distance of unit vectors is 2 - 2 cos; keys start farther away than anything can be.
     for (size_t i = 0; i < s->candidates; i++) nearest[i] = 4.0f; // of two directions: at most 2^2
     for (size_t k = 0; k < S; k++) {
         double sum = 0.0;
         for (size_t i = 0; i < s->candidates; i++) sum += (double)nearest[i];
         double at = reef_random_unit(s->seed, stream, k);
+        // A sum of zero means that every candidate is a key already; then any of them will do.
         size_t chosen = sum > 0.0 ? pick(nearest, s->candidates, at * sum)
                                   : (size_t)(at * (double)s->candidates);
         const float *key = halves + chosen * half;
@@ -147,6 +156,8 @@ static reef_status spread_keys(start *s, const table_of *table, float *keys, ree
         for (size_t d = 0; d < half; d++) to[d] = length * key[d];
         for (size_t i = 0; i < s->candidates; i++) {
             float distance = 2.0f - 2.0f * reef_dot(half, halves + i * half, key);
+            // Rounding can make the distance of equal vectors slightly negative, and a negative
+            // weight would break the draw.
             if (distance < nearest[i]) nearest[i] = distance > 0.0f ? distance : 0.0f;
         }
     }
@@ -157,6 +168,7 @@ static reef_status spread_keys(start *s, const table_of *table, float *keys, ree
 static reef_status place_sub_keys(start *s, reef_error *err) {
     const reef_config *config = &s->trainer->network.config;
     reef_status status = REEF_OK;
+    // Both tables of every head get keys of their own: heads ask different questions.
     for (uint32_t l = 0; status == REEF_OK && l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         reef_router_params *router = &reef_open_generation(s->trainer)->weights.routers[l];
@@ -177,8 +189,10 @@ static void count_uses(start *s, uint32_t l) {
     size_t P = (size_t)config->heads * config->topk, rows = reef_batch_tokens(config);
     size_t stride = reef_step_windows(config) * config->context;
     for (size_t g = 0; g < network->generation_count; g++) {
+        // `fire` is of the batch that was just run forward; generation 0 takes part everywhere.
         const uint8_t *fire = s->trainer->fire + g * stride;
         uint32_t *uses = s->uses[g * config->layers + l];
+        // A generation that fired nowhere in the batch has no tape to read.
         if (g > 0 && memchr(fire, 1, rows) == NULL) continue;
         const reef_expert_id *indices = s->trainer->acts.expert_tables[g][l].tape.indices;
         for (size_t t = 0; t < rows; t++)
@@ -201,6 +215,7 @@ static int most_used_first(const void *a, const void *b) {
 // The experts of generations [first, end) in layer l that were used at all, most used first.
 static used *rank(const start *s, uint32_t l, size_t first, size_t end, size_t *count) {
     const reef_network *network = &s->trainer->network;
+    // At least one element, so that malloc never returns NULL for an empty list.
     size_t most = 1;
     for (size_t g = first; g < end; g++)
         most += network->generations[g]->expert_tables[l].expert_count;
@@ -210,6 +225,7 @@ static used *rank(const start *s, uint32_t l, size_t first, size_t end, size_t *
     for (size_t g = first; g < end; g++) {
         const uint32_t *uses = s->uses[g * network->config.layers + l];
         for (size_t n = 0; n < network->generations[g]->expert_tables[l].expert_count; n++)
+            // Unused experts are left out: copying one would waste a place.
             if (uses[n] > 0) list[(*count)++] = (used){uses[n], (uint32_t)g, n};
     }
     qsort(list, *count, sizeof(*list), most_used_first);
@@ -222,6 +238,7 @@ static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *
     const reef_network *network = &s->trainer->network;
     size_t last = network->generation_count - 1, old_count, new_count, D = network->config.d_model;
     reef_expert_table *table = &network->generations[last]->expert_tables[l];
+    // Two rankings: which old experts the new data uses, and where the new router sends it.
     used *old = rank(s, l, 0, last, &old_count), *new = rank(s, l, last, last + 1, &new_count);
     reef_status status = REEF_OK;
     if (old == NULL || new == NULL) {
@@ -231,6 +248,8 @@ static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *
     for (size_t i = 0; i < network->config.copy_experts && i < old_count && i < new_count; i++) {
         const reef_expert_table *from = &network->generations[old[i].generation]->expert_tables[l];
         float *row = table->experts + new[i].expert * table->row_values;
+        // w_down (and w_gate below) are copied. w_up stays zero: the copy reads what the old expert
+        // reads and adds nothing until it has learned.
         reef_expert_table_row_read(from, old[i].expert, 0, D, row);
         if (table->row_values > 2 * D)
             reef_expert_table_row_read(from, old[i].expert, 2 * D, table->row_values - 2 * D,
@@ -298,6 +317,7 @@ reef_status reef_start_generation(reef_trainer *trainer,
                                   reef_error *err) {
     const reef_config *config = &trainer->network.config;
     const reef_generation *open = reef_open_generation(trainer);
+    // Fresh data is read in whole batches, as training will read it.
     size_t batches = fresh_bytes / reef_batch_bytes(config), copied = 0;
     bool queries = config->subkeys_new == REEF_SUBKEYS_NEW_QUERIES, without = false;
     start s = {
@@ -309,6 +329,8 @@ reef_status reef_start_generation(reef_trainer *trainer,
     s.tables = reef_router_tables(&shape);
     s.candidates = candidate_count(open->info.side, s.looks);
     reef_status status = allocate_warm_start(&s, err);
+    // First walk: which queries the new data asks. Sub-keys are placed among them before anything
+    // looks at who is chosen.
     if (status == REEF_OK && queries) {
         status = reef_probe_walk(trainer, fresh, batches, collect_queries, &s, NULL, err);
         if (status == REEF_OK) status = place_sub_keys(&s, err);
@@ -319,12 +341,15 @@ reef_status reef_start_generation(reef_trainer *trainer,
     for (uint32_t l = 0; status == REEF_OK && config->copy_experts > 0 && l < config->layers; l++)
         if (reef_layer_ffw(config, l) == REEF_FFW_PEER) // a value has nothing but its w_up
             status = copy_layer(&s, l, &copied, err);
+    // Third: with all older experts or with none. Each of these steps changes what the next one
+    // measures, so their order is fixed.
     if (status == REEF_OK && config->weigh_older)
         status = choose_older(&s, fresh, batches, &without, err);
     release_warm_start(&s);
     if (status != REEF_OK) return status;
     reef_generation_average_reset(reef_open_generation(trainer)); // it has not trained yet
     uint32_t origin = REEF_TRIAL_NONE;
+    // Last, because a branch replaces the open generation with everything that was prepared above.
     if (config->branch_new == REEF_BRANCH_NEW_TRIAL)
         status = reef_branch_trial_choose(trainer, fresh, batches, &origin, err);
     if (status != REEF_OK) return status;

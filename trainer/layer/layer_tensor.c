@@ -34,9 +34,11 @@ static reef_status check_values(const char *name,
                                 const float *values,
                                 size_t count,
                                 reef_error *err) {
+    // Before anything is written: a bad value must leave the layer as it was.
     for (size_t i = 0; i < count; i++)
         if (!isfinite(values[i]))
             return reef_fail(err, REEF_ERR_INVALID, "value %zu of %s is not finite", i, name);
+    // Variances are divided by; a negative one would give NaN at the first row.
     for (size_t i = 0; strcmp(name, "bn_var") == 0 && i < count; i++)
         if (values[i] < 0.0f)
             return reef_fail(err, REEF_ERR_INVALID,
@@ -66,9 +68,12 @@ reef_status reef_trainer_layer_write(
     size_t v = reef_layer_vector_index(name, vectors);
     const reef_tensor *tensor = reef_layer_tensor_find(generation, name);
     if (v == vectors && tensor == NULL) return reef_layer_tensor_missing(generation, name, err);
+    // Experts' vectors are named like tensors but stored as columns of the rows.
     size_t has = v < vectors ? table->expert_count * D : tensor->count;
     reef_status status = reef_layer_tensor_check_count(name, has, count, err);
     if (status == REEF_OK) status = check_values(name, values, count, err);
+    // The collected factors belong to the old values; a step after the write would apply gradients
+    // of a layer that is gone.
     if (status == REEF_OK && trainer->layer->collected.rows > 0)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "gradients of %zu rows are collected; take the step or discard them "
@@ -79,12 +84,14 @@ reef_status reef_trainer_layer_write(
         write_vector(table, v, D, values);
     } else {
         memcpy(tensor->data, values, count * sizeof(*values));
+        // Adam's moments of the old values say nothing about the new ones.
         if (tensor->adam_m != NULL) {
             memset(tensor->adam_m, 0, count * sizeof(*values));
             memset(tensor->adam_v, 0, count * sizeof(*values));
         }
     }
     trainer->layer->fold_is_stale = true;
+    // Tapes of earlier passes no longer fit and are refused by their version.
     trainer->layer->version++;
     return REEF_OK;
 }
@@ -117,6 +124,8 @@ reef_status reef_trainer_layer_gradient(
     size_t has = v < vectors ? table->expert_count * D : tensor->count;
     reef_status status = reef_layer_tensor_check_count(name, has, count, err);
     if (status != REEF_OK) return status;
+    // Dense gradients are accumulated as usual; those of experts exist only as factors and are
+    // summed on demand.
     if (v == vectors) {
         memcpy(out, tensor->grad, count * sizeof(*out));
         return REEF_OK;

@@ -49,11 +49,14 @@ static double bound_experts(const reef_layer_collected *c, const reef_expert_sha
     double bound = 0.0;
     for (size_t t = 0; t < c->rows; t++) {
         if (!c->active[t]) continue;
+        // |sum of f_i x| <= sum |f_i| |x|: a bound, since experts that are chosen by several rows
+        // add up.
         double x = norm_of(D, c->x + t * D), d_y = norm_of(D, c->d_y + t * D);
         const float *factors = c->factors + t * each;
         for (size_t v = 0; v < vectors; v++) {
             double sum = 0.0;
             for (size_t i = v; i < each; i += vectors) sum += fabs((double)factors[i]);
+            // d_w_down and d_w_gate are multiples of the row, d_w_up of its gradient.
             bound += sum * (v == reef_expert_up(shape) ? d_y : x);
         }
     }
@@ -78,6 +81,7 @@ static void update_experts(reef_trainer *trainer, reef_generation *generation) {
     const reef_layer_collected *c = &layer->collected;
     reef_expert_shape shape = reef_generation_expert_shape(config, 0);
     reef_expert_table *table = &generation->expert_tables[0];
+    // Rows and factors of all collected batches are applied as if they had been one batch.
     const reef_expert_update update = {
         .adam = {trainer->learning_rate * config->expert_rate, config->beta1, config->beta2,
                  config->epsilon},
@@ -86,6 +90,7 @@ static void update_experts(reef_trainer *trainer, reef_generation *generation) {
         .dirty = table->dirty,
         .usage = table->usage,
     };
+    // Sorted by expert: each row is read, updated and written once, by one worker.
     reef_expert_pairs_sort(&layer->pairs, trainer->workers, c->rows, shape.P, c->indices,
                            c->active);
     reef_experts_update(trainer->workers, &shape, table->experts, &table->moments, &layer->pairs,
@@ -119,7 +124,10 @@ reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, 
     if (!(learning_rate >= 0.0f && learning_rate <= REEF_LEARNING_RATE_MAX))
         return reef_fail(err, REEF_ERR_INVALID, "a learning rate of %g is none; choose 0 to %g",
                          (double)learning_rate, (double)REEF_LEARNING_RATE_MAX);
+    // A step without gradients is not an error: training loops call it unconditionally.
     if (layer->collected.rows == 0) return REEF_OK;
+    // Every check comes before the first change, so a refused step leaves weights, moments and
+    // counters as they were.
     double dense_norm = reef_step_gradient_norm(trainer->workers, generation);
     reef_status status = check_gradients(trainer, dense_norm, err);
     if (status == REEF_OK) status = reserve_pairs(layer, generation, P, err);
@@ -130,6 +138,7 @@ reef_status reef_trainer_layer_step(reef_trainer *trainer, float learning_rate, 
     update_statistics(trainer, generation);
     trainer->step++;
     trainer->generation_step++;
+    // The stream of a layer is counted in rows; commits and snapshots name positions in it.
     trainer->stream_bytes += layer->collected.rows;
     forget_collected(layer);
     layer->fold_is_stale = true;
@@ -154,6 +163,7 @@ size_t reef_trainer_layer_collected(const reef_trainer *trainer) {
 
 reef_status reef_layer_check_room(const reef_trainer *trainer, uint64_t side, reef_error *err) {
     const reef_config *config = &trainer->network.config;
+    // A generation must have at least topk sub-keys per side, or a head could not choose that many.
     if (side < config->topk || side > REEF_SIDE_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "side %" PRIu64 " of the next generation is not %u (topk) to %u", side,
@@ -173,6 +183,7 @@ static reef_status boundary(reef_trainer *trainer,
                             reef_dtype dtype,
                             reef_error *err) {
     reef_network *network = &trainer->network;
+    // Sealed copy and next generation are both made before the open one is freed.
     reef_generation *open = reef_open_generation(trainer), *sealed = NULL, *next = NULL;
     reef_status status = reef_growth_next(&next, trainer, &open->info, open, side, err);
     if (status == REEF_OK)
@@ -185,6 +196,7 @@ static reef_status boundary(reef_trainer *trainer,
         reef_generation_free(next);
         return status;
     }
+    // Nothing can fail from here to the event: two pointers change places.
     reef_generation_free(open);
     network->generations[network->generation_count - 1] = sealed;
     network->generations[network->generation_count++] = next;
@@ -206,8 +218,11 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
                                     reef_error *err) {
     if (trainer->layer == NULL) return refuse_train(trainer, err);
     reef_config config = trainer->network.config; // the pool's own stays as it is
+    // Reported after the seal, when the open generation has another number.
     uint32_t generation = reef_open_generation(trainer)->info.generation;
     if (side == 0) side = config.side_new;
+    // They belong to the generation that would be sealed; silently dropping them would lose
+    // training.
     if (trainer->layer->collected.rows > 0)
         return reef_fail(
             err, REEF_ERR_INVALID,
@@ -221,6 +236,7 @@ reef_status reef_trainer_layer_seal(reef_trainer *trainer,
     if (status == REEF_OK)
         status = boundary(trainer, side, reef_generation_seal_dtype(&config), err);
     if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
+    // A layer has no loss of its own to compare before and after.
     if (status == REEF_OK && out != NULL)
         *out = (reef_sealing){.generation = generation,
                               .dtype = reef_generation_seal_dtype(&config),

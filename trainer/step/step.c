@@ -28,7 +28,9 @@ static reef_status fire_in_window(reef_trainer *trainer,
     reef_batch batch;
     bool answered;
     network.generation_count = generation_count;
+    // Only generation 0 exists, which has no gate.
     if (generation_count < 2) return REEF_OK;
+    // Read from the start of the stretch: a gate's evidence adds up over the bytes before `at`.
     reef_status status = reef_step_read(trainer, &network, bytes, at + T, &batch, &answered, err);
     for (size_t g = 1; status == REEF_OK && g < generation_count; g++)
         memcpy(trainer->fire + g * stride + slot * T, reef_step_read_fire(trainer, g) + at, T);
@@ -49,18 +51,22 @@ static reef_status take_leaking_window(reef_trainer *trainer,
     size_t T = trainer->network.config.context, open = trainer->network.generation_count - 1;
     size_t stride = reef_batch_stride(trainer);
     uint8_t *fire = trainer->fire + open * stride + slot * T;
+    // Its own state, at the beginning of a stream: the window was cut from somewhere in the past.
     reef_gate_state state;
     const reef_gate *gate = &trainer->network.generations[open]->gate;
     reef_gate_reset(gate, &state);
     *taken = false;
+    // One token more than a window: the last target lies behind it.
     for (size_t at = 0; at + T < size; at += T) {
         size_t fired = 0;
         reef_gate_score(gate, &state, T, bytes + at * each, trainer->margins);
         for (size_t t = 0; t < T; t++) fired += fire[t] = trainer->margins[t] > 0.0f;
+        // A window on which the gate is silent costs nothing and constrains nothing.
         if (fired == 0) continue;
         *taken = true;
         reef_step_place(trainer, slot, bytes + at * each);
         reef_status status = fire_in_window(trainer, open, slot, bytes, at, err);
+        // The open generation joins the older ones that fire; together they may be too many.
         reef_gating_limit(open + 1, T, trainer->fire + slot * T, stride,
                           reef_fire_max(&trainer->network.config));
         return status;
@@ -75,11 +81,14 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
     const reef_reservoir *reservoir = &trainer->reservoir;
     uint32_t generation = reef_open_generation(trainer)->info.generation;
     trainer->retain_windows = 0;
+    // Generation 0 has nothing older to retain.
     if (generation == 0 || config->retain_weight <= 0.0f) return REEF_OK;
     for (uint64_t i = 0; i < REEF_RETAIN_CANDIDATES; i++) {
+        // A fixed number of draws per step, numbered by the step: a restart repeats them.
         uint64_t counter = trainer->step * REEF_RETAIN_CANDIDATES + i;
         size_t slot =
             (size_t)reef_random_below(config->seed, STREAM_RETAIN, counter, reservoir->old_slots);
+        // Slots of the open generation itself, and empty ones, are not old data.
         if (reservoir->sizes[slot] == 0 || reservoir->generations[slot] >= generation) continue;
         const uint8_t *bytes = reservoir->bytes + slot * reservoir->window_bytes;
         bool taken;
@@ -87,6 +96,8 @@ static reef_status add_retain_window(reef_trainer *trainer, size_t slot_window, 
             take_leaking_window(trainer, slot_window, bytes,
                                 reservoir->sizes[slot] / reef_token_bytes(config), &taken, err);
         if (status != REEF_OK) return status;
+        // At most one window is added: one leaking window per step is enough to hold the retain
+        // term, at a cost of 1 / batch.
         if (!taken) continue;
         trainer->retain_windows = 1;
         return REEF_OK;
@@ -118,8 +129,10 @@ static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
     size_t T = config->context, each = reef_token_bytes(config), first;
     size_t young = rehearsal_slots(trainer, &first), rehearsed = reef_config_rehearsed(config);
     if (young == 0 || rehearsed == 0) return REEF_OK;
+    // One token more than a window is needed at the offset, for the last target.
     size_t starts = reservoir->window_bytes / each - T; // one token more than a window is needed
     for (size_t count = trainer->rehearse_windows; count < rehearsed; count++) {
+        // Two random numbers per window: slot and offset.
         uint64_t counter = 2 * (trainer->step * config->rehearse + count);
         size_t slot =
             first + (size_t)reef_random_below(config->seed, STREAM_REHEARSE, counter, young);
@@ -196,27 +209,37 @@ reef_status reef_step_forward(reef_trainer *trainer,
     double start = reef_seconds();
     bool answered; // not with the open generation's gate forced open
     reef_error found;
+    // Gates decide before anything is forced: what the open one would have claimed by itself is
+    // counted for the drift test.
     reef_status status = reef_step_decide(trainer, bytes, gating, &answered, err);
     if (status != REEF_OK) return status;
     trainer->open_claims = claims_of_open(trainer);
     force_open(trainer, 0, config->batch);
+    // Replay fills the places of rehearsal first; add_rehearsal takes what is left of them.
     trainer->rehearse_windows = reef_replay_add(trainer);
     status = add_rehearsal(trainer, err);
     if (status != REEF_OK) return status;
     force_open(trainer, config->batch, trainer->rehearse_windows);
     size_t windows = config->batch + trainer->rehearse_windows;
+    // Last, behind all windows that are trained: the retain window has no loss, only a penalty.
     status = add_retain_window(trainer, windows, err);
     if (status != REEF_OK) return status;
     weigh_windows(trainer, windows, trainer->retain_windows);
+    // Distillation needs the logits themselves, so the gradient is formed later, by
+    // reef_lwf_gradient.
     bool distills = reef_strategy_distills(trainer);
     reef_batch batch = reef_batch_make(trainer, windows, trainer->retain_windows, !distills);
     status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
                                   REEF_PASS_TRAIN, &found);
     if (status == REEF_OK && distills) status = reef_lwf_gradient(trainer, &batch, &found);
     *bits = mean_bits(trainer);
+    // Infinite logits give a finite status but a useless step; it is refused before backward
+    // touches a weight.
     if (status == REEF_OK && !isfinite(*bits))
         status = reef_fail(&found, REEF_ERR_INVALID, "the loss is not finite");
     trainer->seconds_forward += reef_seconds() - start;
+    // The error of a diverged step names the step and the settings that caused it; other errors
+    // pass unchanged.
     if (status == REEF_ERR_INVALID) return diverged(trainer, &found, err);
     return status == REEF_OK ? REEF_OK : reef_fail(err, status, "%s", found.message);
 }
@@ -226,6 +249,7 @@ reef_status reef_step_task_free(reef_trainer *trainer,
                                 const reef_gating *gating,
                                 double *bits,
                                 reef_error *err) {
+    // A copy: reading the batch twice must not move the stream's gates twice.
     reef_gating moving = {0};
     reef_status status = reef_gating_copy(&moving, gating, err);
     if (status != REEF_OK) return status;
@@ -237,6 +261,7 @@ reef_status reef_step_task_free(reef_trainer *trainer,
     // averages.
     reef_generation_fold(reef_open_generation(trainer), &trainer->network.config);
     reef_batch batch = reef_batch_make(trainer, trainer->network.config.batch, 0, false);
+    // Where the gates needed the loss, the pass has been run.
     if (!answered)
         status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
                                       REEF_PASS_EVALUATE, err);
@@ -251,7 +276,10 @@ reef_status reef_step_task_free(reef_trainer *trainer,
 static void update_statistics(reef_trainer *trainer, reef_generation *generation) {
     const reef_config *config = &trainer->network.config;
     const reef_activations *acts = &trainer->acts;
+    // A frozen router is evaluated by what it was when it was frozen.
     if (generation->queries_frozen) return;
+    // Statistics of the batch move the running ones before the weights do: they belong to the
+    // queries that this batch asked.
     for (uint32_t l = 0; l < config->layers; l++) {
         const reef_layer_plan *plan = &acts->plans[l];
         reef_router_shape shape = reef_plan_router(plan, generation->info.side);
@@ -270,6 +298,7 @@ void reef_step_backward(reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
     reef_generation *generation = reef_open_generation(trainer);
     double start = reef_seconds();
+    // The schedule counts from the last boundary: a new generation warms up again.
     trainer->learning_rate = reef_learning_rate(config, reef_task_step(trainer));
     reef_batch batch = reef_batch_make(trainer, config->batch + trainer->rehearse_windows,
                                        trainer->retain_windows, true);
@@ -279,9 +308,12 @@ void reef_step_backward(reef_trainer *trainer) {
         .average_rate = config->average,
         .clip = config->clip,
     };
+    // A baseline may pull, freeze or mask rows of experts; it says so in `update` before backward
+    // runs.
     reef_strategy_update(trainer, &update);
     update_statistics(trainer, generation);
     reef_network_backward(&trainer->acts, &trainer->network, trainer->workers, &batch, &update);
+    // What a baseline adds to dense gradients comes after backward and before clipping.
     reef_strategy_gradients(trainer);
     double backward = reef_seconds();
     reef_step_update_dense(trainer, generation,

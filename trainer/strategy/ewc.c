@@ -19,6 +19,8 @@
 reef_status reef_shadow_init(reef_shadow *shadow,
                              const reef_generation *generation,
                              reef_error *err) {
+    // One block for all dense tensors, with their offsets, so that a tensor's shadow is found by
+    // pointer arithmetic.
     *shadow = (reef_shadow){.values = calloc(generation->value_count, sizeof(float))};
     bool ok = shadow->values != NULL;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
@@ -76,6 +78,7 @@ static void square_tensor(void *context, size_t piece) {
 static reef_status add_squares(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     reef_generation *generation = reef_open_generation(trainer);
+    // Mean loss of the window: its squared gradient is one sample of the Fisher information.
     for (size_t t = 0; t < config->context; t++) trainer->weight[t] = 1.0f / (float)config->context;
     reef_batch batch = {
         .windows = 1,
@@ -85,9 +88,12 @@ static reef_status add_squares(reef_trainer *trainer, reef_error *err) {
         .fire = trainer->fire,
         .fire_stride = reef_step_windows(config) * config->context,
     };
+    // In training mode, because gradients exist only there. Statistics and weights are not updated:
+    // `update` has no rate.
     reef_status status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers,
                                               &batch, REEF_PASS_TRAIN, err);
     if (status != REEF_OK) return status;
+    // Backward adds the squares of rows of experts as it meets them; dense tensors follow below.
     reef_network_update update = {.squares = trainer->strategy.fisher.rows};
     reef_network_backward(&trainer->acts, &trainer->network, trainer->workers, &batch, &update);
     dense_job job = {.fisher = &trainer->strategy.fisher, .generation = generation};
@@ -111,14 +117,18 @@ reef_status reef_ewc_boundary(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
     const reef_generation *generation = reef_open_generation(trainer);
     size_t count;
+    // Released first: two copies of the parameters at once may not fit into memory.
     reef_shadow_release(&strategy->anchor);
     reef_shadow_release(&strategy->fisher);
     reef_status status = reef_shadow_init(&strategy->anchor, generation, err);
     if (status == REEF_OK) status = reef_shadow_init(&strategy->fisher, generation, err);
     if (status == REEF_OK)
+        // Sampling walks the reservoir, so Fisher information covers all tasks so far, not only the
+        // last.
         status = reef_strategy_sample(trainer, FISHER_WINDOWS_MAX, add_squares, &count, err);
     if (status != REEF_OK) return status;
     if (count > 0) scale_shadow(&strategy->fisher, generation, 1.0f / (float)count);
+    // After the gradients, which need the parameters unchanged.
     copy_parameters(&strategy->anchor, generation);
     return REEF_OK;
 }

@@ -21,6 +21,7 @@ double reef_distill(size_t V,
                     float weight) {
     double top_p = -INFINITY, top_q = -INFINITY, sum_p = 0.0, sum_q = 0.0, loss = 0.0;
     double rate = 1.0 / (double)temperature;
+    // The largest logit is subtracted before exp, or a confident teacher would overflow.
     for (size_t v = 0; v < V; v++) {
         top_p = fmax(top_p, (double)teacher[v] * rate);
         top_q = fmax(top_q, (double)student[v] * rate);
@@ -32,8 +33,11 @@ double reef_distill(size_t V,
     for (size_t v = 0; v < V; v++) {
         double log_p = (double)teacher[v] * rate - top_p - log(sum_p);
         double log_q = (double)student[v] * rate - top_q - log(sum_q);
+        // KL(p || q) with p the teacher: where the teacher is sure, the student must be.
         loss += exp(log_p) * (log_p - log_q);
         if (d_logits != NULL)
+            // d KL / d logit = (q - p) / temperature. Hinton et al. multiply by temperature^2
+            // elsewhere; here `weight` carries it.
             d_logits[v] += (float)((double)weight * rate * (exp(log_q) - exp(log_p)));
     }
     return loss;
@@ -45,12 +49,15 @@ reef_status reef_lwf_prepare(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
     const reef_config *config = &trainer->network.config;
     reef_generation_record info = reef_open_generation(trainer)->info;
+    // Marked as sealed so that a pass treats it as fixed and never computes gradients for it.
     info.sealed = true;
     info.dtype = REEF_F32;
     reef_generation_free(strategy->teacher);
     strategy->teacher = NULL;
     reef_status status = reef_generation_new(&strategy->teacher, config, &info, err);
     if (status == REEF_OK) status = reef_generation_allocate_rows(strategy->teacher, err);
+    // Activations of the teacher are kept over boundaries: the shape does not change under this
+    // strategy.
     if (status == REEF_OK && strategy->listened.config == NULL)
         status = reef_activations_init(&strategy->listened, config, reef_step_windows(config),
                                        false, err);
@@ -78,11 +85,14 @@ reef_status reef_lwf_boundary(reef_trainer *trainer, reef_error *err) {
         const reef_expert_table *table = &open->expert_tables[l];
         if (table->expert_count == 0) continue;
         reef_router_params *router = &teacher->weights.routers[l];
+        // The folded query includes the batch norm as it is evaluated, so the teacher needs no
+        // statistics.
         memcpy(router->w_query, open->folded[l].w_query, config->d_model * width * sizeof(float));
         memcpy(router->query_bias, open->folded[l].query_bias, width * sizeof(float));
         memcpy(teacher->expert_tables[l].experts, table->experts,
                table->expert_count * table->row_values * sizeof(float));
     }
+    // Exchanging twice restores training weights and averages bit for bit.
     reef_generation_exchange(open, config);
     return REEF_OK;
 }
@@ -106,6 +116,8 @@ static void gradient_window(void *context, size_t w) {
         of->trainer->acts.window_scratch + row * reef_activations_scratch_width(config);
     const float *teacher = of->trainer->strategy.listened.logits + row * V;
     for (size_t t = 0; t < T; t++) {
+        // The distillation gradient is formed apart, because cross-entropy overwrites the logits
+        // with its own.
         memset(distilled, 0, V * sizeof(*distilled));
         reef_distill(V, distilled, logits + t * V, teacher + t * V, config->lwf_temperature,
                      config->lwf_weight * weight[t]);
@@ -121,6 +133,7 @@ reef_status reef_lwf_gradient(reef_trainer *trainer, const reef_batch *batch, re
                             .generation_count = 1,
                             .generations = &strategy->teacher};
     reef_batch heard = *batch;
+    // The teacher's loss is not wanted: no weights, no gradient.
     heard.weight = NULL;
     reef_status status = reef_network_forward(&strategy->listened, &network, trainer->workers,
                                               &heard, REEF_PASS_EVALUATE, err);

@@ -25,11 +25,14 @@ size_t reef_replay_add(reef_trainer *trainer) {
     const reef_reservoir *reservoir = &trainer->reservoir;
     if (trainer->strategy.kind != REEF_STRATEGY_REPLAY) return 0;
     size_t windows = reef_replay_windows(config), old = 0;
+    // Counted anew each step: the reservoir changes under it. A few hundred slots cost nothing
+    // beside a pass.
     for (size_t slot = 0; slot < reservoir->old_slots; slot++) old += is_old(trainer, slot);
     if (old == 0) return 0;
     size_t each = reservoir->token_bytes;
     size_t starts = reservoir->window_bytes / each - config->context;
     for (size_t i = 0; i < windows; i++) {
+        // Numbered by step and window: a restart replays the same windows.
         uint64_t counter = 2 * (trainer->step * windows + i);
         uint64_t n = reef_random_below(config->seed, REEF_STREAM_REPLAY, counter, old);
         size_t slot = old_slot(trainer, (size_t)n);

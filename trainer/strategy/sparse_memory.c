@@ -19,6 +19,7 @@ reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err) {
     const reef_generation *generation = reef_open_generation(trainer);
     size_t most = 0;
     bool ok = true;
+    // Arrays are per layer and sized by its experts; layers of another kind have none.
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
         size_t N = generation->expert_tables[l].expert_count;
         if (N == 0) continue;
@@ -30,6 +31,7 @@ reef_status reef_sparse_prepare(reef_trainer *trainer, reef_error *err) {
         if (N > most) most = N;
     }
     free(strategy->slots);
+    // Scratch for the ranking, large enough for the layer with most experts.
     strategy->slots = calloc(most + 1, sizeof(*strategy->slots));
     if (ok && strategy->slots != NULL) return REEF_OK;
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count the uses of %zu experts", most);
@@ -51,6 +53,7 @@ static void count_layer(reef_trainer *trainer, uint32_t l) {
 
 static reef_status count_window(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
+    // No targets: only which experts are chosen matters, and no loss is computed.
     reef_batch batch = {
         .windows = 1,
         .tokens = trainer->tokens,
@@ -92,14 +95,18 @@ size_t reef_sparse_choose(const reef_expert_pairs *pairs,
                           uint8_t *kept,
                           reef_slot *scratch) {
     size_t count = 0;
+    // 1 means frozen. Everything is frozen except what is chosen below.
     memset(kept, 1, expert_count);
     for (size_t at = 0, end; at < pairs->pair_count; at = end) {
+        // Pairs are sorted by expert, so one run of them is all uses of one expert in this batch.
         end = reef_expert_pairs_end(pairs, at);
         reef_expert_id expert = reef_pair_expert(pairs->sorted[at]);
         if (flags != NULL && flags[expert]) continue;
+        // TF-IDF (Sparck Jones 1972): much used now, rarely used in the background.
         double rarity = log(((double)windows + 1.0) / ((double)background[expert] + 1.0));
         scratch[count++] = (reef_slot){.score = (double)(end - at) * rarity, .expert = expert};
     }
+    // Equal scores are ordered by expert, so the choice does not depend on the sort.
     qsort(scratch, count, sizeof(*scratch), best_first);
     if (count > slots) count = slots;
     for (size_t i = 0; i < count; i++) kept[scratch[i].expert] = 0;

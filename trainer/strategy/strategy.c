@@ -64,6 +64,7 @@ static reef_status remember_strategy(reef_trainer *trainer,
         return reef_sparse_boundary(trainer, err);
     case REEF_STRATEGY_GRID:
         return reef_grid_boundary(trainer, opening->side, err);
+    // finetune, replay and joint keep nothing of the old task in the model.
     default:
         return REEF_OK;
     }
@@ -79,11 +80,14 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
                          "the pool's strategy is joint, which has no boundaries: its stream is all "
                          "domains mixed");
     double median, spread;
+    // The level before the boundary is reported; the test is reset below.
     reef_drift_level(&trainer->drift, &median, &spread);
     strategy->task++; // from here on, what the reservoir has is of earlier tasks
     reef_status status = remember_strategy(trainer, opening, err);
     if (status != REEF_OK) {
         strategy->task--;
+        // A refusal (no room, a side too large) changed nothing and training may continue. Any
+        // other failure may have left arrays half made.
         // What it refuses it has not begun.
         if (status != REEF_ERR_INVALID && status != REEF_ERR_FULL)
             reef_trainer_break(trainer, status);
@@ -93,6 +97,7 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
     strategy->task_from = trainer->generation_step;
     strategy->dirty = true;
     reef_strategy_freeze(trainer);
+    // The sample and the drift history are of the task that ended.
     reef_reservoir_clear_sample(&trainer->reservoir);
     reef_drift_reset(&trainer->drift);
     return reef_state_event(trainer, err, "boundary",

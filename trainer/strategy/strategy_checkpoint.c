@@ -52,6 +52,7 @@ static reef_status visit_layers(reef_txn *txn,
     for (uint32_t l = 0; status == REEF_OK && l < REEF_LAYER_COUNT_MAX; l++) {
         const reef_expert_table *table = &generation->expert_tables[l];
         if (table->expert_count == 0) continue;
+        // The format has a star where the layer's number goes.
         kept_array array =
             layer_array(format, l, REEF_F32, rows[l], table->expert_count * table->row_values);
         status = visit(txn, generation->info.generation, &array, err);
@@ -66,6 +67,7 @@ static reef_status visit_shadow(reef_txn *txn,
                                 const reef_shadow *shadow,
                                 array_visit visit,
                                 reef_error *err) {
+    // Dense tensors are one array with the generation's own layout.
     kept_array array = {
         .dtype = REEF_F32, .data = shadow->values, .count = generation->value_count};
     snprintf(array.name, sizeof(array.name), "%s", name);
@@ -79,10 +81,13 @@ static reef_status visit_teacher(reef_txn *txn,
                                  array_visit visit,
                                  reef_error *err) {
     float *rows[REEF_LAYER_COUNT_MAX];
+    // Rows are visited through a list of pointers, since visit_layers serves shadows and teachers
+    // alike.
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) rows[l] = teacher->expert_tables[l].experts;
     for (size_t i = 0; i < teacher->tensor_count; i++) {
         const reef_tensor *tensor = &teacher->tensors[i];
         kept_array array = {.dtype = REEF_F32, .data = tensor->data, .count = tensor->count};
+        // Names are cut to fit a record key; those of tensors are shorter than that.
         snprintf(array.name, sizeof(array.name), "lwf.%.*s", (int)sizeof(array.name) - 5,
                  tensor->name);
         reef_status status = visit(txn, teacher->info.generation, &array, err);
@@ -114,6 +119,8 @@ static reef_status visit_arrays(reef_txn *txn,
     const reef_strategy *strategy = &trainer->strategy;
     const reef_generation *generation = reef_open_generation(trainer);
     reef_status status = REEF_OK;
+    // One list of arrays per strategy serves writing, reading and deleting, so the three cannot
+    // disagree.
     switch (strategy->kind) {
     case REEF_STRATEGY_EWC:
         status = visit_shadow(txn, generation, "ewc.anchor", "ewc.anchor.block*", &strategy->anchor,
@@ -145,6 +152,8 @@ static reef_status put_array(reef_txn *txn,
                              uint32_t generation,
                              const kept_array *array,
                              reef_error *err) {
+    // Blocks of BLOCK_VALUES values: LMDB keeps large values in overflow pages, and a record must
+    // fit in a few of them.
     for (size_t first = 0; first < array->count; first += BLOCK_VALUES) {
         reef_key key = block_key(generation, array, first);
         reef_status status =
@@ -177,6 +186,7 @@ static reef_status allocate_arrays(reef_trainer *trainer, reef_error *err) {
     reef_strategy *strategy = &trainer->strategy;
     const reef_generation *generation = reef_open_generation(trainer);
     reef_status status = REEF_OK;
+    // Sizes follow from the open generation, which has been loaded by now.
     switch (strategy->kind) {
     case REEF_STRATEGY_EWC:
         status = reef_shadow_init(&strategy->anchor, generation, err);

@@ -27,13 +27,16 @@ static reef_status add_source(reef_trainer *trainer,
                               const char *name,
                               reef_source **out,
                               reef_error *err) {
+    // The name is stored with a fixed size in the struct; the limits are the same on disk.
     if (name[0] == '\0' || strlen(name) >= sizeof(trainer->sources->name))
         return reef_fail(err, REEF_ERR_INVALID, "a source's name has %zu bytes; it needs 1 to %zu",
                          strlen(name), sizeof(trainer->sources->name) - 1);
+    // A bound, because every commit writes the whole list.
     if (trainer->source_count >= REEF_SOURCE_COUNT_MAX)
         return reef_fail(err, REEF_ERR_FULL,
                          "the pool has read from %d sources, the most there can be",
                          REEF_SOURCE_COUNT_MAX);
+    // Names are people's text: they are printed, and written as JSON.
     reef_status status = check_text(name, err);
     if (status != REEF_OK) return status;
     reef_source *sources =
@@ -81,12 +84,19 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     if (status == REEF_OK) status = reef_trainer_check_whole(trainer, err);
     if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     reef_source *from = find_source(trainer, source);
+    // A source exists from its first call on, even without bytes, so that its cursor can be asked
+    // for.
     if (status == REEF_OK && from == NULL) status = add_source(trainer, source, &from, err);
+    // A change of source ends a marker line: half a marker in one file and half in the next is no
+    // marker.
     if (status == REEF_OK && count > 0)
         reef_marker_line_source(&trainer->mark, trainer->network.config.boundary_mark,
                                 (size_t)(from - trainer->sources));
+    // Losses are counted by source, so the span must be known before a byte is accepted.
     if (status == REEF_OK && count > 0)
         status = reef_prequential_source(trainer, (size_t)(from - trainer->sources), err);
+    // Each turn accepts bytes or trains one batch. Callers that ask for `steps` get control back
+    // after every batch, to answer requests in between.
     while (status == REEF_OK) {
         size_t took, ran;
         status = trainer->kind->push(trainer, from, bytes + accepted, count - accepted, &took, &ran,
@@ -94,6 +104,7 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
         accepted += took;
         from->cursor += took;
         done += ran;
+        // Nothing accepted and nothing trained means that the rest waits for more bytes.
         if ((took == 0 && ran == 0 && accepted == count) || (steps != NULL && ran > 0)) break;
         if (accepted == count && ran == 0) break;
     }

@@ -73,7 +73,9 @@ static reef_status consume_stream(reef_trainer *trainer, reef_error *err) {
 static reef_status train_stream(reef_trainer *trainer, double bits, reef_error *err) {
     reef_step_backward(trainer);
     // One of the two is always 0.
+    // `era` tells windows of different generations or tasks apart.
     uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
+    // Offered before the bytes are consumed: the reservoir copies from the pending bytes.
     reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->pending,
                          reef_batch_bytes(&trainer->network.config));
     reef_drift_push(&trainer->drift, bits);
@@ -81,6 +83,7 @@ static reef_status train_stream(reef_trainer *trainer, double bits, reef_error *
     if (status == REEF_OK) status = reef_series_add(trainer, bits, err);
     trainer->step++;
     trainer->generation_step++;
+    // Recycling and refitting are due at steps that depend on the counter alone.
     if (status == REEF_OK && reef_recycle_is_due(trainer)) status = reef_recycle(trainer, err);
     if (status == REEF_OK && reef_growth_gate_due(trainer))
         status = reef_growth_fit_gate(trainer, reef_open_generation(trainer), NULL, 0, err);
@@ -96,6 +99,7 @@ static reef_status train_deferred(reef_trainer *trainer,
     if (trainer->deferred_batches > 0)
         memmove(trainer->deferred_bits, trainer->deferred_bits + count,
                 trainer->deferred_batches * sizeof(*trainer->deferred_bits));
+    // The gates continue where training stands, not where looking ahead had come to.
     reef_status status = reef_gating_copy(&trainer->ahead, &trainer->gating, err);
     trainer->ahead.cusum = 0.0; // they count as the open generation's
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
@@ -117,6 +121,7 @@ static reef_status defer_batch(reef_trainer *trainer,
                                bool anomalous,
                                reef_error *err) {
     if (trainer->deferred_batches == trainer->deferred_capacity) {
+        // Growth by doubling; at most patience batches are ever held.
         size_t capacity = 2 * trainer->deferred_capacity + 64;
         double *deferred_bits = realloc(trainer->deferred_bits, capacity * sizeof(*deferred_bits));
         if (deferred_bits == NULL)
@@ -125,6 +130,7 @@ static reef_status defer_batch(reef_trainer *trainer,
         trainer->deferred_bits = deferred_bits;
         trainer->deferred_capacity = capacity;
     }
+    // Each loss is kept: where exactly the change lies is decided when enough have been seen.
     trainer->deferred_bits[trainer->deferred_batches++] = bits;
     trainer->anomalous += anomalous;
     return REEF_OK;
@@ -134,15 +140,19 @@ static reef_status defer_batch(reef_trainer *trainer,
 // change. The change is where the loss first stays nearer to that of the later held batches than to
 // what was normal.
 static reef_status before_change(const reef_trainer *trainer, size_t *out, reef_error *err) {
+    // The later half is taken as the new normal, because it is the part that is certainly behind
+    // the change.
     size_t count = trainer->deferred_batches, half = count / 2;
     double normal, spread, *later = malloc((count - half) * sizeof(*later));
     if (later == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to find a boundary");
     reef_drift_level(&trainer->drift, &normal, &spread);
     memcpy(later, trainer->deferred_bits + half, (count - half) * sizeof(*later));
+    // Half way between the two levels: a batch above it is more like the later ones.
     double middle = 0.5 * (normal + reef_median(later, (uint32_t)(count - half)));
     free(later);
     *out = 0;
     for (size_t first = 0; first < count; first++) {
+        // One bad batch is not a change: most of the following ones must be above the middle too.
         size_t above = 0, run = count - first < CHANGE_BATCHES ? count - first : CHANGE_BATCHES;
         for (size_t i = 0; i < run; i++) above += trainer->deferred_bits[first + i] > middle;
         if (trainer->deferred_bits[first] <= middle || 2 * above <= run) continue;
@@ -169,6 +179,8 @@ static bool reference_of(const reef_trainer *trainer, double *median, double *sp
            old = 0;
     *median = *spread = 0.0;
     for (size_t t = 0; t < count; t++) {
+        // The newest generation that fires is asked first: it was trained on top of the older ones
+        // and answers where it fires.
         size_t g = open;
         while (g > 0 && !reef_step_fires(trainer, g, t)) g--;
         if (g == open) continue;
@@ -176,6 +188,7 @@ static bool reference_of(const reef_trainer *trainer, double *median, double *sp
         *spread += network->generations[g]->reference_spread;
         old++;
     }
+    // Tokens that only the open generation answers say nothing about older ones.
     if (old == 0) return false;
     *median /= (double)old;
     *spread /= (double)old;
@@ -197,10 +210,13 @@ static reef_status explain(reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     double median, spread;
     reef_status status = reef_step_task_free(trainer, bytes, gating, bits, err);
+    // A batch that no older generation answers cannot be explained by them.
     *out = status == REEF_OK && reference_of(trainer, &median, &spread);
     if (!*out) return status;
     double limit = reef_drift_limit(median, spread, config);
     *sum = reef_drift_cusum(trainer->ahead.cusum, *bits, median, spread, config);
+    // Explained: as good as on their own data, better than the open generation forced open, and
+    // without a build-up of small excesses.
     *out = *bits <= fmin(limit, forced_bits) && *sum <= limit - median;
     return REEF_OK;
 }
@@ -220,12 +236,14 @@ static reef_status is_recognised(reef_trainer *trainer,
     double sum = trainer->ahead.cusum, again = sum;
     reef_status status =
         explain(trainer, bytes, &trainer->before, forced_bits, &read_bits, &sum, out, err);
+    // Only an anomalous batch gets the second reading; it costs a pass and a fresh set of gates.
     if (status == REEF_OK && !*out && anomalous) {
         reef_gating fresh = {0};
         status = reef_gating_init(&fresh, &trainer->network, err);
         if (status == REEF_OK)
             status = explain(trainer, bytes, &fresh, forced_bits, &read_bits, &again, out, err);
         reef_gating_release(&fresh);
+        // The smaller CUSUM of the two readings counts, since recognising is what is asked.
         if (again < sum) sum = again;
     }
     trainer->ahead.cusum = sum;
@@ -244,10 +262,13 @@ static reef_status recognise(reef_trainer *trainer,
     uint64_t begin = trainer->stream_bytes + deferred_bytes(trainer);
     size_t size = reef_batch_tokens(&trainer->network.config) * sizeof(*trainer->acts.loss);
     *out = false;
+    // Only one generation: nobody else could explain it.
     if (trainer->network.generation_count == 1) {
         reef_step_count_losses(trainer, begin);
         return REEF_OK;
     }
+    // The losses of the forced reading are kept aside: if the batch is not recognised they are the
+    // ones to count.
     double *forced = malloc(size); // another reading takes their place
     if (forced == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch's losses");
     memcpy(forced, trainer->acts.loss, size);
@@ -319,15 +340,19 @@ static uint32_t confirm_batches(const reef_trainer *trainer) {
 static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     uint32_t confirm = confirm_batches(trainer);
+    // A boundary that failed, for instance without memory, is tried again before more is read.
     if (trainer->anomalous >= confirm) return boundary(trainer, steps, err); // failed before
     const uint8_t *bytes = trainer->pending + deferred_bytes(trainer);
     double bits;
     reef_status status = reef_gating_copy(&trainer->before, &trainer->ahead, err);
+    // A generation that was opened without data starts with the first batch that it gets.
     if (status == REEF_OK && reef_start_is_due(trainer))
         status = reef_start_generation(trainer, bytes, reef_batch_bytes(config), err);
     if (status == REEF_OK) status = reef_step_forward(trainer, bytes, &trainer->ahead, &bits, err);
     if (status != REEF_OK) return status;
     bool anomalous = is_anomalous(trainer, bits), recognised = false;
+    // A batch in range is asked about only if the open generation's gate would leave it to older
+    // ones.
     bool asks = anomalous || is_left_to_older(trainer);
     if (asks)
         status = recognise(trainer, bytes, anomalous, &bits, &recognised, err);
@@ -339,8 +364,12 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     if (recognised)
         return trainer->deferred_batches > 0 ? release_deferred(trainer, steps, err)
                                              : skip_stream(trainer, bits, err);
+    // A batch in range ends a build-up of evidence.
     if (!anomalous) trainer->ahead.cusum = 0.0;
+    // The common path: nothing held, nothing odd. One forward and one backward pass.
     if (!anomalous && trainer->deferred_batches == 0) {
+        // Recognising read the batch with every gate deciding; training needs it with the open one
+        // forced.
         if (asks) status = read_again(trainer, bytes, &bits, err);
         ++*steps;
         return status == REEF_OK ? train_on(trainer, bits, err) : status;
@@ -350,6 +379,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     if (reef_policy_is_full(trainer))
         return release_deferred(trainer, steps, err); // there is nothing to wait for
     if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
+    // Too many normal batches among the held ones: it was an odd passage, not a change.
     size_t normal = trainer->deferred_batches - trainer->anomalous;
     if (normal * NORMAL_SHARE > confirm) return release_deferred(trainer, steps, err);
     return REEF_OK;
@@ -375,9 +405,12 @@ static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
 
 // The carry ends in a mark's line, and no batch before it is ready.
 static reef_status boundary_at_mark(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    // What was held back before the marker belongs to the generation that ends here.
     reef_status status = release_deferred(trainer, steps, err);
     if (status != REEF_OK) return status;
     bool grows = reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) > 0;
+    // The marker line is not trained. With a boundary everything pending goes with it: it is less
+    // than a batch, and is of the old domain.
     size_t gone = grows ? trainer->pending_bytes : trainer->mark.line_bytes;
     trainer->mark.line_bytes = 0;
     trainer->pending_bytes -= gone;
@@ -399,11 +432,14 @@ static reef_status check_ids(const reef_trainer *trainer,
     const reef_config *config = &trainer->network.config;
     bool half = trainer->pending_bytes % 2 != 0; // the carry ends within a token
     if (reef_token_bytes(config) == 1 || count == 0) return REEF_OK;
+    // Two bytes make a token. A source must continue at an even offset where the last one stopped
+    // inside a token.
     if (half && offset % 2 == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "source %.160s begins a token, but the one before it ended within one: "
                          "ids take two bytes each",
                          source->name);
+    // The token that began in the previous call is completed and checked first.
     uint8_t first[2] = {half ? trainer->pending[trainer->pending_bytes - 1] : 0, bytes[0]};
     reef_status status = REEF_OK;
     if (half) status = reef_tokens_check(config, source->name, offset - 1, first, 2, err);
@@ -421,6 +457,8 @@ static reef_status accept_stream(reef_trainer *trainer,
                                  size_t *taken,
                                  reef_error *err) {
     const char *text = trainer->network.config.boundary_mark;
+    // Only what the next batch lacks is accepted: a failing batch must not have swallowed bytes
+    // beyond it.
     size_t need = ready_bytes(trainer) - usable_bytes(trainer);
     if (count > need) count = need; // a line that turns out to be no mark may make it ready before
     reef_status status = check_ids(trainer, source, source->cursor + *taken, bytes, count, err);
@@ -432,6 +470,8 @@ static reef_status accept_stream(reef_trainer *trainer,
         *taken += count;
         return REEF_OK;
     }
+    // Byte by byte, because a marker line may end anywhere, and bytes behind it belong to the next
+    // generation.
     for (size_t i = 0; i < count && !batch_is_ready(trainer) && trainer->mark.line_bytes == 0;
          i++) {
         reef_marker_line_read(&trainer->mark, text, bytes[i]);
@@ -459,6 +499,7 @@ reef_status reef_stream_push(reef_trainer *trainer,
                              reef_error *err) {
     reef_status status = REEF_OK;
     *taken = *steps = 0;
+    // Batches first: bytes are accepted only when no decision is open.
     while (status == REEF_OK && *steps == 0) {
         if (batch_is_ready(trainer))
             status = settled(trainer, next_batch(trainer, steps, err));

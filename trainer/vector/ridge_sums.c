@@ -16,6 +16,7 @@ static reef_status zeros(float **out, size_t count, const char *what, reef_error
 }
 
 reef_status reef_vector_sums_init(reef_vector *vector, reef_error *err) {
+    // All buffers of solving are made at open, so that a batch never fails for memory half way.
     reef_ridge_shape shape =
         reef_ridge_shape_of((size_t)vector->network.config.side * vector->network.config.side);
     reef_vector_gate_sums *gate = &vector->gate;
@@ -60,10 +61,14 @@ void reef_vector_sums_add(reef_vector *vector, reef_thread_pool *workers, size_t
     size_t width = open->shape.padded, gate_width = vector->gate.shape.padded;
     size_t G = vector->network.generation_count;
     float *sum = vector->gate.means + (G - 1) * gate_width;
+    // From generation 1 on the gate sees generation 0's experts. In generation 0 itself these are
+    // its own hidden units.
     const float *seen = G > 1 ? vector->gate_hidden : vector->hidden;
     size_t stride = G > 1 ? gate_width : width;
     for (size_t i = 0; i < rows; i++) {
         int32_t class = vector->classes[i];
+        // Hidden units of rows without a label are zeroed, not skipped: the product below runs over
+        // all rows, and zero adds nothing.
         if (class < 0) { // only looked at: nothing of it may be added
             memset(vector->hidden + i * width, 0, width * sizeof(float));
             if (G > 1) memset(vector->gate_hidden + i * gate_width, 0, gate_width * sizeof(float));
@@ -74,6 +79,8 @@ void reef_vector_sums_add(reef_vector *vector, reef_thread_pool *workers, size_t
         vector->class_examples[class]++;
         vector->examples++;
     }
+    // Gram matrices are added for all rows at once, tile by tile, so the sum's order does not
+    // depend on threads.
     reef_ridge_add(&open->shape, workers, vector->gram, rows, vector->hidden, width);
     if (G > 1)
         reef_ridge_add(&vector->gate.shape, workers, vector->gate.open, rows, vector->gate_hidden,
@@ -84,13 +91,16 @@ void reef_vector_sums_seal(reef_vector *vector) {
     size_t G = vector->network.generation_count, width = vector->gate.shape.padded;
     // Generation 0's own experts are those that the gate looks at: its first tiles are the gate's.
     const float *sums = G > 1 ? vector->gate.open : vector->gram;
+    // Divided by the number of examples: in the gate's equations every generation weighs the same.
     float share = (float)(1.0 / (double)vector->examples),
           *row = vector->gate.means + (G - 1) * width;
     size_t floats = reef_ridge_floats(&vector->gate.shape);
+    // Sealed generations are only ever needed as a sum, so one matrix holds them all.
     for (size_t i = 0; i < floats; i++) vector->gate.sealed[i] += share * sums[i];
     for (size_t i = 0; i < width; i++) row[i] *= share;
     vector->gate.shares += 1.0 / (double)vector->examples;
 
+    // The next generation starts from zero; the sealed one is fully described by its solution.
     memset(vector->gate.open, 0, floats * sizeof(float));
     memset(vector->gram, 0, reef_ridge_floats(&reef_vector_open(vector)->shape) * sizeof(float));
     memset(vector->moment, 0,
@@ -105,6 +115,7 @@ void reef_vector_sums_seal(reef_vector *vector) {
 static reef_status reserve_solution(reef_vector *vector, size_t columns, reef_error *err) {
     const reef_ridge_shape *shape = &reef_vector_open(vector)->shape;
     if (columns <= vector->solution_columns) return REEF_OK;
+    // Freed before the larger one is made: the two are never needed together.
     free(vector->solution);
     free(vector->solve_scratch);
     vector->solution_columns = 0;
@@ -148,12 +159,15 @@ static reef_status solve(reef_vector *vector,
     double penalty = s->penalty;
     reef_status status = reserve_solution(vector, s->columns, err);
     if (status != REEF_OK) return status;
+    // A gram matrix of few or equal examples may be singular. A tenfold penalty makes it solvable
+    // at a small cost in fit.
     for (int attempt = 0; attempt < SOLVE_ATTEMPTS; attempt++, penalty *= 10.0) {
         copy_gram(s, vector->factor);
         copy_rows(s, vector->solution);
         if (!reef_ridge_solve(s->shape, workers, vector->factor, penalty, s->columns,
                               vector->solution, vector->solve_scratch))
             continue;
+        // The solver works on columns side by side; heads are stored class by class.
         for (size_t i = 0; i < s->shape->padded; i++)
             for (size_t c = 0; c < s->columns; c++)
                 out[c * s->shape->padded + i] = vector->solution[i * s->columns + c];
@@ -187,6 +201,8 @@ static reef_status sharpen(reef_vector *vector, reef_vector_head *out, reef_erro
     const reef_vector_generation *first = vector->network.generations[0];
     size_t D = first->inputs, width = vector->gate.shape.padded, G = out->gate_count, count = 0;
     float *scores = calloc((memory->slots + REEF_VECTOR_PIECE) * G, sizeof(*scores));
+    // The shape is that of the largest: a piece more than the slots, because the last piece is
+    // padded.
     uint32_t *truth = calloc(memory->slots + REEF_VECTOR_PIECE, sizeof(*truth));
     size_t record = reef_vector_record_bytes(&vector->network.config);
     if (scores == NULL || truth == NULL) {
@@ -200,9 +216,11 @@ static reef_status sharpen(reef_vector *vector, reef_vector_head *out, reef_erro
         // These rows of the batch's memory are free again when something is solved.
         memset(vector->vectors, 0, REEF_VECTOR_PIECE * D * sizeof(float));
         for (; slot < memory->slots && rows < REEF_VECTOR_PIECE; slot++) {
+            // Slots without a generation have none to learn from.
             if (memory->generations[slot] >= G) continue; // empty
             memcpy(vector->vectors + rows * D,
                    memory->records + slot * record + REEF_VECTOR_LABEL_BYTES, D * sizeof(float));
+            // The generation that learned the example is the answer that the gate should give.
             truth[count + rows++] = memory->generations[slot];
         }
         reef_vector_standardise(first, REEF_VECTOR_PIECE, vector->z, vector->vectors);
@@ -211,6 +229,7 @@ static reef_status sharpen(reef_vector *vector, reef_vector_head *out, reef_erro
                   out->gate, width, 0.0f, scores + count * G, G);
         count += rows;
     }
+    // Without a memory the sharpness stays as it was.
     if (count > 0) out->sharpness = reef_vector_gate_sharpen(count, G, scores, truth);
     free(scores);
     free(truth);
@@ -226,6 +245,8 @@ static reef_status solve_gate(reef_vector *vector,
     double trace = reef_ridge_trace(&gate->shape, gate->sealed) +
                    share * reef_ridge_trace(&gate->shape, gate->open);
     // As for a head, of generations of the harmonic mean of their numbers of examples.
+    // The penalty is scaled like the matrix, so that one setting of `ridge` means the same for any
+    // data.
     double penalty = (double)vector->network.config.ridge * trace / G * (gate->shares + share) / G;
     equations s = {.shape = &gate->shape,
                    .gram = gate->sealed,
@@ -245,6 +266,7 @@ reef_status reef_vector_solve(reef_vector *vector,
                               reef_error *err) {
     size_t G = vector->network.generation_count;
     bool gated = G > 1 && vector->network.config.vector_gate != REEF_VECTOR_GATE_OFF;
+    // A first solution takes the sharpness of the last one on schedule.
     out->sharpness =
         out->sharpness > 0.0f ? out->sharpness : reef_vector_open(vector)->head.sharpness;
     // A class may have come with batches that are held back: it has a row, and nothing in it.

@@ -19,11 +19,13 @@ reef_status reef_vector_baseline_widen(reef_vector *vector, size_t class_count, 
     reef_vector_generation *generation = reef_vector_open(vector);
     size_t width = generation->shape.padded, before = generation->head.class_count;
     float **moments[] = {&vector->adam.w_up_m, &vector->adam.w_up_v};
+    // The common case: no new class, and memory is there.
     if (class_count <= before && vector->adam.experts_m != NULL) return REEF_OK;
     for (size_t i = 0; i < 2; i++) {
         float *grown = realloc(*moments[i], (class_count + 1) * width * sizeof(*grown));
         if (grown == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu classes", class_count);
+        // Moments of a new class start at zero, as its weights do.
         memset(grown + before * width, 0, (class_count - before) * width * sizeof(*grown));
         *moments[i] = grown;
     }
@@ -50,8 +52,10 @@ static size_t replay(reef_trainer *trainer, size_t rows) {
     size_t D = vector->network.config.inputs,
            each = reef_vector_record_bytes(&vector->network.config);
     size_t filled = memory->seen < memory->slots ? memory->seen : memory->slots;
+    // Replay doubles the batch: as many old examples as new ones.
     if (vector->network.config.strategy != REEF_STRATEGY_REPLAY || filled == 0) return rows;
     for (size_t i = 0; i < rows; i++) {
+        // Counted by the step, so a restart replays the same examples.
         size_t slot = reef_random_below(vector->network.config.seed, REPLAY_STREAM,
                                         trainer->step * REEF_VECTOR_BATCH_MAX + i, filled);
         const uint8_t *record = memory->records + slot * each;
@@ -59,6 +63,7 @@ static size_t replay(reef_trainer *trainer, size_t rows) {
         memcpy(&label, record, sizeof(label));
         memcpy(vector->vectors + (rows + i) * D, record + REEF_VECTOR_LABEL_BYTES,
                D * sizeof(float));
+        // Labels are few; a search costs less than a table that must be kept in step.
         for (size_t c = 0; c < vector->network.class_count; c++)
             if (vector->network.labels[c] == label) vector->classes[rows + i] = (int32_t)c;
     }
@@ -94,12 +99,14 @@ static void differentiate(const step *s) {
     for (size_t i = 0; i < s->rows; i++) {
         float *row = s->vector->scores + i * s->C;
         int32_t class = s->vector->classes[i];
+        // No label, no gradient, but the row stays: products run over whole pieces.
         if (class < 0) {
             memset(row, 0, s->C * sizeof(*row));
             continue;
         }
         reef_softmax(s->C, row);
         row[class] -= 1.0f;
+        // Mean over labelled rows only.
         for (size_t c = 0; c < s->C; c++) row[c] /= (float)labelled;
     }
 }
@@ -110,22 +117,27 @@ static void update_tile(void *context, size_t piece) {
     reef_vector *vector = s->vector;
     reef_vector_generation *generation = s->generation;
     size_t width = generation->shape.padded, D1 = generation->inputs + 1,
+           // A tile belongs to one worker alone, so no two write the same weights and no order
+           // matters.
            first = piece * generation->shape.tile;
     size_t N = generation->expert_count - first < generation->shape.tile
                    ? generation->expert_count - first
                    : generation->shape.tile;
     float *d_hidden = vector->gate_hidden + first * REEF_VECTOR_BATCH_MAX; // (rows, N)
     float *d_experts = vector->factor + first * D1;                        // (N, D + 1)
+    // d_hidden = d_scores w_up, for the experts of this tile.
     reef_gemm(false, false, s->rows, N, s->C, 1.0f, vector->scores, s->C,
               generation->head.w_up + first, width, 0.0f, d_hidden, N);
     for (size_t i = 0; i < s->rows; i++)
         for (size_t n = 0; n < N; n++)
+            // The ReLU passes the gradient where it passed the value.
             if (vector->hidden[i * width + first + n] == 0.0f) d_hidden[i * N + n] = 0.0f;
     reef_gemm(true, false, N, D1, s->rows, 1.0f, d_hidden, N, vector->z, D1, 0.0f, d_experts, D1);
     float d_w_up[REEF_RIDGE_TILE];
     for (size_t c = 0; c < s->C; c++) {
         memset(d_w_up, 0, N * sizeof(*d_w_up));
         for (size_t i = 0; i < s->rows; i++)
+            // Accumulated on the stack: a tile is small, and w_up is stored by class.
             reef_axpy(N, d_w_up, vector->scores[i * s->C + c], vector->hidden + i * width + first);
         size_t at = c * width + first;
         reef_adam_update(N, generation->head.w_up + at, vector->adam.w_up_m + at,
@@ -151,11 +163,13 @@ reef_status reef_vector_baseline_step(reef_trainer *trainer, size_t rows, reef_e
               .rows = replay(trainer, rows),
               .C = vector->network.class_count,
               .count = trainer->step + 1};
+    // Before the first label there is nothing to predict.
     if (s.C == 0) return REEF_OK; // no label so far
     s.adam = (reef_adam){rate(config, s.count), config->beta1, config->beta2, config->epsilon};
     trainer->learning_rate = s.adam.learning_rate;
     size_t pieces = (s.rows + REEF_VECTOR_PIECE - 1) / REEF_VECTOR_PIECE;
     reef_thread_pool_run(trainer->workers, pieces, forward_piece, &s);
+    // Forward of all pieces first: the gradient's scale depends on how many rows have a label.
     differentiate(&s);
     reef_thread_pool_run(trainer->workers, s.generation->shape.tiles, update_tile, &s);
     s.generation->experts_stored = false;

@@ -16,12 +16,16 @@ reef_status reef_vector_record_check(const uint8_t *record,
                                      uint64_t number,
                                      reef_error *err) {
     int32_t label = record_label(record);
+    // -1 means no label. Other negative numbers are most likely a column that was read as the label
+    // by mistake.
     if (label < -1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "example %" PRIu64
                          " of the stream has the label %d; labels are 0 or more, "
                          "or -1 for none",
                          number, label);
+    // One infinite value would make every sum that it enters infinite, and every later solution
+    // with it.
     for (size_t d = 0; d < D; d++) {
         float value;
         memcpy(&value, record + REEF_VECTOR_LABEL_BYTES + d * sizeof(value), sizeof(value));
@@ -86,8 +90,10 @@ reef_status reef_trainer_check_labels(const reef_trainer *trainer,
     const reef_vector_network *network = &trainer->vector->network;
     size_t each = reef_vector_record_bytes(&network->config),
            waiting = trainer->pending_bytes / each;
+    // The cheap bound first: only near the limit are the labels themselves counted.
     if (network->class_count + waiting + count <= REEF_CLASS_COUNT_MAX) return REEF_OK;
     fresh_labels fresh = {.network = network};
+    // Records that wait were accepted, so their labels will become classes.
     for (size_t i = 0; i < waiting; i++)
         (void)note_batch(&fresh, record_label(trainer->pending + i * each));
     for (size_t i = 0; i < count; i++)
@@ -103,6 +109,7 @@ static reef_status class_of(reef_vector_network *network,
     size_t place;
     *out = -1;
     if (label < 0) return REEF_OK;
+    // Classes are numbered in the order of their first example, which the stream alone decides.
     if (!is_among(network->labels, network->class_count, label, &place)) {
         if (network->class_count == REEF_CLASS_COUNT_MAX) return too_many_classes(label, err);
         network->labels[network->class_count++] = label;
@@ -117,6 +124,7 @@ reef_status reef_vector_batch_read(reef_vector *vector,
                                    reef_error *err) {
     size_t D = vector->network.config.inputs,
            each = reef_vector_record_bytes(&vector->network.config);
+    // The padding rows of the last piece are zero and have no class.
     memset(vector->vectors, 0, REEF_VECTOR_BATCH_MAX * D * sizeof(float));
     for (size_t i = 0; i < rows; i++) {
         const uint8_t *record = bytes + i * each;

@@ -67,6 +67,7 @@ static reef_status put_generation(reef_txn *txn,
     const reef_vector_generation *generation = vector->network.generations[g];
     size_t D = generation->inputs * sizeof(float), C = head->class_count;
     size_t gate_width = reef_vector_gate_shape(&vector->network.config).padded;
+    // Three small numbers share a record.
     double values[3] = {generation->drawn ? 1.0 : 0.0, (double)head->sharpness,
                         generation->reference};
     reef_status status = put_checkpoint(txn, REEF_DB_TENSORS, g, "mean", generation->mean, D, err);
@@ -83,6 +84,7 @@ static reef_status put_generation(reef_txn *txn,
                                 head->gate_count * gate_width * sizeof(float), err);
     if (status == REEF_OK)
         status = put_checkpoint(txn, REEF_DB_TENSORS, g, "head", values, sizeof(values), err);
+    // Experts are drawn once and never change, so they are written once.
     if (status == REEF_OK && !generation->experts_stored)
         status = put_experts(txn, g, generation, err);
     return status;
@@ -97,6 +99,7 @@ static reef_status put_tiles(reef_txn *txn,
                              const float *gram,
                              reef_error *err) {
     size_t floats = reef_ridge_tile_floats(shape);
+    // One record per tile: a commit of a large matrix never needs one huge value.
     for (size_t tile = 0; tile < reef_ridge_tile_count(shape); tile++) {
         reef_key key = {.db = REEF_DB_MOMENTS,
                         .generation = generation,
@@ -176,6 +179,7 @@ static reef_status move_sums(
     size_t row = open->shape.padded * sizeof(float);
     size_t gate_row = vector->gate.shape.padded * sizeof(float);
     reef_status status = gram(txn, g, LAYER_GRAM, &open->shape, vector->gram, err);
+    // Generation 0 has no gate and no sums for one.
     if (status == REEF_OK && g > 0)
         status = gram(txn, g, LAYER_GATE_SEALED, &vector->gate.shape, vector->gate.sealed, err);
     if (status == REEF_OK && g > 0)
@@ -201,6 +205,7 @@ static reef_status put_pair(reef_txn *txn,
                             const float *v,
                             size_t count,
                             reef_error *err) {
+    // Both moments share a record, so that neither can be there without the other.
     float *both = malloc((2 * count + 1) * sizeof(*both));
     if (both == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu moments", count);
     if (count > 0) {
@@ -229,6 +234,7 @@ static reef_status put_adam(reef_txn *txn, const reef_vector *vector, reef_error
     const reef_vector_generation *generation = reef_vector_open(vector);
     const reef_vector_adam *adam = &vector->adam;
     reef_key name = reef_vector_record_key(REEF_DB_MOMENTS, 0, "w_up");
+    // Nothing new since the last commit.
     if (adam->experts_m == NULL || generation->experts_stored) return REEF_OK;
     for (reef_vector_block b = {0}; reef_vector_block_next(generation, &b);) {
         reef_key key = reef_vector_block_key(REEF_DB_MOMENTS, 0, &b);
@@ -244,6 +250,7 @@ static reef_status get_adam(reef_txn *txn, reef_vector *vector, reef_error *err)
     const reef_vector_generation *generation = reef_vector_open(vector);
     reef_vector_adam *adam = &vector->adam;
     reef_key name = reef_vector_record_key(REEF_DB_MOMENTS, 0, "w_up");
+    // Before the first step there are no moments and no records of any.
     if (generation->head.class_count == 0) return REEF_OK; // no step so far
     reef_status status = reef_vector_baseline_widen(vector, generation->head.class_count, err);
     if (status != REEF_OK) return status;
@@ -261,8 +268,11 @@ static reef_status get_adam(reef_txn *txn, reef_vector *vector, reef_error *err)
 static reef_status put_sealed(reef_trainer *trainer, reef_txn *txn, size_t g, reef_error *err) {
     reef_generation_record info = trainer->network.generations[g]->info;
     reef_key key = reef_vector_state_key(info.generation);
+    // A sealed generation's records may not be written. It is stored as open first and sealed by
+    // the store at the end, which computes its root.
     info.sealed = false; // until everything is in place
     reef_status status = reef_generation_put(txn, &info, err);
+    // What only training needs goes: its state and its drift history.
     if (status == REEF_OK) status = reef_state_delete(txn, info.generation, err);
     if (status == REEF_OK) status = reef_record_delete(txn, &key, err);
     if (status == REEF_OK)
@@ -275,6 +285,8 @@ static reef_status put_sealed(reef_trainer *trainer, reef_txn *txn, size_t g, re
 static reef_status put_open(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     reef_vector *vector = trainer->vector;
     uint32_t g = (uint32_t)(vector->network.generation_count - 1);
+    // What is served is solved from all examples so far; training itself continues from the last
+    // solution on schedule, so that commits do not change it.
     const reef_vector_head *head = vector->baseline || vector->examples == 0
                                        ? &reef_vector_open(vector)->head
                                        : &vector->served;
@@ -312,6 +324,7 @@ void reef_vector_settle(reef_trainer *trainer) {
 static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
+    // The language model's struct carries the store's record; tensors live in the vector network.
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         reef_generation *generation = calloc(1, sizeof(*generation));
         if (generation == NULL)
@@ -341,6 +354,8 @@ static reef_status load_sums(reef_vector *vector,
     reef_vector_generation *open = reef_vector_open(vector);
     size_t G = vector->network.generation_count, gate_width = vector->gate.shape.padded;
     size_t moment_classes = vector->moment_classes;
+    // The open generation's tensors are the served solution; the scheduled one follows from the
+    // sums' own records.
     if (vector->examples > 0) {
         vector->served = open->head;
         open->head = (reef_vector_head){0};
@@ -350,6 +365,7 @@ static reef_status load_sums(reef_vector *vector,
     reef_status status = reef_vector_sums_widen(vector, moment_classes, err);
     vector->gate.means = calloc(G * gate_width, sizeof(float));
     if (vector->gate.means == NULL)
+        // Means have a row for every generation, whatever was sealed.
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations", G);
     if (status == REEF_OK)
         status = reef_vector_head_size(&open->head, sizes->class_count, open->shape.padded,

@@ -31,10 +31,12 @@ reef_vector_tally reef_vector_tally_count(const reef_vector *vector,
     reef_vector_tally t = {0};
     for (size_t i = 0; i < rows; i++) {
         int32_t class = vector->classes[i];
+        // Unlabelled rows cannot be wrong.
         if (class < 0) continue;
         bool wrong = C == 0 || reef_vector_best(C, scores + i * C) != (size_t) class;
         t.labelled++;
         t.wrong += wrong;
+        // A class with few examples is expected to be wrong often; it would look like drift.
         if (!is_mature(vector, class)) continue;
         t.mature++;
         t.mature_wrong += wrong;
@@ -48,6 +50,7 @@ static reef_status count_together(reef_vector *vector,
                                   reef_vector_tally *out,
                                   reef_error *err) {
     const reef_vector_network *network = &vector->network;
+    // Scratch is made when the test first needs it: most batches never do.
     if (vector->scratch == NULL)
         vector->scratch = malloc(reef_vector_mix_floats(network) * sizeof(*vector->scratch));
     if (network->generation_count > vector->weights_capacity) {
@@ -60,6 +63,8 @@ static reef_status count_together(reef_vector *vector,
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu generations",
                          network->generation_count);
     vector->weights_capacity = network->generation_count;
+    // Piece by piece, as predictions are computed, so the scores are bit for bit those that a
+    // reader gets.
     for (size_t from = 0; from < rows; from += REEF_VECTOR_PIECE)
         reef_vector_mix(network, vector->scores + from * network->class_count, vector->weights,
                         vector->vectors + from * network->config.inputs, vector->scratch);
@@ -117,8 +122,11 @@ double reef_vector_excess(
         int32_t class = vector->classes[i];
         if (is_mature(vector, class)) {
             bool wrong = reef_vector_best(C, vector->scores + i * C) != (size_t) class;
+            // CUSUM (Page 1954): errors above the limit add up, others reduce the sum, and it never
+            // falls below zero.
             excess = fmax(0.0, excess + (wrong ? 1.0 : 0.0) - limit);
         }
+        // After the last zero the examples may already be of the new domain.
         if (excess == 0.0) *zero = i + 1;
     }
     return excess;

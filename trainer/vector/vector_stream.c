@@ -39,7 +39,10 @@ static void offer_memory(reef_trainer *trainer, const uint8_t *bytes, size_t row
     reef_vector_memory *memory = &vector->memory;
     size_t each = reef_vector_record_bytes(&vector->network.config);
     for (size_t i = 0; i < rows && memory->slots > 0; i++) {
+        // Only labelled examples teach a gate.
         if (vector->classes[i] < 0) continue;
+        // The first ones fill the slots; later ones replace a random slot with probability slots /
+        // seen.
         uint64_t slot = memory->seen < memory->slots
                             ? memory->seen
                             : reef_random_below(vector->network.config.seed, MEMORY_STREAM,
@@ -48,6 +51,7 @@ static void offer_memory(reef_trainer *trainer, const uint8_t *bytes, size_t row
         if (slot >= memory->slots) continue;
         memcpy(memory->records + slot * each, bytes + i * each, each);
         memory->generations[slot] = reef_open_generation(trainer)->info.generation;
+        // Only changed slots are written at the next commit.
         memory->dirty[slot] = true;
     }
 }
@@ -69,9 +73,11 @@ static reef_status learn_sums(reef_trainer *trainer,
     reef_vector *vector = trainer->vector;
     reef_status status = reef_vector_sums_widen(vector, vector->network.class_count, err);
     if (status != REEF_OK) return status;
+    // From the second generation on the gate's features are needed as well.
     if (vector->network.generation_count > 1) reef_vector_batch_gate(trainer, rows);
     reef_vector_sums_add(vector, trainer->workers, rows);
     offer_memory(trainer, bytes, rows);
+    // Solving costs cubic time in the experts; it is due when the examples have grown by a share.
     if (!solve_is_due(vector)) return REEF_OK;
     status = reef_vector_solve(vector, trainer->workers, &reef_vector_open(vector)->head, err);
     vector->solved_examples = vector->examples;
@@ -111,8 +117,10 @@ static reef_status learn(reef_trainer *trainer,
     reef_vector *vector = trainer->vector;
     reef_status status = vector->baseline ? learn_steps(trainer, trainer->pending, rows, err)
                                           : learn_sums(trainer, trainer->pending, rows, err);
+    // A failed step left the sums half added; the caller breaks the trainer.
     if (status != REEF_OK) return status;
     reef_vector_tally_remember(vector, t);
+    // Consumed before counting the step: the point of the loss ends where the stream stands.
     consume_stream(trainer, rows);
     trainer->step++;
     trainer->generation_step++;
@@ -129,11 +137,13 @@ static void release_deferred(reef_vector *vector) {
 
 reef_status reef_vector_check_boundary(const reef_trainer *trainer, reef_error *err) {
     const reef_vector *vector = trainer->vector;
+    // A baseline has one generation for ever.
     if (vector->baseline)
         return reef_fail(err, REEF_ERR_INVALID,
                          "strategy %s has one generation, which is never sealed; only pools of "
                          "strategy generations have boundaries",
                          reef_config_word(&vector->network.config, "strategy"));
+    // A generation without a labelled example has no solution to seal.
     if (vector->examples == 0)
         return reef_fail(
             err, REEF_ERR_INVALID,
@@ -147,14 +157,17 @@ reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef
     reef_vector *vector = trainer->vector;
     reef_generation *info = reef_open_generation(trainer);
     reef_vector_generation *open = reef_vector_open(vector);
+    // Read before the history is reset.
     double expected = reef_vector_expected_errors(vector);
     reef_status status = reef_vector_check_boundary(trainer, err);
+    // Solved once more from everything: what is sealed is the best solution there is.
     if (status == REEF_OK) status = reef_vector_solve(vector, trainer->workers, &open->head, err);
     if (status != REEF_OK) return status;
     open->reference = isnan(expected) ? 0.0 : expected;
     reef_vector_sums_seal(vector);
     vector->served_is_new = false;
     vector->history = vector->next = 0;
+    // The record changes only now, when nothing can be refused any more.
     info->open = false;
     info->info.sealed = true;
     info->info.sealed_step = trainer->step;
@@ -237,17 +250,21 @@ static reef_status judge_stream(reef_trainer *trainer,
     size_t zero = rows, held = vector->held;
     double excess = 0.0;
     bool in_range;
+    // While released examples are trained, or before enough is known, drift is not tested.
     if (vector->untested == 0 && limit <= 1.0)
         excess = reef_vector_excess(vector, rows, limit, vector->excess, &zero);
     if (excess < ANOMALOUS_EXCESS && held == 0) return learn(trainer, rows, t, err);
+    // Nothing suspicious up to the end of the batch.
     if (excess < ANOMALOUS_EXCESS) zero = rows;
     if (zero > 0) { // up to there all is well; the rest is looked at again
         release_stream(vector, held + zero);
         return REEF_OK;
     }
+    // The last question is the dearest: all generations answer under their gate.
     reef_status status = reef_vector_is_in_range(vector, rows, &in_range, err);
     if (status != REEF_OK) return status;
     if (!in_range) return defer_batch(trainer, rows, excess, err);
+    // A domain that some generation knows is not learned again.
     if (held == 0) return skip_stream(trainer, rows, t, err);
     release_stream(vector, held); // they straddled the change; this batch comes again after them
     return REEF_OK;
@@ -262,6 +279,7 @@ static void count_answers(reef_trainer *trainer, size_t rows) {
         int32_t class = vector->classes[i];
         bool right =
             C > 0 && class >= 0 && reef_vector_best(C, vector->scores + i * C) == (size_t) class;
+        // Negative marks an example without a label; the counter skips it.
         vector->wrong[i] = class < 0 ? -1.0 : right ? 0.0 : 1.0;
     }
     reef_prequential_count(trainer, trainer->stream_bytes + vector->held * each, each,
@@ -279,6 +297,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps,
         vector, rows, reef_vector_open(vector)->head.class_count, vector->scores);
     if (t.labelled > 0) trainer->last_bits = (double)t.wrong / (double)t.labelled;
     count_answers(trainer, rows);
+    // The caller asks again at once, since releasing may have left a whole batch.
     *steps = 1; // what is left in the carry may be a batch too
     return judge_stream(trainer, rows, &t, err);
 }
@@ -303,11 +322,13 @@ static reef_status accept_stream(reef_trainer *trainer,
                                  size_t *taken,
                                  reef_error *err) {
     size_t each = reef_vector_record_bytes(&trainer->network.config),
+           // A record may arrive in pieces; only complete ones are checked.
            before = trainer->pending_bytes;
     size_t take = count < need ? count : need;
     reef_status status = reserve_pending(trainer, before + take, err);
     if (status != REEF_OK) return status;
     memcpy(trainer->pending + before, bytes, take);
+    // The record that these bytes complete, and all after it.
     for (size_t at = before / each; (at + 1) * each <= before + take; at++) {
         status =
             reef_vector_record_check(trainer->pending + at * each, trainer->network.config.inputs,
@@ -315,6 +336,8 @@ static reef_status accept_stream(reef_trainer *trainer,
         if (status == REEF_OK)
             status = reef_vector_label_check(&trainer->vector->network, trainer->pending, at, err);
         if (status == REEF_OK) continue;
+        // Everything before the bad record stays accepted. The record itself is given back, so that
+        // the caller can report where it is.
         *taken = at * each > before ? at * each - before : 0;
         trainer->pending_bytes = before + *taken;
         return status;
@@ -333,9 +356,12 @@ reef_status reef_vector_push(reef_trainer *trainer,
     const reef_vector *vector = trainer->vector;
     size_t each = reef_vector_record_bytes(&trainer->network.config), rows = batch_rows(vector);
     *taken = *steps = 0;
+    // Examples that were released end where the held part ended; a batch must not reach beyond
+    // them.
     if (vector->untested > 0 && vector->untested < rows) rows = vector->untested;
     size_t end = (vector->held + rows) * each;
     reef_status status = REEF_OK;
+    // A batch is accepted to its end before it is scored.
     if (trainer->pending_bytes < end)
         status = accept_stream(trainer, bytes, count, end - trainer->pending_bytes, taken, err);
     if (status != REEF_OK || trainer->pending_bytes < end) return status;

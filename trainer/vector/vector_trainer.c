@@ -10,6 +10,7 @@
 static reef_status memory_init(reef_vector *vector, reef_error *err) {
     const reef_config *config = &vector->network.config;
     reef_vector_memory *memory = &vector->memory;
+    // One slot more than configured: memory 0 is allowed, and calloc(0) may return NULL.
     memory->slots = config->memory;
     memory->records = calloc(memory->slots + 1, reef_vector_record_bytes(config));
     memory->generations = malloc((memory->slots + 1) * sizeof(*memory->generations));
@@ -17,11 +18,14 @@ static reef_status memory_init(reef_vector *vector, reef_error *err) {
     if (memory->records == NULL || memory->generations == NULL || memory->dirty == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a sample of %zu examples",
                          memory->slots);
+    // 0xff.. in every slot is UINT32_MAX: empty.
     memset(memory->generations, 0xff, memory->slots * sizeof(*memory->generations));
     return REEF_OK;
 }
 
 static reef_status batch_init(reef_vector *vector, reef_error *err) {
+    // Sized for the largest batch and padded to whole pieces and tiles, so that kernels need no
+    // tails.
     size_t rows = REEF_VECTOR_BATCH_MAX, D = vector->network.config.inputs;
     reef_ridge_shape shape =
         reef_ridge_shape_of((size_t)vector->network.config.side * vector->network.config.side);
@@ -57,6 +61,7 @@ reef_status reef_vector_start(reef_trainer *trainer, reef_error *err) {
 
 void reef_vector_free(reef_vector *vector) {
     if (vector == NULL) return;
+    // free() accepts NULL, so this also frees a trainer whose opening failed at any point.
     float *floats[] = {vector->gram,           vector->moment,      vector->gate.sealed,
                        vector->gate.open,      vector->gate.means,  vector->adam.experts_m,
                        vector->adam.experts_v, vector->adam.w_up_m, vector->adam.w_up_v,
@@ -87,6 +92,7 @@ static reef_status append_info(reef_trainer *trainer, reef_error *err) {
                                                 .dtype = REEF_F32,
                                                 .opened_step = trainer->step,
                                                 .opened_at = trainer->stream_bytes};
+    // As in a language model: numbers and ids continue, the parent is the generation before.
     if (trainer->network.generation_count > 0) {
         const reef_generation *before = reef_open_generation(trainer);
         generation->info.generation = before->info.generation + 1;
@@ -105,6 +111,7 @@ static reef_status inherit_gate(reef_vector_generation *generation,
     if (vector->network.generation_count == 0) return REEF_OK;
     const reef_vector_head *before = &reef_vector_open(vector)->head;
     size_t width = vector->gate.shape.padded;
+    // No classes yet: only the gate's part is inherited.
     reef_status status = reef_vector_head_size(&generation->head, 0, generation->shape.padded,
                                                before->gate_count, width, err);
     if (status != REEF_OK) return status;
@@ -117,6 +124,7 @@ static reef_status inherit_gate(reef_vector_generation *generation,
 reef_status reef_vector_open_generation(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = trainer->vector;
     reef_vector_generation *generation = NULL;
+    // Checked before memory is made.
     if (trainer->network.generation_count >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_FULL, "the pool has %zu generations, the most there can be",
                          trainer->network.generation_count);
@@ -130,6 +138,7 @@ reef_status reef_vector_open_generation(reef_trainer *trainer, reef_error *err) 
         reef_vector_generation_free(generation);
         return status;
     }
+    // Both lists, records and vectors, grow together; the vector list is the one that passes read.
     vector->network.generations[vector->network.generation_count++] = generation;
     return vector->baseline ? REEF_OK : reef_vector_sums_generation(vector, err);
 }
