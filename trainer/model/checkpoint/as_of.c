@@ -24,6 +24,8 @@ static reef_status check_present(reef_txn *txn,
                                  uint32_t count,
                                  reef_error *err) {
     reef_generation_record info;
+    // Walk up to the generation that has the content now: consolidation always merges into the last
+    // number of a range.
     for (uint32_t g = generation; g < count; g++) {
         reef_status status = reef_generation_read(txn, g, &info, err);
         if (status != REEF_OK) return status;
@@ -43,12 +45,16 @@ reef_status reef_as_of_find(reef_as_of *out, reef_txn *txn, const char *as_of, r
     *out = (reef_as_of){0};
     reef_status status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
+    // Even a new pool has generation 0.
     if (count == 0) return reef_fail(err, REEF_ERR_CORRUPT, "the pool has no generation");
     unsigned long generation = count - 1;
+    // A name that is no number is a snapshot. "now" is the open generation, whichever that is.
     if (as_of != NULL && strcmp(as_of, "now") != 0 && !parse_generation(as_of, &generation)) {
         status = reef_snapshot_find(txn, as_of, &out->snapshot, err);
         out->of_snapshot = true;
         out->last = out->snapshot.open_generation;
+        // Generations below shared_count lie under their own numbers; the snapshot's copies lie
+        // elsewhere.
         out->own = out->snapshot.shared_count;
         return status;
     }

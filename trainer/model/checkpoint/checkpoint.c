@@ -38,7 +38,11 @@ reef_status reef_checkpoint_open(reef_txn *txn,
                                  uint64_t unix_ms,
                                  reef_error *err) {
     float *buffer = NULL;
+    // Moments are gathered into one buffer per block before they are written: LMDB wants one value,
+    // and they lie in several arrays.
     reef_status status = reef_checkpoint_moments_buffer(&buffer, config, generation, err);
+    // The generation's own record first: a reader that finds it finds its tensors in the same
+    // transaction.
     if (status == REEF_OK) status = reef_generation_put(txn, &generation->info, err);
     if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, generation, err);
     if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, generation, err);
@@ -53,8 +57,11 @@ reef_status reef_checkpoint_open(reef_txn *txn,
 void reef_checkpoint_clean(reef_generation *generation) {
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
         reef_expert_table *table = &generation->expert_tables[l];
+        // No flags means a generation that was loaded sealed; nothing of it can be dirty.
         if (table->dirty == NULL) continue;
         memset(table->dirty, 0, table->expert_count);
+        // The open generation keeps its flags and counts for the next commit. A sealed one needs
+        // them no more.
         if (generation->open) continue;
         free(table->flags);
         free(table->dirty);
@@ -71,6 +78,8 @@ static reef_status delete_open_tensors(reef_txn *txn,
                                        const reef_config *config,
                                        uint32_t g,
                                        reef_error *err) {
+    // A generation is sealed with its queries folded, so these would be read by nobody and would be
+    // part of its root.
     const char *parts[] = {"bn_scale", "bn_shift", "bn_mean", "bn_var", "used"};
     for (uint32_t l = 0; l < config->layers; l++) {
         for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
@@ -90,6 +99,8 @@ reef_status reef_checkpoint_sealed(reef_txn *txn,
                                    uint64_t unix_ms,
                                    reef_error *err) {
     reef_generation_record info = generation->info;
+    // The record says "open" until all data is there. reef_generation_seal then computes the root
+    // over exactly what the store holds.
     info.sealed = false; // until everything is in place
     reef_status status = reef_generation_put(txn, &info, err);
     if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, generation, err);
@@ -129,14 +140,20 @@ reef_status reef_checkpoint_load(reef_generation **out,
     reef_generation_record info;
     reef_status status = reef_generation_read(txn, records, &info, err);
     if (status != REEF_OK) return status;
+    // bf16 exists only in sealed rows; anything else was damaged or written by a later version.
     if (info.dtype != REEF_F32 && !(info.dtype == REEF_BF16 && info.sealed))
         return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has rows of dtype %d", number,
                          (int)info.dtype);
     info.generation = number; // a snapshot's copy carries its own number
+    // What a sealed generation was trained with is gone, so it can be loaded for training like any
+    // other: without moments.
     training = training && !info.sealed;
+    // A snapshot's copy may be replaced under the same number at any time, so its rows are always
+    // copied.
     in_place = in_place && info.sealed && records == number;
     status = reef_generation_new(&generation, config, &info, err);
     if (status != REEF_OK) return status;
+    // It has a number and nothing else.
     if (reef_generation_is_empty(&info)) {
         generation->stored = true;
         *out = generation;
@@ -145,6 +162,8 @@ reef_status reef_checkpoint_load(reef_generation **out,
     status = reef_checkpoint_moments_buffer(&buffer, config, generation, err);
     if (status == REEF_OK && info.sealed && !in_place)
         status = reef_generation_allocate_rows(generation, err);
+    // The pages are touched in parallel before they are filled: on a large generation the kernel's
+    // page faults would otherwise be the slow part of opening.
     if (status == REEF_OK && training) touch_rows(generation, workers);
     if (status == REEF_OK) status = reef_checkpoint_read_tensors(txn, records, generation, err);
     if (status == REEF_OK) status = reef_checkpoint_read_gate(txn, records, generation, err);
@@ -155,6 +174,7 @@ reef_status reef_checkpoint_load(reef_generation **out,
             reef_checkpoint_read_experts(generation, txn, config, records, training, buffer, err);
     free(buffer);
     if (status == REEF_OK) {
+        // Folded queries are derived, not stored.
         if (generation->open) reef_generation_fold(generation, config);
         generation->stored =
             !generation->open && records == number; // a copy's rows cannot be located later

@@ -16,6 +16,8 @@ reef_checkpoint_blocks reef_checkpoint_blocks_of(const reef_config *config,
                                                  size_t expert_count,
                                                  float *buffer) {
     size_t row_values = row_values_of(config, layer);
+    // A block is a whole number of rows that fills one LMDB overflow value well, whatever the type
+    // of the rows: so a block index means the same rows in every table.
     return (reef_checkpoint_blocks){
         .records = records,
         .layer = layer,
@@ -28,6 +30,7 @@ reef_checkpoint_blocks reef_checkpoint_blocks_of(const reef_config *config,
 
 bool reef_checkpoint_block_next(reef_checkpoint_blocks *all, reef_checkpoint_block *out) {
     size_t first = (size_t)all->index * all->block_rows;
+    // The last block may be short.
     if (first >= all->expert_count) return false;
     size_t left = all->expert_count - first;
     *out = (reef_checkpoint_block){
@@ -69,9 +72,13 @@ static reef_status put_block(reef_txn *txn,
     reef_key key = reef_checkpoint_block_key(b, REEF_DB_EXPERTS);
     const reef_expert_moments *moments = &table->moments;
     const void *rows = block_rows(b, table, &bytes);
+    // Readers evaluate averages; training goes on from the raw weights, which then travel with the
+    // moments.
     const void *stored = moments->average != NULL ? moments->average + at : rows;
     reef_status status = reef_record_put(txn, &key, table->rows.dtype, stored, bytes, err);
     if (status != REEF_OK || moments->adam_m == NULL) return status;
+    // One record holds both moments, the raw weights where averages are kept, and the update
+    // counts: they are only ever read together.
     memcpy(b->buffer, moments->adam_m + at, bytes);
     memcpy(b->buffer + floats, moments->adam_v + at, bytes);
     memcpy(b->buffer + 2 * floats, rows, bytes); // without averages the counts take its place
@@ -98,6 +105,7 @@ static reef_status read_block(reef_txn *txn,
     reef_key key = reef_checkpoint_block_key(b, REEF_DB_EXPERTS);
     void *rows = block_rows(b, table, &bytes);
     reef_status status = reef_record_read(txn, &key, rows, bytes, err);
+    // A reader needs the rows alone.
     if (status != REEF_OK || !training) return status;
     key = reef_checkpoint_block_key(b, REEF_DB_MOMENTS);
     status = reef_checkpoint_read_moments(txn, &key, b->buffer, moment_bytes(b, table), rows,
@@ -106,12 +114,15 @@ static reef_status read_block(reef_txn *txn,
     reef_expert_moments *moments = &table->moments;
     memcpy(moments->adam_m + at, b->buffer, bytes);
     memcpy(moments->adam_v + at, b->buffer + floats, bytes);
+    // Stored rows are the averages; the raw weights lie third in the moments' record.
     if (moments->average != NULL) {
         memcpy(moments->average + at, rows, bytes);
         memcpy(rows, b->buffer + 2 * floats, bytes);
     }
     memcpy(moments->counts + b->first, b->buffer + reef_moment_planes(moments->average) * floats,
            b->rows * sizeof(uint32_t));
+    // Flags are always there once a block was written; usage counts may be missing, and then are
+    // zero.
     key = reef_checkpoint_block_key(b, REEF_DB_FLAGS);
     status = reef_record_read(txn, &key, table->flags + b->first, b->rows, err);
     if (status != REEF_OK) return status;
@@ -146,6 +157,8 @@ static reef_status put_used(reef_txn *txn,
                             const reef_expert_table *table,
                             reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
+    // One bit per expert: whether it was used since the last recycling. The counts themselves are
+    // stored once already.
     size_t bytes = (table->expert_count + 7) / 8;
     if (table->used_before == NULL) return REEF_OK;
     uint8_t *bits = calloc(bytes, 1);
@@ -167,6 +180,7 @@ static reef_status read_used(
     reef_txn *txn, uint32_t records, uint32_t layer, reef_expert_table *table, reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
     size_t bytes = (table->expert_count + 7) / 8;
+    // Pools that do not recycle have no such record.
     if (table->used_before == NULL) return REEF_OK;
     uint8_t *bits = calloc(bytes, 1);
     if (bits == NULL)
@@ -191,10 +205,13 @@ reef_status reef_checkpoint_put_experts(reef_txn *txn,
         reef_checkpoint_blocks all = reef_checkpoint_blocks_of(config, generation->info.generation,
                                                                l, table->expert_count, buffer);
         for (reef_checkpoint_block b; reef_checkpoint_block_next(&all, &b);) {
+            // Only dirty blocks are written: a step touches the rows that were retrieved, which are
+            // few of many.
             reef_status status = is_dirty(table, &b) ? put_block(txn, &b, table, err) : REEF_OK;
             if (status == REEF_OK) status = put_flags(txn, &b, table, err);
             if (status != REEF_OK) return status;
         }
+        // A layer without experts has no usage.
         if (table->expert_count == 0) continue;
         reef_status status = put_usage(txn, &all, table, unix_ms, err);
         if (status == REEF_OK) status = put_used(txn, generation->info.generation, l, table, err);
@@ -212,13 +229,18 @@ static reef_status renew_reader(reef_txn *txn,
                                 reef_error *err) {
     bool turned;
     reef_generation_record now;
+    // The open generation's blocks belong to one commit; renewing the reader between two of them
+    // would mix two states.
     if (!info->sealed && records < REEF_SNAPSHOT_GENERATION)
         return REEF_OK; // the open one: all at once
     reef_status status = reef_txn_renew(txn, &turned, err);
     if (status != REEF_OK || !turned) return status;
+    // The reader sees a later commit now. Equal roots mean that the generation is still the same
+    // bits.
     status = reef_generation_read(txn, records, &now, err);
     if (status == REEF_OK && memcmp(now.root, info->root, sizeof(now.root)) == 0) return REEF_OK;
     if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
+    // Callers start again from the list of generations.
     return reef_fail(err, REEF_ERR_BUSY,
                      "generation %u of the state was given up while it was being read; try again",
                      info->generation);
@@ -237,6 +259,8 @@ reef_status reef_checkpoint_read_experts(reef_generation *generation,
         reef_checkpoint_blocks all =
             reef_checkpoint_blocks_of(config, records, l, table->expert_count, buffer);
         for (reef_checkpoint_block b; status == REEF_OK && reef_checkpoint_block_next(&all, &b);) {
+            // A load of gigabytes takes seconds. Renewing after each block keeps the writer from
+            // piling up pages meanwhile.
             status = read_block(txn, &b, table, training, err);
             if (status == REEF_OK) status = renew_reader(txn, records, &generation->info, err);
         }
@@ -260,6 +284,7 @@ reef_status reef_checkpoint_moments_buffer(float **out,
     for (uint32_t l = 0; l < config->layers; l++) {
         size_t row_values = row_values_of(config, l);
         size_t layer =
+            // The largest block of any layer, or the largest tensor: one buffer serves both.
             reef_block_rows(row_values * sizeof(float)) * (REEF_MOMENT_PLANES_MAX * row_values + 1);
         if (layer > floats) floats = layer;
     }
@@ -291,6 +316,7 @@ static reef_status read_table(reef_txn *txn,
     for (reef_checkpoint_block b; reef_checkpoint_block_next(&all, &b);) {
         reef_key key = reef_checkpoint_block_key(&b, db);
         char *to = (char *)out + b.first * each;
+        // Usage of a block that no token ever used was never written.
         status = db == REEF_DB_USAGE
                      ? reef_checkpoint_read_or_zero(txn, &key, to, b.rows * each, err)
                      : reef_record_read(txn, &key, to, b.rows * each, err);

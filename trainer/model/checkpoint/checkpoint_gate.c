@@ -15,12 +15,15 @@ reef_status reef_checkpoint_put_gate(reef_txn *txn,
     double reference[2] = {generation->reference_median, generation->reference_spread};
     reef_status status = reef_checkpoint_put_tensor(txn, g, "reference", REEF_BYTES, reference,
                                                     sizeof(reference), err);
+    // Generation 0 has no gate, and neither has a generation of a layer.
     if (status != REEF_OK || g == 0 || generation->gate.weights == NULL) return status;
     const reef_gate *gate = &generation->gate;
     float values[REEF_GATE_VALUES] = {
         gate->bias,      gate->decay,           gate->start,
         gate->threshold, generation->gate_leak, generation->gate_detect,
         gate->prior,     gate->loss_weight,     gate->loss_reference};
+    // A gate without losses is written in the shorter form that earlier versions read; its bytes,
+    // and so its root, are theirs.
     size_t count = gate->loss_weight > 0.0f ? REEF_GATE_VALUES : GATE_FLOATS_NGRAM;
     status =
         reef_checkpoint_put_tensor(txn, g, "gate", REEF_F32, values, count * sizeof(*values), err);
@@ -35,11 +38,13 @@ reef_status reef_checkpoint_parse_gate(const void *stored,
                                        float values[REEF_GATE_VALUES],
                                        reef_error *err) {
     size_t count = bytes / sizeof(*values);
+    // Three lengths exist: the first version had no prior, the second no losses.
     if (bytes % sizeof(*values) != 0 ||
         (count != REEF_GATE_VALUES && count != GATE_FLOATS_NGRAM && count != GATE_FLOATS_FIRST))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "a gate has %zu bytes, which is none of its lengths", bytes);
     memset(values, 0, REEF_GATE_VALUES * sizeof(*values));
+    // The value that was built in when the first version was current.
     values[GATE_FLOATS_FIRST] = GATE_PRIOR_FIRST;
     memcpy(values, stored, bytes);
     return REEF_OK;
@@ -67,6 +72,7 @@ reef_status reef_checkpoint_read_gate(reef_txn *txn,
     if (status != REEF_OK) return status;
     generation->reference_median = reference[0];
     generation->reference_spread = reference[1];
+    // Its reference is stored even where there is no gate.
     if (generation->info.generation == 0 || generation->gate.weights == NULL) return REEF_OK;
     float values[REEF_GATE_VALUES];
     reef_key key = reef_tensor_key(REEF_DB_TENSORS, records, "gate");

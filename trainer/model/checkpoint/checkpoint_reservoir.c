@@ -20,6 +20,7 @@ static reef_status visit_window(void *context,
     const windows_visit *to = context;
     const uint8_t *payload = view->data;
     uint32_t generation, size;
+    // Checked here so that the visitor may trust its pointer and size.
     if (view->bytes < SLOT_HEADER_BYTES)
         return reef_fail(err, REEF_ERR_CORRUPT, "slot %u of the reservoir has no header",
                          key->block);
@@ -42,13 +43,16 @@ reef_status reef_checkpoint_reservoir(reef_txn *txn,
                                       const reef_reservoir *reservoir,
                                       reef_error *err) {
     reef_status status = REEF_OK;
+    // Header and window must be one value; they lie apart in memory.
     uint8_t *payload = malloc(SLOT_HEADER_BYTES + reservoir->window_bytes);
     if (payload == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a window of the reservoir");
     for (size_t slot = 0; status == REEF_OK && slot < reservoir->slots; slot++) {
+        // The reservoir changes in a few slots per commit, and is megabytes large.
         if (!reservoir->dirty[slot]) continue;
         reef_key key = {.db = REEF_DB_RESERVOIR, .block = (uint32_t)slot};
         uint32_t size = reservoir->sizes[slot];
+        // A slot that was emptied has no record: absent means empty.
         if (size == 0) {
             status = reef_record_delete(txn, &key, err);
             continue;
@@ -73,6 +77,8 @@ static reef_status load_slot(void *context,
     size_t slot = key->block;
     uint32_t size = 0;
     if (view->bytes >= SLOT_HEADER_BYTES) memcpy(&size, payload + 4, 4);
+    // A reservoir made smaller by another configuration does not happen; a slot beyond the end is
+    // damage.
     if (slot >= reservoir->slots || size == 0 || size > reservoir->window_bytes ||
         view->bytes != SLOT_HEADER_BYTES + size)
         return reef_fail(err, REEF_ERR_CORRUPT,

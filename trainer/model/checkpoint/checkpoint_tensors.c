@@ -29,6 +29,7 @@ reef_status reef_checkpoint_put_tensors(reef_txn *txn,
                                         reef_error *err) {
     for (size_t i = 0; i < generation->tensor_count; i++) {
         const reef_tensor *tensor = &generation->tensors[i];
+        // As with experts: averages are the model, raw weights are training's.
         const float *values = tensor->average != NULL ? tensor->average : tensor->data;
         reef_status status =
             reef_checkpoint_put_tensor(txn, generation->info.generation, tensor->name, REEF_F32,
@@ -44,10 +45,13 @@ reef_status reef_checkpoint_put_tensor_moments(reef_txn *txn,
                                                reef_error *err) {
     for (size_t i = 0; i < generation->tensor_count; i++) {
         const reef_tensor *tensor = &generation->tensors[i];
+        // Frozen and sealed tensors have no moments.
         if (tensor->adam_m == NULL) continue;
         size_t bytes = tensor->count * sizeof(float);
         memcpy(buffer, tensor->adam_m, bytes);
         memcpy(buffer + tensor->count, tensor->adam_v, bytes);
+        // Copied even where no average is kept; reef_moment_planes says how much of the buffer is
+        // written.
         memcpy(buffer + 2 * tensor->count, tensor->data, bytes);
         reef_key key = reef_tensor_key(REEF_DB_MOMENTS, generation->info.generation, tensor->name);
         reef_status status = reef_record_put(txn, &key, REEF_F32, buffer,
@@ -87,8 +91,11 @@ reef_status reef_checkpoint_read_moments(reef_txn *txn,
                                          bool averaged,
                                          reef_error *err) {
     reef_status status = reef_record_read(txn, key, buffer, bytes, err);
+    // A generation that has not trained since it was made, or a snapshot of the first version:
+    // moments start at zero.
     if (status != REEF_ERR_NOT_FOUND) return status;
     memset(buffer, 0, bytes);
+    // Without a record the stored weights are the raw ones.
     if (averaged) memcpy(buffer + 2 * floats, weights, floats * sizeof(float));
     return REEF_OK;
 }

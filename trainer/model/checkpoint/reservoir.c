@@ -15,6 +15,8 @@ reef_status reef_reservoir_init(reef_reservoir *reservoir,
                                 reef_error *err) {
     size_t window = reef_reservoir_window_bytes(config);
     size_t old_slots = config->reservoir_bytes / window;
+    // One slot in five is the young sample's: enough to fit a gate on, while the old sample keeps
+    // its length.
     size_t quotient = old_slots / REEF_OLD_TO_YOUNG, young_slots = quotient > 0 ? quotient : 1;
     *reservoir = (reef_reservoir){
         .seed = config->seed,
@@ -24,6 +26,7 @@ reef_status reef_reservoir_init(reef_reservoir *reservoir,
         .slots = old_slots + young_slots,
     };
     size_t slots = reservoir->slots;
+    // Zeroed: a slot of size 0 is empty.
     reservoir->bytes = calloc(slots, window);
     reservoir->sizes = calloc(slots, sizeof(*reservoir->sizes));
     reservoir->generations = calloc(slots, sizeof(*reservoir->generations));
@@ -87,6 +90,8 @@ void reef_reservoir_offer(reef_reservoir *reservoir,
                           size_t count) {
     size_t size = reservoir->window_bytes, slot;
     for (size_t at = 0; at + size <= count; at += size) {
+        // `seen` counts every window that was ever offered, so each has the same chance to be in
+        // the sample (Vitter 1985, algorithm R).
         if (draw_reservoir(reservoir->seed, STREAM_OLD, reservoir->seen++, reservoir->old_slots,
                            &slot))
             put_reservoir(reservoir, slot, generation, offset + at, bytes + at, size);
@@ -114,6 +119,7 @@ reef_status reef_reservoir_lists_init(reef_reservoir_lists *lists,
                                       reef_error *err) {
     size_t slots = reservoir->slots;
     *lists = (reef_reservoir_lists){
+        // One allocation, cut into three lists of the greatest possible length.
         .bytes = calloc(3 * slots, sizeof(*lists->bytes)),
         .sizes = calloc(3 * slots, sizeof(*lists->sizes)),
     };
@@ -128,7 +134,10 @@ reef_status reef_reservoir_lists_init(reef_reservoir_lists *lists,
     for (size_t slot = 0, old = 0; slot < slots; slot++) {
         if (reservoir->sizes[slot] == 0) continue;
         bool young = slot >= reservoir->old_slots;
+        // A generation's own windows are not old to it, even in the old sample.
         if (!young && reservoir->generations[slot] >= generation) continue;
+        // Every other old window calibrates: fitting and calibrating on the same text would hide
+        // the leak.
         size_t which = young ? 2 : old++ % 2;
         size_t at = which * slots + list[which]->count++;
         lists->bytes[at] = reservoir->bytes + slot * reservoir->window_bytes;

@@ -35,6 +35,7 @@ reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
     const char *unit = *end != '\0' ? strchr(UNITS, *end) : NULL;
+    // A unit's position in the string is its power of 1024, minus one.
     unsigned shift = unit != NULL ? 10 * (unsigned)(unit - UNITS + 1) : 0;
     // strtoull takes signs and leading blanks; a number starts with a digit.
     bool good = text[0] >= '0' && text[0] <= '9' && errno == 0 && value > 0 &&
@@ -73,6 +74,7 @@ reef_status reef_residency_decide(reef_residency *residency,
         reef_generation_record info;
         reef_status status = reef_generation_read(txn, g, &info, err);
         if (status != REEF_OK) return status;
+        // Open rows change and are always copied; they do not count.
         if (info.sealed) bytes += row_bytes(config, &info);
     }
     decide_residency(residency, bytes);
@@ -101,11 +103,14 @@ static reef_status locate(reef_residency *residency, reef_network *network, reef
     for (size_t g = 0; g < network->generation_count; g++) {
         reef_generation *generation = network->generations[g];
         if (!is_in_place(generation)) continue;
+        // Rows that were copied before are freed before their places in the map are looked up: both
+        // at once is what does not fit.
         reef_generation_drop_rows(generation);
         reef_status status =
             reef_checkpoint_locate(generation, residency->txn, &network->config, err);
         if (status != REEF_OK) return status;
         for (uint32_t l = 0; l < network->config.layers; l++)
+            // The span of all blocks is what prefetching may touch.
             reef_map_span_widen(&all, &generation->expert_tables[l]);
     }
     return reef_row_prefetch_cover(residency->prefetch, all.first, (size_t)(all.end - all.first),
@@ -119,6 +124,8 @@ static reef_status check_same(const reef_residency *residency,
                               reef_error *err) {
     for (size_t g = 0; g < network->generation_count; g++) {
         const reef_generation_record *info = &network->generations[g]->info;
+        // A generation whose root changed was consolidated by another process; its rows in the map
+        // are not ours any more.
         reef_generation_record now;
         if (!is_in_place(network->generations[g])) continue;
         reef_status status = reef_generation_read(residency->txn, info->generation, &now, err);
@@ -156,6 +163,7 @@ reef_status reef_residency_pin(reef_residency *residency,
     if (!residency->in_place) decide_residency(residency, bytes);
     if (!residency->in_place) return REEF_OK;
     reef_status status = REEF_OK;
+    // Made at the first need, since most pools fit into memory.
     if (residency->prefetch == NULL)
         status = reef_row_prefetch_new(&residency->prefetch, residency->memory_bytes, err);
     return status == REEF_OK ? begin_residency(residency, network, loaded, err) : status;
@@ -203,6 +211,7 @@ static reef_status locate_layer(reef_expert_table *table,
                                 reef_txn *txn,
                                 reef_error *err) {
     size_t each = table->row_values * reef_rows_value_bytes(table->rows.dtype);
+    // All blocks but the last are read where they lie.
     table->block_count = (table->expert_count + all->block_rows - 1) / all->block_rows;
     table->blocks = calloc(table->block_count, sizeof(*table->blocks));
     if (table->blocks == NULL)
@@ -212,12 +221,15 @@ static reef_status locate_layer(reef_expert_table *table,
         reef_key key = reef_checkpoint_block_key(&b, REEF_DB_EXPERTS);
         size_t bytes = b.rows * each;
         bool last = b.index + 1 == table->block_count;
+        // The last block is short: a kernel that reads whole vectors could run past the end of the
+        // map, so it is copied.
         reef_status status =
             last ? copy_last_block(table, &b, txn, bytes, err)
                  : reef_record_locate(txn, &key, bytes, &table->blocks[b.index], err);
         if (status != REEF_OK) return status;
     }
     uint32_t shift = 0;
+    // Blocks have a power of two of rows, so that finding a row is a shift and not a division.
     while ((uint32_t)1 << shift < all->block_rows) shift++;
     table->rows = (reef_expert_rows){table->rows.dtype, shift, table->blocks};
     return REEF_OK;

@@ -38,13 +38,16 @@ static void check_blocks(const sizes *s,
                          const part *p) {
     uint64_t experts = (uint64_t)info->side * info->side;
     reef_key key = {.db = p->db, .generation = records, .layer = layer};
+    // An optional table is either there as a whole or not at all.
     if (p->optional && !is_there(s, &key)) return;
+    // A table of the wrong size is wrong in every block; a few reports say it.
     size_t reported = 0;
     for (uint64_t first = 0; first < experts && reported < REPORTED_MAX;
          first += block_rows, key.block++) {
         uint64_t rows = experts - first < block_rows ? experts - first : block_rows;
         const void *ignored;
         reef_error reason;
+        // reef_record_locate checks presence and size without reading the data.
         if (reef_record_locate(s->txn, &key, rows * p->value_bytes, &ignored, &reason) == REEF_OK)
             continue;
         s->on_damage(s->context, &key, reason.message);
@@ -67,6 +70,7 @@ static void check_layer(const sizes *s,
     check_blocks(s, info, records, layer, block_rows, &experts);
     if (vector) return;
     check_blocks(s, info, records, layer, block_rows, &flags);
+    // A snapshot's copy has no usage of its own.
     if (records == info->generation && info->generation < REEF_GENERATION_COUNT_MAX)
         check_blocks(s, info, records, layer, block_rows, &usage);
 }
@@ -74,6 +78,7 @@ static void check_layer(const sizes *s,
 static void check_generation(const sizes *s, uint32_t records) {
     reef_generation_record info;
     // A damaged record of a generation was reported by the walk over all records.
+    // The walk over all records has reported it.
     if (reef_generation_read(s->txn, records, &info, NULL) != REEF_OK) return;
     if (reef_generation_is_empty(&info)) return;
     if (reef_config_is_vector(&s->config)) {
@@ -104,6 +109,7 @@ reef_status reef_pool_check_sizes(reef_txn *txn,
     sizes s = {.txn = txn, .on_damage = on_damage, .context = context};
     uint32_t count = 0;
     static const reef_key config_key = {.db = REEF_DB_META, .name = REEF_CONFIG_RECORD};
+    // Files that some other program wrote into the store have no model.
     if (!is_there(&s, &config_key))
         return REEF_OK; // not made by reef_pool_init: no sizes are known
     reef_status status = reef_config_read(txn, &s.config, err);

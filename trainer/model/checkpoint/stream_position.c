@@ -28,6 +28,8 @@ reef_status reef_state_position(reef_txn *txn,
     reef_status status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_OK) status = reef_state_parse(&state, &view, records, err);
     if (status != REEF_OK) return status;
+    // Read from the JSON instead of from the commit record: a snapshot's copy has its own state,
+    // and no commit.
     *step = (uint64_t)json_integer_value(json_object_get(state, "step"));
     *generation_step = (uint64_t)json_integer_value(json_object_get(state, "generation_step"));
     *stream_bytes = (uint64_t)json_integer_value(json_object_get(state, "stream_bytes"));

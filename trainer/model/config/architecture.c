@@ -137,6 +137,7 @@ bool reef_layer_adapts_ffw(const reef_config *config, uint32_t layer) {
 }
 
 reef_status reef_ffw_check_new(const reef_config *config, reef_error *err) {
+    // One table, so that every setting that depends on retrieval is refused in the same words.
     const struct {
         bool useless;
         const char *setting, *why;
@@ -168,6 +169,8 @@ size_t reef_moe_capacity(const reef_config *config) {
 }
 
 reef_layer_plan reef_layer_plan_make(const reef_config *config, uint32_t layer) {
+    // Every shape is filled in, whatever the kind: an unused one costs a few words, and no reader
+    // has to ask which are valid.
     return (reef_layer_plan){
         .ffw = reef_layer_ffw(config, layer),
         .retrieves = reef_layer_retrieves(config, layer),
@@ -219,6 +222,8 @@ uint64_t reef_layer_parameters(const reef_config *config, uint32_t layer, uint32
 }
 
 double reef_layer_parameters_active(const reef_config *config, uint32_t layer, uint32_t side) {
+    // Experts of a mixture choose tokens, so a token meets capacity * experts / context of them on
+    // average.
     double taken = (double)reef_moe_capacity(config) * config->moe_experts / config->context;
     switch (reef_layer_ffw(config, layer)) {
     case REEF_FFW_DENSE:
@@ -244,9 +249,11 @@ reef_status reef_tokens_check(const reef_config *config,
                               size_t count,
                               reef_error *err) {
     size_t each = reef_token_bytes(config);
+    // 256 values, 256 rows: nothing to check.
     if (each == 1) return REEF_OK; // every byte is one
     for (size_t t = 0; t < count / each; t++) {
         uint32_t id = reef_token_at(bytes, each, t);
+        // The id would be used as a row of the embedding without another look.
         if (id < config->vocab) continue;
         uint64_t at = offset + t * each;
         return reef_fail(err, REEF_ERR_INVALID,

@@ -21,6 +21,8 @@ static reef_status bounds_check(const reef_config *config, reef_error *err) {
 
 // Ids have no lines, and a window of the reservoir holds whole ones.
 static reef_status vocab_check(const reef_config *c, reef_error *err) {
+    // Embedding, its gradient's two moments: three arrays of a row per token and per position that
+    // is looked back to.
     double bytes = 3.0 * sizeof(float) * (1.0 + c->previous_bytes) * c->vocab * c->d_model;
     if (bytes > (double)RECORD_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -30,6 +32,7 @@ static reef_status vocab_check(const reef_config *c, reef_error *err) {
                          c->vocab, c->d_model, c->previous_bytes,
                          (int)(RECORD_BYTES_MAX / (3 * sizeof(float))));
     if (reef_token_bytes(c) == 1) return REEF_OK;
+    // A marker is a line of text; ids have no lines.
     if (c->boundary_mark[0] != '\0')
         return reef_fail(err, REEF_ERR_INVALID,
                          "boundary_mark is a line of text, but with vocab %" PRIu32
@@ -49,6 +52,7 @@ static reef_status model_check(const reef_config *c, reef_error *err) {
                          "d_model %" PRIu32 " is not a multiple of attention_heads %" PRIu32
                          "; make each head's width a whole number",
                          c->d_model, c->attention_heads);
+    // One letter for all blocks, or one each.
     size_t letters = strlen(c->ffw);
     if (letters != 1 && letters != c->layers)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -77,7 +81,7 @@ static reef_status side_check(const reef_config *c,
                          "topk %" PRIu32 " is more than the %" PRIu32
                          " sub-keys of %s; lower topk or raise %s",
                          c->topk, side, name, name);
-    // The router may have bounds of its own.
+    // The router checks its own bounds, so that they stand in one place.
     reef_router_shape shape = {.d_model = c->d_model,
                                .head_count = c->heads,
                                .topk = c->topk,
@@ -98,6 +102,7 @@ static reef_status peer_check(const reef_config *c, reef_error *err) {
     status = side_check(c, "side_new", c->side_new, err);
     if (status != REEF_OK) return status;
     // The update pass numbers (token, expert) pairs with 32 bits.
+    // In double: the product of four 32-bit numbers does not fit in 64 bits.
     double pairs = (double)c->batch * c->context * c->heads * c->topk;
     if (pairs > (double)UINT32_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -142,6 +147,8 @@ static reef_status refuse_policies(const policy *policies, size_t count, reef_er
 }
 
 static reef_status vector_check(const reef_config *c, reef_error *err) {
+    // The strategies that need no moments or gradients of experts, which a vector model does not
+    // have.
     static const reef_strategy_kind STRATEGIES[] = {REEF_STRATEGY_GENERATIONS,
                                                     REEF_STRATEGY_FINETUNE, REEF_STRATEGY_REPLAY,
                                                     REEF_STRATEGY_JOINT};
@@ -163,6 +170,7 @@ static reef_status vector_check(const reef_config *c, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID,
                          "boundaries %s is for language models; with vectors choose drift or given",
                          reef_config_word(c, "boundaries"));
+    // Policies of a language model that a vector model would silently ignore are refused instead.
     const policy policies[] = {
         {"boundary_mark", c->boundary_mark[0] != '\0'},
         {"growth in_place", c->growth != REEF_GROWTH_GENERATION},
@@ -196,6 +204,7 @@ static reef_status layer_check(const reef_config *c, reef_error *err) {
 // Rivals that learn from old data read windows of T tokens, and their targets, out of the
 // reservoir's.
 static reef_status strategy_check(const reef_config *c, reef_error *err) {
+    // These keep arrays by expert; a recycled expert would be pulled back to what it was.
     static const reef_strategy_kind keepers[] = {REEF_STRATEGY_EWC, REEF_STRATEGY_LWF,
                                                  REEF_STRATEGY_SPARSE_MEMORY, REEF_STRATEGY_GRID};
     for (size_t i = 0; i < sizeof(keepers) / sizeof(keepers[0]); i++)
@@ -206,6 +215,7 @@ static reef_status strategy_check(const reef_config *c, reef_error *err) {
                              c->recycle_after, reef_config_word(c, "strategy"));
     static const reef_strategy_kind readers[] = {REEF_STRATEGY_REPLAY, REEF_STRATEGY_EWC,
                                                  REEF_STRATEGY_SPARSE_MEMORY};
+    // Windows are read with the token behind them, so one must be longer than the context.
     size_t window = reef_reservoir_window_bytes(c);
     for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
         if (c->strategy == readers[i] && window <= c->context * reef_token_bytes(c))
@@ -227,6 +237,7 @@ static bool fits_gates(const reef_config *c) {
 
 static reef_status reservoir_check(const reef_config *c, reef_error *err) {
     size_t window = reef_reservoir_window_bytes(c);
+    // Gates need a minimum of old and young windows, or they would never open.
     if (fits_gates(c) && c->reservoir_bytes / window < REEF_RESERVOIR_WINDOWS_MIN)
         return reef_fail(err, REEF_ERR_INVALID,
                          "reservoir_bytes %" PRIu32 " holds %zu windows of %zu bytes, and gates of "
@@ -234,6 +245,7 @@ static reef_status reservoir_check(const reef_config *c, reef_error *err) {
                          "reservoir_window",
                          c->reservoir_bytes, c->reservoir_bytes / window, window,
                          REEF_RESERVOIR_WINDOWS_MIN, REEF_RESERVOIR_WINDOWS_MIN * window);
+    // Rehearsal that the reservoir cannot serve would silently train smaller batches.
     if (reef_config_rehearsed(c) < c->rehearse)
         return reef_fail(err, REEF_ERR_INVALID,
                          "rehearse %" PRIu32 " reads %" PRIu32
@@ -282,6 +294,7 @@ void reef_config_reduce(reef_config *config) {
 }
 
 reef_status reef_config_check(const reef_config *config, reef_error *err) {
+    // Ranges of single fields first: the checks below multiply them and must not overflow.
     reef_status status = bounds_check(config, err);
     // The fields of the other kind of model are not looked at: their bounds are all that they have
     // to meet.

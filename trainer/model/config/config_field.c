@@ -52,6 +52,7 @@ reef_status reef_config_field_set_integer(reef_config *config,
     if (value > (uint64_t)field->high || (double)value < field->low)
         return reef_fail(err, REEF_ERR_INVALID, "%s is %" PRIu64 ", but must be %.0f to %.0f",
                          field->name, value, field->low, field->high);
+    // Fields are 32 or 64 bits wide; `high` of a narrow one keeps its value in range.
     uint32_t narrow = (uint32_t)value;
     if (field->bytes == sizeof(narrow))
         memcpy(field_at(config, field), &narrow, sizeof(narrow));
@@ -70,6 +71,8 @@ reef_status reef_config_field_set_number(reef_config *config,
     if (!(number >= (float)field->low && number <= (float)field->high))
         return reef_fail(err, REEF_ERR_INVALID, "%s is %.9g, but must be %.9g to %.9g", field->name,
                          value, field->low, field->high);
+    // memcpy through the table's offset: fields differ in type, and the table is the only list of
+    // them.
     memcpy(field_at(config, field), &number, sizeof(number));
     return REEF_OK;
 }
@@ -146,12 +149,14 @@ reef_status reef_config_field_set_text(reef_config *config,
                                        const char *value,
                                        reef_error *err) {
     size_t bytes = strlen(value);
+    // A message that repeats a control character could move the cursor of a terminal.
     if (!is_printable(value)) // nor can a message show it
         return reef_fail(err, REEF_ERR_INVALID, "%s must be one line of printable ASCII letters",
                          field->name);
     const char *fault = text_fault(field, value);
     if (fault != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s is '%.64s', but %s", field->name, value, fault);
+    // Choices are stored as their number; the word exists only here and in JSON.
     if (field->choice) {
         uint32_t word = (uint32_t)choice_find(choice_of(field), value);
         memcpy(field_at(config, field), &word, sizeof(word));
@@ -175,6 +180,7 @@ static reef_status boolean_read(reef_config *config,
         bool value;
     } WORDS[] = {{"true", true},   {"yes", true}, {"on", true},   {"1", true},
                  {"false", false}, {"no", false}, {"off", false}, {"0", false}};
+    // The words of YAML, of flags and of environment variables.
     for (size_t i = 0; i < sizeof(WORDS) / sizeof(WORDS[0]); i++) {
         if (strcmp(value, WORDS[i].word) != 0) continue;
         memcpy(field_at(config, field), &WORDS[i].value, sizeof(bool));
@@ -229,6 +235,7 @@ reef_status reef_config_field_set(reef_config *config,
 reef_status reef_config_field_check(const reef_config *config,
                                     const reef_config_field *field,
                                     reef_error *err) {
+    // Setting a field on a copy runs all of its checks; the original keeps its value.
     reef_config copy = *config;
     if (reef_config_field_is(field, REEF_FIELD_INTEGER))
         return reef_config_field_set_integer(&copy, field, reef_config_field_integer(config, field),
@@ -238,6 +245,7 @@ reef_status reef_config_field_check(const reef_config *config,
                                             (double)reef_config_field_number(config, field), err);
     if (reef_config_field_is(field, REEF_FIELD_BOOLEAN)) return REEF_OK;
     const char *text = reef_config_field_text(config, field);
+    // A text field read from disk may lack its end.
     if (!field->choice && memchr(text, '\0', field->bytes) == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s has no end", field->name);
     return reef_config_field_set_text(&copy, field, text, err);
@@ -270,6 +278,7 @@ static const reef_config_field *find_field(const char *name) {
 
 reef_status reef_config_name_unknown(const char *name, reef_error *err) {
     // A suggestion that shares less than half of the letters is no help.
+    // Half of the letters wrong is no suggestion but noise.
     size_t count, nearest = (strlen(name) + 1) / 2 + 1;
     const reef_config_field *fields = reef_config_fields(&count), *closest = NULL;
     char written[NAME_BYTES_MAX];

@@ -47,6 +47,7 @@ static reef_status field_parse(reef_config *config,
                                const json_t *value,
                                reef_error *err) {
     if (reef_config_field_is(field, REEF_FIELD_INTEGER) && json_is_integer(value)) {
+        // Jansson's integers are signed; no field is negative.
         json_int_t integer = json_integer_value(value);
         if (integer < 0)
             return reef_fail(err, REEF_ERR_INVALID,
@@ -54,6 +55,7 @@ static reef_status field_parse(reef_config *config,
                              field->name, integer, field->low, field->high);
         return reef_config_field_set_integer(config, field, (uint64_t)integer, err);
     }
+    // Integers are valid numbers, numbers are not valid integers.
     if (reef_config_field_is(field, REEF_FIELD_NUMBER) && json_is_number(value))
         return reef_config_field_set_number(config, field, json_number_value(value), err);
     if (reef_config_field_is(field, REEF_FIELD_BOOLEAN) && json_is_boolean(value))
@@ -84,11 +86,14 @@ static reef_status object_parse(reef_config *config, json_t *object, reef_error 
     if (status != REEF_OK) return status;
     json_object_foreach(object, name, value) {
         bool known = false;
+        // An unknown member is a typo, or a setting of a newer version that this one would ignore:
+        // both must be seen.
         for (size_t i = 0; i < count; i++) known |= strcmp(name, fields[i].name) == 0;
         if (!known) return reef_config_name_unknown(name, err);
     }
     for (size_t i = 0; i < count; i++) {
         value = json_object_get(object, fields[i].name);
+        // Fields that were added later may be missing in an old pool's record.
         if (value == NULL && reef_config_field_is_later(&fields[i]))
             continue; // as older pools did, from reef_config_parse
         if (value == NULL)
@@ -106,8 +111,11 @@ reef_status reef_config_parse(reef_config *config,
                               reef_error *err) {
     json_error_t fault;
     reef_config parsed;
+    // Defaults of old pools, not of new ones: a record without a member was written when the old
+    // default applied.
     reef_config_default_of_older_pools(&parsed);
     json_t *object = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &fault);
+    // Running out of memory is no fault of the text.
     if (object == NULL && reef_json_no_memory(&fault))
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
     if (object == NULL)

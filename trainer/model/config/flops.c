@@ -124,12 +124,14 @@ static void feed_forward(reef_flops *out, const reef_config *config, uint32_t la
     case REEF_FFW_MOE:
         mixture(out, config);
         break;
+    // A product-key memory retrieves values: no w_down, so no hidden units.
     case REEF_FFW_PKM:
         product_keys(out, config);
         retrieved(out, config, REEF_FLOPS_PKM, 0);
         break;
     case REEF_FFW_PEER:
         product_keys(out, config);
+        // Each retrieved expert costs a dot product, a gated one two, and an axpy.
         retrieved(out, config, REEF_FLOPS_PEER, config->expert == REEF_EXPERT_GLU ? 2 : 1);
         break;
     }
@@ -139,6 +141,7 @@ static void feed_forward(reef_flops *out, const reef_config *config, uint32_t la
 
 void reef_flops_count(const reef_config *config, reef_flops *out) {
     *out = (reef_flops){.window_tokens = config->context};
+    // A vector model is solved, not trained by steps; FLOPs per token mean nothing for it.
     if (reef_config_is_vector(config)) return;
     embedding(out, config);
     for (uint32_t l = 0; l < config->layers; l++) {
@@ -146,6 +149,7 @@ void reef_flops_count(const reef_config *config, reef_flops *out) {
         feed_forward(out, config, l);
     }
     add_product(out, REEF_FLOPS_HEAD, config->context, config->d_model, config->vocab);
+    // The final norm has a scale and a shift.
     uint64_t head = (uint64_t)config->d_model * config->vocab + 2 * (uint64_t)config->d_model;
     add_parameters(out, head, head); // with the norm before it
     for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++) {
@@ -153,6 +157,7 @@ void reef_flops_count(const reef_config *config, reef_flops *out) {
         out->backward_window += out->backward[part];
     }
     out->token = (double)(out->forward_window + out->backward_window) / config->context;
+    // A step also rehearses; the retain window is rare and not counted.
     out->step = (double)(out->forward_window + out->backward_window) *
                 ((double)config->batch + reef_config_rehearsed(config));
 }

@@ -29,10 +29,12 @@ reef_status reef_model_decide(reef_model *model,
                               reef_error *err) {
     size_t T = network->config.context, windows = (count + T - 1) / T, rows = windows * T;
     size_t each = reef_token_bytes(&network->config);
+    // Zero is a valid token, and its losses are not read.
     memset(model->tokens, 0, rows * each);
     memset(model->targets, 0, rows * each);
     memcpy(model->tokens, bytes, count * each);
     memcpy(model->targets, bytes + each, (count - 1) * each);
+    // Without a next token the last target stays 0, and its loss is not counted.
     if (next != NULL) memcpy(model->targets + (count - 1) * each, next, each);
     *out = (reef_batch){
         .windows = windows,
@@ -54,10 +56,12 @@ reef_status reef_model_run(reef_model *model,
                            reef_error *err) {
     reef_batch batch;
     bool answered;
+    // A pool in memory renews nothing; one read in place lets the writer have its pages here.
     reef_status status = reef_residency_renew(&model->residency, &model->network, err);
     if (status == REEF_OK)
         status = reef_model_decide(model, &model->network, gating, bytes, count, next, &batch,
                                    &answered, err);
+    // Gates that look at losses have run the pass already.
     if (status != REEF_OK || answered) return status;
     return reef_network_forward(&model->acts, &model->network, model->workers, &batch,
                                 REEF_PASS_EVALUATE, err);
@@ -92,6 +96,7 @@ reef_status reef_model_score(reef_model *model,
     size_t each = reef_token_bytes(&model->network.config), all = count / each;
     reef_status status = reef_model_check_text(model, bytes, count, err);
     if (status != REEF_OK) return status;
+    // The first token has no context in a stream and is charged log2(vocab) below.
     if (all < 2)
         return reef_fail(err, REEF_ERR_INVALID,
                          "a text of %zu %s has nothing to predict; give 2 or more", all,
@@ -103,6 +108,8 @@ reef_status reef_model_score(reef_model *model,
     if (status == REEF_OK && fired == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");
     if (bits != NULL) bits[0] = (float)log2(model->network.config.vocab);
+    // As many windows at a time as the pass has room for. Gates carry over, so the cut changes no
+    // bit.
     for (size_t at = 0; status == REEF_OK && at + 1 < all; at += model->stride) {
         size_t tokens = all - 1 - at < model->stride ? all - 1 - at : model->stride;
         status = reef_model_run(model, &gating, bytes + at * each, tokens,
@@ -118,6 +125,7 @@ reef_status reef_model_score(reef_model *model,
         score->bytes = all - 1;
         score->bits = nats / REEF_LN2;
         score->bits_per_byte = score->bits / (double)(all - 1);
+        // Generation 0 takes part in every token.
         for (size_t g = 0; score->fire_share != NULL && g < model->network.generation_count; g++)
             score->fire_share[g] = g == 0 ? 1.0 : (double)fired[g] / (double)(all - 1);
     }
@@ -133,6 +141,7 @@ reef_status reef_model_logits(
     if (status == REEF_OK) status = reef_gating_init(&gating, &model->network, err);
     size_t all = count / reef_token_bytes(&model->network.config), V = model->network.config.vocab;
     for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
+        // The last piece may be short; its padding is not copied.
         status = reef_model_run_piece(model, &gating, bytes, all, at, &tokens, err);
         if (status == REEF_OK)
             memcpy(logits + at * V, model->acts.logits, tokens * V * sizeof(*logits));

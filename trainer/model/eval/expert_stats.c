@@ -70,13 +70,16 @@ static reef_status read_rows(reef_txn *txn,
     reef_view view = {0};
     uint32_t seen = UINT32_MAX;
     for (size_t i = 0; i < count; i++) {
+        // No list of ids means all of them, in order.
         uint32_t id = ids == NULL ? (uint32_t)i : ids[i];
         const reef_key key = {
             .db = REEF_DB_EXPERTS, .generation = generation, .layer = layer, .block = id / rows};
+        // Ids of one block follow each other in most calls; viewing it once is enough.
         reef_status status = key.block == seen ? REEF_OK : reef_record_view(txn, &key, &view, err);
         if (status != REEF_OK) return status;
         seen = key.block;
         size_t each = values * (view.dtype == REEF_BF16 ? 2 : 4), at = id % rows * each;
+        // An id behind the last row of a short block.
         if (at + each > view.bytes)
             return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "no expert %" PRIu32 " in layer %" PRIu32 " of generation %" PRIu32,
@@ -90,6 +93,7 @@ static reef_status read_rows(reef_txn *txn,
 static void take_unit(reef_expert_stats *out, const reef_vector_network *network, size_t n) {
     const reef_vector_generation *generation = network->generations[0];
     size_t D = generation->inputs, width = generation->shape.padded, best = 0;
+    // w_down, and the bias as its last value: one row per hidden unit.
     const float *down = generation->experts + n * (D + 1), *up = generation->head.w_up + n;
     double sum = 0.0;
     *out = STATS_NONE;
@@ -97,6 +101,7 @@ static void take_unit(reef_expert_stats *out, const reef_vector_network *network
     out->bias = (double)down[D];
     for (size_t c = 0; c < generation->head.class_count; c++) {
         sum += (double)up[c * width] * (double)up[c * width];
+        // The class that this unit votes for most.
         if (up[c * width] > up[best * width]) best = c;
     }
     out->up = sqrt(sum);
@@ -111,6 +116,7 @@ static reef_status read_units(reef_txn *txn,
                               reef_expert_stats *out,
                               reef_error *err) {
     reef_vector_network network = {.config = *config};
+    // A vector generation is small, so it is loaded as a whole.
     reef_status status = reef_vector_load_generation(&network, txn, generation, err);
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         uint32_t id = ids == NULL ? (uint32_t)i : ids[i];
@@ -135,6 +141,7 @@ reef_status reef_expert_stats_read(reef_txn *txn,
     reef_config config;
     reef_status status = reef_config_read(txn, &config, err);
     if (status != REEF_OK) return status;
+    // Vector pools have one layer of experts, whatever the argument says.
     if (reef_config_is_vector(&config))
         return read_units(txn, &config, generation, count, ids, out, err);
     if (layer >= config.layers || !reef_layer_retrieves(&config, layer))

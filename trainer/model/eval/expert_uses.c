@@ -10,6 +10,8 @@
 // behind.
 static reef_status check_usage(const reef_network *network, size_t expert_count, reef_error *err) {
     size_t retrieving = 0, there = 0;
+    // Only with one generation and one retrieving layer does the single tape hold what is asked
+    // for.
     for (uint32_t l = 0; network->generation_count == 1 && l < network->config.layers; l++) {
         if (network->generations[0]->expert_tables[l].expert_count == 0) continue;
         there = network->generations[0]->expert_tables[l].expert_count;
@@ -39,6 +41,8 @@ reef_status reef_model_usage(reef_model *model,
         if (status != REEF_OK) break;
         const reef_router_tape *tape = &model->acts.expert_tables[0][0].tape;
         for (size_t i = 0; i < tokens * P; i++) {
+            // Scores are stored as integers with a fixed scale: sums of them do not depend on
+            // order.
             double score = fmin((double)tape->gate[i], REEF_USAGE_SCORE_MAX);
             usage[tape->indices[i]].count++;
             usage[tape->indices[i]].score += (uint64_t)(score * REEF_USAGE_SCORE_ONE + 0.5);
@@ -67,16 +71,20 @@ static double activation_of(const reef_expert_shape *shape, const float *hidden,
 // Gates that read losses ask for passes before the one that counts, which comes last.
 static void on_experts(void *context, size_t g, uint32_t l) {
     watched *w = context;
+    // The callback comes for every generation and layer of the pass; only one of them is watched.
     if (g != w->generation || l != w->layer) return;
     const reef_model *model = w->model;
     reef_expert_shape shape = reef_generation_expert_shape(&model->network.config, l);
     const reef_activations_table *table = &model->acts.expert_tables[g][0];
+    // Cleared here, where the pass that counts overwrites an earlier one.
     memset(w->scores, 0, model->stride * sizeof(*w->scores));
     for (size_t t = 0; t < model->stride; t++) {
+        // The generation was silent in this whole window, and its tape is old.
         if (!model->acts.piece_active[t / model->network.config.context]) continue;
         const float *hidden = table->hidden + t * reef_expert_hidden_values(&shape);
         for (size_t p = 0; p < shape.P; p++) {
             if (table->tape.indices[t * shape.P + p] != w->expert) continue;
+            // The same expert may be chosen by several heads; their weights add up.
             w->scores[t] += (double)table->tape.gate[t * shape.P + p];
             w->activations[t] = activation_of(&shape, hidden, p);
         }
@@ -121,6 +129,7 @@ reef_status reef_model_expert_uses(reef_model *model,
     if (status == REEF_OK && (w.scores == NULL || w.activations == NULL))
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to watch an expert");
     if (status == REEF_OK) status = reef_gating_init(&gating, &model->network, err);
+    // Set for the duration of this call alone; a model belongs to one thread.
     model->acts.on_experts = on_experts;
     model->acts.on_experts_context = &w;
     const uint8_t *fire = model->fire + generation * model->stride;
@@ -128,6 +137,7 @@ reef_status reef_model_expert_uses(reef_model *model,
     for (size_t at = 0, tokens; status == REEF_OK && at < all; at += model->stride) {
         status = reef_model_run_piece(model, &gating, bytes, all, at, &tokens, err);
         for (size_t t = 0; status == REEF_OK && t < tokens; t++)
+            // Where the generation did not fire its scores were computed but not used.
             if ((generation == 0 || fire[t]) && w.scores[t] != 0.0)
                 visit(context, (at + t) * each, w.scores[t], w.activations[t]);
     }

@@ -11,6 +11,7 @@ static reef_status read_margins(reef_model *model,
                                 reef_gate_stats *stats,
                                 float *margins,
                                 reef_error *err) {
+    // The generation that is asked about is the last of the view.
     const float *row = model->margins + (network->generation_count - 1) * model->stride;
     reef_gating gating = {0};
     size_t each = reef_token_bytes(&network->config), all = count / each;
@@ -27,6 +28,7 @@ static reef_status read_margins(reef_model *model,
         if (status == REEF_OK) memcpy(margins + at, row, tokens * sizeof(*margins));
     }
     size_t T = network->config.context;
+    // How many extra passes the losses cost, relative to reading the text once.
     stats->passes = (double)gating.windows / (double)((all + T - 1) / T);
     reef_gating_release(&gating);
     return status;
@@ -39,6 +41,7 @@ reef_status reef_model_gate_margins(reef_model *model,
                                     reef_gate_stats *stats,
                                     float *margins,
                                     reef_error *err) {
+    // Checked before the number, since the message about numbers would be misleading.
     if (model->kind->no_gates != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_gates);
     if (number == 0 || number >= model->network.generation_count)
@@ -56,6 +59,7 @@ reef_status reef_model_gate_margins(reef_model *model,
                                .loss_reference = generation->gate.loss_reference,
                                .leak = generation->gate_leak,
                                .detect = generation->gate_detect};
+    // Only the gate's own values were asked for.
     if (margins == NULL || count == 0) return REEF_OK;
     if (generation->gate.loss_weight > 0.0f) {
         reef_network network = model->network; // a view: what comes later has no say
@@ -63,6 +67,7 @@ reef_status reef_model_gate_margins(reef_model *model,
         return read_margins(model, &network, bytes, count, stats, margins, err);
     }
     reef_gate_state state;
+    // An n-gram gate needs no pass at all: its features are the text's own bytes.
     reef_gate_reset(&generation->gate, &state);
     reef_gate_score(&generation->gate, &state, count / reef_token_bytes(&model->network.config),
                     bytes, margins);

@@ -29,16 +29,21 @@ static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uin
     for (size_t v = 0; v < REEF_VOCAB; v++) p[v] = (logits[v] - origin) / temperature;
     reef_softmax(REEF_VOCAB, p);
     for (size_t v = 0; v < REEF_VOCAB; v++) candidates[v] = (candidate){p[v], (uint8_t)v};
+    // Sorted by probability, then by byte: equal probabilities give the same draw on any machine.
     qsort(candidates, REEF_VOCAB, sizeof(*candidates), most_likely_first);
+    // Temperature 0 is the argmax.
     if (sampling->temperature <= 0.0f) return candidates[0].byte;
     double top_p = sampling->top_p > 0.0f ? (double)sampling->top_p : 1.0, nucleus = 0.0;
     size_t kept = 0;
+    // The smallest set whose probabilities reach top_p.
     while (kept < REEF_VOCAB && nucleus < top_p) nucleus += (double)candidates[kept++].p;
+    // Numbered by the position in the text: the same seed gives the same text, whatever ran before.
     double target = reef_random_unit(sampling->seed, 301, counter) * nucleus;
     for (size_t i = 0; i + 1 < kept; i++) {
         target -= (double)candidates[i].p;
         if (target < 0.0) return candidates[i].byte;
     }
+    // Rounding may leave a rest; the last kept byte takes it.
     return candidates[kept - 1].byte;
 }
 
@@ -59,6 +64,8 @@ static reef_status append_generate(reef_model *model,
     size_t T = model->network.config.context;
     if (text->length == T) {
         size_t keep = T / 2, gone = T - keep;
+        // What leaves the window has moved the gates for good; they are advanced over it once,
+        // here.
         reef_batch batch;
         bool answered;
         reef_status status = reef_model_decide(model, &model->network, &text->gating, text->bytes,
@@ -91,6 +98,7 @@ reef_status reef_model_generate(reef_model *model,
                                 reef_error *err) {
     if (model->kind->no_text != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s", model->kind->no_text);
+    // Ids have no printable form that a client could ask for.
     if (reef_token_bytes(&model->network.config) != 1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool's tokens are ids of a vocabulary of %u: there is no text to "
@@ -102,6 +110,7 @@ reef_status reef_model_generate(reef_model *model,
     if (status == REEF_OK && text.bytes == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to generate");
     if (status != REEF_OK) goto cleanup;
+    // An empty prompt begins like a line: something has to be read before a byte can be predicted.
     if (prompt_bytes == 0) status = append_generate(model, &text, '\n', err);
     for (size_t i = 0; status == REEF_OK && i < prompt_bytes; i++)
         status = append_generate(model, &text, prompt[i], err);
@@ -111,6 +120,7 @@ reef_status reef_model_generate(reef_model *model,
         status = next_logits(model, &text, &logits, err);
         if (status != REEF_OK) goto cleanup;
         out[i] = draw_byte(logits, sampling, i);
+        // A client that is gone ends the generation without an error.
         if (sampling->on_byte != NULL && !sampling->on_byte(sampling->context, out[i])) break;
         status = append_generate(model, &text, out[i], err);
         if (status != REEF_OK) goto cleanup;

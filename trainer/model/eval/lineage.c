@@ -38,6 +38,7 @@ static reef_status on_event(void *context,
                             const reef_view *view,
                             reef_error *err) {
     json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
+    // Only restores bend the line of states; all other events are passed over.
     const char *kind = json_string_value(json_object_get(event, "event"));
     json_int_t to = json_integer_value(json_object_get(event, "commit"));
     json_int_t at = json_integer_value(json_object_get(event, "stream_bytes"));
@@ -47,6 +48,7 @@ static reef_status on_event(void *context,
         return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
                          key->sequence);
     if (!restored) return REEF_OK;
+    // A restore goes back. One that names a commit of the future, or none, was not written by us.
     if (to < 1 || (uint64_t)to >= view->commit || at < 0)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "event %" PRIu64 " of the timeline restored no commit before its own",
@@ -69,10 +71,13 @@ typedef struct place {
 // is not behind it.
 static place last_shared(const reef_lineage *d, size_t count, uint64_t head, place other) {
     place line = {.commit = head}; // its place in the stream is not asked for
+    // Both walk back, the later one first, until they meet. Each step crosses one restore, so it
+    // ends.
     while (line.commit != other.commit) {
         place *late = line.commit > other.commit ? &line : &other;
         const place *early = line.commit > other.commit ? &other : &line;
         size_t i = count;
+        // The last restore at or before the later of the two.
         while (i > 0 && d->restores[i - 1].commit > late->commit) i--;
         if (i == 0 || d->restores[i - 1].commit <= early->commit)
             *late = *early; // nothing was restored between them
@@ -102,11 +107,15 @@ static reef_status find_gaps(reef_lineage *d, reef_error *err) {
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the restores of a pool");
     for (size_t i = 0; i < d->restore_count; i++) {
         const struct reef_restored *one = &d->restores[i];
+        // The state before the restore, and the one that was restored: what both share is still
+        // true.
         uint64_t shared =
             last_shared(d, i, one->commit - 1, (place){one->to, one->stream_bytes}).stream_bytes;
+        // Gaps behind the shared part belong to a line that is not the present's any more.
         while (d->gap_count > 0 && d->gaps[d->gap_count - 1].from >= shared) d->gap_count--;
         if (d->gap_count > 0 && d->gaps[d->gap_count - 1].to > shared)
             d->gaps[d->gap_count - 1].to = shared;
+        // Losses between the shared part and the restored state were removed by the restore.
         if (one->stream_bytes > shared)
             d->gaps[d->gap_count++] = (struct reef_lineage_gap){shared, one->stream_bytes};
     }

@@ -22,6 +22,7 @@ static reef_status load_vector(reef_model *model,
                                reef_error *err) {
     size_t count = (size_t)chosen->last + 1;
     uint32_t *records = calloc(count, sizeof(*records));
+    // A vector generation does not carry its own record; it is kept beside it.
     model->infos = calloc(count, sizeof(*model->infos));
     reef_status status = REEF_OK;
     if (records == NULL || model->infos == NULL)
@@ -112,11 +113,13 @@ static reef_status load_generations(reef_model *model,
     size_t count = (size_t)chosen->last + 1;
     reef_generation_record *expected = calloc(count, sizeof(*expected));
     if (expected == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
+    // All slots are reserved first, so that a load which fails half way can be released as a whole.
     reef_status status = reef_network_reserve(network, count, err);
     if (status == REEF_OK) {
         memset(network->generations, 0, count * sizeof(*network->generations)); // NULL can be freed
         network->generation_count = count;
     }
+    // The records are read first: they say which generations an older copy has already.
     for (uint32_t g = 0; status == REEF_OK && g < count; g++)
         status = reef_generation_read(txn, reef_as_of_records(chosen, g), &expected[g], err);
     // Only generations between the backbone's and the last one may have given way to a later one.
@@ -124,6 +127,8 @@ static reef_status load_generations(reef_model *model,
         (reef_generation_is_empty(&expected[0]) || reef_generation_is_empty(&expected[count - 1])))
         status = reef_fail(err, REEF_ERR_CORRUPT, "generation %u is empty, and none stands for it",
                            reef_generation_is_empty(&expected[0]) ? 0 : chosen->last);
+    // Downwards: the open generation must come from the first transaction, before the reader is
+    // renewed.
     for (uint32_t g = (uint32_t)count; status == REEF_OK && g-- > 0;)
         if (!take_known(model, &expected[0], &expected[g], g))
             status = load_generation(model, txn, chosen, &expected[g], g, err);
@@ -165,6 +170,7 @@ static size_t pass_windows(const reef_config *config) {
 
 static reef_status prepare_language(reef_model *model, reef_error *err) {
     const reef_config *config = &model->network.config;
+    // Several windows per pass keep all threads busy; their number changes no bit.
     size_t windows = pass_windows(config), G = model->network.generation_count;
     reef_status status = reef_activations_init(&model->acts, config, windows, false, err);
     if (status != REEF_OK) return status;
@@ -172,6 +178,7 @@ static reef_status prepare_language(reef_model *model, reef_error *err) {
     model->stride = windows * config->context;
     model->tokens = calloc(model->stride, reef_token_bytes(config));
     model->targets = calloc(model->stride, reef_token_bytes(config));
+    // Firing and margins are kept for all generations, row by row.
     model->fire = calloc(G, model->stride);
     model->margins = calloc(G * model->stride, sizeof(*model->margins));
     if (model->tokens != NULL && model->targets != NULL && model->fire != NULL &&

@@ -18,16 +18,20 @@ static reef_status load_once(reef_model *model, const char *as_of, reef_error *e
     reef_network *network = &model->network;
     reef_txn *txn = NULL;
     reef_as_of chosen = {0};
+    // This kind of transaction may be renewed between blocks; see reef_txn_renew.
     reef_status status = reef_txn_begin(&txn, model->residency.store, REEF_TXN_READ_RENEWED, err);
     if (status != REEF_OK) return status;
     status = reef_config_read(txn, &network->config, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &model->commit, err);
     if (status == REEF_OK) status = reef_as_of_find(&chosen, txn, as_of, err);
     if (status == REEF_OK) {
+        // From here on the kind decides what a state consists of.
         model->kind = &reef_eval_kinds[network->config.model];
         status = model->kind->load(model, txn, &chosen, err);
     }
     reef_txn_abort(txn);
+    // The first transaction has ended: pinning begins its own, and finds the same sealed
+    // generations or says BUSY.
     return status == REEF_OK ? model->kind->pin(model, err) : status;
 }
 
@@ -56,7 +60,9 @@ static reef_status open_model(reef_model **out,
     if (model == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a model");
     const reef_model_options defaults = {0};
     if (options == NULL) options = &defaults;
+    // A reader that asked for no limit gets that of the machine.
     reef_residency_init(&model->residency, store, options->memory_bytes);
+    // Lent for the time of loading; what is taken from it is moved, not copied.
     model->known = known;
     reef_status status = load_network(model, as_of, err);
     model->known = NULL;
@@ -64,6 +70,7 @@ static reef_status open_model(reef_model **out,
     if (status == REEF_OK) status = model->kind->prepare(model, err);
     if (status == REEF_OK)
         *out = model;
+    // Also a model that was loaded in part.
     else
         reef_model_close(model);
     return status;
@@ -90,11 +97,13 @@ reef_status reef_model_reopen(reef_model **model,
         return open_model(model, store, as_of, options, NULL, err);
     }
     // What is not taken over gives way before the rest is read: there need not be memory for both.
+    // The open generation has changed by definition; its memory is free for the new one.
     size_t open = older->network.generation_count;
     while (open > 0 && older->network.generations[open - 1]->open) {
         reef_generation_free(older->network.generations[--open]);
         older->network.generations[open] = NULL;
     }
+    // After a failure there is neither the old model nor a new one; *model is NULL.
     reef_status status = open_model(model, store, as_of, options, &older->network, err);
     reef_model_close(older);
     return status;

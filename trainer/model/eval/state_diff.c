@@ -27,10 +27,13 @@ static reef_status describe_now(reef_txn *txn, reef_snapshot *out, reef_error *e
     uint32_t count = 0;
     reef_status status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
+    // A pool without a generation was never finished by reef_pool_init.
     if (status == REEF_OK && count == 0)
         return reef_fail(err, REEF_ERR_CORRUPT, "the pool has no generation");
     if (status == REEF_OK) status = reef_generation_read(txn, count - 1, &last, err);
     if (status != REEF_OK) return status;
+    // The last generation is the open one, unless a crash came between sealing and opening, which
+    // one transaction excludes.
     uint32_t sealed = last.sealed ? count : count - 1;
     *out = (reef_snapshot){.name = "now",
                            .commit = commit.number,
@@ -56,6 +59,7 @@ static reef_status describe_state_diff(reef_txn *txn,
 
 // Generations that are sealed in only one of the states, as that one has them.
 static reef_status list_sealed(reef_txn *txn, reef_state_change *out, reef_error *err) {
+    // A restore may have gone back behind a seal; then generations are gone instead of new.
     bool gone = out->before.sealed_count > out->after.sealed_count;
     const reef_snapshot *most = gone ? &out->before : &out->after;
     uint32_t first = gone ? out->after.sealed_count : out->before.sealed_count;
@@ -82,9 +86,13 @@ static uint16_t to_bf16(const uint8_t *value) {
 // Whether two rows hold the same values, as far as the coarser of their types can tell.
 static bool rows_equal(size_t values, const reef_view *a, const reef_view *b, size_t row) {
     size_t each_a = a->dtype == REEF_BF16 ? 2 : 4, each_b = b->dtype == REEF_BF16 ? 2 : 4;
+    // Rows are compared in place: a diff of gigabytes allocates nothing.
     const uint8_t *at_a = (const uint8_t *)a->data + row * values * each_a;
     const uint8_t *at_b = (const uint8_t *)b->data + row * values * each_b;
+    // Equal types: equal bits.
     if (each_a == each_b) return memcmp(at_a, at_b, values * each_a) == 0;
+    // An f32 row and its sealed bf16 copy: the finer is rounded as sealing rounds, and compared
+    // after that.
     const uint8_t *fine = each_a == 4 ? at_a : at_b, *coarse = each_a == 4 ? at_b : at_a;
     for (size_t i = 0; i < values; i++) {
         uint16_t value;
@@ -98,11 +106,13 @@ static reef_status layer_of(reef_state_change *out,
                             uint32_t layer,
                             reef_layer_change **found,
                             reef_error *err) {
+    // Layers are found in the order of their keys; there are few.
     for (size_t i = 0; i < out->layer_count; i++)
         if (out->layers[i].layer == layer) {
             *found = &out->layers[i];
             return REEF_OK;
         }
+    // The key comes from the file, and indexes an array.
     if (layer >= REEF_LAYER_COUNT_MAX)
         return reef_fail(err, REEF_ERR_CORRUPT, "experts of layer %u, where there are at most %d",
                          layer, REEF_LAYER_COUNT_MAX);
@@ -139,8 +149,10 @@ static reef_status on_block_before(void *context,
     if (status != REEF_OK) return status;
     layer->before += rows;
     status = reef_record_view(c->txn, &there, &other, err);
+    // The block is there in one state only: its rows count as before, none as changed.
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK; // fewer experts there, or given up
     if (status == REEF_OK) status = count_rows(c, key, &other, &rows_after, err);
+    // Rows that both states have.
     for (size_t row = 0; status == REEF_OK && row < rows && row < rows_after; row++)
         layer->changed += !rows_equal(c->row_values[key->layer], view, &other, row);
     return status;
@@ -184,12 +196,15 @@ static void compare_usage(const comparison *c, reef_layer_change *layer) {
     layer->usage_drift = (double)NAN;
     for (uint32_t block = 0; usage_pair(c, layer->layer, block, &a, &b); block++)
         for (size_t i = 0; i * sizeof(reef_usage) < (a.bytes > b.bytes ? a.bytes : b.bytes); i++) {
+            // Two passes: totals first, because shares need them.
             first += count_at(&a, i);
             second += count_at(&b, i);
         }
+    // Usage counts only grow; if they shrank, the earlier state is the second one.
     bool back = second < first;
     uint64_t earlier = back ? second : first;
     layer->uses = back ? first - second : second - first;
+    // No use before, or none since: there is no distribution to compare.
     if (earlier == 0 || layer->uses == 0) return;
     for (uint32_t block = 0; usage_pair(c, layer->layer, block, &a, &b); block++)
         for (size_t i = 0; i * sizeof(reef_usage) < (a.bytes > b.bytes ? a.bytes : b.bytes); i++) {
@@ -209,6 +224,7 @@ static bool is_tensor(const comparison *c, const char *name, reef_dtype dtype) {
 }
 
 // |b - a| / |a| over the values that both have; 0 when all are the same, infinite when only a is zero.
+// In double: sums over millions of values.
 static double relative_change(const reef_view *a, const reef_view *b) {
     size_t bytes = a->bytes < b->bytes ? a->bytes : b->bytes;
     double change = 0.0, size = 0.0;
@@ -216,6 +232,7 @@ static double relative_change(const reef_view *a, const reef_view *b) {
         float x, y;
         memcpy(&x, (const uint8_t *)a->data + at, sizeof(x));
         memcpy(&y, (const uint8_t *)b->data + at, sizeof(y));
+        // Equal bits need no subtraction, and infinity minus infinity would be NaN.
         if (memcmp(&x, &y, sizeof(x)) == 0) continue; // infinite thresholds of gates too
         change += ((double)y - (double)x) * ((double)y - (double)x);
     }
@@ -234,6 +251,7 @@ static reef_status add_tensor(reef_state_change *out,
                               size_t after,
                               double relative,
                               reef_error *err) {
+    // A diff names few tensors, so growth by one is fine.
     reef_tensor_change *tensors = realloc(out->tensors, (out->tensor_count + 1) * sizeof(*tensors));
     if (tensors == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for names of tensors");
@@ -249,12 +267,14 @@ static reef_status on_tensor_before(void *context,
                                     const reef_view *view,
                                     reef_error *err) {
     const comparison *c = context;
+    // Records of other types share the table, gates among them.
     if (!is_tensor(c, key->name, view->dtype)) return REEF_OK;
     reef_key there = *key;
     reef_view other;
     there.generation = c->after;
     size_t values = view->bytes / sizeof(float);
     reef_status status = reef_record_view(c->txn, &there, &other, err);
+    // A tensor that exists in one state only has no relative change.
     if (status == REEF_ERR_NOT_FOUND)
         return add_tensor(c->out, key->name, values, 0, (double)NAN, err);
     if (status != REEF_OK) return status;
@@ -273,6 +293,7 @@ static reef_status on_tensor_after(void *context,
     reef_key there = *key;
     reef_view other;
     there.generation = c->before;
+    // Those that both have were compared in the other direction already.
     reef_status status = reef_record_view(c->txn, &there, &other, err);
     if (status != REEF_ERR_NOT_FOUND) return status;
     return add_tensor(c->out, key->name, 0, view->bytes / sizeof(float), (double)NAN, err);
@@ -281,6 +302,7 @@ static reef_status on_tensor_after(void *context,
 // ---- the whole ----------------------------------------------------------------------------------
 
 static reef_status compare_state_diff(comparison *c, reef_error *err) {
+    // Two walks find what changed or went; two more find what is new.
     const struct {
         reef_db db;
         uint32_t generation;
@@ -308,6 +330,8 @@ static reef_status diff(
     if (status == REEF_OK) status = describe_state_diff(txn, after, &out->after, err);
     if (status == REEF_OK) status = list_sealed(txn, out, err);
     if (status != REEF_OK) return status;
+    // The generation that was open in the earlier of the two states is the one whose experts are
+    // compared.
     bool back = out->after.open_generation < out->before.open_generation;
     out->generation = back ? out->after.open_generation : out->before.open_generation;
     comparison c = {.txn = txn,
@@ -317,6 +341,7 @@ static reef_status diff(
                     .vectors = reef_config_is_vector(&config)};
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++) {
         reef_expert_shape shape = reef_generation_expert_shape(&config, l < config.layers ? l : 0);
+        // A row of a vector model is w_down with its bias.
         c.row_values[l] = c.vectors ? config.inputs + 1 : reef_expert_row_values(&shape);
     }
     status = reef_generation_read(txn, c.before, &info, err);

@@ -33,6 +33,7 @@ static reef_status check_exportable(const exporting *e, uint32_t count, reef_err
         return reef_fail(err, REEF_ERR_INVALID,
                          "a generation of a vector model cannot be exported: its gate is solved "
                          "together with those of the others; export the pool");
+    // An open generation changes with the next step; its root does not exist yet.
     if (!info->sealed)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation %" PRIu32 " is open: seal it first, or export one of the "
@@ -52,12 +53,15 @@ static reef_status read_gate(exporting *e, reef_txn *txn, reef_error *err) {
     reef_key key = {
         .db = REEF_DB_TENSORS, .generation = e->origin.info.generation, .name = "reference"};
     reef_status status = reef_record_read(txn, &key, e->reference, sizeof(e->reference), err);
+    // Generation 0 has no gate.
     if (status != REEF_OK || key.generation == 0) return status;
     key.name = "gate";
     status = reef_record_view(txn, &key, &view, err);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
     if (status != REEF_OK) return status;
     e->gate_values = view.bytes / sizeof(*values);
+    // A gate that reads losses needs every generation that computed them; otherwise the backbone is
+    // enough.
     bool all = reef_origin_needs_all(&e->origin.config, values[REEF_GATE_VALUE_LOSS_WEIGHT]);
     e->origin.base_count = all ? e->origin.info.generation : 1;
     return REEF_OK;
@@ -65,6 +69,7 @@ static reef_status read_gate(exporting *e, reef_txn *txn, reef_error *err) {
 
 static reef_status read_base(exporting *e, reef_txn *txn, reef_error *err) {
     reef_origin *origin = &e->origin;
+    // One more than needed, since calloc(0) may be NULL.
     origin->base_roots = calloc(origin->base_count + 1, sizeof(*origin->base_roots));
     if (origin->base_roots == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY,
@@ -79,6 +84,8 @@ static reef_status read_base(exporting *e, reef_txn *txn, reef_error *err) {
 }
 
 static reef_status read_origin(exporting *e, uint32_t generation, reef_error *err) {
+    // One transaction for everything that describes the generation. Its data is read later, block
+    // by block; the root ties both together.
     uint32_t count = 0;
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, e->store, REEF_TXN_READ, err);
@@ -111,6 +118,7 @@ static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
     if (metadata == NULL || tensors == NULL) {
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the header of %.160s", path);
     } else {
+        // The header needs all tensors at once, in the order in which their data follows.
         for (size_t i = 0; i < e->parts.count; i++) tensors[i] = e->parts.parts[i].tensor;
         status = reef_safetensors_create(&e->writer, path, e->options.force, metadata,
                                          e->parts.count, tensors, err);
@@ -124,16 +132,19 @@ static reef_status copy_record(exporting *e,
                                const reef_tail_file *part,
                                const reef_tail_file_record *record,
                                reef_error *err) {
+    // A transaction per block: an export of gigabytes must not keep a writer from reusing pages.
     reef_txn *txn = NULL;
     reef_view view;
     reef_status status = reef_txn_begin(&txn, e->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_record_view(txn, &record->key, &view, err);
+    // Sizes were promised in the header; a block of another size would shift everything behind it.
     if (status == REEF_OK && (view.bytes != record->bytes || view.dtype != part->tensor.dtype))
         status = reef_fail(err, REEF_ERR_CORRUPT,
                            "%s of generation %" PRIu32 " has a block of %zu bytes, not of %zu",
                            part->tensor.name, e->origin.info.generation, view.bytes, record->bytes);
     if (status == REEF_OK)
         status =
+            // Hashed while it passes, so the file is checked without being read again.
             reef_generation_hash_add(e->hash, &record->key, view.dtype, view.data, view.bytes, err);
     if (status == REEF_OK) status = reef_safetensors_write(e->writer, view.data, view.bytes, err);
     reef_txn_abort(txn);
@@ -147,6 +158,7 @@ static reef_status copy_parts(exporting *e, reef_error *err) {
         const reef_tail_file *part = &e->parts.parts[i];
         for (uint32_t b = 0; reef_tail_file_record_at(part, e->origin.info.generation, b, &record);
              b++) {
+            // Asked between blocks, so that a signal stops an export within milliseconds.
             if (e->options.stopped != NULL && e->options.stopped())
                 return reef_fail(err, REEF_ERR_BUSY, "stopped; nothing of the file is left");
             reef_status status = copy_record(e, part, &record, err);
@@ -154,6 +166,7 @@ static reef_status copy_parts(exporting *e, reef_error *err) {
         }
     }
     reef_generation_hash_root(e->hash, root);
+    // The last thing before the file gets its name: what was read is what was sealed.
     if (memcmp(root, e->origin.info.root, sizeof(root)) == 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "generation %" PRIu32 " of pool %.120s has another root than was recorded, or "
@@ -182,11 +195,13 @@ reef_status reef_generation_export(reef_store *store,
     uint64_t file_bytes = 0;
     reef_status status = read_origin(&e, generation, err);
     if (status == REEF_OK) status = list_parts(&e, err);
+    // A dry run has checked everything that can be known without writing.
     bool writes = !e.options.dry_run;
     if (status == REEF_OK && writes) status = reef_generation_hash_new(&e.hash, err);
     if (status == REEF_OK && writes) status = begin_file(&e, path, err);
     if (status == REEF_OK && writes) status = copy_parts(&e, err);
     if (status == REEF_OK && writes) {
+        // finish consumes the writer, also on failure.
         status = reef_safetensors_finish(e.writer, &file_bytes, err);
         e.writer = NULL;
     }

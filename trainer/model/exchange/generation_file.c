@@ -65,6 +65,7 @@ static uint64_t size_of(char letter, const reef_config *config, uint32_t side) {
         return (uint64_t)config->heads * config->d_key;
     case 'E':
         return config->moe_experts;
+    // A letter per dimension: the shapes of all tensors are strings in the table above.
     case 'K': { // a row of a table, of all heads' where each has its own
         reef_router_shape shape = reef_generation_shape(config, side);
         return reef_router_key_row(&shape);
@@ -115,6 +116,8 @@ static void add_dense(reef_tail_files *parts,
     for (size_t i = 0; i < generation->tensor_count; i++) {
         reef_tail_file *part =
             add_file(parts, REEF_DB_TENSORS, generation->tensors[i].name, REEF_F32);
+        // The layout counts the same tensors a second time; both must agree or no file could be
+        // read back.
         reef_tensor_shape(&part->tensor, config, generation->info.side);
         assert(reef_safetensor_bytes(&part->tensor) ==
                generation->tensors[i].count * sizeof(float));
@@ -124,6 +127,7 @@ static void add_dense(reef_tail_files *parts,
         add_flat(parts, "gate", REEF_F32, gate_values, 0);
         add_flat(parts, "gate_weights", REEF_F32, REEF_GATE_ORDERS, REEF_GATE_BUCKETS);
     }
+    // Sorted by name, which is the order of the store's keys and so of the root.
     qsort(parts->parts, parts->count, sizeof(*parts->parts), by_name);
 }
 
@@ -141,6 +145,8 @@ static void add_layers(reef_tail_files *parts,
         reef_tail_file *part =
             add_file(parts, db, name, rows ? generation->info.dtype : REEF_BYTES);
         part->layer = l;
+        // Rows per block follow from f32 even for bf16 rows: blocks of both kinds then hold the
+        // same experts.
         part->block_rows = reef_block_rows(table->row_values * sizeof(float));
         part->row_bytes =
             rows ? table->row_values * reef_rows_value_bytes(generation->info.dtype) : 1;
@@ -156,12 +162,14 @@ reef_status reef_generation_tensors_init(reef_tail_files *parts,
                                          reef_error *err) {
     *parts = (reef_tail_files){0};
     parts->parts =
+        // Dense tensors, three of the gate, and rows and flags of every layer.
         calloc(generation->tensor_count + 3 + 2 * (size_t)config->layers, sizeof(*parts->parts));
     if (parts->parts == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the tensors of a generation");
     add_dense(parts, config, generation, gate_values);
     add_layers(parts, config, generation, REEF_DB_EXPERTS);
     add_layers(parts, config, generation, REEF_DB_FLAGS);
+    // Data offsets follow each other without gaps, as the format demands.
     uint64_t at = 0;
     for (size_t i = 0; i < parts->count; i++) {
         reef_safetensor *tensor = &parts->parts[i].tensor;
@@ -182,6 +190,7 @@ bool reef_tail_file_record_at(const reef_tail_file *part,
                               reef_tail_file_record *out) {
     *out = (reef_tail_file_record){.key = {.db = part->db, .generation = generation}};
     if (part->db == REEF_DB_TENSORS) {
+        // A tensor is one record.
         out->key.name = part->tensor.name;
         out->bytes = part->tensor.end - part->tensor.begin;
         return index == 0;
@@ -192,6 +201,7 @@ bool reef_tail_file_record_at(const reef_tail_file *part,
     out->key.layer = part->layer;
     out->key.block = index;
     out->offset = first * part->row_bytes;
+    // The last block is short.
     out->bytes = (left < part->block_rows ? left : part->block_rows) * part->row_bytes;
     return true;
 }
@@ -204,6 +214,7 @@ reef_status reef_generation_allocate_tables(reef_generation *generation, reef_er
         reef_expert_table *table = &generation->expert_tables[l];
         if (table->expert_count == 0) continue;
         table->flags = calloc(table->expert_count, 1);
+        // Everything is dirty: it is all new to this pool.
         table->dirty = malloc(table->expert_count);
         table->usage = calloc(table->expert_count, sizeof(*table->usage)); // none here so far
         if (table->flags == NULL || table->dirty == NULL || table->usage == NULL)
@@ -244,6 +255,8 @@ static void set_owned(json_t *metadata, const char *name, char *text) {
 }
 
 json_t *reef_origin_metadata(const reef_origin *origin,
+                             // The metadata of a safetensors file is strings; numbers are written
+                             // as text.
                              double reference_median,
                              double reference_spread) {
     const reef_generation_record *info = &origin->info;
@@ -270,6 +283,7 @@ json_t *reef_origin_metadata(const reef_origin *origin,
     set_owned(metadata, "builds_on", json_dumps(roots, JSON_COMPACT));
     set_owned(metadata, "configuration", reef_config_format(&origin->config));
     json_decref(roots);
+    // Counted instead of checked one by one: json_object_set_new refuses a NULL value.
     if (json_object_size(metadata) == 15) return metadata;
     json_decref(metadata); // a member found no memory
     return NULL;
@@ -312,6 +326,7 @@ static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
     if (format == NULL || strcmp(format, FORMAT_NAME) != 0)
         return reef_fail(
             err, REEF_ERR_INVALID,
+            // The likeliest mistake gets the command that would work.
             format != NULL && strcmp(format, REEF_MODEL_FORMAT) == 0
                 ? "%.120s is of a whole model, not of a generation: reef init POOL "
                   "--from makes a pool of it"
@@ -319,6 +334,7 @@ static reef_status kind_check(const reef_safetensors *file, reef_error *err) {
                   "no format " FORMAT_NAME,
             file->path);
     reef_status status = number_of(file, "format_version", UINT32_MAX, &version, err);
+    // Another version may mean another layout; guessing would import noise.
     if (status == REEF_OK && version != REEF_GENERATION_FILE_VERSION)
         return reef_fail(err, REEF_ERR_VERSION,
                          "%.120s has format version %" PRIu64 ", this program reads version %u",
@@ -330,6 +346,7 @@ static reef_status info_parse(reef_generation_record *info,
                               const reef_safetensors *file,
                               reef_error *err) {
     uint64_t generation = 0, parent = 0, side = 0;
+    // All numbers in one table, each with its bound.
     const struct {
         const char *name;
         uint64_t most, *out;
@@ -348,6 +365,7 @@ static reef_status info_parse(reef_generation_record *info,
     }
     const char *dtype = text_of(file, "dtype");
     bool bf16 = dtype != NULL && strcmp(dtype, "bf16") == 0;
+    // No other type of rows exists in a sealed generation.
     if (!bf16 && (dtype == NULL || strcmp(dtype, "f32") != 0))
         return file_lacking(file, "dtype", err);
     if (side == 0) return file_lacking(file, "side", err);

@@ -28,14 +28,17 @@ static reef_status read_gate(exporting *e, reef_file_generation *of, reef_error 
     float values[REEF_GATE_VALUES];
     double reference[2];
     reef_view view;
+    // `records` is where the state's copy lies, which differs from the number in a snapshot.
     reef_key key = {.db = REEF_DB_TENSORS, .generation = of->records, .name = "reference"};
     reef_status status = reef_record_read(e->txn, &key, reference, sizeof(reference), err);
     of->reference_median = reference[0];
     of->reference_spread = reference[1];
+    // Generation 0 has a reference, but no gate.
     if (status != REEF_OK || of->number == 0) return status;
     key.name = "gate";
     status = reef_record_view(e->txn, &key, &view, err);
     if (status == REEF_OK) status = reef_checkpoint_parse_gate(view.data, view.bytes, values, err);
+    // How many values the gate was stored with, so that the file repeats that form.
     of->gate_values = view.bytes / sizeof(*values);
     return status;
 }
@@ -54,6 +57,7 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %" PRIu32 " generations",
                          as_of->last);
     for (uint32_t g = 0; g <= as_of->last; g++) {
+        // The file numbers generations without gaps; empty ones are left out.
         reef_file_generation *one = &origin->generations[origin->count];
         *one = (reef_file_generation){.number = g, .records = reef_as_of_records(as_of, g)};
         reef_status status = reef_generation_read(e->txn, one->records, &one->info, err);
@@ -61,6 +65,7 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
         if (reef_generation_is_empty(&one->info)) continue;
         // The root of a snapshot's copy is that of its own number.
         one->has_root = one->info.sealed && one->records == g;
+        // Parents are renumbered with them.
         one->info.generation = origin->count;
         if (g > 0) one->info.parent = number_in_file(origin, one->info.parent);
         status = read_gate(e, one, err);
@@ -86,6 +91,7 @@ static reef_status list_parts(exporting *e, reef_error *err) {
     reef_status status = REEF_OK;
     for (uint32_t g = 0; status == REEF_OK && g < origin->count; g++) {
         const reef_file_generation *one = &origin->generations[g];
+        // A generation without data, made only for its list of tensors and their shapes.
         reef_generation *generation = NULL; // for its list of tensors
         status = reef_generation_new(&generation, &origin->config, &one->info, err);
         if (status == REEF_OK)
@@ -162,12 +168,17 @@ static reef_status write_block(exporting *e,
                                const reef_view *view,
                                size_t rows,
                                reef_error *err) {
+    // Usage of a block that was never used has no record and reads as zeros; its largest value is
+    // eight bytes.
     static const uint64_t nothing = 0;
     reef_status status = REEF_OK;
+    // The header has promised a size.
     if (view->data != NULL && view->bytes != rows * part->row_bytes)
         return wrong_size(part, view->bytes, err);
     for (size_t n = 0; status == REEF_OK && n < rows; n++) {
         const char *row = view->data == NULL
+                              // Columns: value `offset` of each row. A row of the store holds
+                              // several tensors of the file side by side.
                               ? (const char *)&nothing
                               : (const char *)view->data + n * part->row_bytes + part->offset;
         status = reef_safetensors_write(e->writer, row, part->bytes, err);
@@ -183,6 +194,7 @@ static reef_status write_column(exporting *e,
     for (uint32_t block = 0; left > 0; block++) {
         reef_view view;
         size_t rows = left < part->block_rows ? (size_t)left : part->block_rows;
+        // Asked between blocks, as in generation_export.c.
         if (e->options.stopped != NULL && e->options.stopped())
             return reef_fail(err, REEF_ERR_BUSY, "stopped; nothing of the file is left");
         reef_status status = view_block(e, part, records, block, &view, err);
@@ -201,6 +213,7 @@ static reef_status write_file(exporting *e,
     for (size_t i = 0; status == REEF_OK && i < e->parts.count; i++) {
         const reef_tensor_group *part = &e->parts.parts[i];
         uint32_t records = e->origin.generations[part->generation].records;
+        // Tensors are written in the order of the header: the writer never seeks.
         status = part->db == REEF_DB_TENSORS ? write_tensor(e, part, records, err)
                                              : write_column(e, part, records, err);
     }
@@ -221,6 +234,7 @@ reef_status reef_model_export(reef_store *store,
     if (options != NULL) e.options = *options;
     if (out == NULL) out = &unused;
     *out = (reef_model_file){0};
+    // One transaction for the whole export: the open generation must be of one commit.
     reef_status status = reef_txn_begin(&e.txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = read_model_export(&e, as_of, err);
     if (status == REEF_OK && !e.options.dry_run)

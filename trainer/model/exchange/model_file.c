@@ -17,6 +17,7 @@
 static reef_tensor_group *add_model_file(reef_tensor_groups *parts,
                                          uint32_t generation,
                                          const char *record) {
+    // The number of tensors is known only at the end; growing doubles.
     if (parts->count == parts->capacity) {
         size_t capacity = 2 * parts->capacity + 64;
         reef_tensor_group *grown = realloc(parts->parts, capacity * sizeof(*grown));
@@ -28,6 +29,8 @@ static reef_tensor_group *add_model_file(reef_tensor_groups *parts,
     *part = (reef_tensor_group){
         .generation = generation, .db = REEF_DB_TENSORS, .tensor.dtype = REEF_F32};
     snprintf(part->record, sizeof(part->record), "%s", record);
+    // For now the record's name, by which the shape is looked up; place_model_file gives it its
+    // full name.
     snprintf(part->tensor.name, sizeof(part->tensor.name), "%s",
              record); // whose shape is asked for
     return part;
@@ -92,10 +95,13 @@ static bool add_column(reef_tensor_groups *parts,
     if (part == NULL) return false;
     part->db = of->db;
     part->layer = layer;
+    // Blocks are cut as if rows were f32, whatever their type.
     part->block_rows = reef_block_rows(table->row_values * sizeof(float)); // whatever their type
     part->row_bytes = of->row_bytes;
     part->offset = of->offset;
     part->bytes = of->bytes;
+    // Flags and usage may be missing in files of other programs: experts then start unfrozen and
+    // unused.
     part->optional = of->db != REEF_DB_EXPERTS;
     part->tensor.dtype = of->dtype;
     part->tensor.shape[part->tensor.rank++] = table->expert_count;
@@ -110,6 +116,7 @@ static bool add_layer(reef_tensor_groups *parts,
                       uint32_t number,
                       uint32_t layer) {
     static const char *const VECTORS[] = {"w_down", "w_up", "w_gate"};
+    // Three columns beside the vectors: their own tables in the store, one tensor each in the file.
     const column others[] = {
         {"frozen", REEF_DB_FLAGS, REEF_BYTES, 0, 1, 0, 1},
         {"usage_count", REEF_DB_USAGE, REEF_U64, 0, sizeof(reef_usage), 0, sizeof(uint64_t)},
@@ -122,6 +129,7 @@ static bool add_layer(reef_tensor_groups *parts,
     bool ok = true;
     for (size_t v = 0; ok && v < vectors; v++) {
         const column vector = {
+            // A value expert has only w_up, which is the second name.
             VECTORS[vectors == 1 ? 1 : v], REEF_DB_EXPERTS,    generation->info.dtype, shape.D,
             vectors * shape.D * each,      v * shape.D * each, shape.D * each};
         ok = add_column(parts, generation, number, layer, &vector);
@@ -137,6 +145,8 @@ reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
                                    uint32_t number,
                                    size_t gate_values,
                                    reef_error *err) {
+    // A gate is listed only where there is one; an importer takes a missing one for a gate that
+    // never fires.
     bool ok = add_dense(parts, config, generation, number);
     if (ok && gate_values > 0) ok = add_gate(parts, number, gate_values);
     for (uint32_t l = 0; ok && l < config->layers; l++)
@@ -154,6 +164,7 @@ void reef_tensor_groups_release(reef_tensor_groups *parts) {
 // ---- metadata -----------------------------------------------------------------------------------
 
 reef_status reef_model_check_kind(const reef_config *config, reef_error *err) {
+    // Each refusal says what to use instead.
     if (reef_config_is_vector(config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "a vector model is no file of tensors: its head is solved from sums over "
@@ -178,7 +189,7 @@ static json_t *generation_json(const reef_file_generation *of) {
                             "sealed", info->sealed, "opened_step", (json_int_t)info->opened_step,
                             "sealed_step", (json_int_t)info->sealed_step, "opened_at",
                             (json_int_t)info->opened_at, "sealed_at", (json_int_t)info->sealed_at);
-    // A median of no loss is no number, and has none here.
+    // JSON has no NaN or infinity: a generation that measured no loss has no reference here.
     if (isfinite(of->reference_median))
         reef_json_set(&one, "reference", json_real(of->reference_median));
     if (isfinite(of->reference_spread))
@@ -200,6 +211,7 @@ json_t *reef_model_metadata(const reef_model_origin *origin) {
     for (uint32_t g = 0; g < origin->count; g++)
         reef_json_append(&list, generation_json(&origin->generations[g]));
     char *generations =
+        // 17 digits bring every double back bit for bit.
         list == NULL ? NULL : json_dumps(list, JSON_COMPACT | JSON_REAL_PRECISION(17));
     char *config = reef_config_format(&origin->config);
     reef_json_set(&metadata, "format", json_string(REEF_MODEL_FORMAT));
@@ -274,6 +286,7 @@ static double reference_of(const json_t *one, const char *name) {
 // Numbers are 0, 1, 2, ... in the file. Only the last may be open.
 static bool generation_parse(
     reef_file_generation *out, const json_t *one, uint32_t g, uint32_t count, uint64_t first_id) {
+    // All members at once; a missing one or one of another type makes unpack fail.
     json_int_t number = 0, parent = 0, side = 0, opened_step = 0, sealed_step = 0, opened_at = 0,
                sealed_at = 0;
     const char *dtype = NULL, *root = json_string_value(json_object_get(one, "root"));
@@ -284,11 +297,15 @@ static bool generation_parse(
                     &opened_at, "sealed_at", &sealed_at) != 0)
         return false;
     bool bf16 = strcmp(dtype, "bf16") == 0;
+    // Rows of an open generation are always f32.
     if ((!bf16 && strcmp(dtype, "f32") != 0) || (bf16 && sealed == 0)) return false;
+    // Numbers only grow: the file leaves empty generations out.
     if (number < g || number >= REEF_GENERATION_COUNT_MAX || side < 1 || side > REEF_SIDE_MAX)
         return false;
+    // A parent comes before its child; generation 0 is its own.
     if (parent < 0 || parent > g || (parent == g && g > 0)) return false;
     if (opened_step < 0 || sealed_step < 0 || opened_at < 0 || sealed_at < 0) return false;
+    // Only the last can be open.
     if (sealed == 0 && g + 1 < count) return false;
     *out = (reef_file_generation){.number = (uint32_t)number,
                                   .has_root = root != NULL,
@@ -315,10 +332,12 @@ static reef_status generations_parse(reef_model_origin *origin,
     size_t count = json_array_size(list);
     uint64_t first_id = 0;
     bool right = count > 0 && count < REEF_GENERATION_COUNT_MAX;
+    // Bounded before it sizes an array.
     if (right) origin->generations = calloc(count, sizeof(*origin->generations));
     for (uint32_t g = 0; right && origin->generations != NULL && g < count; g++) {
         reef_file_generation *one = &origin->generations[g];
         right = generation_parse(one, json_array_get(list, g), g, (uint32_t)count, first_id);
+        // Ids are assigned again, since gaps of empty generations are closed.
         first_id += (uint64_t)one->info.side * one->info.side;
     }
     json_decref(list);
@@ -343,6 +362,7 @@ reef_status reef_model_origin_parse(reef_model_origin *origin,
     if (status != REEF_OK) return status;
     const char *config = text_of(file, "configuration");
     if (config == NULL) return model_file_lacking(file, "configuration", err);
+    // The configuration is checked like one from a pool, so that everything after it may trust it.
     status = reef_config_parse(&origin->config, config, strlen(config), &reason);
     if (status != REEF_OK)
         return reef_fail(err, status == REEF_ERR_INVALID ? REEF_ERR_CORRUPT : status,

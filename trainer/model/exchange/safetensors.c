@@ -85,16 +85,20 @@ static char *header_text(const json_t *metadata,
         const reef_safetensor *tensor = &tensors[i];
         json_t *one = json_pack("{s:s, s:o, s:[I, I]}", "dtype", TYPES[type_of(tensor->dtype)].name,
                                 "shape", shape_json(tensor), "data_offsets",
+                                // json_pack returns NULL without memory, and setting NULL fails:
+                                // one check for all.
                                 (json_int_t)tensor->begin, (json_int_t)tensor->end);
         complete = json_object_set_new(header, tensor->name, one) == 0; // refuses NULL
     }
     if (complete) text = json_dumps(header, JSON_COMPACT);
     json_decref(header);
     if (text == NULL) return NULL;
+    // Padded with spaces, so that the data begins at a multiple of eight and can be mapped.
     size_t length = strlen(text), padded = (length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     *bytes = LENGTH_BYTES + padded;
     whole = malloc(*bytes);
     if (whole != NULL) {
+        // The length is little-endian, whatever the machine.
         for (size_t i = 0; i < LENGTH_BYTES; i++) whole[i] = (char)(padded >> (8 * i));
         memset(whole + LENGTH_BYTES, ' ', padded);
         memcpy(whole + LENGTH_BYTES, text, length);
@@ -108,6 +112,7 @@ static reef_status check_offset(const char *path, bool force, reef_error *err) {
     reef_status status = reef_store_check_output(path, err);
     if (status != REEF_OK) return status;
     if (stat(path, &info) != 0) return REEF_OK; // or creating says why not
+    // A directory or device would be replaced or written to.
     if (!S_ISREG(info.st_mode))
         return reef_fail(err, REEF_ERR_INVALID, "cannot write %.160s: it exists and is no file",
                          path);
@@ -147,12 +152,15 @@ static bool is_still_there(const char *part, int fd) {
 static reef_status part_lock(reef_safetensors_writer *writer, int fd, reef_error *err) {
     struct stat info;
     if (fstat(fd, &info) != 0) return fail_errno(err, errno, "look at", writer->part);
+    // Two exports to one name would write into one another; the lock lasts as long as the
+    // descriptor.
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
         return errno == EWOULDBLOCK
                    ? reef_fail(err, REEF_ERR_INVALID,
                                "cannot write %.80s: another export is writing %.80s", writer->path,
                                writer->part)
                    : fail_errno(err, errno, "lock", writer->part);
+    // Only a left-over of our own is taken over: anything else there may be somebody's file.
     if (S_ISREG(info.st_mode) && is_left_over(fd)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "cannot write %.80s: %.80s exists and was not left by an export; move it away",
@@ -160,6 +168,8 @@ static reef_status part_lock(reef_safetensors_writer *writer, int fd, reef_error
 }
 
 static reef_status part_open(reef_safetensors_writer *writer, int *out, reef_error *err) {
+    // Between open and lock another export may have finished and removed the file; then the next
+    // attempt makes a new one.
     for (int i = 0; i < PART_ATTEMPTS_MAX; i++) {
         // Neither followed nor waited for, whatever lies there.
         int fd = open(writer->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -185,6 +195,7 @@ static reef_status part_create(reef_safetensors_writer *writer, reef_error *err)
     else if ((writer->file = fdopen(fd, "wb")) == NULL)
         status = no_memory(err, writer->path);
     if (status == REEF_OK) return REEF_OK;
+    // Nothing is left behind under the temporary name.
     (void)unlink(writer->part);
     close(fd);
     return status;
@@ -233,6 +244,7 @@ reef_status reef_safetensors_create(reef_safetensors_writer **out,
                            "cannot write %.120s: its header has %zu bytes of at most %u", path,
                            header_bytes - LENGTH_BYTES, REEF_SAFETENSORS_HEADER_BYTES_MAX);
     } else {
+        // The last tensor's end is the amount that has to be written.
         writer->bytes_left = tensor_count == 0 ? 0 : tensors[tensor_count - 1].end;
         status = begin(writer, path, header, header_bytes, err);
     }
@@ -269,9 +281,11 @@ static reef_status parent_sync(const char *path, reef_error *err) {
 reef_status reef_safetensors_finish(reef_safetensors_writer *writer,
                                     uint64_t *file_bytes,
                                     reef_error *err) {
+    // Every promised byte has been written; our own code would be wrong otherwise.
     assert(writer->bytes_left == 0);
     reef_status status = REEF_OK;
     struct stat info;
+    // Data on the disk before the name: a crash leaves the old file or the new one, never a part.
     if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0 ||
         fstat(fileno(writer->file), &info) != 0) {
         status = fail_errno(err, errno, "write", writer->part);
@@ -283,6 +297,7 @@ reef_status reef_safetensors_finish(reef_safetensors_writer *writer,
     }
     (void)fclose(writer->file); // all of it is on the disk
     writer->file = NULL;
+    // The rename itself is durable only with the directory.
     status = parent_sync(writer->path, err);
     if (file_bytes != NULL) *file_bytes = (uint64_t)info.st_size;
 
@@ -321,10 +336,12 @@ static reef_status broken_tensor(const reef_safetensors *file,
 static reef_status read_at(
     const reef_safetensors *file, uint64_t at, void *out, size_t bytes, reef_error *err) {
     char *to = out;
+    // pread may return less than asked, at signals and on some file systems.
     while (bytes > 0) {
         ssize_t got = pread(file->fd, to, bytes, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return fail_errno(err, errno, "read", file->path);
+        // The header promised more.
         if (got == 0) return broken(file, err, "it is shorter than its header says");
         to += got;
         at += (uint64_t)got;
@@ -353,6 +370,7 @@ static reef_status tensor_parse(reef_safetensors *file,
     const char *type = NULL;
     json_t *shape = NULL;
     json_int_t begin = 0, end = 0;
+    // Names become record keys.
     if (name[0] == '\0' || strlen(name) > REEF_NAME_BYTES_MAX)
         return broken_tensor(file, err, name, "has no name of 1 to 64 bytes");
     strcpy(tensor->name, name);
@@ -360,6 +378,7 @@ static reef_status tensor_parse(reef_safetensors *file,
                     "data_offsets", &begin, &end) != 0)
         return broken_tensor(file, err, name, "has more or less than dtype, shape, data_offsets");
     size_t i = 0;
+    // Unknown types cannot be skipped: their size would be unknown.
     while (i < TYPE_COUNT && strcmp(TYPES[i].name, type) != 0) i++;
     if (i == TYPE_COUNT) return broken_tensor(file, err, name, "is none of F32, BF16, U8 and I64");
     tensor->dtype = TYPES[i].dtype;
@@ -368,6 +387,7 @@ static reef_status tensor_parse(reef_safetensors *file,
         return broken_tensor(file, err, name, "lies outside of the data");
     tensor->begin = (uint64_t)begin;
     tensor->end = (uint64_t)end;
+    // Offsets and shape say the same thing twice; a file in which they differ is broken.
     if (reef_safetensor_bytes(tensor) != tensor->end - tensor->begin)
         return broken_tensor(file, err, name, "has another size than its shape");
     return REEF_OK;
@@ -392,6 +412,7 @@ static int by_offset(const void *a, const void *b) {
 
 static reef_status check_offsets(reef_safetensors *file, reef_error *err) {
     uint64_t at = 0;
+    // Tensors may be listed in any order, but must cover the data exactly, as the format demands.
     qsort(file->tensors, file->tensor_count, sizeof(*file->tensors), by_offset);
     for (size_t i = 0; i < file->tensor_count; i++) {
         const reef_safetensor *tensor = &file->tensors[i];
@@ -412,6 +433,7 @@ static reef_status header_parse(reef_safetensors *file, json_t *header, reef_err
     if (!json_is_object(header)) return broken(file, err, "its header is no JSON object");
     file->tensors = calloc(json_object_size(header) + 1, sizeof(*file->tensors));
     if (file->tensors == NULL) return no_memory(err, file->path);
+    // One tensor per member, besides the metadata.
     json_object_foreach(header, name, value) {
         status = strcmp(name, METADATA) == 0
                      ? metadata_parse(file, value, err)
@@ -431,11 +453,13 @@ static reef_status header_read(reef_safetensors *file, reef_error *err) {
     if (fstat(file->fd, &info) != 0) return fail_errno(err, errno, "look at", file->path);
     if (!S_ISREG(info.st_mode))
         return reef_fail(err, REEF_ERR_INVALID, "cannot read %.160s: it is no file", file->path);
+    // The size of the file bounds everything that its header claims.
     uint64_t file_bytes = (uint64_t)info.st_size;
     if (file_bytes < LENGTH_BYTES) return broken(file, err, "it has less than 8 bytes");
     reef_status status = read_at(file, 0, length, sizeof(length), err);
     if (status != REEF_OK) return status;
     for (size_t i = LENGTH_BYTES; i > 0; i--) bytes = bytes << 8 | length[i - 1];
+    // A length of garbage would otherwise become an allocation.
     if (bytes > REEF_SAFETENSORS_HEADER_BYTES_MAX)
         return broken(file, err, "its header would be larger than 8 MiB");
     if (bytes > file_bytes - LENGTH_BYTES)

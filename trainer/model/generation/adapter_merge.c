@@ -17,12 +17,14 @@ static size_t lay_out(reef_merged *merged, const reef_config *config, float *mem
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
     reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
                        up = reef_adapter_shape_ffw_out(config);
+    // Called twice: once to count, once to place.
     size_t at = 0;
     struct {
         float **place;
         size_t floats;
     } parts[4];
     for (uint32_t l = 0; config->adapters > 0 && l < config->layers; l++) {
+        // The matrices of the dense network exist only where they are adapted.
         size_t count = reef_layer_adapts_ffw(config, l) ? 4 : 2;
         parts[0].place = &merged->w_qkv[l], parts[0].floats = matrix_floats(&qkv);
         parts[1].place = &merged->w_out[l], parts[1].floats = matrix_floats(&out);
@@ -57,6 +59,8 @@ static void fill_adapter_merge(reef_generation *generation,
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
     reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
                        up = reef_adapter_shape_ffw_out(config);
+    // merged = base + down * up: one product at evaluation instead of two for every token that the
+    // generation answers alone.
     for (uint32_t l = 0; config->adapters > 0 && l < config->layers; l++) {
         const reef_block *block = &base->weights.blocks[l];
         const reef_weights *weights = &generation->weights;
@@ -68,6 +72,7 @@ static void fill_adapter_merge(reef_generation *generation,
     }
     size_t floats = (size_t)config->d_model * config->vocab;
     memcpy(merged->head, base->weights.head, floats * sizeof(*merged->head));
+    // The head's correction is a whole matrix.
     reef_axpy(floats, merged->head, 1.0f, generation->weights.head);
 }
 
@@ -77,6 +82,7 @@ reef_status reef_merged_make(reef_generation *generation,
                              reef_error *err) {
     reef_merged *merged = &generation->merged;
     if (merged->fresh) return REEF_OK;
+    // Memory is made when the generation first answers alone; most never do in a given text.
     if (merged->memory == NULL) {
         merged->memory = malloc(lay_out(merged, config, NULL) * sizeof(*merged->memory));
         if (merged->memory == NULL)

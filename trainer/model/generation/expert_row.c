@@ -7,6 +7,7 @@ void reef_expert_table_row_read(
     const reef_expert_table *table, size_t n, size_t from, size_t count, float *out) {
     const reef_expert_rows *rows = &table->rows;
     uint64_t id = n, block = id >> rows->block_shift; // 64 bits wide: the shift may be 32
+    // Rows lie in blocks of 2^block_shift; the shift is 32 where all are in one.
     size_t at = (size_t)(id - (block << rows->block_shift)) * table->row_values + from;
     if (rows->dtype == REEF_F32) {
         memcpy(out, (const float *)rows->blocks[block] + at, count * sizeof(*out));
@@ -14,6 +15,7 @@ void reef_expert_table_row_read(
     }
     const reef_bf16 *values = (const reef_bf16 *)rows->blocks[block] + at;
     for (size_t i = 0; i < count; i++) {
+        // bf16 is the upper half of a float.
         uint32_t bits = (uint32_t)values[i] << 16;
         memcpy(out + i, &bits, sizeof(bits));
     }

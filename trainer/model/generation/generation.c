@@ -59,16 +59,20 @@ static reef_status allocate_table(reef_expert_table *table,
     size_t N = (size_t)generation->info.side * generation->info.side,
            values = N * reef_expert_row_values(shape);
     reef_dtype dtype = generation->info.dtype;
+    // Only sealed rows are rounded.
     assert(dtype == REEF_F32 || (dtype == REEF_BF16 && !generation->open));
     table->expert_count = N;
     table->row_values = reef_expert_row_values(shape);
     table->rows.dtype = dtype;
     bool ok = true;
+    // A sealed generation gets its rows when it is loaded, or reads them in place.
     if (generation->open) {
         ok = allocate_rows(table);
         table->flags = calloc(N, 1);
         table->dirty = calloc(N, 1);
         table->usage = calloc(N, sizeof(reef_usage));
+        // Huge pages: a step touches rows all over these arrays, and page-table misses would cost
+        // more than the arithmetic.
         table->moments.adam_m = reef_huge_page_new(values, sizeof(float));
         table->moments.adam_v = reef_huge_page_new(values, sizeof(float));
         if (recycles) table->used_before = calloc(N, sizeof(*table->used_before));
@@ -88,6 +92,8 @@ static reef_status allocate_table(reef_expert_table *table,
 static reef_status allocate_folded(reef_generation *generation,
                                    const reef_config *config,
                                    reef_error *err) {
+    // The folded query is the trained one with batch norm multiplied in, so evaluation needs one
+    // product.
     size_t width = (size_t)config->heads * config->d_key;
     size_t each = (config->d_model + 1) * width;
     generation->folded_values = calloc(config->layers * each, sizeof(float));
@@ -98,6 +104,7 @@ static reef_status allocate_folded(reef_generation *generation,
         reef_router_params *folded = &generation->folded[l];
         folded->w_query = generation->folded_values + l * each;
         folded->query_bias = folded->w_query + config->d_model * width;
+        // Sub-keys are shared with the trained router; folding does not change them.
         folded->sub_keys_a = generation->weights.routers[l].sub_keys_a;
         folded->sub_keys_b = generation->weights.routers[l].sub_keys_b;
     }
@@ -120,11 +127,14 @@ reef_status reef_generation_new(reef_generation **out,
         return REEF_OK;
     }
 
+    // Counted first, so that all dense values are one block: they are cleared, copied and hashed as
+    // one.
     reef_generation_count_tensors(generation, config);
     generation->tensors = calloc(generation->tensor_count, sizeof(*generation->tensors));
     generation->values = calloc(generation->value_count, sizeof(*generation->values));
     bool averages = config->average > 0.0f;
     if (generation->open)
+        // Gradient and both moments of every dense value, and its average where one is kept.
         generation->training =
             calloc((averages ? 4 : 3) * generation->value_count, sizeof(*generation->training));
     if (generation->tensors == NULL || generation->values == NULL ||
@@ -146,6 +156,7 @@ reef_status reef_generation_new(reef_generation **out,
         status = allocate_folded(generation, config, err);
         if (status != REEF_OK) goto cleanup;
     }
+    // A layer has no gate: its generations always take part.
     if (!reef_config_is_layer(config)) status = reef_gate_init(&generation->gate, err);
     if (status != REEF_OK) goto cleanup;
     generation->gate.token_bytes = (uint32_t)reef_token_bytes(config);
@@ -199,6 +210,7 @@ void reef_generation_copy_tensors(reef_generation *to, const reef_generation *fr
         reef_tensor *tensor = &to->tensors[i];
         const reef_tensor *old = reef_generation_find(from, tensor->name);
         if (old == NULL) continue;
+        // After growth tensors differ in size; the common prefix is what both have.
         size_t count = old->count < tensor->count ? old->count : tensor->count;
         reef_floats_copy(tensor->data, old->data, count);
         if (!moments || tensor->adam_m == NULL) continue;
