@@ -35,7 +35,7 @@ typedef struct importing {
     double leak, leak_now;
     reef_safetensors file;
     reef_origin origin;
-    reef_tail_files parts;
+    reef_generation_tensors parts;
     reef_generation *generation;  // the imported one; owned until the net has it
     reef_generation *next;        // the new open one; the same
     float gate[REEF_GATE_VALUES]; // as stored, of any length
@@ -263,7 +263,7 @@ static reef_status make_generation(importing *i, reef_error *err) {
 }
 
 // Where a part goes.
-static void *memory_of(importing *i, const reef_tail_file *part) {
+static void *memory_of(importing *i, const reef_generation_tensor *part) {
     const char *name = part->tensor.name;
     if (part->db == REEF_DB_EXPERTS) return i->generation->expert_tables[part->layer].memory;
     if (part->db == REEF_DB_FLAGS) return i->generation->expert_tables[part->layer].flags;
@@ -274,15 +274,14 @@ static void *memory_of(importing *i, const reef_tail_file *part) {
 }
 
 static reef_status read_part(importing *i,
-                             const reef_tail_file *part,
+                             const reef_generation_tensor *part,
                              reef_generation_hash *hash,
                              reef_error *err) {
-    reef_tail_file_record record;
+    reef_tensor_record record;
     char *memory = memory_of(i, part);
     // A tensor is hashed in the same records in which the store will write it, so the root that
     // comes out is the root that its pool had.
-    for (uint32_t b = 0; reef_tail_file_record_at(part, i->origin.info.generation, b, &record);
-         b++) {
+    for (uint32_t b = 0; reef_tensor_record_at(part, i->origin.info.generation, b, &record); b++) {
         // Read into place: no second copy of the data exists.
         reef_status status = reef_safetensors_read(&i->file, part->tensor.begin + record.offset,
                                                    memory + record.offset, record.bytes, err);
@@ -303,7 +302,7 @@ static reef_status read_parts(importing *i, reef_error *err) {
     reef_status status = reef_generation_allocate_tables(i->generation, err);
     if (status == REEF_OK) status = reef_generation_hash_new(&hash, err);
     for (size_t k = 0; status == REEF_OK && k < i->parts.count; k++) {
-        const reef_tail_file *part = &i->parts.parts[k];
+        const reef_generation_tensor *part = &i->parts.parts[k];
         if (strcmp(part->tensor.name, "gate") == 0)
             gate_bytes = part->tensor.end - part->tensor.begin;
         status = read_part(i, part, hash, err);

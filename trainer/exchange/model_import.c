@@ -228,7 +228,7 @@ static reef_status read_parts(importing *i, size_t first, reef_error *err) {
 // ---- a sealed generation's root -----------------------------------------------------------------
 
 static const char *record_memory(importing *i,
-                                 const reef_tail_file *part,
+                                 const reef_generation_tensor *part,
                                  const double reference[2]) {
     const reef_expert_table *table = &i->generation->expert_tables[part->layer];
     if (part->db == REEF_DB_EXPERTS) return table->memory;
@@ -242,17 +242,17 @@ static const char *record_memory(importing *i,
 
 static reef_status hash_parts(importing *i,
                               const reef_file_generation *of,
-                              const reef_tail_files *parts,
+                              const reef_generation_tensors *parts,
                               reef_generation_hash *hash,
                               reef_error *err) {
     const double reference[2] = {of->reference_median, of->reference_spread};
-    reef_tail_file_record record;
+    reef_tensor_record record;
     // A model file carries no root of its own layout. The root is computed over the records that
     // the store would write.
     for (size_t k = 0; k < parts->count; k++) {
-        const reef_tail_file *part = &parts->parts[k];
+        const reef_generation_tensor *part = &parts->parts[k];
         const char *memory = record_memory(i, part, reference);
-        for (uint32_t b = 0; reef_tail_file_record_at(part, of->number, b, &record); b++) {
+        for (uint32_t b = 0; reef_tensor_record_at(part, of->number, b, &record); b++) {
             reef_status status = reef_generation_hash_add(
                 hash, &record.key, part->tensor.dtype, memory + record.offset, record.bytes, err);
             if (status != REEF_OK) return status;
@@ -263,7 +263,7 @@ static reef_status hash_parts(importing *i,
 
 static reef_status check_root(importing *i, const reef_file_generation *of, reef_error *err) {
     uint8_t root[REEF_HASH_BYTES];
-    reef_tail_files parts = {0};
+    reef_generation_tensors parts = {0};
     reef_generation_hash *hash = NULL;
     // Exports of older versions have none; then there is nothing to compare.
     if (!of->has_root) return REEF_OK;

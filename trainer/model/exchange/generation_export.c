@@ -16,7 +16,7 @@ typedef struct exporting {
     reef_origin origin;
     double reference[2]; // median and spread
     size_t gate_values;
-    reef_tail_files parts;
+    reef_generation_tensors parts;
     reef_generation_hash *hash;
     reef_safetensors_writer *writer;
 } exporting;
@@ -129,8 +129,8 @@ static reef_status begin_file(exporting *e, const char *path, reef_error *err) {
 }
 
 static reef_status copy_record(exporting *e,
-                               const reef_tail_file *part,
-                               const reef_tail_file_record *record,
+                               const reef_generation_tensor *part,
+                               const reef_tensor_record *record,
                                reef_error *err) {
     // A transaction per block: an export of gigabytes must not keep a writer from reusing pages.
     reef_txn *txn = NULL;
@@ -153,10 +153,10 @@ static reef_status copy_record(exporting *e,
 
 static reef_status copy_parts(exporting *e, reef_error *err) {
     uint8_t root[REEF_HASH_BYTES];
-    reef_tail_file_record record;
+    reef_tensor_record record;
     for (size_t i = 0; i < e->parts.count; i++) {
-        const reef_tail_file *part = &e->parts.parts[i];
-        for (uint32_t b = 0; reef_tail_file_record_at(part, e->origin.info.generation, b, &record);
+        const reef_generation_tensor *part = &e->parts.parts[i];
+        for (uint32_t b = 0; reef_tensor_record_at(part, e->origin.info.generation, b, &record);
              b++) {
             // Asked between blocks, so that a signal stops an export within milliseconds.
             if (e->options.stopped != NULL && e->options.stopped())

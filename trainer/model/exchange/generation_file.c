@@ -86,18 +86,21 @@ void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint3
         tensor->shape[tensor->rank++] = size_of(*letter, config, side);
 }
 
-static reef_tail_file *add_file(reef_tail_files *parts,
-                                reef_db db,
-                                const char *name,
-                                reef_dtype dtype) {
-    reef_tail_file *part = &parts->parts[parts->count++];
-    *part = (reef_tail_file){.db = db, .tensor.dtype = dtype};
+static reef_generation_tensor *add_file(reef_generation_tensors *parts,
+                                        reef_db db,
+                                        const char *name,
+                                        reef_dtype dtype) {
+    reef_generation_tensor *part = &parts->parts[parts->count++];
+    *part = (reef_generation_tensor){.db = db, .tensor.dtype = dtype};
     snprintf(part->tensor.name, sizeof(part->tensor.name), "%s", name);
     return part;
 }
 
-static void add_flat(
-    reef_tail_files *parts, const char *name, reef_dtype dtype, uint64_t rows, uint64_t columns) {
+static void add_flat(reef_generation_tensors *parts,
+                     const char *name,
+                     reef_dtype dtype,
+                     uint64_t rows,
+                     uint64_t columns) {
     reef_safetensor *tensor = &add_file(parts, REEF_DB_TENSORS, name, dtype)->tensor;
     tensor->shape[tensor->rank++] = rows;
     if (columns > 0) tensor->shape[tensor->rank++] = columns;
@@ -105,16 +108,16 @@ static void add_flat(
 
 // The order of keys: names end with a zero byte there, too.
 static int by_name(const void *a, const void *b) {
-    return strcmp(((const reef_tail_file *)a)->tensor.name,
-                  ((const reef_tail_file *)b)->tensor.name);
+    return strcmp(((const reef_generation_tensor *)a)->tensor.name,
+                  ((const reef_generation_tensor *)b)->tensor.name);
 }
 
-static void add_dense(reef_tail_files *parts,
+static void add_dense(reef_generation_tensors *parts,
                       const reef_config *config,
                       const reef_generation *generation,
                       size_t gate_values) {
     for (size_t i = 0; i < generation->tensor_count; i++) {
-        reef_tail_file *part =
+        reef_generation_tensor *part =
             add_file(parts, REEF_DB_TENSORS, generation->tensors[i].name, REEF_F32);
         // The layout counts the same tensors a second time; both must agree or no file could be
         // read back.
@@ -132,7 +135,7 @@ static void add_dense(reef_tail_files *parts,
 }
 
 // Blocks are those of f32, whatever the type of the rows.
-static void add_layers(reef_tail_files *parts,
+static void add_layers(reef_generation_tensors *parts,
                        const reef_config *config,
                        const reef_generation *generation,
                        reef_db db) {
@@ -142,7 +145,7 @@ static void add_layers(reef_tail_files *parts,
         bool rows = db == REEF_DB_EXPERTS;
         char name[REEF_NAME_BYTES_MAX + 1];
         snprintf(name, sizeof(name), "block%u.%s", l, rows ? "experts" : "flags");
-        reef_tail_file *part =
+        reef_generation_tensor *part =
             add_file(parts, db, name, rows ? generation->info.dtype : REEF_BYTES);
         part->layer = l;
         // Rows per block follow from f32 even for bf16 rows: blocks of both kinds then hold the
@@ -155,12 +158,12 @@ static void add_layers(reef_tail_files *parts,
     }
 }
 
-reef_status reef_generation_tensors_init(reef_tail_files *parts,
+reef_status reef_generation_tensors_init(reef_generation_tensors *parts,
                                          const reef_config *config,
                                          const reef_generation *generation,
                                          size_t gate_values,
                                          reef_error *err) {
-    *parts = (reef_tail_files){0};
+    *parts = (reef_generation_tensors){0};
     parts->parts =
         // Dense tensors, three of the gate, and rows and flags of every layer.
         calloc(generation->tensor_count + 3 + 2 * (size_t)config->layers, sizeof(*parts->parts));
@@ -179,16 +182,16 @@ reef_status reef_generation_tensors_init(reef_tail_files *parts,
     return REEF_OK;
 }
 
-void reef_generation_tensors_release(reef_tail_files *parts) {
+void reef_generation_tensors_release(reef_generation_tensors *parts) {
     free(parts->parts);
-    *parts = (reef_tail_files){0};
+    *parts = (reef_generation_tensors){0};
 }
 
-bool reef_tail_file_record_at(const reef_tail_file *part,
-                              uint32_t generation,
-                              uint32_t index,
-                              reef_tail_file_record *out) {
-    *out = (reef_tail_file_record){.key = {.db = part->db, .generation = generation}};
+bool reef_tensor_record_at(const reef_generation_tensor *part,
+                           uint32_t generation,
+                           uint32_t index,
+                           reef_tensor_record *out) {
+    *out = (reef_tensor_record){.key = {.db = part->db, .generation = generation}};
     if (part->db == REEF_DB_TENSORS) {
         // A tensor is one record.
         out->key.name = part->tensor.name;

@@ -15,44 +15,44 @@
     "reef.model" // what the file of a whole model says it is, see model_file.h
 
 /** One tensor of the file, and which records of a generation it is made of. */
-typedef struct reef_tail_file {
+typedef struct reef_generation_tensor {
     reef_safetensor tensor;
     reef_db db; // TENSORS (one record), EXPERTS or FLAGS (a record a block)
     uint32_t layer;
     uint32_t block_rows; // rows of a block
     size_t row_bytes;
-} reef_tail_file;
+} reef_generation_tensor;
 
-typedef struct reef_tail_files {
+typedef struct reef_generation_tensors {
     size_t count;
-    reef_tail_file *parts;
-} reef_tail_files;
+    reef_generation_tensor *parts;
+} reef_generation_tensors;
 
 /**
  * List what a sealed generation of this configuration has; `gate_values` as stored (0 in generation
  * 0).
  */
-REEF_MUST_CHECK reef_status reef_generation_tensors_init(reef_tail_files *parts,
+REEF_MUST_CHECK reef_status reef_generation_tensors_init(reef_generation_tensors *parts,
                                                          const reef_config *config,
                                                          const reef_generation *generation,
                                                          size_t gate_values,
                                                          reef_error *err);
-void reef_generation_tensors_release(reef_tail_files *parts); // accepts the zeroed list
+void reef_generation_tensors_release(reef_generation_tensors *parts); // accepts the zeroed list
 
 /** Rank and shape of the dense tensor of that name; REEF_F32 has its type. */
 void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint32_t side);
 
-typedef struct reef_tail_file_record {
+typedef struct reef_tensor_record {
     reef_key key;    // its name belongs to the part
     uint64_t offset; // in the part
     size_t bytes;
-} reef_tail_file_record;
+} reef_tensor_record;
 
 /** Record `index` of a part, as of a generation of that number; false after the last. */
-bool reef_tail_file_record_at(const reef_tail_file *part,
-                              uint32_t generation,
-                              uint32_t index,
-                              reef_tail_file_record *out);
+bool reef_tensor_record_at(const reef_generation_tensor *part,
+                           uint32_t generation,
+                           uint32_t index,
+                           reef_tensor_record *out);
 
 /** Rows of a sealed generation that is not stored yet, and the tables that it has until then. */
 REEF_MUST_CHECK reef_status reef_generation_allocate_tables(reef_generation *generation,
