@@ -118,11 +118,13 @@ static void on_tick(uv_timer_t *timer) {
 static void close_all(reef_daemon *daemon) {
     daemon->closing = true;
     daemon->stopping = true;
+    // In the order in which they feed each other: first nobody may send anything new.
     reef_reader_stop(&daemon->reader);
     reef_control_close(&daemon->control);
     reef_http_close(daemon->http);
     daemon->http = NULL;
     reef_service_close(&daemon->service);
+    // The loop ends by itself when its last handle is closed.
     uv_close((uv_handle_t *)&daemon->tick, NULL);
     uv_close((uv_handle_t *)&daemon->wake, NULL);
     // The signals stay caught to the very end, without keeping the loop alive: see run().
@@ -152,9 +154,11 @@ static void on_event(void *context, const char *json) {
 static reef_status open_sources(reef_daemon *daemon, reef_error *err) {
     for (size_t i = 0; i < daemon->options.source_count; i++) {
         reef_input *source = &daemon->sources[i];
+        // All sources are opened before the pool is: a typo must not leave a lock behind.
         reef_status status = reef_input_open(source, daemon->options.sources[i], err);
         daemon->source_count = i + 1; // also when it failed: it may hold a descriptor
         if (status != REEF_OK) return status;
+        // Two sources of one name would share a cursor and train each other's bytes.
         for (size_t k = 0; k < i; k++)
             if (strcmp(source->name, daemon->sources[k].name) == 0)
                 return reef_fail(err, REEF_ERR_INVALID,
@@ -171,17 +175,20 @@ static reef_status check_sources(reef_daemon *daemon, reef_error *err) {
     reef_status status = reef_txn_begin(&txn, daemon->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_config_read(txn, &config, err);
     reef_txn_abort(txn);
+    // What kind of pool it is decides how bytes are counted everywhere else.
     if (status == REEF_OK && reef_config_is_vector(&config))
         daemon->monitor.record_bytes = reef_vector_record_bytes(&config);
     if (status == REEF_OK)
         daemon->pusher.vector_inputs = reef_config_is_vector(&config) ? config.inputs : 0;
     // What it answers, over every way in, is about bytes.
+    // reefd speaks bytes: sources, scores, pushes. Pools of ids are trained by reef train.
     if (status == REEF_OK && reef_token_bytes(&config) != 1)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "pool %.120s has token ids (vocab %u), and reefd learns from text and "
                            "vectors: train it with reef train",
                            reef_store_path(daemon->store), config.vocab);
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
+        // Each kind of source knows what it can deliver: lines, records, vectors.
         status = daemon->sources[i].kind->check(&daemon->sources[i], &config, err);
     return status;
 }
@@ -193,9 +200,12 @@ static reef_status seek_source(reef_daemon *daemon, reef_input *source, reef_err
     source->store = daemon->store;
     source->report = &daemon->report;
     reef_status status = REEF_OK;
+    // A live source may have moved since the last commit, so a byte count alone does not find the
+    // place; the checkpoint does.
     if (source->kind->live && offset.cursor > 0)
         status = reef_source_checkpoint_read(daemon->store, source->name, &offset.begin,
                                              &checkpoint, err);
+    // No checkpoint: the source was never committed, or can find its place by the cursor.
     if (status == REEF_ERR_NOT_FOUND) status = REEF_OK; // its kind may know by itself
     offset.checkpoint = checkpoint;
     if (status == REEF_OK) status = reef_input_seek(source, &offset, err);
@@ -205,6 +215,7 @@ static reef_status seek_source(reef_daemon *daemon, reef_input *source, reef_err
 
 static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
     const reef_options *options = &daemon->options;
+    // The writer's lock is taken here: a second daemon on this pool fails now.
     reef_status status =
         reef_store_open(&daemon->store, options->pool, &(reef_store_options){.write = true}, err);
     if (status == REEF_OK) status = check_sources(daemon, err);
@@ -215,8 +226,10 @@ static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
                                                        .on_event = on_event,
                                                        .context = &daemon->report},
                                err);
+    // Sources are positioned after the trainer has read where it stopped.
     for (size_t i = 0; status == REEF_OK && i < daemon->source_count; i++)
         status = seek_source(daemon, &daemon->sources[i], err);
+    // The number of sources is bounded for the life of a pool.
     if (status == REEF_OK)
         status = reef_sources_fit(daemon->trainer, daemon->sources, daemon->source_count,
                                   daemon->monitor.record_bytes, err);
@@ -224,6 +237,7 @@ static reef_status open_pool(reef_daemon *daemon, reef_error *err) {
 }
 
 // Handles that do not fail to initialise on Linux share one check.
+// The loop has its handles before anything can send to them.
 static reef_status open_loop(reef_daemon *daemon, reef_error *err) {
     int code = uv_loop_init(&daemon->loop);
     if (!code) code = uv_async_init(&daemon->loop, &daemon->wake, on_wake);
@@ -261,6 +275,7 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
 // Serving and HTTP, where they were asked for.
 static reef_status open_http(reef_daemon *daemon, reef_error *err) {
     const reef_options *options = &daemon->options;
+    // Without --http there is neither a server nor a query thread.
     if (options->http == NULL) return REEF_OK;
     reef_status status = reef_http_open(&daemon->http,
                                         &(reef_http_options){.loop = &daemon->loop,
@@ -272,6 +287,7 @@ static reef_status open_http(reef_daemon *daemon, reef_error *err) {
                                                              .hung_up = reef_routes_hung_up,
                                                              .context = &daemon->routes},
                                         err);
+    // The query thread reads the same store through transactions of its own.
     if (status == REEF_OK)
         status = reef_query_thread_start(
             &daemon->queries,
@@ -294,18 +310,21 @@ static reef_status connect_parts(reef_daemon *daemon, reef_error *err) {
     daemon->control.on_stop = stop;
     daemon->control.on_request = take_request;
     daemon->control.context = daemon;
+    // First the control socket: it fails when another daemon is there, before anything is started.
     reef_status status = reef_control_open(&daemon->control, &daemon->address, err);
     if (status != REEF_OK) return status;
     status = open_http(daemon, err);
     if (status == REEF_OK)
         status = reef_scrubber_new(&daemon->scrubber, daemon->store, daemon->options.scrub_rate,
                                    &daemon->report, err);
+    // Last, because training starts at once.
     if (status == REEF_OK) status = start_training(daemon, err);
     if (status != REEF_OK) {
         (void)unlink(daemon->address.sun_path); // the process ends here, nothing else will
         return status;
     }
 
+    // Only now are all parts there that the others point to.
     daemon->control.training = daemon->training;
     daemon->pusher.training = daemon->training;
     daemon->pusher.loop = &daemon->loop;
@@ -367,15 +386,19 @@ static void report_end(reef_daemon *daemon, const reef_training_view *view) {
 static void run_loop(reef_daemon *daemon) {
     reef_error err;
     // Training is worth more than checks beside it.
+    // A pool that is checked is better, but training is what the daemon is for: without memory for
+    // the scrubber it runs on.
     if (reef_scrubber_start(daemon->scrubber, reef_training_poke, daemon->training, &err) !=
         REEF_OK)
         reef_report_warning(&daemon->report, "scrub_failed", "%s", err.message);
     (void)uv_signal_start(&daemon->terminate, on_signal, SIGTERM);
     (void)uv_signal_start(&daemon->interrupt, on_signal, SIGINT);
     daemon->progress_ns = uv_hrtime();
+    // The first tick comes at once and writes the first status.
     (void)uv_timer_start(&daemon->tick, on_tick, 0, TICK_MS);
     report_start(daemon);
     reef_service_start(&daemon->service);
+    // Reading starts when everything that consumes it runs.
     reef_reader_resume(&daemon->reader);
     (void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
 }
@@ -408,11 +431,14 @@ static void release_reefd(reef_daemon *daemon) {
 // by one after a failed start: the process ends here.
 static reef_status run_reefd(reef_daemon *daemon) {
     reef_error err = {.status = REEF_OK};
+    // Its lists must be valid before anything can fail and release them.
     reef_pusher_init(&daemon->pusher);
     reef_status status =
         reef_address_init(&daemon->address, daemon->options.pool, daemon->options.socket, &err);
+    // REEF_ISA is obeyed before the first kernel runs.
     if (status == REEF_OK) status = reef_program_choose_kernels(&err);
     if (status == REEF_OK) status = open_sources(daemon, &err);
+    // From here on a damaged map may raise SIGBUS; the guard turns it into a message.
     if (status == REEF_OK) reef_program_guard("reefd", daemon->options.pool);
     if (status == REEF_OK) status = open_pool(daemon, &err);
     if (status == REEF_OK) status = open_loop(daemon, &err);
@@ -436,13 +462,16 @@ static void warn_of_variable(void *context, const char *name, const char *meant)
 int main(int argc, char **argv) {
     static reef_daemon daemon; // too large for comfort on a stack
     reef_program_begin("reefd");
+    // A client that goes away must not kill the daemon.
     (void)signal(SIGPIPE, SIG_IGN);
+    // A check of the pool runs in a child of this same program.
     if (argc > 1 && strcmp(argv[1], REEF_VERIFY_ARGUMENT) == 0)
         return reef_verify_job_main(argc, argv);
     reef_service_prepare();
 
     reef_error err;
     reef_status status = reef_options_parse(&daemon.options, argc, argv, &err);
+    // Help and version are answered even if other options are wrong.
     if (status == REEF_OK && daemon.options.action == REEF_ACTION_HELP) {
         fputs(reef_options_help(), stdout);
         return fflush(stdout) == 0 ? 0 : reef_status_exit_code(REEF_ERR_IO);
@@ -453,6 +482,7 @@ int main(int argc, char **argv) {
     }
     reef_report_init(&daemon.report, daemon.options.json_log, daemon.options.quiet);
     reef_program_log(daemon.report.json, daemon.report.journal);
+    // REEF_COMIT_STEPS would silently do nothing; it is reported.
     reef_options_misspelt(warn_of_variable, &daemon.report);
     daemon.service.argc = argc;
     daemon.service.argv = argv;
@@ -460,6 +490,7 @@ int main(int argc, char **argv) {
     daemon.monitor.threads =
         daemon.options.threads ? daemon.options.threads : uv_available_parallelism();
     bool check = daemon.options.action == REEF_ACTION_CHECK;
+    // --check stops after the settings: no pool is opened.
     if (status == REEF_OK && check) status = reef_service_check(&daemon.options, &err);
     if (status != REEF_OK)
         reef_report_error(&daemon.report, status, err.message);

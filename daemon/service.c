@@ -41,6 +41,7 @@ static reef_status check_addresses(const reef_options *options, reef_error *err)
 reef_status reef_service_check(const reef_options *options, reef_error *err) {
     reef_status status = check_addresses(options, err);
     if (status != REEF_OK) return status;
+    // The same JSON as the status shows, so that a check can be compared with a running daemon.
     json_t *settings = reef_settings_json(options);
     if (options->json_log) {
         json_t *document = json_pack(
@@ -53,6 +54,7 @@ reef_status reef_service_check(const reef_options *options, reef_error *err) {
         print_settings(settings);
     }
     json_decref(settings);
+    // Printing may fail when the disk is full.
     return fflush(stdout) == 0 ? REEF_OK
                                : reef_fail(err, REEF_ERR_IO, "cannot write standard output");
 }
@@ -142,6 +144,7 @@ static void tell_failure(reef_service *service, const reef_error *err) {
 static void end_reload(reef_service *service, reef_request *request, const reef_error *err) {
     reef_reload *reload = &service->reload;
     json_t *result = NULL;
+    // Which settings took effect and which need a restart is the answer to the one who asked.
     if (err->status == REEF_OK)
         result =
             json_pack("{s:o, s:O, s:O}", "config",
@@ -155,6 +158,7 @@ static void end_reload(reef_service *service, reef_request *request, const reef_
     json_decref(reload->restart);
     reef_options_release(&reload->options);
     *reload = (reef_reload){.running = false};
+    // systemd wants to know when a reload is over, also one that failed.
     reef_notify_reloaded(&service->notify);
 }
 
@@ -173,6 +177,8 @@ static reef_status request_trainer(reef_service *service, reef_error *err) {
     const reef_options *options = &service->reload.options;
     reef_request *pace = calloc(1, sizeof(*pace));
     if (pace == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
+    // The pace belongs to the training thread, so it is sent as a request and takes effect between
+    // two steps.
     pace->kind = REEF_REQUEST_PACE;
     pace->pace = (reef_pace){.commit_steps = options->commit_steps,
                              .commit_seconds = options->commit_seconds,

@@ -18,8 +18,10 @@ reef_status reef_address_init(struct sockaddr_un *address,
                               reef_error *err) {
     memset(address, 0, sizeof(*address));
     address->sun_family = AF_UNIX;
+    // A command without a pool may still name a socket; without both there is nowhere to go.
     if (socket_path == NULL && pool == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "neither a pool nor a socket was named");
+    // "pool/" and "pool" are the same directory, and must give the same socket path.
     int length = pool != NULL ? (int)strlen(pool) : 0;
     while (length > 1 && pool[length - 1] == '/') length--;
     int bytes = socket_path != NULL
@@ -27,6 +29,7 @@ reef_status reef_address_init(struct sockaddr_un *address,
                     : snprintf(address->sun_path, sizeof(address->sun_path), "%.*s/%s", length,
                                pool, REEF_SOCKET_NAME);
     if (bytes <= 0) return reef_fail(err, REEF_ERR_INVALID, "the socket path is empty");
+    // sun_path holds 107 characters. A longer path would be cut silently and reach another socket.
     if ((size_t)bytes >= sizeof(address->sun_path))
         return reef_fail(
             err, REEF_ERR_INVALID,
@@ -42,9 +45,12 @@ static reef_status listen_failure(const char *listen, reef_error *err) {
 }
 
 reef_status reef_address_parse(struct sockaddr_storage *out, const char *listen, reef_error *err) {
+    // A port alone listens on loopback: opening a pool to the network takes an explicit address.
     char host[HOST_BYTES_MAX] = "127.0.0.1";
     const char *colon = strrchr(listen, ':'), *port = colon != NULL ? colon + 1 : listen;
     if (colon != NULL) {
+        // An IPv6 address contains colons, so it is written in brackets; the port follows the last
+        // colon.
         bool brackets = listen[0] == '[' && colon > listen + 1 && colon[-1] == ']';
         const char *begin = listen + brackets, *end = colon - brackets;
         if (end <= begin || (size_t)(end - begin) >= sizeof(host))
@@ -53,8 +59,11 @@ reef_status reef_address_parse(struct sockaddr_storage *out, const char *listen,
     }
     char *end = NULL;
     unsigned long number = strtoul(port, &end, 10);
+    // strtoul takes signs and blanks; a port starts with a digit.
     if (port[0] < '0' || port[0] > '9' || *end || number > 65535)
         return listen_failure(listen, err);
+    // Numeric only: a name would be looked up over the network at start, and could resolve to
+    // something unexpected.
     struct addrinfo *found = NULL, hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
                                             .ai_socktype = SOCK_STREAM};
     if (getaddrinfo(host, port, &hints, &found) != 0) return listen_failure(listen, err);

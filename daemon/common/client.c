@@ -27,14 +27,18 @@ static reef_status fail_io(const struct sockaddr_un *address, const char *what, 
 }
 
 static reef_status connect_to(int *out, const struct sockaddr_un *address, reef_error *err) {
+    // Close-on-exec: a command may start other programs.
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return fail_io(address, "no socket for", err);
     struct timeval limit = {.tv_sec = SEND_SECONDS_MAX};
     reef_status status = REEF_OK;
+    // A daemon that hangs must not hang its clients: sending has a deadline.
     if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0)
         status = fail_io(address, "cannot set a deadline for", err);
     else if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
         status =
+            // These four mean that nobody listens, which the caller handles by opening the pool
+            // itself.
             errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR || errno == ENOTSOCK
                 ? reef_fail(err, REEF_ERR_NOT_FOUND,
                             "no daemon listens at '%s'; reef run starts one", address->sun_path)
@@ -57,6 +61,8 @@ static bool takes_long(const json_t *request) {
 // The request as one line, whatever way it was written, and how long its answer may take; -1: for
 // ever.
 static reef_status compact_client(char **out, int *reply_ms, const char *request, reef_error *err) {
+    // Parsed before it is sent. Duplicate keys are refused here as well as there, because the two
+    // ends might pick different ones.
     json_error_t why;
     json_t *object = json_loads(request, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(object)) {
@@ -65,7 +71,9 @@ static reef_status compact_client(char **out, int *reply_ms, const char *request
         json_decref(object);
         return status;
     }
+    // Written again in one line: the protocol is a line per request, and pretty JSON has several.
     *out = json_dumps(object, JSON_COMPACT);
+    // Commands that work through the whole pool, such as drain and verify, have no deadline.
     *reply_ms = takes_long(object) ? -1 : REPLY_SECONDS_MAX * 1000;
     json_decref(object);
     return *out != NULL ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
@@ -76,11 +84,14 @@ static reef_status send_line(int fd,
                              char *line,
                              reef_error *err) {
     size_t bytes = strlen(line) + 1;
+    // The daemon would close the connection without an answer; here the message can say why.
     if (bytes > REEF_REQUEST_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "the request has %zu bytes, at most %u are allowed",
                          bytes, REEF_REQUEST_BYTES_MAX);
     line[bytes - 1] = '\n'; // in place of the final zero
     for (size_t sent = 0; sent < bytes;) {
+        // MSG_NOSIGNAL: a daemon that went away is an error of this call, not a signal to the
+        // program.
         ssize_t count = send(fd, line + sent, bytes - sent, MSG_NOSIGNAL);
         if (count > 0) sent += (size_t)count;
         // A daemon that refuses a client answers before it reads; the answer says why.
@@ -98,6 +109,7 @@ static reef_status wait_for_bytes(int fd,
     int ready = 0;
     do {
         ready = poll(&wait, 1, reply_ms);
+    // A signal interrupts poll; the deadline starts over, which only makes it longer.
     } while (ready < 0 && errno == EINTR);
     if (ready < 0) return fail_io(address, "cannot wait for", err);
     if (ready == 0)
@@ -112,7 +124,9 @@ typedef struct text {
 } text;
 
 static reef_status make_room(text *reply, reef_error *err) {
+    // One byte stays free for the final zero.
     if (reply->used + 1 < reply->room) return REEF_OK;
+    // The bound keeps a confused peer from filling the memory.
     if (reply->room > REEF_REQUEST_BYTES_MAX)
         return reef_fail(err, REEF_ERR_IO, "the daemon's answer is longer than %u bytes",
                          REEF_REQUEST_BYTES_MAX);
@@ -131,12 +145,14 @@ static reef_status receive_line(
         reef_status status = make_room(reply, err);
         if (status == REEF_OK) status = wait_for_bytes(fd, address, reply_ms, err);
         if (status != REEF_OK) return status;
+        // The line may come in pieces; everything that has come is kept.
         ssize_t count = recv(fd, reply->bytes + reply->used, reply->room - reply->used - 1, 0);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return fail_io(address, "cannot read from", err);
         if (count == 0)
             return reef_fail(err, REEF_ERR_IO, "the daemon at '%s' ended before it answered",
                              address->sun_path);
+        // Only new bytes can hold the newline.
         char *end = memchr(reply->bytes + reply->used, '\n', (size_t)count);
         reply->used += (size_t)count;
         if (end == NULL) continue;
@@ -160,6 +176,8 @@ static reef_status read_reply(char **result,
                               const char *line,
                               unsigned *retry_ms,
                               reef_error *err) {
+    // An answer is {"ok": true, "result": ...} or {"ok": false, "error": {...}}; anything else is
+    // not from reefd.
     json_t *reply = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
     json_t *ok = json_object_get(reply, "ok");
     json_t *value = json_object_get(reply, "result");
@@ -172,8 +190,11 @@ static reef_status read_reply(char **result,
             status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the daemon's answer");
     } else if (json_is_false(ok) && message != NULL) {
         status =
+            // The status travels by name. An unknown name, from a newer daemon, becomes a general
+            // failure.
             reef_fail(err, status_from_text(json_string_value(json_object_get(error, "status"))),
                       "%s", message);
+        // A hint how long to wait before trying again, sent with BUSY.
         json_int_t hint = json_integer_value(json_object_get(error, "retry_ms"));
         *retry_ms = hint > 0 && hint < UINT_MAX ? (unsigned)hint : 0;
     } else {
@@ -205,6 +226,7 @@ reef_status reef_daemon_call_hinted(const char *pool,
     char *line = NULL;
     text reply = {0};
 
+    // Every step may fail, and each leaves something to release: one exit for all.
     reef_status status = reef_address_init(&address, pool, socket_path, err);
     if (status != REEF_OK) goto cleanup;
     status = compact_client(&line, &reply_ms, request, err);

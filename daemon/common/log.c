@@ -83,15 +83,19 @@ static const char *level_prefix(const reef_report *report, reef_level level) {
 // terminal.
 static void write_line(reef_report *report, reef_level level, const char *text) {
     char line[LINE_BYTES_MAX];
+    // A progress line stands on the terminal without a newline: go to its start and erase it first.
     const char *erase = report->line_pending ? "\r\033[K" : "";
     int bytes =
         snprintf(line, sizeof(line) - 1, "%s%s%s", erase, level_prefix(report, level), text);
     if (bytes < 0) return;
+    // A message that is too long is cut; a line that is not ended would swallow the next one.
     size_t length = (size_t)bytes < sizeof(line) - 2 ? (size_t)bytes : sizeof(line) - 2;
+    // Control characters in a file name could rewrite the terminal or forge a second log line.
     for (size_t i = strlen(erase); i < length; i++)
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = '?'; // a name may hold anything
     line[length] = '\n';
+    // One write, so that lines of several threads do not mix.
     write_all(line, length + 1);
     report->line_pending = false;
 }
@@ -128,10 +132,12 @@ size_t reef_character_bytes(const uint8_t *bytes, size_t count) {
 }
 
 json_t *reef_json_text(const char *text) {
+    // Jansson takes UTF-8 only; paths and names need not be.
     json_t *value = json_string(text);
     if (value != NULL) return value;
     char *copy = strdup(text);
     if (copy == NULL) return json_null();
+    // Each byte that starts no valid character becomes a question mark; the rest stays readable.
     for (size_t at = 0, end = strlen(copy); at < end;) {
         size_t bytes = reef_character_bytes((const uint8_t *)copy + at, end - at);
         if (!bytes) copy[at] = '?';
@@ -158,6 +164,7 @@ static void write_log(reef_report *report,
                       const char *event,
                       const char *status,
                       const char *message) {
+    // Messages come from the loop, the training thread and the query thread.
     uv_mutex_lock(&report->lock);
     if (report->json) {
         json_t *object = json_object();
@@ -200,6 +207,7 @@ static size_t format_field(char *out, size_t room, const char *key, const json_t
 }
 
 static void format_event(char *out, size_t room, const json_t *event) {
+    // The timeline's JSON in one line for people: the event, its message, then its other members.
     const char *name = json_string_value(json_object_get(event, "event"));
     const char *message = json_string_value(json_object_get(event, "message"));
     int head = snprintf(out, room, "%s%s%s", name != NULL ? name : "event",
@@ -208,10 +216,12 @@ static void format_event(char *out, size_t room, const json_t *event) {
     const char *key = NULL;
     json_t *value = NULL;
     const char *separator = message != NULL ? "; " : ": ";
+    // Members that are shown already, or mean nothing to people.
     // jansson's foreach walks by iterator without changing the object, but wants it without const.
     json_object_foreach((json_t *)(uintptr_t)event, key, value) {
         if (strcmp(key, "event") == 0 || strcmp(key, "message") == 0 || strcmp(key, "unix_ms") == 0)
             continue;
+        // No room for another member and its separator.
         if (used + 4 >= room) break;
         used += (size_t)snprintf(out + used, room - used, "%s", separator);
         used += format_field(out + used, room - used, key, value);
@@ -227,6 +237,7 @@ static reef_level event_level(const json_t *event) {
 
 void reef_report_event(reef_report *report, json_t *event) {
     uv_mutex_lock(&report->lock);
+    // Events are JSON already; only a stamp is added.
     if (!report->quiet && report->json) {
         set_stamp(event, event_level(event));
         write_json(report, event);
@@ -236,6 +247,7 @@ void reef_report_event(reef_report *report, json_t *event) {
         write_line(report, event_level(event), line);
     }
     uv_mutex_unlock(&report->lock);
+    // The report takes the event over, whatever it printed.
     json_decref(event);
 }
 
@@ -276,6 +288,7 @@ void reef_report_status(reef_report *report, json_t *status) {
     json_t *value = NULL, *item = NULL;
     size_t i = 0;
     uv_mutex_lock(&report->lock);
+    // The same information as JSON or as lines; scripts and people read the same log.
     if (report->json) {
         json_object_set_new(status, "event", json_string("status"));
         set_stamp(status, REEF_LEVEL_INFO);
@@ -307,9 +320,11 @@ static void rewrite_line(reef_report *report, const char *line) {
 void reef_report_progress(reef_report *report, const char *line, json_t *object) {
     uv_mutex_lock(&report->lock);
     if (!report->quiet && report->json) {
+        // One object per progress report, so that a script can follow it.
         json_object_set_new(object, "event", json_string("progress"));
         set_stamp(object, REEF_LEVEL_INFO);
         write_json(report, object);
+    // On a terminal the line is rewritten in place; in a file each report is a line of its own.
     } else if (!report->quiet && report->terminal) {
         rewrite_line(report, line);
     } else if (!report->quiet) {

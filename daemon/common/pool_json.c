@@ -37,6 +37,8 @@ json_t *reef_generation_json(const reef_generation_record *generations,
                              uint32_t index,
                              uint32_t peer_layers) {
     const reef_generation_record *generation = &generations[index];
+    // The same object for the daemon, for reef and for HTTP: the members are part of the protocol
+    // and keep their names.
     json_t *object = json_object();
     json_object_set_new(object, "generation", count_json(generation->generation));
     json_object_set_new(object, "parent", count_json(generation->parent));
@@ -48,6 +50,7 @@ json_t *reef_generation_json(const reef_generation_record *generations,
     json_object_set_new(object, "sealed", json_boolean(generation->sealed));
     json_object_set_new(object, "opened_step", count_json(generation->opened_step));
     json_object_set_new(object, "opened_at", count_json(generation->opened_at));
+    // An open generation has no end and no root yet.
     bool sealed = generation->sealed;
     json_object_set_new(object, "sealed_step",
                         sealed ? count_json(generation->sealed_step) : json_null());
@@ -100,10 +103,12 @@ static reef_status on_event(void *context,
                             const reef_view *view,
                             reef_error *err) {
     reading *r = context;
+    // The timeline's records are JSON text, written by the trainer.
     json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
     if (event == NULL)
         return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
                          key->sequence);
+    // Commits that a restore has left behind still have their events; they are marked as undone.
     bool undone = !reef_lineage_has(&r->lineage, view->commit) && is_of_the_state(event);
     bool taken = (!undone || json_object_set_new(event, "undone", json_true()) == 0) &&
                  json_array_append(r->events, event) == 0;
@@ -151,10 +156,12 @@ json_t *reef_check_json(json_t *pool,
     set_root(object, report->root);
     json_object_set_new(object, "seconds", reef_json_number(seconds));
     json_object_set_new(object, "damage", damage);
+    // A sampled check can be repeated with its percentage and seed.
     bool sample = strcmp(mode_text(options), "sample") == 0;
     json_object_set_new(object, "sample_percent", sample ? reef_json_number(percent) : json_null());
     json_object_set_new(object, "seed", sample ? count_json(options->seed) : json_null());
     set_scope(object, options);
+// Member and field have the same name, so one macro writes both.
 #define SET_COUNT(field) json_object_set_new(object, #field, count_json(report->field))
     SET_COUNT(damaged);
     SET_COUNT(records);

@@ -38,11 +38,15 @@ static void put_text(const char *text) {
 
 // A JSON object of which all but the time, which comes last, is there: `{"a": 1`.
 static void put_json(const char *open) {
+    // This runs in a signal handler. It may use neither printf nor malloc, so digits are written by
+    // hand.
     char digits[24], line[24 + 16] = ",\"unix_ms\":";
+    // clock_gettime is async-signal-safe.
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_REALTIME, &now);
     uint64_t ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     size_t count = 0, at = strlen(line);
+    // The digits come out backwards.
     for (; ms > 0; ms /= 10) digits[count++] = (char)('0' + ms % 10);
     while (count > 0) line[at++] = digits[--count];
     line[at++] = '}';
@@ -99,17 +103,21 @@ static char *guard_json; // all but the time
 static void on_fault(int number) {
     // An assert of ours is ours, and who sends this signal (a watchdog) means it: it is taken when
     // the handler returns.
+    // LMDB aborts when it finds its file damaged. That is an error of the file and gets a message;
+    // an assert of ours keeps its core dump.
     if (number == SIGABRT && !reef_store_lmdb_aborted()) {
         (void)signal(SIGABRT, SIG_DFL);
         (void)raise(SIGABRT);
         return;
     }
+    // The text was prepared before the signal: formatting is not safe here.
     if (log_json && guard_json != NULL) {
         put_json(guard_json);
     } else {
         if (log_journal) put_text("<3>");
         put_text(guard_line);
     }
+    // _exit, because handlers of exit could touch the broken state again.
     _exit(reef_status_exit_code(REEF_ERR_CORRUPT));
 }
 
@@ -142,6 +150,7 @@ void reef_program_guard(const char *program, const char *pool) {
 #else
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
     static char path[POOL_BYTES_MAX];
+    // The first caller names the pool; a second guard changes nothing.
     if (guard_line[0]) return;
     path_print(path, pool);
     snprintf(guard_line, sizeof(guard_line),
@@ -149,6 +158,7 @@ void reef_program_guard(const char *program, const char *pool) {
              "data.mdb is damaged; see what is lost with: reef verify %s (where that finds "
              "nothing, this is a bug)\n",
              PROGRAM_BYTES_MAX, program, path, path);
+    // Both forms are built now, while memory may still be allocated.
     guard_json = guard_as_json();
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         (void)sigaction(signals[i], &(struct sigaction){.sa_handler = on_fault}, NULL);

@@ -30,14 +30,18 @@ static void note_top(reef_usage_layer *layer, const reef_usage *usage, uint32_t 
 
 static void summarise(reef_usage_layer *layer, const reef_usage *usage, size_t expert_count) {
     reef_usage_summarise(expert_count, usage, &layer->summary);
+    // One pass over the experts gathers everything: a layer may have a million of them.
     for (size_t id = 0; id < expert_count; id++) {
         size_t bucket = bucket_of(usage[id].count);
+        // Buckets are powers of two, so that a histogram of any layer fits on a screen.
         layer->buckets[bucket]++;
         if (bucket >= layer->bucket_count) layer->bucket_count = bucket + 1;
         note_top(layer, usage, (uint32_t)id);
+        // Only the first unused experts are listed; their number is in the summary.
         if (bucket == 0 && layer->dead_count < REEF_USAGE_DEAD)
             layer->dead[layer->dead_count++] = (uint32_t)id;
     }
+    // Shares are computed last, when the total is known.
     for (size_t i = 0; i < layer->top_count; i++)
         layer->top_share[i] =
             (double)usage[layer->top[i]].count / (double)layer->summary.selections;
@@ -65,6 +69,8 @@ static reef_status take_windows(reef_usage *total,
                                 const reef_usage *windows,
                                 size_t expert,
                                 reef_error *err) {
+    // Windows and totals are written by different commits of different code. If they contradict
+    // each other, the file is damaged.
     if (windows->count > total->count || windows->score > total->score)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "usage over time says that expert %zu was chosen %" PRIu64
@@ -85,6 +91,7 @@ reef_status reef_usage_range_read(reef_txn *txn,
     *usage = NULL;
     *before = 0;
     size_t expert_count = (size_t)generation->side * generation->side;
+    // All windows ever, to find what was counted before there were windows.
     reef_usage_range always = {.until_ms = UINT64_MAX};
     reef_usage *windows = NULL, *rest = calloc(expert_count, sizeof(*rest));
     if (rest == NULL)
@@ -94,6 +101,7 @@ reef_status reef_usage_range_read(reef_txn *txn,
     if (status == REEF_OK)
         status = sum(txn, generation, layer, expert_count, &always, &windows, err);
     if (status == REEF_OK) status = sum(txn, generation, layer, expert_count, range, usage, err);
+    // What lies before the first window belongs to ranges that have no beginning.
     for (size_t i = 0; status == REEF_OK && i < expert_count; i++) {
         status = take_windows(&rest[i], &windows[i], i, err);
         *before += rest[i].count;
@@ -116,6 +124,7 @@ reef_status reef_usage_layer_read(reef_txn *txn,
     reef_usage *usage = NULL;
     reef_status status = REEF_OK;
     *out = (reef_usage_layer){0};
+    // A range needs windows; without one the totals are the answer, which cost a single read.
     if (range != NULL) {
         out->range = *range;
         status =
@@ -142,6 +151,7 @@ json_t *reef_usage_layer_json(uint32_t index, const reef_usage_layer *layer, boo
     for (size_t i = 0; i < layer->dead_count; i++)
         json_array_append_new(dead, json_integer((json_int_t)layer->dead[i]));
     for (size_t b = 0; b < layer->bucket_count; b++) {
+        // Bucket b holds counts from 2^(b-1) to 2^b - 1; bucket 0 those that were never used.
         json_int_t low = b ? (json_int_t)1 << (b - 1) : 0, high = b ? 2 * low - 1 : 0;
         json_array_append_new(histogram, json_pack("{s:I, s:I, s:I}", "low", low, "high", high,
                                                    "experts", (json_int_t)layer->buckets[b]));
@@ -152,8 +162,10 @@ json_t *reef_usage_layer_json(uint32_t index, const reef_usage_layer *layer, boo
         (json_int_t)(s->expert_count - s->used_count), "selections", (json_int_t)s->selections,
         "used_percent", reef_json_number(s->used_percent), "unevenness",
         reef_json_number(s->unevenness), "top", top, "dead_first", dead, "histogram", histogram);
+    // Members about time only where a time was asked for.
     if (!ranged) return document;
     const reef_usage_range *range = &layer->range;
+    // No window lies in the range: then it has no first and no last moment.
     json_t *from = range->windows > 0 ? json_integer((json_int_t)range->from_ms) : json_null();
     json_t *to = range->windows > 0 ? json_integer((json_int_t)range->to_ms) : json_null();
     json_t *known = range->known_ms > 0 ? json_integer((json_int_t)range->known_ms) : json_null();

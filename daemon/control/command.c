@@ -28,15 +28,19 @@ static reef_status read_nothing(reef_request *request, json_t *object, reef_erro
 static reef_status read_seal(reef_request *request, json_t *object, reef_error *err) {
     json_error_t why;
     const char *command = NULL, *dtype = NULL;
+    // JSON_STRICT: an argument that is not known is a mistake of the caller, not something to
+    // ignore.
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?s}", "command", &command, "seal_dtype",
                        &dtype))
         return fail_arguments(&why, object, err);
     if (dtype == NULL) return REEF_OK;
+    // The word is checked against the field's own list, so there is one list of types.
     reef_config config; // only to learn whether it is a value of the field
     reef_config_default(&config);
     reef_status status = reef_config_set(&config, "seal_dtype", dtype, err);
     if (status == REEF_OK)
         snprintf(request->seal_dtype, sizeof(request->seal_dtype), "%s",
+                 // The request keeps the canonical form of the word.
                  reef_config_word(&config, "seal_dtype"));
     return status;
 }
@@ -62,6 +66,7 @@ static reef_status read_branch(reef_request *request, json_t *object, reef_error
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s:I, s?b}", "command", &command, "from",
                        &from, "dry_run", &dry_run))
         return fail_arguments(&why, object, err);
+    // A bound before the narrowing to 32 bits below.
     if (from < 0 || from >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "there is no generation %" JSON_INTEGER_FORMAT ": a pool has at most %u",
@@ -74,6 +79,7 @@ static reef_status read_branch(reef_request *request, json_t *object, reef_error
 static reef_status read_freeze(reef_request *request, json_t *object, reef_error *err) {
     json_error_t why;
     const char *command = NULL;
+    // Defaults mean all layers and all experts.
     json_int_t layer = -1, first = 0, last = REEF_FREEZE_TO_END;
     double quantile = 0;
     int thaw = 0, dry_run = 0;
@@ -87,6 +93,7 @@ static reef_status read_freeze(reef_request *request, json_t *object, reef_error
         return reef_fail(err, REEF_ERR_INVALID,
                          "ids %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT " is no range",
                          first, last);
+    // Negated, so that NaN is refused too.
     if (!(quantile >= 0 && quantile < 1))
         return reef_fail(err, REEF_ERR_INVALID, "usage_quantile %g is not in [0, 1)", quantile);
     request->freeze = (reef_freeze){.layer = (int32_t)layer,
@@ -128,6 +135,7 @@ static reef_status read_snapshot_remove(reef_request *request, json_t *object, r
     if (json_array_size(names) == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "command 'snapshot_remove': names is no list of snapshots' names");
+    // All names are checked before memory is made or anything is removed.
     json_array_foreach(names, i, item) {
         size_t bytes = json_string_length(item); // 0 for what is no text
         if (bytes == 0 || bytes > REEF_NAME_BYTES_MAX)
@@ -135,6 +143,7 @@ static reef_status read_snapshot_remove(reef_request *request, json_t *object, r
                              "command 'snapshot_remove': name %zu is no text of 1 to %d bytes",
                              i + 1, REEF_NAME_BYTES_MAX);
     }
+    // Names travel by value: the request outlives this JSON object.
     request->names = calloc(json_array_size(names), sizeof(*request->names));
     if (request->names == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
@@ -149,11 +158,13 @@ static reef_status read_verify(reef_request *request, json_t *object, reef_error
     const char *command = NULL;
     int quick = 0;
     double percent = 100;
+    // Without a seed every check samples other records, so repeated checks cover the pool.
     json_int_t seed = (json_int_t)(uv_hrtime() & UINT32_MAX); // another sample each time
     if (json_unpack_ex(object, &why, JSON_STRICT, "{s:s, s?b, s?F, s?I}", "command", &command,
                        "quick", &quick, "sample", &percent, "seed", &seed))
         return fail_arguments(&why, object, err);
     bool sampled = json_object_get(object, "sample") != NULL;
+    // A quick check looks at structure alone and samples nothing.
     if (quick && sampled)
         return reef_fail(err, REEF_ERR_INVALID,
                          "command 'verify': quick hashes nothing that is sealed and sample a part "
@@ -161,6 +172,7 @@ static reef_status read_verify(reef_request *request, json_t *object, reef_error
     if (json_object_get(object, "seed") != NULL && !sampled)
         return reef_fail(err, REEF_ERR_INVALID,
                          "command 'verify': seed draws a sample: give sample as well");
+    // Below a thousandth of a percent a sample would be empty.
     if (!(percent >= 0.001 && percent <= 100))
         return reef_fail(err, REEF_ERR_INVALID, "sample %g is no percentage from 0.001 to 100",
                          percent);
@@ -199,10 +211,12 @@ static reef_status parse_object(reef_command *command, json_t *object, reef_erro
     if (name == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the request names no command: {\"command\": \"status\"}");
+    // One table for all commands; control socket and HTTP share it.
     for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
         if (strcmp(name, COMMANDS[i].name) != 0) continue;
         command->kind = COMMANDS[i].kind;
         command->request.kind = COMMANDS[i].request;
+        // Pushed batches have a parser of their own: they carry data, not arguments.
         if (COMMANDS[i].read == NULL) return reef_push_batch_parse(&command->batch, object, err);
         return COMMANDS[i].read(&command->request, object, err);
     }
@@ -220,6 +234,7 @@ reef_status reef_command_parse(reef_command *command,
                                reef_error *err) {
     *command = (reef_command){0};
     json_error_t why;
+    // Duplicate keys are refused: which of the two counted would be a guess.
     json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why);
     reef_status status = REEF_OK;
     if (object == NULL)
@@ -228,6 +243,7 @@ reef_status reef_command_parse(reef_command *command,
         status = reef_fail(err, REEF_ERR_INVALID, "the request is no JSON object");
     else
         status = parse_object(command, object, err);
+    // Parsers copy what they keep.
     json_decref(object);
     return status;
 }
@@ -287,6 +303,7 @@ static json_t *generation_json(const reef_request *request) {
 }
 
 static json_t *result_json(const reef_request *request) {
+    // Each request carries its result in a field of its own; only the one of its kind is valid.
     switch (request->kind) {
     case REEF_REQUEST_COMMIT:
     case REEF_REQUEST_PAUSE:
@@ -303,6 +320,7 @@ static json_t *result_json(const reef_request *request) {
         return freeze_json(request);
     case REEF_REQUEST_RELOAD:
     case REEF_REQUEST_VERIFY:
+        // Built by the service; the reply takes a reference of its own.
         return json_incref(request->result);
     default:
         return generation_json(request);

@@ -78,6 +78,7 @@ static void on_written(uv_write_t *write, int code) {
 }
 
 static void reply(reef_client *client, json_t *object) {
+    // 12 digits: a double in a status, not an exact value.
     char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);
     if (text == NULL) { // out of memory; the client sees the end of the connection
@@ -87,9 +88,11 @@ static void reply(reef_client *client, json_t *object) {
     size_t bytes = strlen(text);
     text[bytes] = '\n'; // in place of the final zero
     client->reply = text;
+    // The client's time limit for taking the reply starts now.
     client->active_ms = uv_now(client->control->loop);
     client->write.data = client;
     uv_buf_t buffer = uv_buf_init(text, (unsigned)(bytes + 1));
+    // libuv owns the buffer until on_written; the client keeps it in `reply`.
     if (uv_write(&client->write, (uv_stream_t *)&client->pipe, &buffer, 1, on_written))
         drop_control_socket(client);
 }
@@ -114,18 +117,22 @@ static reef_status pass_on(reef_control *control,
 
 static void hand_over(reef_client *client, reef_command_kind to, reef_request *request) {
     reef_error err = {.status = REEF_ERR_NO_MEMORY};
+    // The request outlives this call and the client: the trainer's thread works on a heap copy.
     reef_request *copy = malloc(sizeof(*copy));
     reef_status status = REEF_OK;
     if (copy != NULL) {
         *copy = *request;
         copy->owner = client;
         copy->on_reply = on_reply;
+        // While a request is pending the client's next line is not read: answers come in the order
+        // of requests.
         client->pending = copy;
         status = pass_on(client->control, to, copy, &err);
     } else {
         status = reef_fail(&err, REEF_ERR_NO_MEMORY, "no memory for the request");
     }
     if (status == REEF_OK) return;
+    // A queue was full or stopping; whatever the request held is released here.
     client->pending = NULL;
     reef_request_release(request);
     free(copy);
@@ -158,6 +165,7 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
     reef_control *control = client->control;
     reef_command command;
     reef_error err;
+    // A complete line is a sign of life.
     client->active_ms = uv_now(control->loop);
     if (reef_command_parse(&command, line, bytes, &err) != REEF_OK) {
         reply_failure(client, &err);
@@ -165,6 +173,7 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
     }
     switch (command.kind) {
     case REEF_COMMAND_STATUS:
+        // Status is answered from the loop's own copy. It never waits for training.
         reply(client, reef_reply_result(reef_status_view_status(control->monitor)));
         break;
     case REEF_COMMAND_TRAINER:
@@ -172,10 +181,12 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
         hand_over(client, command.kind, &command.request); // and what it holds
         break;
     case REEF_COMMAND_INGEST:
+        // The weight bounds how much pushed data may wait in memory.
         command.batch->weight = bytes;
         push_control_socket(client, command.batch);
         break;
     case REEF_COMMAND_STOP:
+        // Stopping begins at once; the answer says that it began, not that it is over.
         control->on_stop(control->context);
         reply(client, reef_reply_result(json_pack("{s:s}", "state", "draining")));
         break;
@@ -226,6 +237,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
     (void)suggested;
     reef_client *client = handle->data;
     make_room(client);
+    // The line buffer doubles up to the limit of a request.
     if (client->used == client->room) {
         size_t room = client->room ? client->room * 2 : LINE_ROOM_FIRST;
         char *line = realloc(client->line, room);
@@ -242,10 +254,12 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
     (void)buffer;
     reef_client *client = stream->data;
     if (count == 0) return;
+    // A reset by the client, or no memory in on_alloc: the connection is over.
     if (count < 0 && count != UV_EOF) {
         drop_control_socket(client);
         return;
     }
+    // One line at a time: reading stops until it is served.
     (void)uv_read_stop(stream);
     if (count == UV_EOF)
         client->eof = true;
@@ -256,10 +270,12 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
 
 // Serve until a line is in someone else's hands or none is complete; then read on.
 static void serve_lines(reef_client *client) {
+    // Nothing of this client may be under way: no request, no push, no reply being written.
     while (client->pending == NULL && client->pushing == NULL && client->reply == NULL &&
            !uv_is_closing((uv_handle_t *)&client->pipe)) {
         size_t length = first_line(client);
         if (length == SIZE_MAX) {
+            // More than a request without a newline is not ours.
             if (client->used - client->begin > REEF_REQUEST_BYTES_MAX)
                 refuse_long_line(client);
             else if (client->eof || uv_read_start((uv_stream_t *)&client->pipe, on_alloc, on_read))
@@ -272,6 +288,7 @@ static void serve_lines(reef_client *client) {
         }
         const char *line = client->line + client->begin;
         if (!is_blank(line, length)) serve_line(client, line, length);
+        // The line is removed only now; commands point into it while they are parsed.
         if (!uv_is_closing((uv_handle_t *)&client->pipe)) remove_line(client, length);
     }
 }
@@ -291,6 +308,7 @@ static const char *refusal(const reef_control *control, reef_client *client, ree
 
 static void on_connect(uv_stream_t *listener, int code) {
     reef_control *control = listener->data;
+    // libuv reports errors of accept here; the listener goes on.
     if (code) return; // the client is gone already
     reef_client *client = calloc(1, sizeof(*client));
     if (client == NULL) return; // stays in the backlog until the next one
@@ -305,16 +323,19 @@ static void on_connect(uv_stream_t *listener, int code) {
     control->clients = client;
     control->client_count++;
 
+    // Accepted before the checks below: refusing without accepting would leave the client waiting.
     reef_error err;
     if (uv_accept(listener, (uv_stream_t *)&client->pipe)) {
         drop_control_socket(client);
         return;
     }
+    // Whom the socket trusts is decided by the credentials of its peer, not by what it sends.
     const char *why = refusal(control, client, &err.status);
     if (why == NULL) {
         serve_lines(client);
         return;
     }
+    // It gets one answer, which says why, and then the end of the connection.
     client->last = true;
     (void)reef_fail(&err, err.status, "%s", why);
     reply_failure(client, &err);
@@ -364,17 +385,21 @@ static reef_status check_directory(const char *path, reef_error *err) {
 static reef_status remove_stale(const struct sockaddr_un *address, reef_error *err) {
     const char *path = address->sun_path;
     struct stat state;
+    // lstat, not stat: a link under this name is somebody's deliberate doing.
     if (lstat(path, &state) != 0) {
         if (errno == ENOENT) return check_directory(path, err);
         return reef_fail(err, REEF_ERR_IO, "cannot look at the control socket '%s': %s", path,
                          strerror(errno));
     }
     if (!S_ISSOCK(state.st_mode))
+        // A file that is no socket is not removed.
         return reef_fail(err, REEF_ERR_INVALID,
                          "the control socket '%s' cannot be made: another file has its name", path);
+    // A connection that succeeds means that another daemon runs on this pool.
     if (somebody_listens(address))
         return reef_fail(err, REEF_ERR_BUSY, "another process listens on the control socket '%s'",
                          path);
+    // A socket without a listener is left over from a process that was killed.
     if (unlink(path) != 0 && errno != ENOENT)
         return reef_fail(err, REEF_ERR_IO, "cannot remove the stale control socket '%s': %s", path,
                          strerror(errno));
@@ -391,6 +416,8 @@ reef_status reef_control_open(reef_control *control,
         return reef_fail(err, REEF_ERR_IO, "cannot make the control socket: %s", uv_strerror(code));
     control->listening = true; // from here on reef_control_close has something to close
     control->listener.data = control;
+    // The umask belongs to the whole process. It is changed before other threads make files, so the
+    // socket never has wider permissions, not even for an instant.
     mode_t before = umask(0177); // no other thread makes files yet
     code = uv_pipe_bind(&control->listener, address->sun_path);
     umask(before);

@@ -12,6 +12,7 @@
 static bool decode_base64(const char *text, size_t length, uint8_t *out, size_t *count) {
     static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     *count = 0;
+    // Padding is required, so the length is a multiple of four.
     if (length % 4) return false;
     for (size_t i = 0; i < length; i += 4) {
         uint32_t bits = 0;
@@ -19,10 +20,12 @@ static bool decode_base64(const char *text, size_t length, uint8_t *out, size_t 
         for (size_t k = 0; k < 4; k++) {
             char c = text[i + k];
             const char *digit = c ? memchr(DIGITS, c, 64) : NULL;
+            // '=' only at the very end, and at most two of them.
             if (c == '=' && i + 4 == length && k >= 2)
                 padding++;
             else if (digit == NULL || padding)
                 return false;
+            // A padding character counts as zero bits.
             bits = bits << 6 | (digit != NULL && c != '=' ? (uint32_t)(digit - DIGITS) : 0);
         }
         for (int k = 0; k < 3 - padding; k++) out[(*count)++] = (uint8_t)(bits >> (16 - 8 * k));
@@ -77,6 +80,7 @@ reef_status reef_push_batch_parse(reef_push_batch **out, const json_t *command, 
     const char *name = NULL;
     json_t *source = NULL, *id = NULL, *content[3] = {NULL};
     *out = NULL;
+    // Exactly one of text, base64 and records carries the data; take_content says so.
     if (json_unpack_ex((json_t *)command, &why, JSON_STRICT, "{s:s, s?o, s?o, s?o, s?o, s?o}",
                        "command", &name, "source", &source, "id", &id, "text", &content[0],
                        "base64", &content[1], "records", &content[2]))
@@ -86,6 +90,7 @@ reef_status reef_push_batch_parse(reef_push_batch **out, const json_t *command, 
     reef_status status = take_name(batch->source, sizeof(batch->source), source, "source", err);
     if (status == REEF_OK) status = take_name(batch->id, sizeof(batch->id), id, "id", err);
     if (status == REEF_OK) status = take_content(batch, content, err);
+    // Ownership passes only when everything was right.
     if (status == REEF_OK) {
         *out = batch;
         batch = NULL; // the caller owns it now

@@ -34,6 +34,7 @@ static json_t *check_verify_job(const char *pool, const reef_verify_scope *scope
     json_t *lines = json_array();
     reef_error err = {.status = REEF_OK};
     reef_check_report report = {0};
+    // The same options as `reef verify`: size checks included, damage collected instead of printed.
     const reef_check_options options = {.quick = scope->quick,
                                         .sample = scope->percent / 100,
                                         .seed = scope->seed,
@@ -43,11 +44,14 @@ static json_t *check_verify_job(const char *pool, const reef_verify_scope *scope
     uint64_t begin = uv_hrtime();
     reef_status status = reef_store_verify_with(pool, &options, &report, &err);
     double seconds = (double)(uv_hrtime() - begin) / 1e9;
+    // Damage is a result of a check, not an error. Anything else means that the check could not be
+    // done.
     if (status != REEF_OK && status != REEF_ERR_CORRUPT) {
         json_decref(lines);
         return reef_reply_error(&err);
     }
     if (status == REEF_ERR_CORRUPT) {
+        // What stopped the walk is one more damage.
         on_damage(lines, err.message);
         report.damaged++;
     }
@@ -63,13 +67,17 @@ static void close_inherited(void) {
 // Arguments: pool, quick (0 or 1), percent, seed.
 int reef_verify_job_main(int argc, char **argv) {
     if (argc != 6) return reef_status_exit_code(REEF_ERR_INVALID);
+    // The daemon's sockets and the writer's lock must not live on in this process.
     close_inherited();
+    // If the daemon dies nobody would hear the answer.
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody would hear the answer
+    // Training has priority over a check.
     (void)setpriority(PRIO_PROCESS, 0, NICENESS);
     const reef_verify_scope scope = {.quick = argv[3][0] == '1',
                                      .percent = strtod(argv[4], NULL),
                                      .seed = strtoull(argv[5], NULL, 10)};
     json_t *reply = check_verify_job(argv[2], &scope);
+    // The answer is one JSON document on standard output, which is a pipe to the daemon.
     int failed = json_dumpf(reply, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(reply);
     return failed || fflush(stdout) != 0 ? reef_status_exit_code(REEF_ERR_IO) : 0;
@@ -122,6 +130,7 @@ static void on_exit_of(uv_process_t *process, int64_t code, int number) {
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
     (void)suggested;
     reef_verify_job *job = handle->data;
+    // Bounded: a pool damaged everywhere could fill any memory with reports.
     if (job->used == job->room && job->room < REPLY_BYTES_MAX) {
         size_t room = job->room ? 2 * job->room : ROOM_FIRST;
         char *text = realloc(job->text, room);
@@ -148,6 +157,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
 
 static int spawn_verify_job(reef_verify_job *job, const reef_verify_scope *scope) {
     char quick[2], percent[40], seed[24],
+        // The running program itself: its file may have been replaced by an upgrade.
         path[] = "/proc/self/exe"; // this version, also after an upgrade
     snprintf(quick, sizeof(quick), "%d", scope->quick);
     snprintf(percent, sizeof(percent), "%.17g", scope->percent);
@@ -158,6 +168,7 @@ static int spawn_verify_job(reef_verify_job *job, const reef_verify_scope *scope
     uv_stdio_container_t streams[] = {
         {.flags = UV_IGNORE},
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data = {.stream = (uv_stream_t *)&job->pipe}},
+        // Messages of libraries on standard error are not part of the answer.
         {.flags = UV_IGNORE}, // what a library says there is no line of ours
     };
     // In a group of its own: it has a child itself, and both are to end at once.
@@ -175,10 +186,12 @@ static int spawn_verify_job(reef_verify_job *job, const reef_verify_scope *scope
 reef_status reef_verify_job_start(reef_verify_job *job,
                                   const reef_verify_scope *scope,
                                   reef_error *err) {
+    // One check at a time: two would only slow each other and training.
     if (job->running)
         return reef_fail(err, REEF_ERR_BUSY, "the pool is being checked already; ask again later");
     job->process.data = job->pipe.data = job;
     job->exited = job->ended = job->untold = false;
+    // The process and its pipe end in any order; the job is done when both have.
     int code = uv_pipe_init(job->loop, &job->pipe, 0); // cannot fail
     if (code == 0) code = spawn_verify_job(job, scope);
     if (code == 0) code = uv_read_start((uv_stream_t *)&job->pipe, on_alloc, on_read);

@@ -34,13 +34,16 @@ static reef_status check_token_file(int fd, const char *path, reef_error *err) {
 }
 
 static reef_status take_token(reef_http_token *token, int fd, const char *path, reef_error *err) {
+    // One byte more than the longest token, so that a longer one is noticed.
     char text[REEF_HTTP_TOKEN_BYTES_MAX + 2]; // with the end of its line, and one more
     ssize_t count = read(fd, text, sizeof(text));
     if (count < 0)
         return reef_fail(err, REEF_ERR_IO, "cannot read the token file '%.160s': %s", path,
                          strerror(errno));
     size_t bytes = (size_t)count;
+    // Editors end a file with a newline; it is not part of the token.
     if (bytes && text[bytes - 1] == '\n') bytes--;
+    // Shorter tokens can be guessed; longer ones are most likely another file.
     if (bytes < REEF_HTTP_TOKEN_BYTES_MIN || bytes > REEF_HTTP_TOKEN_BYTES_MAX)
         return token_failure(path, "holds no token of 16 to 256 bytes", err);
     for (size_t i = 0; i < bytes; i++)
@@ -79,6 +82,7 @@ reef_status reef_http_access_check(const char *listen,
                                    reef_error *err) {
     reef_status status = reef_address_parse(address, listen, err);
     if (status == REEF_OK) status = reef_http_token_read(token, token_file, err);
+    // Without a token only loopback is allowed: the interface can stop training and read data.
     if (status == REEF_OK && !reef_http_is_loopback(address) && !token->count)
         status =
             reef_fail(err, REEF_ERR_INVALID,

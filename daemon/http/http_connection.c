@@ -29,8 +29,10 @@ uint64_t reef_http_now_ms(const reef_http *http) {
 }
 
 static void add_headers(struct MHD_Response *response, unsigned code, const char *type) {
+    // Status and scores change constantly; a cache would show the past.
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    // A browser must not guess that pushed text is a page.
     (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     // Nothing but our own page may run here, and it talks to nobody else.
     (void)MHD_add_response_header(response, "Content-Security-Policy",
@@ -40,6 +42,7 @@ static void add_headers(struct MHD_Response *response, unsigned code, const char
     (void)MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
     if (code == MHD_HTTP_UNAUTHORIZED)
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    // Busy and full pass in a second, as a rule.
     if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 }
@@ -48,10 +51,13 @@ void reef_http_respond(reef_http_request *request,
                        unsigned code,
                        const char *type,
                        struct MHD_Response *response) {
+    // Remembered rather than sent: MHD sends only from within its own callbacks.
     request->code = code;
     request->reply = response;
     request->answered = true;
     if (response != NULL) add_headers(response, code, type);
+    // A deferred request was suspended; it is resumed here, and MHD calls on_request once more to
+    // send the reply.
     if (!request->deferred) return; // on_request sends it
     request->deferred = false;
     if (request->peer != NULL) {

@@ -40,6 +40,7 @@ static reef_http_request *request_new(reef_http *http,
                                       struct MHD_Connection *connection,
                                       const char *method,
                                       const char *path) {
+    // A request exists from its first header to on_completed, across suspension.
     reef_http_request *request = calloc(1, sizeof(*request));
     if (request == NULL) return NULL;
     request->http = http;
@@ -118,9 +119,12 @@ static bool declares_too_much(struct MHD_Connection *connection) {
 static bool make_room(reef_http_request *request, size_t bytes) {
     if (bytes <= request->body_room) return true;
     reef_http *http = request->http;
+    // Doubling, from a first size that most requests fit into.
     size_t room = request->body_room ? request->body_room : BODY_ROOM_FIRST;
     while (room < bytes) room *= 2;
     size_t more = room - request->body_room;
+    // The bound is for all bodies together: many small requests fill the memory as well as a large
+    // one.
     if (more > REEF_HTTP_BODIES_BYTES_MAX - http->bodies_bytes) {
         refuse_body(request, MHD_HTTP_TOO_MANY_REQUESTS,
                     "\"status\":\"busy\",\"message\":\"too many bodies are being sent; try "
@@ -163,6 +167,8 @@ static enum MHD_Result on_header(void *context,
                                  const char *name,
                                  const char *value) {
     (void)kind;
+    // Counted instead of looked up: a request with two lengths or two hosts is read differently by
+    // different proxies (request smuggling), and is refused.
     framing *all = context;
     all->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
     all->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
@@ -201,11 +207,13 @@ static enum MHD_Result on_request(void *context,
                                   void **state) {
     (void)version;
     reef_http *http = context;
+    // MHD calls this once per request with headers, then for the body, then to finish.
     reef_http_request *request = *state;
     if (request == NULL) {
         request = *state = request_new(http, connection, method, path);
         if (request == NULL) return MHD_NO;
         if (request->peer != NULL) request->peer->since_ms = reef_http_now_ms(http);
+        // Refusals before the body is read: what is not wanted need not be received.
         if (is_ambiguous(connection)) return refuse_ambiguous(request);
         if (declares_too_much(connection)) {
             refuse_long(request);
@@ -214,15 +222,19 @@ static enum MHD_Result on_request(void *context,
         http->options.begin(http->options.context, request);
         return MHD_YES;
     }
+    // A piece of the body. Setting *upload_bytes to 0 tells MHD that it was taken.
     if (*upload_bytes) {
         bool taken = take_body(request, upload, *upload_bytes);
         *upload_bytes = 0;
         return taken ? MHD_YES : MHD_NO;
     }
+    // Either refused at the header, or resumed after a deferred answer.
     if (request->answered) return send_reply(request); // a refused or a deferred one
     http->bodies_bytes -= request->body_room; // who handles it has bounds for what it keeps
     http->options.handle(http->options.context, request);
     release_body(request);
+    // A handler that cannot answer at once suspends the connection, so that MHD's thread of
+    // control, which is the loop, goes on.
     if (!request->deferred) return send_reply(request);
     if (request->peer != NULL) {
         request->peer->waits_for_us = true;
@@ -241,14 +253,17 @@ static void on_completed(void *context,
     reef_http *http = context;
     reef_http_request *request = *state;
     if (request == NULL) return;
+    // The client went away first: whoever works for it learns that nobody waits.
     if (request->deferred) http->options.forget(http->options.context, request);
     reef_http_stream_gone(request->stream);
     if (request->reply != NULL) MHD_destroy_response(request->reply);
     if (request->peer != NULL) {
+        // The next request on this connection gets a time limit of its own.
         request->peer->since_ms = reef_http_now_ms(http);
         request->peer->waits_for_us = false;
         request->peer->deferred = NULL;
     }
+    // Handed-over bodies have been subtracted already; body_room is 0 then.
     http->bodies_bytes -= request->body_room;
     release_body(request);
     free(request);
@@ -262,6 +277,8 @@ static void on_connection(void *context,
                           void **socket_context,
                           enum MHD_ConnectionNotificationCode what) {
     reef_http *http = context;
+    // A connection may carry many requests. Its record holds what they share: a time limit and a
+    // stream.
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         reef_http_connection *peer = calloc(1, sizeof(*peer));
         *socket_context = peer;
@@ -276,6 +293,7 @@ static void on_connection(void *context,
     }
     reef_http_connection *peer = *socket_context;
     if (peer == NULL) return;
+    // Unlinked from a doubly linked list, so that closing is cheap with any number of connections.
     *(peer->previous != NULL ? &peer->previous->next : &http->connections) = peer->next;
     if (peer->next != NULL) peer->next->previous = peer->previous;
     http->connection_count--;
@@ -314,12 +332,15 @@ static void notice_hang_up(reef_http *http, reef_http_connection *peer, uint64_t
 
 void reef_http_tick(reef_http *http) {
     uint64_t now = reef_http_now_ms(http);
+    // MHD must not run, and so must not free connections, while the list is walked.
     http->running = true; // MHD frees none of them meanwhile
     for (reef_http_connection *peer = http->connections; peer != NULL; peer = peer->next) {
         if (peer->deferred != NULL) notice_hang_up(http, peer, now);
+        // A connection that waits for us, or whose stream has nothing to send, is not slow.
         bool idle =
             peer->waits_for_us || (peer->stream != NULL && reef_http_stream_is_idle(peer->stream));
         if (idle || now - peer->since_ms <= REEF_HTTP_PHASE_MS_MAX) continue;
+        // shutdown, not close: the descriptor belongs to MHD, which then notices the end.
         (void)shutdown(socket_of(peer), SHUT_RDWR);
     }
     http->running = false;
@@ -352,6 +373,8 @@ bool reef_http_has_token(const reef_http_request *request) {
     if (!http->token.count || given == NULL || strncasecmp(given, "Bearer ", 7) != 0) return false;
     given += 7;
     // Every byte is looked at, whatever the ones before it were.
+    // Constant time: comparing byte by byte until the first difference would tell a guesser how far
+    // it was right.
     size_t bytes = strlen(given);
     unsigned differs = bytes != http->token.count;
     for (size_t i = 0; i < http->token.count; i++)
@@ -368,6 +391,7 @@ const char *reef_http_query(const reef_http_request *request, const char *name) 
 // What is really listened on, for people and for those who asked for any free port.
 static void note_address(reef_http *http, const struct sockaddr_storage *asked) {
     char host[INET6_ADDRSTRLEN] = "";
+    // Port 0 asks for any free port; only MHD knows which it became.
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
     unsigned port = info != NULL ? info->port : 0;
     if (asked->ss_family == AF_INET) {
@@ -392,6 +416,8 @@ static size_t unescape(void *context, struct MHD_Connection *connection, char *t
 static reef_status start_server(reef_http *http,
                                 const struct sockaddr_storage *address,
                                 reef_error *err) {
+    // One epoll descriptor that the loop watches; MHD starts no thread. Suspending is what deferred
+    // answers need.
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
     if (address->ss_family == AF_INET6) flags |= MHD_USE_IPv6;
     errno = 0;
@@ -404,6 +430,7 @@ static reef_status start_server(reef_http *http,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_END);
     if (http->daemon != NULL) return REEF_OK;
+    // The usual mistake, a port in use, gets the status that says "try another".
     return reef_fail(err, errno == EADDRINUSE ? REEF_ERR_BUSY : REEF_ERR_IO,
                      "cannot listen on --http %.80s: %s", http->options.listen,
                      errno ? strerror(errno) : "libmicrohttpd refused");
@@ -421,11 +448,13 @@ static void bound_sending(const reef_http *http) {
 static reef_status join_loop(reef_http *http, reef_error *err) {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     int code =
+        // The loop watches MHD's epoll descriptor as one handle.
         info != NULL ? uv_poll_init(http->options.loop, &http->poll, info->epoll_fd) : UV_EINVAL;
     bound_sending(http);
     if (!code) {
         http->open_handles++;
         http->poll.data = http;
+        // The timer wakes MHD for its own timeouts.
         code = uv_timer_init(http->options.loop, &http->timer); // cannot fail
         http->open_handles++;
         http->timer.data = http;
@@ -445,6 +474,7 @@ reef_status reef_http_open(reef_http **out, const reef_http_options *options, re
         reef_http_access_check(options->listen, options->token_file, &address, &http->token, err);
     if (status == REEF_OK) status = start_server(http, &address, err);
     if (status == REEF_OK) status = join_loop(http, err);
+    // Releases whatever was opened; handles of the loop are closed by the loop.
     if (status != REEF_OK) {
         reef_http_close(http);
         return status;
@@ -471,6 +501,7 @@ static void on_closed(uv_handle_t *handle) {
 void reef_http_close(reef_http *http) {
     if (http == NULL || http->closing) return;
     http->closing = true;
+    // MHD_stop_daemon waits for suspended connections for ever, so each is resumed first.
     // MHD wants no suspended connection when it stops.
     for (reef_http_connection *peer = http->connections; peer != NULL; peer = peer->next) {
         if (peer->stream != NULL) {
@@ -481,7 +512,9 @@ void reef_http_close(reef_http *http) {
         }
     }
     if (http->daemon != NULL) MHD_stop_daemon(http->daemon);
+    // The token does not stay in freed memory.
     http->token = (reef_http_token){0};
+    // Before the loop was joined nothing will call back.
     if (!http->open_handles) {
         free(http);
         return;

@@ -49,6 +49,7 @@ static void resume(reef_http_stream *stream) {
 static ssize_t on_read(void *context, uint64_t position, char *out, size_t room) {
     reef_http_stream *stream = context;
     (void)position;
+    // MHD asks when the socket can take more; what is buffered goes out first.
     size_t count = stream->end - stream->begin;
     if (count > room) count = room;
     if (count > 0) {
@@ -57,6 +58,7 @@ static ssize_t on_read(void *context, uint64_t position, char *out, size_t room)
         return (ssize_t)count;
     }
     if (stream->ended) return MHD_CONTENT_READER_END_OF_STREAM;
+    // Nothing to send now: the connection sleeps until reef_http_stream_send.
     suspend_stream(stream);
     return 0;
 }
@@ -69,6 +71,7 @@ reef_http_stream *reef_http_stream_begin(reef_http_request *request,
                                          const char *type,
                                          void (*on_gone)(void *owner),
                                          void *owner) {
+    // Streams are few: each keeps a connection and a buffer for as long as the client likes.
     size_t *count = reef_http_stream_count(request->http);
     if (*count == REEF_HTTP_STREAMS_MAX) return NULL;
     reef_http_stream *stream = calloc(1, sizeof(*stream));
@@ -84,6 +87,7 @@ reef_http_stream *reef_http_stream_begin(reef_http_request *request,
     stream->http = request->http;
     stream->connection = request->connection;
     stream->peer = request->peer;
+    // Two holders: the producer and MHD. Whichever lets go last frees it.
     stream->holders = 2;
     stream->on_gone = on_gone;
     stream->owner = owner;
@@ -106,11 +110,13 @@ static bool make_room(reef_http_stream *stream, size_t bytes) {
 }
 
 bool reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t count) {
+    // Sent bytes are dropped before the buffer grows.
     if (stream->begin > 0) {
         memmove(stream->bytes, stream->bytes + stream->begin, stream->end - stream->begin);
         stream->end -= stream->begin;
         stream->begin = 0;
     }
+    // A client that does not read fills its buffer; then the stream is given up.
     if (!make_room(stream, stream->end + count)) return false;
     // The time to take an answer begins when there is one; a byte now and then buys no more of it.
     if (stream->end == 0 && stream->peer != NULL)

@@ -25,12 +25,14 @@ static uint64_t unix_ms(void) {
 
 // On the heap, or NULL without memory.
 static char *status_event(const reef_events *events, reef_status_view *monitor) {
+    // The same document as the control socket's status, with the statistics beside it.
     json_t *object = reef_status_view_status(monitor);
     json_object_set_new(object, "facts",
                         events->stats != NULL ? json_incref(events->stats) : json_null());
     json_object_set_new(object, "unix_ms", json_integer((json_int_t)unix_ms()));
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(object);
+    // The format of server-sent events: a name, one line of data, an empty line.
     static const char FORMAT[] = "event: status\ndata: %s\n\n";
     size_t room = text != NULL ? strlen(text) + sizeof(FORMAT) : 0;
     char *event = text != NULL ? malloc(room) : NULL;
@@ -46,11 +48,14 @@ static void on_gone(void *owner) {
 bool reef_events_listen(reef_events *events,
                         reef_http_request *request,
                         reef_status_view *monitor) {
+    // A fixed number of listeners, so that no client can make the daemon build events for
+    // thousands.
     reef_listener *listener = events->listeners;
     while (listener < events->listeners + REEF_EVENTS_MAX && listener->stream != NULL) listener++;
     if (listener == events->listeners + REEF_EVENTS_MAX) return false;
     listener->stream = reef_http_stream_begin(request, "text/event-stream", on_gone, listener);
     if (listener->stream == NULL) return false;
+    // The first event comes at once; a page that opens need not wait for the next tick.
     char *event = status_event(events, monitor);
     if (event != NULL) (void)reef_http_stream_send(listener->stream, event, strlen(event));
     free(event);

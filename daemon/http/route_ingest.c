@@ -28,9 +28,11 @@ static reef_status take_type(reef_push_batch *batch,
                              unsigned *code,
                              reef_error *err) {
     const char *type = header(request, MHD_HTTP_HEADER_CONTENT_TYPE);
+    // Without a type it is text, as curl and most loggers send it.
     if (type == NULL) return REEF_OK; // text
     size_t bytes = strcspn(type, "; \t");
     for (size_t i = 0; i < sizeof(TYPES) / sizeof(*TYPES); i++) {
+        // Compared without parameters: "text/plain; charset=utf-8" is text/plain.
         if (strlen(TYPES[i].type) != bytes || strncasecmp(type, TYPES[i].type, bytes) != 0)
             continue;
         batch->format = TYPES[i].format;
@@ -47,6 +49,7 @@ static reef_status take_word(
     char *out, size_t room, const char *word, const char *what, reef_error *err) {
     if (word == NULL) return REEF_OK;
     size_t bytes = strlen(word);
+    // Names and ids appear in logs, in JSON and in record keys: printable, no spaces.
     bool plain = bytes > 0 && bytes < room;
     for (size_t i = 0; plain && i < bytes; i++) plain = word[i] > ' ' && word[i] <= '~';
     if (!plain)
@@ -76,9 +79,11 @@ reef_status reef_http_ingest(reef_push_batch **out,
     const char *name = request->path + strlen(REEF_HTTP_INGEST_PATH);
     reef_push_batch *batch = calloc(1, sizeof(*batch));
     if (batch == NULL) {
+        // The default for everything that is wrong with the request itself.
         *code = MHD_HTTP_INTERNAL_SERVER_ERROR;
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch");
     }
+    // Everything about the batch is checked before the body is taken over.
     reef_status status = take_type(batch, request, code, err);
     if (status == REEF_OK) status = take_label(batch, request, err);
     if (status == REEF_OK)
@@ -91,6 +96,7 @@ reef_status reef_http_ingest(reef_push_batch **out,
         reef_push_batch_free(batch);
         return status;
     }
+    // No copy: the body moves into the batch.
     batch->body = request->body;
     batch->body_bytes = request->body_bytes;
     request->body = NULL; // the batch's now

@@ -67,7 +67,9 @@ static unsigned code_of(reef_status status) {
     case REEF_ERR_NOT_FOUND:
         return MHD_HTTP_NOT_FOUND;
     case REEF_ERR_BUSY:
+        // A full queue is a matter of time, so clients are told to come back.
         return MHD_HTTP_TOO_MANY_REQUESTS;
+    // The disk or the pool is full: trying again does not help.
     case REEF_ERR_FULL:
         return MHD_HTTP_INSUFFICIENT_STORAGE;
     default:
@@ -167,11 +169,13 @@ static reef_status give_to(reef_routes *routes,
 static void hand_over(reef_routes *routes, reef_http_request *request, reef_command *command) {
     reef_request *parsed = &command->request;
     reef_error err = {.status = REEF_ERR_NO_MEMORY, .message = "no memory for the request"};
+    // The trainer's thread answers later; until then the request lives on the heap.
     reef_request *copy = malloc(sizeof(*copy));
     if (copy != NULL) {
         *copy = *parsed;
         copy->owner = request;
         copy->on_reply = on_command_reply;
+        // From here on the connection is suspended and `forget` is called if the client goes away.
         if (give_to(routes, command->kind, copy, &err) == REEF_OK) {
             request->deferred = true;
             request->work = copy;
@@ -179,6 +183,7 @@ static void hand_over(reef_routes *routes, reef_http_request *request, reef_comm
             return;
         }
     }
+    // Nobody took it over: what it holds is released here.
     reef_request_release(parsed);
     free(copy);
     send_failure(request, code_of(err.status), &err);
@@ -212,6 +217,7 @@ static void push_routes(reef_routes *routes, reef_http_request *request, reef_pu
     reef_error err;
     batch->owner = request;
     batch->on_reply = on_pushed;
+    // The pusher journals first and trains later; its answer comes when the batch is safe on disk.
     reef_status result = reef_push_submit(routes->pusher, batch, &err);
     if (result != REEF_OK) {
         send_push_failure(request, code_of(result), &err, batch->retry_ms);
@@ -237,6 +243,7 @@ static void ingest(reef_routes *routes, reef_http_request *request) {
 static void command(reef_routes *routes, reef_http_request *request) {
     reef_command parsed;
     reef_error err;
+    // An empty body is the empty line, which the parser refuses with a clear message.
     if (reef_command_parse(&parsed, request->body_bytes ? (const char *)request->body : "",
                            request->body_bytes, &err) != REEF_OK) {
         send_failure(request, code_of(err.status), &err);
@@ -251,6 +258,7 @@ static void command(reef_routes *routes, reef_http_request *request) {
         hand_over(routes, request, &parsed);
         break;
     case REEF_COMMAND_INGEST:
+        // Counted towards the bytes that may wait, like a line of the socket.
         parsed.batch->weight = request->body_bytes;
         push_routes(routes, request, parsed.batch);
         break;
@@ -283,19 +291,23 @@ static void on_stream_gone(void *owner) {
 // What a job emits makes its answer a stream. From then on the request is answered and the stream
 // waits.
 static void pass_on(reef_query *query, const char *text, size_t bytes) {
+    // First output: the answer turns from a document into a stream.
     reef_http_request *request = query->owner;
     if (request != NULL) {
         query->owner = NULL;
         request->work = NULL;
         query->stream = reef_http_stream_begin(request, "text/event-stream", on_stream_gone, query);
+        // The client left between two events; the query is told to stop.
         if (atomic_load(&query->abandoned)) { // gone while the answer began, and the stream with it
             query->stream = NULL;
             return;
         }
+        // Too many streams already.
         if (query->stream == NULL)
             refuse_routes(request, MHD_HTTP_TOO_MANY_REQUESTS,
                           "too many answers are under way already; try again");
     }
+    // The client reads too slowly: its stream ends, and the query stops computing for nobody.
     if (query->stream != NULL && reef_http_stream_send(query->stream, text, bytes)) return;
     if (query->stream != NULL)
         reef_http_stream_end(query->stream); // it takes too little of what comes
@@ -313,6 +325,7 @@ static void pass_on_emitted(reef_routes *routes) {
 
 // The last event of a stream, by which a whole answer differs from one that was cut.
 static void end_stream(reef_query *query) {
+    // An error after output has begun cannot be a status code any more; it is the last event.
     bool failed = query->error.status != REEF_OK;
     if (failed) {
         json_t *reply = reef_reply_error(&query->error);
@@ -320,6 +333,7 @@ static void end_stream(reef_query *query) {
         query->text = json_dumps(reply, JSON_COMPACT | JSON_REAL_PRECISION(12));
         json_decref(reply);
     }
+    // A stream that was cut has no end event, by which clients know.
     const char *text = query->text;
     size_t room = text != NULL ? strlen(text) + 32 : 0;
     char *event = text != NULL ? malloc(room) : NULL;
@@ -333,15 +347,18 @@ static void end_stream(reef_query *query) {
 }
 
 static void reply_query(reef_query *query) {
+    // Queries of the daemon itself, such as statistics, have no HTTP request.
     if (query->on_done != NULL) {
         query->on_done(query);
         return;
     }
+    // The last output may not have been fetched yet.
     if (query->pending_bytes) pass_on(query, query->pending, query->pending_bytes);
     if (query->stream != NULL) {
         end_stream(query);
         return;
     }
+    // Nobody waits any more.
     reef_http_request *request = query->owner;
     if (request == NULL) return;
     request->work = NULL;
@@ -371,6 +388,7 @@ static void submit(reef_routes *routes,
     reef_query *query = calloc(1, sizeof(*query));
     reef_status result = REEF_ERR_NO_MEMORY;
     if (query != NULL) {
+        // The query holds copies of everything it needs; the request may die first.
         const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
         snprintf(query->as_of, sizeof(query->as_of), "%s", as_of != NULL ? as_of : "now");
         query->arguments = json_incref(arguments);
@@ -378,6 +396,7 @@ static void submit(reef_routes *routes,
         query->owner = request;
         query->body = request->body;
         query->body_bytes = request->body_bytes;
+        // The body moves, as with a pushed batch.
         request->body = NULL; // the job's now
         request->body_bytes = request->body_room = 0;
         result = reef_query_thread_submit(routes->queries, query, &err);
@@ -390,6 +409,7 @@ static void submit(reef_routes *routes,
     request->deferred = true;
     request->work = query;
     request->forget = forget_query;
+    // A client that hangs up while its query waits takes the query out of the queue.
     request->hung_up = drop_query;
 }
 
@@ -416,6 +436,8 @@ static enum MHD_Result on_query(void *context,
                                 const char *value) {
     (void)kind;
     query *all = context;
+    // One pass notes the first fault of each sort; the message is made afterwards, outside of MHD's
+    // callback.
     if (!is_allowed(all->allowed, name))
         all->unknown = name;
     else if (value == NULL || !*value)
@@ -432,6 +454,7 @@ static reef_status take_query(const reef_http_request *request,
                               const char *allowed,
                               json_t *arguments,
                               reef_error *err) {
+    // Parameters that a route does not know are refused: a typo must not change nothing silently.
     query all = {.arguments = arguments, .allowed = allowed};
     (void)MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, on_query, &all);
     if (all.unknown != NULL)
@@ -444,6 +467,7 @@ static reef_status take_query(const reef_http_request *request,
                          all.twice);
     if (all.broken != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "%s in the query is not UTF-8", all.broken);
+    // A state's name indexes a fixed buffer later.
     const char *as_of = json_string_value(json_object_get(arguments, "as_of"));
     if (as_of != NULL && strlen(as_of) > REEF_NAME_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "as_of has more than %d bytes",
@@ -503,7 +527,9 @@ static const route *find_route(const reef_http_request *request, bool *path_know
 static bool is_own_host(const reef_http_request *request) {
     const char *host =
         MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    // HTTP/1.0 clients send no Host, and no browser is one.
     if (host == NULL) return true; // HTTP/1.0; no browser
+    // DNS rebinding: a foreign page may resolve its own name to 127.0.0.1. Its Host gives it away.
     static const char *const OWN[] = {"localhost", "127.", "[::1]"};
     for (size_t i = 0; i < sizeof(OWN) / sizeof(*OWN); i++) {
         size_t bytes = strlen(OWN[i]);
@@ -551,21 +577,25 @@ static bool is_wrapped(const route *found, const reef_http_request *request) {
 
 void reef_routes_begin(void *context, reef_http_request *request) {
     (void)context;
+    // Checks from the cheapest to the most particular; the first that fails answers.
     bool path_known;
     const route *found = find_route(request, &path_known);
     request->route = found;
     if (!reef_http_is_public(request->http) && !is_own_host(request))
         refuse_routes(request, MHD_HTTP_MISDIRECTED_REQUEST,
                       "this address is for programs of this machine: ask for localhost");
+    // A page of another site could otherwise post commands with the user's browser.
     else if (is_of_another_site(request))
         refuse_routes(request, MHD_HTTP_FORBIDDEN, "pages of other sites may send nothing here");
     else if (found == NULL && path_known)
         refuse_routes(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
     else if (found == NULL)
         refuse_routes(request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
+    // After the route is known: health checks are open, everything else wants the token.
     else if (!may_query(found, request))
         refuse_routes(request, MHD_HTTP_UNAUTHORIZED,
                       "this needs the token of --http-token: Authorization: Bearer TOKEN");
+    // Compressed bodies are refused: nothing here unpacks what a stranger sends.
     else if (is_packed(request))
         refuse_routes(
             request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
@@ -583,6 +613,7 @@ void reef_routes_handle(void *context, reef_http_request *request) {
     reef_error err;
     json_t *arguments = json_object();
     reef_status result = take_query(request, found->query, arguments, &err);
+    // Handlers that need no model answer at once; the others become queries.
     if (result != REEF_OK)
         send_failure(request, code_of(result), &err);
     else if (found->handle != NULL)

@@ -73,9 +73,12 @@ static void drop_oldest(reef_forgetting *f) {
 // Of more tasks than there is room for the newest have a column: an older one gives way, and does
 // not come back.
 static column *column_of(reef_forgetting *f, uint32_t generation) {
+    // Columns stay sorted by generation, so that the matrix reads from left to right in time.
     size_t at = 0;
     while (at < f->column_count && f->columns[at].generation < generation) at++;
     if (at < f->column_count && f->columns[at].generation == generation) return &f->columns[at];
+    // When all columns are taken the oldest gives way, so that the newest generations are always
+    // shown.
     if (f->column_count == SIDE_MAX) {
         if (at == 0) return NULL;
         drop_oldest(f);
@@ -91,7 +94,9 @@ static reef_status on_window(
     void *context, uint32_t generation, const uint8_t *bytes, size_t count, reef_error *err) {
     reef_forgetting *f = context;
     if (!f->single && (generation < f->first || generation >= f->end)) return REEF_OK;
+    // In a vector pool only whole records can be measured.
     if (f->record_bytes && count != f->record_bytes) return REEF_OK;
+    // A bounded sample per column: the matrix is for the eye, not for papers.
     size_t most = f->record_bytes ? COLUMN_EXAMPLES * f->record_bytes : COLUMN_BYTES;
     column *to = count ? column_of(f, generation) : NULL;
     if (to == NULL || to->count + count > most) return REEF_OK;
@@ -135,6 +140,7 @@ static reef_status begin_forgetting(reef_query_thread *queries,
     reef_txn *txn = NULL;
     reef_forgetting *f = calloc(1, sizeof(*f));
     if (f == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a matrix");
+    // One read transaction takes the sample of all columns; measuring needs none of it.
     reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
     if (status == REEF_OK) status = take_sample(txn, f, err);
     reef_txn_abort(txn);
@@ -151,6 +157,7 @@ static reef_status begin_forgetting(reef_query_thread *queries,
 // Share of the labelled examples of a column that the model classes wrongly.
 static reef_status measure_vectors(
     reef_model *model, const reef_forgetting *f, const column *of, double *out, reef_error *err) {
+    // A record is a label and its values, four bytes each.
     size_t count = of->windows, inputs = f->record_bytes / 4 - 1, labelled = 0, wrong = 0;
     size_t classes = reef_model_class_count(model);
     float *vectors = calloc(count * inputs, sizeof(*vectors));
@@ -160,6 +167,7 @@ static reef_status measure_vectors(
         vectors != NULL && scores != NULL && predicted != NULL
             ? REEF_OK
             : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu vectors", count);
+    // The label is not part of the vector.
     if (status == REEF_OK) {
         for (size_t i = 0; i < count; i++)
             memcpy(vectors + i * inputs, of->bytes + i * f->record_bytes + 4, inputs * 4);
@@ -169,6 +177,7 @@ static reef_status measure_vectors(
         int32_t label;
         memcpy(&label, of->bytes + i * f->record_bytes, 4);
         labelled += label >= 0;
+        // A model without classes predicts nothing right.
         wrong += label >= 0 && (classes == 0 || predicted[i] != label);
     }
     *out = labelled ? (double)wrong / (double)labelled : (double)NAN;
@@ -204,10 +213,12 @@ static reef_status model_of_row(
 
 static reef_status measure_cell(reef_query_thread *queries, reef_forgetting *f, reef_error *err) {
     size_t row = f->done / f->column_count, at = f->done % f->column_count;
+    // The last row is the present state.
     bool now = row + 1 == row_count(f);
     reef_model *model;
     reef_status status = REEF_OK;
     f->values[row][at] = (double)NAN;
+    // A state whose generation is gone keeps an empty row.
     if (now || !f->gone[row]) {
         status = model_of_row(queries, f, row, &model, err);
         if (status == REEF_OK)
@@ -215,6 +226,8 @@ static reef_status measure_cell(reef_query_thread *queries, reef_forgetting *f, 
     }
     if (status != REEF_OK) return status;
     f->done++;
+    // A row is finished: its model is closed before the next one is opened, so only one is in
+    // memory.
     if (f->done % f->column_count) return REEF_OK;
     reef_model_close(f->model);
     f->model = NULL;
@@ -250,6 +263,7 @@ static json_t *values_json(const reef_forgetting *f) {
 static json_t *reef_matrix_json(const reef_forgetting *f) {
     json_t *rows = json_array(), *columns = json_array();
     for (size_t r = 0; r < row_count(f); r++)
+        // Rows are states in order, the present last.
         json_array_append_new(rows, r + 1 < row_count(f) ? json_sprintf("%zu", f->first + r)
                                                          : json_string("now"));
     for (size_t c = 0; c < f->column_count; c++)
@@ -273,14 +287,18 @@ static reef_status is_stale(reef_query_thread *queries,
     reef_commit commit;
     uint32_t generations;
     *out = true;
+    // There is no matrix yet.
     if (f == NULL) return REEF_OK;
     reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &generations, err);
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
+    // A new generation makes a new row; other commits only refresh the last one.
     bool sealed = generations != f->end;
     uint64_t share = sealed ? PAUSE_SHARE_SEALED : PAUSE_SHARE;
+    // Recomputing takes seconds. It is repeated only after many times as long a pause, so that a
+    // page left open does not eat the machine.
     bool unpinned = uv_hrtime() - f->finished_ns >= share * f->worked_ns;
     *out = (is_complete(f) || sealed) && unpinned && commit.number != f->commit;
     return REEF_OK;
@@ -297,6 +315,7 @@ reef_status reef_query_forgetting(reef_query_thread *queries, reef_query *query,
     }
     if (status == REEF_OK) status = work_forgetting(queries, *kept, err);
     if (status == REEF_OK) query->result = reef_matrix_json(*kept);
+    // One cell at a time: an error drops the matrix and the next request starts over.
     if (status == REEF_OK || *kept == NULL) return status;
     reef_forgetting_free(*kept); // such as a state that has gone since
     *kept = NULL;

@@ -33,9 +33,11 @@ reef_status reef_query_count(const reef_query *query,
                              reef_error *err) {
     const char *text = json_string_value(json_object_get(query->arguments, name));
     *out = fallback;
+    // Not given: the fallback.
     if (text == NULL) return REEF_OK;
     char *end = NULL;
     unsigned long long value = strtoull(text, &end, 10);
+    // Like the command line: a whole number, nothing before or after it.
     if (text[0] < '0' || text[0] > '9' || *end || value < least || value > most)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%s=%.40s is not a whole number from %" PRIu64 " to %" PRIu64, name, text,
@@ -68,6 +70,7 @@ static void set_state(json_t *object, const reef_query *query, const reef_model 
 // One record a line; the end of a line is predicted, too, and belongs to it.
 static json_t *records_json(const uint8_t *bytes, size_t count, const float *bits) {
     json_t *records = json_array();
+    // A line's score includes its newline, because the model predicts it as well.
     for (size_t at = 0; at < count;) {
         const uint8_t *end = memchr(bytes + at, '\n', count - at);
         size_t next = end != NULL ? (size_t)(end - bytes) + 1 : count;
@@ -98,23 +101,27 @@ static size_t count_lines(const uint8_t *bytes, size_t count) {
 reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef_error *err) {
     reef_model *model;
     reef_score score = {0};
+    // A single byte has nothing that could be predicted from it.
     if (query->body_bytes < 2)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the body has %zu bytes: a loss needs a byte to predict and one before it",
                          query->body_bytes);
     size_t lines = count_lines(query->body, query->body_bytes);
+    // The answer has an object per line; a body of newlines would be mostly JSON.
     if (lines > LINES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the body has %zu lines, of which at most %d are scored at once", lines,
                          LINES_MAX);
     uint64_t per_byte;
     reef_status status = reef_query_count(query, "per_byte", 0, 0, 1, &per_byte, err);
+    // `false`: a language model is needed, not a vector model.
     if (status == REEF_OK) status = model_of(queries, query, false, &model, err);
     if (status != REEF_OK) return status;
     float *bits = malloc(query->body_bytes * sizeof(*bits));
     if (bits == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to score %zu bytes",
                          query->body_bytes);
+    // The body is one text, and its gates read it as a stream.
     status = reef_model_score(model, query->body, query->body_bytes, bits, &score, NULL, NULL, err);
     if (status == REEF_OK) {
         query->result = json_object();
@@ -143,6 +150,7 @@ typedef struct generation_request {
 // The body as an object.
 static reef_status parse_body(reef_query *query, json_t **out, reef_error *err) {
     json_error_t why;
+    // Duplicate keys are refused, as in every JSON that comes from outside.
     *out = json_loadb((const char *)query->body, query->body_bytes, JSON_REJECT_DUPLICATES, &why);
     if (json_is_object(*out)) return REEF_OK;
     reef_status status =
@@ -184,7 +192,9 @@ static bool report_broken(spoken *to) {
 
 static bool on_byte(void *context, uint8_t byte) {
     spoken *to = context;
+    // Bytes arrive one by one; an event must hold whole UTF-8 characters.
     bool continues = (byte & 0xc0) == 0x80;
+    // A byte that does not continue the character before it ends a broken one.
     if (to->count && !continues && !report_broken(to)) return false;
     to->bytes[to->count++] = byte;
     to->bytes[to->count] = 0;
@@ -192,6 +202,7 @@ static bool on_byte(void *context, uint8_t byte) {
         to->count = 0;
         return report_jobs(to, (const char *)to->bytes);
     }
+    // 0xc0 and 0xc1 begin no valid character, and everything below is ASCII or a continuation.
     bool begins = to->bytes[0] >= 0xc2; // a character of more than one byte
     if (!begins || to->count == CHARACTER_BYTES_MAX) return report_broken(to);
     return !atomic_load(&to->query->abandoned);
@@ -203,10 +214,12 @@ static reef_status generate(reef_query_thread *queries,
                             const generation_request *asked,
                             reef_error *err) {
     size_t count = asked->count;
+    // Never zero bytes, since malloc(0) may be NULL.
     uint8_t *out = calloc(count + 1, 1);
     if (out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu bytes", count);
     spoken to = {.queries = queries, .query = query};
     reef_sampling sampling = asked->sampling;
+    // Streaming sends every character as it is drawn.
     if (asked->stream) {
         sampling.on_byte = on_byte;
         sampling.context = &to;
@@ -214,8 +227,10 @@ static reef_status generate(reef_query_thread *queries,
     reef_status status = reef_model_generate(model, (const uint8_t *)asked->prompt,
                                              asked->prompt_bytes, count, &sampling, out, err);
     if (status == REEF_OK) {
+        // What is left at the end is an incomplete character.
         (void)report_broken(&to); // the last character may not be whole
         for (size_t i = 0; i < count; i++)
+            // A zero byte cannot stand in the JSON string that is made from a C string.
             if (!out[i]) out[i] = '?'; // text ends at a zero
         query->result = json_object();
         set_state(query->result, query, model);
@@ -233,6 +248,7 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
     json_int_t count = GENERATE_BYTES_DEFAULT, seed = 1;
     double temperature = 1, top_p = 1;
     int stream = 0;
+    // All parameters at once, each with its default; unknown ones are refused.
     if (json_unpack_ex(body, &why, JSON_STRICT, "{s:s%, s?I, s?I, s?F, s?F, s?b}", "prompt",
                        &asked->prompt, &asked->prompt_bytes, "bytes", &count, "seed", &seed,
                        "temperature", &temperature, "top_p", &top_p, "stream", &stream))
@@ -244,6 +260,7 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
         return reef_fail(err, REEF_ERR_INVALID,
                          "bytes %" JSON_INTEGER_FORMAT " is not from 1 to %d", count,
                          GENERATE_BYTES_MAX);
+    // Negated comparisons refuse NaN.
     if (!(temperature >= 0 && temperature <= 100) || !(top_p > 0 && top_p <= 1))
         return reef_fail(err, REEF_ERR_INVALID,
                          "temperature %g is not in [0, 100], or top_p %g not in (0, 1]",
@@ -276,6 +293,8 @@ static reef_status take_vectors(float *out, const json_t *rows, size_t inputs, r
     size_t r, c;
     const json_t *row, *cell;
     json_array_foreach(rows, r, row) {
+        // Every row is checked against the width of the model that answers, not of the pool as it
+        // is now.
         if (json_array_size(row) != inputs)
             return reef_fail(err, REEF_ERR_INVALID,
                              "vector %zu has %zu values, the model takes %zu", r,
@@ -297,6 +316,8 @@ static json_t *prediction_json(const reef_query *query,
                                const float *scores) {
     size_t classes = reef_model_class_count(model);
     int32_t *known = calloc(classes + 1, sizeof(*known));
+    // Labels are numbers that users chose; scores are listed in the order in which classes
+    // appeared.
     if (known == NULL) return NULL;
     reef_model_classes(model, known);
     json_t *object = json_object(), *names = json_array(), *best = json_array(),
@@ -323,6 +344,7 @@ static reef_status predict_query(reef_model *model,
                                  reef_error *err) {
     size_t count = json_array_size(rows), inputs = reef_model_config(model)->inputs;
     size_t classes = reef_model_class_count(model);
+    // All results of a request fit: their number was bounded by the caller.
     float *vectors = calloc(count * inputs, sizeof(*vectors));
     float *scores = calloc(count * classes + 1, sizeof(*scores));
     int32_t *labels = calloc(count, sizeof(*labels));
@@ -351,6 +373,7 @@ reef_status reef_query_predict(reef_query_thread *queries, reef_query *query, re
     if (status != REEF_OK) return status;
     if (json_unpack_ex(body, &why, JSON_STRICT, "{s:o}", "vectors", &rows))
         status = reef_fail(err, REEF_ERR_INVALID, "the body is not understood: %s", why.text);
+    // The bound keeps one request from occupying the query thread for minutes.
     else if (json_array_size(rows) < 1 || json_array_size(rows) > VECTORS_MAX)
         status = reef_fail(err, REEF_ERR_INVALID, "\"vectors\" is no list of 1 to %d vectors",
                            VECTORS_MAX);
@@ -368,6 +391,7 @@ static reef_status read_generations(reef_txn *txn, json_t *result, reef_error *e
     reef_status status = reef_config_read(txn, &config, err);
     if (status == REEF_OK) status = reef_generation_count(txn, &count, err);
     if (status != REEF_OK) return status;
+    // Records are read in one transaction, so parents and children agree.
     reef_generation_record *all = calloc(count, sizeof(*all));
     if (all == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %u generations", count);
@@ -426,6 +450,8 @@ reef_status reef_query_timeline(reef_query_thread *queries, reef_query *query, r
     if (status != REEF_OK) return status;
     json_t *list = json_array();
     status = begin_query(queries, query, &txn, err);
+    // The whole timeline is read and its end shown: events are small, and undone ones are known
+    // only at the end.
     if (status == REEF_OK) status = reef_timeline_json(txn, list, err);
     reef_txn_abort(txn);
     json_t *shown = json_array();
@@ -446,7 +472,9 @@ typedef struct series {
 
 static reef_status on_point(void *context, const reef_point *point, reef_error *err) {
     series *all = context;
+    // Half-open: a point belongs to the range that its batch ends in.
     if (point->stream_bytes <= all->from || point->stream_bytes > all->to) return REEF_OK;
+    // Doubling; a long history has hundreds of thousands of points.
     if (all->count == all->room) {
         size_t room = all->room ? 2 * all->room : 4096;
         reef_point *points = realloc(all->points, room * sizeof(*points));
@@ -463,6 +491,7 @@ static json_t *mean_point(const reef_point *points, size_t count) {
     double sum = 0, batches = 0, low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < count; i++) {
         double loss = (double)points[i].bits_per_byte;
+        // A point of level n is the mean of FOLD^n batches, and weighs as many.
         double share = pow(REEF_SERIES_FOLD, points[i].level);
         sum += share * loss;
         batches += share;
@@ -482,8 +511,10 @@ static json_t *cut_series(const series *all, uint64_t parts) {
     json_t *list = json_array();
     if (all->count == 0) return list;
     uint64_t from = all->points[0].stream_bytes, to = all->points[all->count - 1].stream_bytes;
+    // Plus one, so that the last point falls into the last part.
     double width = (double)(to - from + 1) / (double)parts;
     for (size_t first = 0, end; first < all->count; first = end) {
+        // Parts are equal stretches of the stream, not equal numbers of points.
         uint64_t part = (uint64_t)((double)(all->points[first].stream_bytes - from) / width);
         for (end = first + 1; end < all->count; end++)
             if ((uint64_t)((double)(all->points[end].stream_bytes - from) / width) != part) break;

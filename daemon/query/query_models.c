@@ -58,18 +58,23 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
                                     const char *as_of,
                                     reef_model **out,
                                     reef_error *err) {
+    // Two models are kept: one of the present and one as of an older state, so that asking for both
+    // in turn does not reload either.
     reef_served_model *served = &queries->models[strcmp(as_of, "now") != 0];
     queries->used = served;
+    // The other model lets go of the map while this one is used.
     reef_query_thread_unpin(queries, served);
     reef_commit newest;
     reef_status status = newest_commit(queries, &newest, err);
     if (status != REEF_OK) return status;
+    // The present is reopened when there is a newer commit; sealed generations are taken over.
     if (!is_fresh(served, as_of, &newest)) {
         reef_model *model = served->model;
         *served = (reef_served_model){.opened_ns = uv_hrtime()};
         snprintf(served->as_of, sizeof(served->as_of), "%s", as_of);
         status = reef_query_thread_open(queries, as_of, &model, err);
         served->model = model;
+        // How long loading took decides how soon it may be repeated.
         served->took_ns = uv_hrtime() - served->opened_ns;
     }
     *out = served->model;

@@ -43,6 +43,7 @@ static reef_status parse_usage(const reef_query *query,
     *asked = (usage_request){.one_layer = json_object_get(query->arguments, "layer"),
                              .ranged = json_object_get(query->arguments, "since") != NULL ||
                                        json_object_get(query->arguments, "until") != NULL};
+    // The open generation is the default.
     reef_status status = reef_query_count(query, "generation", pool->count - 1, 0, pool->count - 1,
                                           &asked->generation, err);
     if (status == REEF_OK)
@@ -53,8 +54,10 @@ static reef_status parse_usage(const reef_query *query,
     if (status == REEF_OK)
         status = reef_query_count(query, "until", UINT64_MAX, 0, INT64_MAX, &asked->until_ms, err);
     if (status != REEF_OK) return status;
+    // Both bounds are given in milliseconds since 1970.
     if (asked->since_ms >= asked->until_ms)
         return reef_fail(err, REEF_ERR_INVALID, "since is not before until");
+    // Experts of a vector model all see every input; nothing is retrieved or counted.
     if (reef_config_is_vector(&pool->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "a pool of vectors counts no usage: there every expert sees every input");
@@ -63,6 +66,8 @@ static reef_status parse_usage(const reef_query *query,
                          "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
                          asked->layer,
                          reef_ffw_text(reef_layer_ffw(&pool->config, (uint32_t)asked->layer)));
+    // A generation that was merged has no counts of its own any more; the message names the one
+    // that has.
     if (!reef_generation_is_empty(&pool->generations[asked->generation])) return REEF_OK;
     uint32_t merged_into =
         reef_generation_merged_into(pool->generations, pool->count, (uint32_t)asked->generation);
@@ -85,9 +90,12 @@ static reef_status tell_usage(reef_txn *txn,
     json_object_set_new(result, "layers", list);
     for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++) {
         reef_usage_layer layer;
+        // One layer, or all that retrieve.
         if (!reef_layer_retrieves(&pool->config, l) || (asked->one_layer && l != asked->layer))
             continue;
         status =
+            // Without a range the totals are read, which is one record per block instead of one per
+            // window.
             reef_usage_layer_read(txn, generation, l, asked->ranged ? &range : NULL, &layer, err);
         if (status == REEF_OK)
             json_array_append_new(list, reef_usage_layer_json(l, &layer, asked->ranged));
@@ -104,6 +112,7 @@ reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef
     reef_txn *txn = NULL;
     stats_pool pool = {0};
     usage_request asked;
+    // Everything in one transaction, so that counts of layers belong to the same commit.
     query->result = json_object();
     reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
     if (status == REEF_OK) status = read_pool(txn, &pool, err);
@@ -127,12 +136,14 @@ static reef_status sum_usage(reef_txn *txn,
     double experts = 0, used = 0, uneven = 0, layers = 0;
     reef_status status = REEF_OK;
     *share = *unevenness = (double)NAN;
+    // NaN becomes null: unknown, not zero.
     if (reef_config_is_vector(&pool->config) || reef_generation_is_empty(generation))
         return REEF_OK;
     for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++) {
         reef_usage_layer layer;
         if (!reef_layer_retrieves(&pool->config, l)) continue;
         status = reef_usage_layer_read(txn, generation, l, NULL, &layer, err);
+        // Layers that were never used would pull the mean of unevenness down.
         if (status != REEF_OK || !layer.summary.selections) continue;
         experts += (double)layer.summary.expert_count;
         used += (double)layer.summary.used_count;
@@ -151,11 +162,13 @@ static reef_status tell_generations(reef_txn *txn,
                                     json_t *list,
                                     reef_error *err) {
     reef_status status = REEF_OK;
+    // Only the newest generations are listed: a pool may have tens of thousands.
     uint32_t first =
         pool->count > REEF_STATS_GENERATIONS_MAX ? pool->count - REEF_STATS_GENERATIONS_MAX : 0;
     for (uint32_t g = first; status == REEF_OK && g < pool->count; g++) {
         double share, unevenness, leak = (double)NAN;
         status = sum_usage(txn, pool, &pool->generations[g], &share, &unevenness, err);
+        // A gate's leak is stored with the generation; generation 0 and vector models have none.
         if (status == REEF_OK && g > 0 && !reef_config_is_vector(&pool->config))
             status = reef_gate_leak_read(txn, g, &leak, err);
         if (status != REEF_OK) break;
@@ -191,7 +204,7 @@ reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef
     reef_commit commit;
     json_t *list = json_array();
     query->result = json_pack("{s:o}", "generations", list);
-    // Before this look is a reader itself.
+    // Before our own transaction begins: this call must not count itself as a reader.
     reef_status status = reef_store_readers(store, &readers, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_file_stat_read(txn, &file, err);
@@ -203,6 +216,7 @@ reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef
     if (status != REEF_OK) return status;
     reef_store_read_stat(store, &read);
     tell_file(&file, &readers, &read, &commit, query->result);
+    // How long the statistics took is part of them, because they are collected again and again.
     json_object_set_new(query->result, "took_s",
                         reef_json_number((double)(uv_hrtime() - begin) / 1e9));
     return REEF_OK;

@@ -39,8 +39,10 @@ bool reef_query_thread_emit(reef_query_thread *queries,
                             reef_query *query,
                             const char *bytes,
                             size_t count) {
+    // Nobody listens any more: the query may stop.
     if (atomic_load(&query->abandoned)) return false;
     uv_mutex_lock(&queries->lock);
+    // Output waits in the query until the loop fetches it; the loop must never wait for a query.
     bool fits = query->pending_room - query->pending_bytes >= count;
     if (!fits) {
         size_t room = 2 * query->pending_room + count;
@@ -56,14 +58,17 @@ bool reef_query_thread_emit(reef_query_thread *queries,
         query->pending_bytes += count;
     }
     uv_mutex_unlock(&queries->lock);
+    // uv_async_send is the one libuv call that other threads may make.
     (void)uv_async_send(queries->options.wake);
     return fits;
 }
 
 static reef_query *next_query(reef_query_thread *queries) {
+    // One query at a time: models are large, and training has the other cores.
     uv_mutex_lock(&queries->lock);
     while (queries->waiting == NULL && !queries->stopping)
         uv_cond_wait(&queries->changed, &queries->lock);
+    // A stop comes before whatever waits.
     reef_query *query = queries->stopping ? NULL : queries->waiting;
     if (query != NULL) {
         queries->waiting = query->next;
@@ -90,21 +95,25 @@ static void query_thread_main(void *argument) {
     reef_query_thread *queries = argument;
     for (reef_query *query; (query = next_query(queries)) != NULL;) {
         query->error.status =
+            // A query whose client left while it waited is not computed.
             atomic_load(&query->unwanted)
                 ? reef_fail(&query->error, REEF_ERR_BUSY,
                             "the connection was closed by its client before the question's turn "
                             "came; leave it open until the answer")
                 : query->run(queries, query, &query->error);
+        // Text is made here and not in the loop: a matrix or a long score is work.
         if (query->on_done == NULL) write_text(query);
         uv_mutex_lock(&queries->lock);
         queries->current = NULL;
         append_thread(&queries->done, query);
+        // When nothing waits, the model lets go of the map, so that the writer may reuse pages.
         bool idle = queries->waiting == NULL;
         uv_mutex_unlock(&queries->lock);
         (void)uv_async_send(queries->options.wake);
         reef_query_thread_unpin(queries, idle ? NULL : queries->used);
         queries->used = NULL;
     }
+    // Models belong to this thread, so it closes them.
     for (size_t i = 0; i < REEF_SERVED_MODELS; i++) reef_model_close(queries->models[i].model);
     reef_forgetting_free(queries->forgetting);
 }
@@ -115,6 +124,7 @@ reef_status reef_query_thread_submit(reef_query_thread *queries,
                                      reef_query *query,
                                      reef_error *err) {
     uv_mutex_lock(&queries->lock);
+    // A full queue is refused at once: a client that waits a minute has given up anyway.
     bool full = queries->waiting_count == REEF_QUERY_QUEUE_MAX;
     if (!full) {
         append_thread(&queries->waiting, query);
@@ -138,10 +148,12 @@ reef_query *reef_query_thread_replied(reef_query_thread *queries) {
 char *reef_query_thread_emitted(reef_query_thread *queries, reef_query **query, size_t *bytes) {
     char *pending = NULL;
     uv_mutex_lock(&queries->lock);
+    // Only the running query has output.
     *query = queries->current;
     if (*query != NULL && (*query)->pending_bytes) {
         pending = (*query)->pending;
         *bytes = (*query)->pending_bytes;
+        // The loop takes the buffer over; the query begins a new one.
         (*query)->pending = NULL;
         (*query)->pending_bytes = (*query)->pending_room = 0;
     }
@@ -156,9 +168,11 @@ reef_status reef_query_thread_start(reef_query_thread **out,
     reef_query_thread *queries = calloc(1, sizeof(*queries));
     if (queries == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for serving");
     queries->options = *options;
+    // A pointer instead of a call, because the matrix stands above this file.
     queries->forgetting_unpin = reef_forgetting_unpin;
     if (uv_mutex_init(&queries->lock) || uv_cond_init(&queries->changed))
         abort(); // out of kernel memory
+    // One thread more than training; it computes with one worker.
     int code = uv_thread_create(&queries->thread, query_thread_main, queries);
     if (!code) {
         *out = queries;
@@ -176,6 +190,7 @@ void reef_query_thread_stop(reef_query_thread *queries) {
     queries->stopping = true;
     uv_cond_signal(&queries->changed);
     uv_mutex_unlock(&queries->lock);
+    // The thread finishes its query first: it cannot be interrupted safely.
     (void)uv_thread_join(&queries->thread);
     free_all(queries->waiting);
     free_all(queries->done);

@@ -23,6 +23,8 @@ static reef_status put_in_queue(reef_queues *queues,
     const reef_input *input = &queues->inputs[source];
     bool live = input->kind->live;
     reef_queue *queue = NULL;
+    // All sources that end share one queue and are read one after another; each live source has its
+    // own.
     for (size_t i = 0; !live && i < queues->count; i++)
         if (!queues->queues[i].live) queue = &queues->queues[i];
     if (queue == NULL) {
@@ -30,8 +32,11 @@ static reef_status put_in_queue(reef_queues *queues,
         queue->sources = calloc(live ? 1 : queues->input_count, sizeof(*queue->sources));
         if (queue->sources == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a queue");
+        // Records of a pushed vector source are never cut by a view.
         size_t unit = input->kind->promised && record_bytes ? record_bytes : 1;
         reef_status status =
+            // The ring starts at the source's offset, so that record boundaries stay aligned after
+            // a restart.
             reef_ring_init(&queue->ring, live ? REEF_LIVE_BYTES_HIGH : REEF_QUEUE_BYTES_HIGH, unit,
                            input->offset % unit, err);
         if (status != REEF_OK) return status;
@@ -55,6 +60,7 @@ reef_status reef_queues_init(reef_queues *queues,
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu sources", input_count);
     reef_status status = REEF_OK;
     for (size_t i = 0; i < input_count && status == REEF_OK; i++) {
+        // No source has ended yet.
         queues->ends[i] = NOT_ENDED;
         status = put_in_queue(queues, i, record_bytes, err);
     }

@@ -61,7 +61,10 @@ reef_status reef_schedule_init(reef_schedule *schedule,
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu lanes", queues);
     name_queue(schedule);
     reef_stride_init(&schedule->stride, schedule->stride_queues, queues, record_bytes);
+    // One queue needs no schedule; its stream is the order of its bytes.
     if (queues < 2) return REEF_OK;
+    // The stride state of the last commit, and decisions that were made after it and have to be
+    // made again.
     status = reef_stride_read(store, &schedule->stride, &schedule->after, err);
     if (status == REEF_OK) finish_record(schedule);
     return status;
@@ -208,10 +211,12 @@ static void decide_scheduler(reef_schedule_next *next, size_t queue, bool idle) 
 
 // A lane that sits out and has something again is back with a slice, or after a while with less.
 static bool find_return(reef_schedule *schedule, uint64_t now, reef_schedule_next *next) {
+    // With nobody else to run, a queue need not wait for a whole slice.
     bool alone = reef_stride_next(&schedule->stride) == REEF_STRIDE_NONE;
     for (size_t i = 0; i < schedule->queues.count; i++) {
         const reef_stride_queue *queue = &schedule->stride_queues[i];
         if (!queue->idle || queue->done || !waiting(schedule, i)) continue;
+        // A trickle comes back after the patience, or it would wait for ever.
         uint64_t due = schedule->idle_since[i] + schedule->patience_ns;
         if (alone || waiting(schedule, i) >= REEF_SLICE_BYTES || now >= due) {
             decide_scheduler(next, i, false);
@@ -234,11 +239,15 @@ static void wait_for_scheduler(reef_schedule *schedule,
                                uint64_t now,
                                reef_schedule_next *next) {
     const reef_stride_queue *queue = &schedule->stride_queues[index];
+    // Nobody else waits: then there is no reason to decide anything.
     if ((queue->partial && schedule->stride.record_bytes) || !others_wait(schedule, index)) return;
+    // A queue that has just come back and is empty again may go idle at once.
     bool at_once = queue->fresh && !queue->partial;
     uint64_t due = schedule->empty_since[index] + (at_once ? 0 : schedule->patience_ns);
     if (now < due)
         set_deadline(next, due);
+    // Decisions of the previous run are replayed first. If they do not fit what the sources give
+    // now, they are dropped.
     else if (all_applied(schedule))
         decide_scheduler(next, index, true);
     else
@@ -255,6 +264,7 @@ static void forget_if_stuck(const reef_schedule *schedule, reef_schedule_next *n
 void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_next *next) {
     *next = (reef_schedule_next){.deadline_ns = UINT64_MAX};
     note_ended_queue(schedule);
+    // After a stop only bytes that cannot be read again are trained.
     if (schedule->stopping) {
         lend_what_is_kept(schedule, next);
         return;
@@ -264,6 +274,7 @@ void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_
         return;
     }
     note_empty_queue(schedule, now_ns);
+    // Decisions are tied to positions of the stream, so replaying them does not depend on time.
     apply_due(schedule);
     if (all_applied(schedule) && find_return(schedule, now_ns, next)) return;
     if (next_position(schedule) < schedule->stride.total) { // it was passed by, out of turn

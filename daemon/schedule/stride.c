@@ -49,14 +49,18 @@ static uint64_t left_by_count(const reef_stride *stride) {
 }
 
 size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t count) {
+    // With one queue there is nothing to share.
     if (stride->count == 1) return count;
     uint64_t left = left_by_count(stride);
+    // Fewer bytes wait than the slice still has: all of them belong to it.
     if (left >= count) return count;
     if (stride->record_bytes) return (size_t)left;
     // The byte that fills the slice may be the end of a line; otherwise the line is given to its
     // end.
     size_t from = left > 0 ? (size_t)left - 1 : 0;
     const uint8_t *newline = memchr(bytes + from, '\n', count - from);
+    // A line longer than the maximum is cut, so that a source without newlines cannot keep the turn
+    // for ever.
     uint64_t longest = REEF_SLICE_BYTES_MAX - stride->given;
     size_t share = newline != NULL ? (size_t)(newline - bytes) + 1 : count;
     return share < longest ? share : (size_t)longest;
@@ -78,6 +82,8 @@ void reef_stride_took(reef_stride *stride, const uint8_t *bytes, size_t count) {
     queue->partial =
         stride->record_bytes ? stride->given % stride->record_bytes != 0 : bytes[count - 1] != '\n';
     if (!slice_is_over(stride, bytes[count - 1])) return;
+    // Stride scheduling (Waldspurger & Weihl 1995): the pass advances by bytes / weight, in fixed
+    // point.
     queue->pass += stride->given * SCALE / queue->weight;
     queue->fresh = false;
     stride->current = REEF_STRIDE_NONE;
@@ -141,10 +147,12 @@ json_t *reef_stride_save(const reef_stride *stride) {
     for (size_t i = 0; i < stride->count; i++) {
         const reef_stride_queue *queue = &stride->queues[i];
         if (queue->done) continue;
+        // Names on disk are older than names in the code: "at" is the pass, "out" is idle.
         json_array_append_new(queues, json_pack("{s:s, s:I, s:b, s:b, s:b}", "name", queue->name,
                                                 "at", (json_int_t)queue->pass, "out", queue->idle,
                                                 "fresh", queue->fresh, "partial", queue->partial));
     }
+    // A slice that has not begun is decided again after the restart.
     const char *current = stride->current == REEF_STRIDE_NONE || stride->given == 0
                               ? NULL
                               : stride->queues[stride->current].name;
@@ -178,11 +186,13 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
     json_int_t total = 0, decided = 0, given = 0;
     const char *current = json_string_value(json_object_get(saved, "current")); // or null
     json_t *queues = NULL;
+    // All members at once; a record that lacks one was not written by us.
     bool good = !json_unpack((json_t *)saved, "{s:I, s:I, s:I, s:o}", "total", &total, "decided",
                              &decided, "given", &given, "lanes", &queues) &&
                 json_is_array(queues) && total >= 0 && decided >= 0 && given >= 0 &&
                 given < REEF_SLICE_BYTES_MAX + (json_int_t)stride->record_bytes;
     for (size_t i = 0; i < stride->count; i++) stride->queues[i].idle = true; // until it is known
+    // Queues that are not configured now are skipped; their pass is forgotten.
     for (size_t i = 0; good && i < json_array_size(queues); i++) {
         const json_t *one = json_array_get(queues, i);
         const char *name = json_string_value(json_object_get(one, "name"));
@@ -195,11 +205,14 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
                          "pool");
     stride->total = (uint64_t)total;
     stride->decided = (uint64_t)decided;
+    // The queue of the interrupted slice goes on where it stopped.
     reef_stride_queue *now = current != NULL ? queue_named(stride, current) : NULL;
     if (now != NULL) {
         stride->current = (size_t)(now - stride->queues);
         stride->given = (uint64_t)given;
     }
+    // A queue that the record does not know is new. It starts at the current pass and has nothing
+    // to catch up.
     for (size_t i = 0; i < stride->count; i++) {
         bool known = false;
         for (size_t k = 0; k < json_array_size(queues) && !known; k++)

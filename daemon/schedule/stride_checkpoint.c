@@ -48,6 +48,7 @@ static reef_status add_decision(reef_decisions *after,
     json_int_t at = 0;
     int out = 0;
     const char *queue = NULL;
+    // "lane" and "out" are the names on disk.
     if (json_unpack((json_t *)saved, "{s:I, s:s, s:b}", "at", &at, "lane", &queue, "out", &out) ||
         at < 0)
         return reef_fail(err, REEF_ERR_CORRUPT, "decision %llu about turns makes no sense",
@@ -73,9 +74,11 @@ static reef_status read_stride(reef_txn *txn,
     if (status == REEF_ERR_NOT_FOUND)
         status = REEF_OK; // the first commit with several lanes is to come
     json_decref(json);
+    // Decisions are numbered without gaps: the first missing number is the end.
     for (uint64_t number = stride->decided + 1; status == REEF_OK; number++) {
         key = journal_key(REEF_STRIDE_NAME, number);
         status = view_json(txn, &key, &json, err);
+        // All decisions after the commit have been found.
         if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
         if (status == REEF_OK) status = add_decision(after, number, json, err);
         json_decref(json);
@@ -130,11 +133,13 @@ reef_status reef_decisions_drop(reef_txn *txn, const reef_decisions *after, reef
 static reef_status read_checkpoint(
     reef_txn *txn, const char *source, uint64_t *begin, char **checkpoint, reef_error *err) {
     char name[REEF_NAME_BYTES_MAX + 1];
+    // The journal's keys are bounded; long source names are shortened the same way everywhere.
     reef_source_name(name, REEF_NAME_BYTES_MAX, source, strlen(source));
     reef_key key = journal_key(name, 0);
     json_t *json = NULL;
     reef_status status = view_json(txn, &key, &json, err);
     if (status != REEF_OK) return status;
+    // "mark" is the name on disk of the checkpoint.
     json_t *saved = json_object_get(json, "mark");
     json_int_t at = json_integer_value(json_object_get(json, "begin"));
     if (saved != NULL && at >= 0) {

@@ -56,25 +56,30 @@ static bool is_whole(reading *now, const char *line, size_t length) {
 // a key.
 static char *next_line(char *line, int room, void *stream) {
     reading *now = stream;
+    // inih calls this in place of fgets.
     if (fgets(line, room, now->file) == NULL) return NULL;
     size_t length = strlen(line); // up to a zero byte, which is then no whole line
     now->line++;
     now->bytes += length;
+    // inih would silently split a line that is too long into two.
     if (!is_whole(now, line, length)) {
         refuse_file(now, "the line is too long, or holds a zero byte: about 200 bytes are read; a "
                          "longer source can be given with --source");
         return NULL;
     }
+    // A binary file or a log named by mistake would otherwise be parsed to its end.
     if (now->bytes > REEF_CONFIG_FILE_BYTES_MAX) {
         refuse_file(now, "the file is longer than 1 MiB: this is no configuration");
         return NULL;
     }
+    // Leading blanks are removed; inih treats an indented line as a continuation.
     size_t blanks = strspn(line, " \t");
     memmove(line, line + blanks, length - blanks + 1);
     return line;
 }
 
 static void refuse_section(reading *now, const char *section) {
+    // A suggestion only where most letters agree.
     bool near = reef_edit_distance(section, now->section) <= strlen(section) / 2;
     if (*section == '\0')
         (void)reef_fail(mistake(now), REEF_ERR_INVALID,
@@ -101,12 +106,14 @@ static int on_key(void *user, const char *section, const char *key, const char *
 }
 
 static reef_status open_file(reading *now, reef_error *err) {
+    // O_NONBLOCK: a pipe under this name must not hang the start.
     int fd = open(now->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat info;
     if (fd < 0)
         return reef_fail(err, errno == ENOENT ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
                          "cannot read the configuration file '%.160s': %s", now->path,
                          strerror(errno));
+    // Directories and devices are refused by kind, before a read.
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(fd);
         return reef_fail(err, REEF_ERR_INVALID,
@@ -125,12 +132,14 @@ static reef_status read_file(reading *now, int *line, reef_error *err) {
     reef_status status = open_file(now, err);
     if (status != REEF_OK) return status;
     *line = ini_parse_stream(next_line, now, on_key, now);
+    // ferror before fclose, and errno before anything else can change it.
     bool failed = ferror(now->file) != 0;
     int why = errno;
     fclose(now->file);
     if (failed)
         return reef_fail(err, REEF_ERR_IO, "cannot read the configuration file '%.160s': %s",
                          now->path, strerror(why));
+    // inih's own signal for no memory.
     if (*line < 0)
         return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory to read the configuration file '%.160s'", now->path);
@@ -186,6 +195,7 @@ reef_status reef_config_file_check(const char *path,
     int line = 0;
     reef_status status = read_file(&now, &line, err);
     reef_error refused;
+    // What inih itself refuses has no section or key; it is reported with its line.
     if (status == REEF_OK && line > 0 && refuse_line(path, line, &refused) != REEF_OK)
         on_mistake(context, (unsigned)line, refused.message);
     return status;

@@ -56,14 +56,17 @@ static reef_status on_entry(
     size_t i = 0;
     while (i < reef_setting_count() && !is_key(key, reef_settings[i].name)) i++;
     if (i == reef_setting_count()) return refuse_key(options, key, line, err);
+    // An empty value is most likely an unfinished edit.
     if (*value == '\0')
         return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s needs a value", options->config,
                          line, reef_settings[i].name);
+    // Sources may be given several times; any other key twice in one file is a mistake.
     if (reef_settings[i].kind != SETTING_SOURCE && options->origins[i].kind == REEF_ORIGIN_FILE)
         return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s stands on line %u already",
                          options->config, line, reef_settings[i].name, options->origins[i].line);
     char label[LABEL_BYTES_MAX];
     snprintf(label, sizeof(label), "%.120s:%u: %s", options->config, line, reef_settings[i].name);
+    // Strings live as long as the options; inih's buffers do not.
     const char *kept = reef_option_keep(options, value);
     if (kept == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
     return reef_option_take(options, i, (reef_origin){REEF_ORIGIN_FILE, line}, label, kept, err);
@@ -186,13 +189,17 @@ reef_status reef_options_read(reef_options *options, int argc, char **argv, reef
     reef_option_flags_init(&table);
     set_defaults(options);
     options->config = variable("config");
+    // The flags are read twice: first for --config and --help, then for their values, which outrank
+    // the file's.
     reef_status status = reef_option_flags_scan(options, &table, argc, argv, err);
     if (options->action == REEF_ACTION_HELP || options->action == REEF_ACTION_VERSION)
         return REEF_OK;
+    // The first error wins, but the file is read in any case: it may name the form of the log.
     reef_status of_file = take_file(options, status == REEF_OK ? err : NULL);
     if (status == REEF_OK) status = of_file;
     if (status == REEF_OK) status = take_environment(options, err);
     if (status == REEF_OK) status = reef_option_flags_take(options, &table, argc, argv, err);
+    // The error itself should appear in the form that was asked for, wherever that was asked.
     if (status != REEF_OK) find_log_form(options, argc, argv);
     return status;
 }
@@ -214,6 +221,7 @@ reef_status reef_options_check_file(const char *path,
     set_defaults(&options);
     options.config = path;
     checking now = {.options = &options, .on_mistake = on_mistake, .context = context};
+    // Everything is parsed into options that are thrown away: a check changes nothing.
     reef_status status =
         reef_config_file_check(path, SECTION, on_checked_entry, pass_mistake_on, &now, err);
     reef_options_release(&options);

@@ -15,11 +15,14 @@ enum { OPT_SETTING = 256, OPT_OPPOSITE = 512, OPT_CONFIG = 768, OPT_CHECK, OPT_H
 
 void reef_option_flags_init(reef_option_flags *table) {
     size_t count = 0;
+    // Flags are made from the table of settings, so that every setting is a flag, a key and a
+    // variable.
     for (size_t i = 0; i < reef_setting_count(); i++) {
         bool is_switch = reef_settings[i].kind == SETTING_SWITCH;
         table->flags[count++] =
             (struct option){reef_settings[i].name, is_switch ? no_argument : required_argument,
                             NULL, OPT_SETTING + (int)i};
+        // A switch can be turned off on the command line although the file turns it on.
         if (!is_switch) continue;
         snprintf(table->opposites[i], OPTION_NAME_BYTES_MAX, "no-%s", reef_settings[i].name);
         table->flags[count++] =
@@ -42,6 +45,7 @@ static int next_flag(const reef_option_flags *table, int argc, char **argv, bool
 static const char *guess_flag(const reef_option_flags *table, const char *given) {
     char name[OPTION_NAME_BYTES_MAX];
     const char *guess = NULL;
+    // Dashes and values are not part of the name.
     snprintf(name, sizeof(name), "%s", given + strspn(given, "-"));
     name[strcspn(name, "=")] = '\0';
     size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
@@ -58,6 +62,7 @@ static const char *guess_flag(const reef_option_flags *table, const char *given)
 static reef_status fail_unknown(const reef_option_flags *table,
                                 const char *given,
                                 reef_error *err) {
+    // getopt reports a single letter in optopt, and long options by their number.
     if (optopt > 0 && optopt < OPT_SETTING)
         return reef_fail(err, REEF_ERR_INVALID, "unknown option '-%c'; see reefd --help", optopt);
     if (optopt >= OPT_SETTING)
@@ -73,8 +78,10 @@ static reef_status fail_unknown(const reef_option_flags *table,
 reef_status reef_option_flags_scan(
     reef_options *options, const reef_option_flags *table, int argc, char **argv, reef_error *err) {
     reef_status status = REEF_OK;
+    // All arguments are scanned, also after an error: --help must win over a typo.
     for (int which, first = 1; (which = next_flag(table, argc, argv, first)) != -1; first = 0) {
         reef_error *here = status == REEF_OK ? err : NULL;
+        // Only these matter in the first pass; values are taken in the second.
         if (which == OPT_CONFIG) options->config = optarg;
         if (which == OPT_CHECK) options->action = REEF_ACTION_CHECK;
         if (which == ':')
@@ -96,6 +103,7 @@ reef_status reef_option_flags_take(
     reef_status status = REEF_OK;
     for (int which, first = 1;
          status == REEF_OK && (which = next_flag(table, argc, argv, first)) != -1; first = 0) {
+        // Options without a setting were handled by the scan.
         if (which < OPT_SETTING || which >= OPT_CONFIG) continue;
         bool opposite = which >= OPT_OPPOSITE;
         size_t i = (size_t)(which - (opposite ? OPT_OPPOSITE : OPT_SETTING));

@@ -130,6 +130,7 @@ static void add_text(page *out, const char *text) {
 // Words up to the last column; `at` is the column reached, `indent` that of every further line.
 static void add_wrapped(page *out, const char *text, size_t at, size_t indent) {
     bool first = true;
+    // Words are kept whole; a word longer than the line stands alone.
     while (*text) {
         size_t word = strcspn(text, " ");
         if (!first && at + 1 + word > COLUMNS) {
@@ -174,6 +175,7 @@ static void add_example(page *out) {
 }
 
 const char *reef_options_help(void) {
+    // One static page: help is printed once and the program ends.
     static page out;
     const reef_options_manual *m = &REEF_OPTIONS_MANUAL;
     out.used = 0;
@@ -184,6 +186,7 @@ const char *reef_options_help(void) {
     add_text(&out, "\n");
     add_text(&out, m->sources);
     add_text(&out, "\nOptions:\n");
+    // Help is printed from the table, in its order.
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) add_option(&out, &TEXTS[i]);
     add_text(&out, "\n");
     add_wrapped(&out, m->layers, 0, 0);

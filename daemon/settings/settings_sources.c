@@ -59,6 +59,7 @@ static reef_status add_files(reef_options *options,
     reef_status status = REEF_OK;
     size_t files = 0;
     for (size_t i = 0; i < found->gl_pathc; i++) files += is_file(found->gl_pathv[i]);
+    // The bound is checked before any is added, so that a pattern adds all of its files or none.
     if (files > REEF_INPUT_COUNT_MAX - options->source_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'glob:%.100s' fits %zu files, and reefd takes at most %d sources in all: "
@@ -66,6 +67,7 @@ static reef_status add_files(reef_options *options,
                          pattern, files, REEF_INPUT_COUNT_MAX);
     for (size_t i = 0; status == REEF_OK && i < found->gl_pathc; i++) {
         char source[sizeof("file:") + PATH_MAX];
+        // Directories and sockets that match a pattern are not text.
         if (!is_file(found->gl_pathv[i])) continue;
         snprintf(source, sizeof(source), "file:%s", found->gl_pathv[i]);
         const char *kept = reef_option_keep(options, source);
@@ -80,14 +82,17 @@ static reef_status add_pattern(reef_options *options,
                                bool first,
                                reef_error *err) {
     glob_t found = {0};
+    // Sources of a stronger layer replace those of a weaker one, they do not add to them.
     if (first) options->source_count = 0;
     size_t before = options->source_count;
+    // glob sorts, so the order of files is the same on every start.
     int code = glob(pattern, 0, NULL, &found); // sorted
     reef_status status = code == GLOB_NOSPACE
                              ? reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for sources")
                              : add_files(options, pattern, &found, err);
     globfree(&found);
     if (status != REEF_OK || options->source_count > before) return status;
+    // A pattern without a file is refused: a daemon that reads nothing looks as if it worked.
     return reef_fail(err, REEF_ERR_NOT_FOUND,
                      "no file fits '%.150s': check the pattern, and quote it, or the shell "
                      "expands it",

@@ -71,6 +71,7 @@ static json_t *sources_json(const reef_options *options) {
 }
 
 json_t *reef_setting_value(const reef_options *options, size_t index) {
+    // The table stores offsets; the kind says what lies there.
     const setting *one = &reef_settings[index];
     const void *value = value_of(options, one);
     switch (one->kind) {
@@ -91,6 +92,7 @@ json_t *reef_setting_value(const reef_options *options, size_t index) {
 
 const char *reef_setting_origin(const reef_options *options, size_t index, char *out, size_t room) {
     char name[OPTION_NAME_BYTES_MAX];
+    // People ask where a value comes from: file and line, variable or flag.
     switch (options->origins[index].kind) {
     case REEF_ORIGIN_FILE:
         snprintf(out, room, "%s:%u", options->config, options->origins[index].line);

@@ -36,6 +36,7 @@ static reef_status parse_seconds(const char *label,
                                  reef_error *err) {
     char *end = NULL;
     double value = strtod(text, &end);
+    // inf and nan are numbers to strtod.
     if (end == text || *end || !isfinite(value) || value < 0 || value > SECONDS_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%s '%.40s' is not a number of seconds from 0 to %.0f", label, text,
@@ -91,6 +92,7 @@ static reef_status parse_listen(const char *label,
 
 reef_status reef_option_value_parse(
     const setting *one, const char *label, const char *text, void *to, reef_error *err) {
+    // Every kind has one parser, whatever layer the value came from.
     switch (one->kind) {
     case SETTING_COUNT:
         return parse_count(one, label, text, to, err);
@@ -105,6 +107,7 @@ reef_status reef_option_value_parse(
     case SETTING_ADDRESS:
         return parse_listen(label, text, to, err);
     case SETTING_TEXT:
+        // Text needs no check; sources are parsed with their own grammar.
         *(const char **)to = text;
         break;
     case SETTING_SOURCE:

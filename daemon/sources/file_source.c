@@ -34,6 +34,7 @@ static reef_status file_open(reef_input *input, const char *path, reef_error *er
     // Non-blocking, or a pipe without a writer would hold us here; for files it means nothing.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
+        // The most frequent reason deserves its own advice.
         const char *check = errno == EACCES ? "its permissions" : "the path";
         return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read '%s': %s; check %s", path,
                          strerror(errno), check);
@@ -44,6 +45,7 @@ static reef_status file_open(reef_input *input, const char *path, reef_error *er
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     else if (fstat(fd, &state) != 0)
         status = reef_fail(err, REEF_ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
+    // A directory can be opened and stat'ed; only its kind says that it is no source.
     else
         status = check_is_file(path, &state, err);
     if (status != REEF_OK) {
@@ -51,6 +53,7 @@ static reef_status file_open(reef_input *input, const char *path, reef_error *er
         close(fd);
         return status;
     }
+    // The size now is the source's end; a file that grows later is a case for follow:.
     file->fd = fd;
     input->state = file;
     input->bytes = (uint64_t)state.st_size;
@@ -84,11 +87,13 @@ static reef_status file_read_now(
     const disk_file *file = input->state;
     struct stat state;
     ssize_t got;
+    // pread: the offset is the caller's, so a retry reads the same bytes.
     do got = pread(file->fd, at, room, (off_t)offset);
     while (got < 0 && errno == EINTR);
     if (got < 0) return fail_read(input, offset, REEF_ERR_IO, strerror(errno), err);
     *count = (size_t)got;
     if (got > 0) return REEF_OK;
+    // Nothing was read. Either this is the end, or the file has been cut below what was trained.
     if (fstat(file->fd, &state) != 0)
         return fail_read(input, offset, REEF_ERR_IO, strerror(errno), err);
     if ((uint64_t)state.st_size >= offset) return REEF_OK;

@@ -33,8 +33,10 @@ static reef_status too_much(reef_error *err) {
 // `count` more bytes at the end of the batch, not yet written.
 static reef_status extend(maker *m, size_t count, uint8_t **at, reef_error *err) {
     reef_ingested *out = m->out;
+    // One batch is one journal transaction and must fit in memory several times.
     if (count > REEF_JOURNAL_BATCH_BYTES_MAX - out->count) return too_much(err);
     size_t room = m->room ? m->room : ROOM_FIRST;
+    // Doubling; a batch is built record by record.
     while (room < out->count + count) room *= 2;
     if (room != m->room) {
         uint8_t *grown = realloc(out->bytes, room);
@@ -103,6 +105,8 @@ static reef_status add_rows(maker *m, reef_vector_table *table, reef_error *err)
     for (uint64_t row = 0; status == REEF_OK && row < table->rows; row++) {
         uint8_t *at = NULL;
         status = table->read(table, row, values, err);
+        // Records are written in the journal's form, so that training reads them without another
+        // conversion.
         if (status == REEF_OK) status = extend(m, reef_vector_record_size(table->width), &at, err);
         if (status != REEF_OK) break;
         reef_vector_record_write(at, table->labels[row], table->width, values);
@@ -115,6 +119,7 @@ static reef_status add_rows(maker *m, reef_vector_table *table, reef_error *err)
 static reef_status parse_npy(
     maker *m, const char *label, const uint8_t *body, size_t bytes, reef_error *err) {
     char text[] = "what was pushed";
+    // An array carries no name for its values; the label comes from the request.
     const reef_vector_spec spec = {.text = text,
                                    .path = text,
                                    .kind = REEF_VECTOR_NPY,
@@ -126,10 +131,12 @@ static reef_status parse_npy(
         return reef_fail(err, REEF_ERR_INVALID,
                          "a .npy file was pushed, but the pool has a language model: send text, or "
                          "JSON Lines such as {\"text\": \"...\"}");
+    // The parser reads from the request's body, not from a file.
     reef_status status = reef_vector_file_lend(&table.array.file, text, body, bytes, err);
     if (status == REEF_OK) status = reef_vector_arrays_begin(&table, err);
     m->unit = "array";
     m->number = 1;
+    // The width is checked before the first row: all of them would be wrong.
     if (status == REEF_OK && table.width != m->inputs) status = wrong_width(m, table.width, err);
     if (status == REEF_OK) status = add_rows(m, &table, err);
     reef_vector_table_close(&table);
@@ -155,8 +162,10 @@ static reef_status add_object(maker *m, const json_t *object, reef_error *err) {
 static reef_status add_line(maker *m, const char *line, size_t bytes, reef_error *err) {
     json_error_t fault;
     bool blank = true;
+    // A zero byte is not blank.
     for (size_t i = 0; i < bytes && blank; i++) blank = strchr(" \t\r", line[i]) != NULL && line[i];
     if (blank) return REEF_OK;
+    // JSON_ALLOW_NUL: text of a record may contain \u0000.
     json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &fault);
     if (object == NULL) {
         char why[128];
@@ -172,6 +181,7 @@ static reef_status parse_lines(maker *m, const char *body, size_t bytes, reef_er
     reef_status status = REEF_OK;
     m->unit = "line";
     while (status == REEF_OK && bytes > 0) {
+        // The last line need not end in a newline.
         const char *end = memchr(body, '\n', bytes);
         size_t length = end != NULL ? (size_t)(end - body) : bytes;
         m->number++;
@@ -201,6 +211,7 @@ reef_status reef_ingest_parse(reef_ingested *out,
     *out = (reef_ingested){0};
     maker m = {.out = out, .inputs = inputs};
     reef_status status = REEF_OK;
+    // All formats fill the same batch; finish_parse releases it after an error.
     switch (format) {
     case REEF_INGEST_TEXT:
         status = parse_text(&m, body, bytes, err);
@@ -225,6 +236,7 @@ reef_status reef_ingest_records(reef_ingested *out,
     size_t i;
     const json_t *item;
     json_array_foreach(records, i, item) {
+        // Numbered from 1, as people count lines.
         m.number = i + 1;
         if (!inputs && json_is_string(item)) {
             out->records++;

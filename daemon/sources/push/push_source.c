@@ -56,8 +56,11 @@ static reef_status push_seek(reef_input *input, const reef_input_offset *offset,
     if (status == REEF_OK) status = reef_journal_survey(txn, input->name, &stat, err);
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
+    // Where the journal's entries are known its end is the source's length; otherwise nothing
+    // waits.
     input->bytes = stat.entries_known ? stat.end : offset->cursor;
     ((push_source *)input->state)->committed = offset->cursor;
+    // Pool and journal are of one file and one transaction; if they disagree, records were lost.
     if (offset->cursor > input->bytes || (stat.entries && offset->cursor < stat.begin))
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %s up to byte %" PRIu64
@@ -84,11 +87,13 @@ static void read_journal(uv_work_t *work) {
 static void on_read(uv_work_t *work, int code) {
     reef_input *input = work->data;
     push_source *source = input->state;
+    // uv's own error, such as a cancelled request.
     if (code) (void)reef_fail(&source->error, REEF_ERR_IO, "%s", uv_strerror(code));
     if (source->error.status != REEF_OK) {
         reef_input_failed(input, &source->error);
     } else if (source->count > 0) {
         reef_input_took(input, source->count, NULL);
+    // The journal promised these bytes when it acknowledged them to a client.
     } else {
         reef_error err;
         (void)reef_fail(&err, REEF_ERR_CORRUPT,

@@ -53,6 +53,7 @@ static void on_acknowledged(void *context, const redisReply *reply) {
 // [[id, consumer, ms, times], ...]
 static void acknowledge(reef_redis *redis, const redisReply *pending) {
     const char *words[3 + SWEEP_MAX] = {"XACK", redis->url.stream, redis->url.group};
+    // XPENDING returns ids with their consumers; only the ids go into XACK.
     int count = 3;
     for (size_t i = 0; i < pending->elements && count < 3 + SWEEP_MAX; i++) {
         const redisReply *item = pending->element[i];
@@ -61,6 +62,7 @@ static void acknowledge(reef_redis *redis, const redisReply *pending) {
             words[count++] = item->element[0]->str;
     }
     if (count == 3) return;
+    // A sweep is bounded, so that a backlog of millions is acknowledged piece by piece.
     redis->group.due = true; // there may be more
     redis->group.asked = true;
     reef_redis_link_send(redis->link, on_acknowledged, count, words);
@@ -100,6 +102,8 @@ static void on_claimed(void *context, const redisReply *reply) {
 }
 
 void reef_redis_group_claim(reef_redis *redis) {
+    // Only entries whose bytes are being read are claimed; claiming more would hide them from other
+    // consumers.
     if (!redis->group.there || !redis->entry_count || !can_tell(redis)) return;
     const char *words[5 + REDIS_ENTRIES_MAX + 4] = {"XCLAIM", redis->url.stream, redis->url.group,
                                                     redis->url.consumer, "0"};
@@ -107,8 +111,11 @@ void reef_redis_group_claim(reef_redis *redis) {
     for (size_t i = 0; i < redis->entry_count; i++) // what was passed over is in no commit
         if (redis->entries[i].bytes) words[count++] = redis->entries[i].id;
     if (count == 5) return;
+    // FORCE creates the pending entry where another consumer never saw it; JUSTID keeps the payload
+    // out of the reply.
     words[count++] = "FORCE";
     words[count++] = "JUSTID";
+    // LASTID moves the group's position, so that XINFO GROUPS shows the real lag.
     words[count++] = "LASTID";
     words[count++] = redis->last;
     reef_redis_link_send(redis->link, on_claimed, count, words);

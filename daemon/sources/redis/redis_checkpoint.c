@@ -29,22 +29,27 @@ static bool find_checkpoint(reef_redis_position *out, json_t *checkpoint, uint64
     json_int_t ordinal = 0, skip = 0;
     json_t *entries = NULL, *item = NULL;
     size_t i = 0;
+    // The record is ours, but it comes from a file: every member is checked.
     if (json_unpack(checkpoint, "{s: s, s: I, s: I, s: o}", "after", &after, "ordinal", &ordinal,
                     "skip", &skip, "entries", &entries) ||
         skip < 0 || !reef_redis_id_copy(out->last, after))
         return false;
     out->ordinal = ordinal < 0 ? REDIS_UNKNOWN : ordinal;
+    // `skip` bytes of the first entry were trained before the checkpoint was made.
     uint64_t left = ahead + (uint64_t)skip;
     json_array_foreach(entries, i, item) {
         const char *id = NULL;
         json_int_t bytes = 0;
         if (json_unpack(item, "[s, I]", &id, &bytes) || bytes < 0) return false;
+        // The position lies inside this entry: its id and offset are kept, and reading starts with
+        // it.
         if (left < (uint64_t)bytes) { // in part, or not at all
             out->half_bytes = (size_t)left;
             return left == 0 || reef_redis_id_copy(out->half, id);
         }
         left -= (uint64_t)bytes;
         if (!reef_redis_id_copy(out->last, id)) return false;
+        // Ordinals count entries since the stream began; they tell how many were lost.
         if (out->ordinal != REDIS_UNKNOWN) out->ordinal++;
     }
     return left == 0;
@@ -63,6 +68,7 @@ bool reef_redis_position_find(reef_redis_position *out, const reef_input_offset 
 char *reef_redis_checkpoint_make(const reef_redis *redis, size_t count) {
     json_t *entries = json_array();
     size_t covered = 0;
+    // Entries are listed until they cover the bytes that are handed out.
     for (size_t i = redis->entry; entries != NULL && covered < count + redis->skip; i++) {
         const reef_redis_entry *entry = &redis->entries[i];
         if (json_array_append_new(entries,

@@ -94,6 +94,7 @@ static bool attach(redisAsyncContext *redis, uv_loop_t *loop) {
         free(poll);
         return false;
     }
+    // hiredis brings its own event interface; these callbacks connect it to libuv.
     poll->redis = redis;
     poll->handle.data = poll;
     redis->ev.data = poll;
@@ -182,6 +183,7 @@ static void send_words(reef_redis_link *link,
                        int count,
                        const char **words) {
     reef_redis_call *call = malloc(sizeof(*call));
+    // Each command has its own callback context, freed by its reply.
     if (call != NULL) *call = (reef_redis_call){.link = link, .on_reply = tell};
     if (call == NULL ||
         redisAsyncCommandArgv(link->redis, on_reply, call, count, words, NULL) != REDIS_OK) {
@@ -189,6 +191,7 @@ static void send_words(reef_redis_link *link,
         lose_connection(link, "a command cannot be sent");
         return;
     }
+    // The silence clock starts with the first reply that is owed, not with the last command.
     if (!link->owed++) link->heard_ms = uv_now(link->options.loop);
 }
 
@@ -222,6 +225,8 @@ static void begin_connection(reef_redis_link *link) {
     bool sent = true;
     link->owed = 0;
     link->heard_ms = uv_now(link->options.loop);
+    // AUTH and SELECT are sent without waiting; Redis answers in order, and a refusal ends the
+    // connection.
     if (url->password != NULL)
         sent = url->user != NULL ? greet(link, 3, named) : greet(link, 2, plain);
     if (sent && url->db) sent = greet(link, 2, select);
@@ -229,6 +234,7 @@ static void begin_connection(reef_redis_link *link) {
         lose_connection(link, "a command cannot be sent");
         return;
     }
+    // Commands may be sent from here on; replies to the greeting come first.
     link->ready = true;
     link->options.on_ready(link->options.context);
 }
@@ -239,12 +245,15 @@ static void connect_to(reef_redis_link *link);
 
 static void on_connected(const redisAsyncContext *redis, int code) {
     reef_redis_link *link = redis->data;
+    // The context of an attempt that was given up meanwhile.
     if (link == NULL || link->redis != redis) return;
     if (code == REDIS_OK) {
         begin_connection(link);
         return;
     }
     link->redis = NULL; // hiredis frees it
+    // A name may have several addresses: all are tried before the failure is reported and the pause
+    // begins.
     if (++link->turn % link->address_count)
         connect_to(link); // before anybody is told
     else
@@ -263,6 +272,7 @@ static void on_disconnected(const redisAsyncContext *redis, int code) {
 }
 
 static void use(reef_redis_link *link, redisAsyncContext *redis) {
+    // A context with an error must be freed by us; after attaching, hiredis frees it.
     if (redis == NULL || redis->err) {
         char why[160];
         snprintf(why, sizeof(why), "%s", redis != NULL ? redis->errstr : "no memory");
@@ -277,6 +287,7 @@ static void use(reef_redis_link *link, redisAsyncContext *redis) {
         return;
     }
     link->redis = redis;
+    // Until the connection answers, silence counts.
     link->owed = 1; // the connection itself
     link->heard_ms = uv_now(link->options.loop);
     (void)redisAsyncSetConnectCallback(redis, on_connected);
@@ -299,12 +310,14 @@ static void on_resolved(uv_getaddrinfo_t *request, int code, struct addrinfo *fo
     reef_redis_link *link = request->data;
     char address[64] = "";
     link->resolving = false;
+    // Addresses are used in turn, so that one dead address does not block the source.
     const struct addrinfo *next = code == 0 ? next_address(link, found) : NULL;
     if (next != NULL && next->ai_family == AF_INET6)
         code = uv_ip6_name((struct sockaddr_in6 *)(void *)next->ai_addr, address, sizeof(address));
     else if (next != NULL)
         code = uv_ip4_name((struct sockaddr_in *)(void *)next->ai_addr, address, sizeof(address));
     uv_freeaddrinfo(found);
+    // The link was closed while the name was looked up; this was the last reference.
     if (link->closed) {
         if (!link->open_handles) free(link);
     } else if (code) {
@@ -320,6 +333,7 @@ static void connect_to(reef_redis_link *link) {
         use(link, redisAsyncConnectUnix(url->socket));
         return;
     }
+    // Resolved in libuv's thread pool: getaddrinfo blocks for seconds when DNS does not answer.
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     link->lookup.data = link;
     int code = uv_getaddrinfo(link->options.loop, &link->lookup, on_resolved, url->host, url->port,
@@ -347,11 +361,13 @@ reef_redis_link *reef_redis_link_open(const reef_redis_link_options *options) {
     link->options = *options;
     link->pause_ms = REEF_REDIS_PAUSE_MS_MIN;
     link->address_count = 1;                          // a socket's
+    // uv_timer_init cannot fail; both handles are closed together.
     (void)uv_timer_init(options->loop, &link->pause); // these cannot fail
     (void)uv_timer_init(options->loop, &link->tick);
     link->pause.data = link->tick.data = link;
     link->open_handles = 2;
     (void)uv_timer_start(&link->tick, on_tick, TICK_MS, TICK_MS);
+    // The first attempt is made by the pause timer with no delay, so there is one way to connect.
     (void)uv_timer_start(&link->pause, on_pause_over, 0, 0);
     return link;
 }

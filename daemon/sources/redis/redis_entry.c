@@ -85,10 +85,12 @@ static bool read_vector(const reef_redis *redis,
                         char why[REEF_VECTOR_WHY_BYTES]) {
     int32_t label;
     const char *name = redis->url.label != NULL ? redis->url.label : "label";
+    // The label must be valid even where the vector is not, or the message would blame the vector.
     if (!read_label(field_of(item, name), &label)) {
         snprintf(why, REEF_VECTOR_WHY_BYTES, "field '%.40s' is no whole number from 0 on", name);
         return false;
     }
+    // Raw floats are copied as they are; text is parsed as JSON.
     return redis->url.raw ? reef_vector_record_floats(at, redis->vector_inputs, value->str,
                                                       value->len, label, why)
                           : read_json(redis, value, label, at, why);
@@ -105,6 +107,8 @@ size_t reef_redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t
     const char *id = item->element[0]->str;
     const redisReply *value = field_of(item, field_name(redis));
     char why[REEF_VECTOR_WHY_BYTES];
+    // An entry that cannot be used is counted and reported, and reading continues: one bad producer
+    // must not stop the stream.
     if (value == NULL) {
         snprintf(why, sizeof(why), "it has no field '%.60s'", field_name(redis));
     } else if (!redis->vector_inputs) {

@@ -47,6 +47,7 @@ static void note_reply(reef_redis *redis) {
 
 static void on_info(void *context, const redisReply *reply) {
     reef_redis *redis = context;
+    // A stream that does not exist yet is an empty one.
     if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "ERR no such key", 15) == 0) {
         note_reply(redis); // a stream that nobody has written to
         redis->length = redis->waiting = 0;
@@ -54,6 +55,7 @@ static void on_info(void *context, const redisReply *reply) {
         if (strcmp(redis->last, "0-0") == 0) redis->ordinal = 0;
         return;
     }
+    // Another type under this key is an error that only an operator can mend.
     if (reply->type != REDIS_REPLY_ARRAY) {
         reef_redis_link_refuse(redis->link,
                                reply->str != NULL ? reply->str : "XINFO is not answered");
@@ -62,22 +64,27 @@ static void on_info(void *context, const redisReply *reply) {
     note_reply(redis);
     const redisReply *newest = lag_member(reply, "last-generated-id");
     const redisReply *first = lag_member(reply, "first-entry");
+    // Redis 6 has no entries-added; loss is then detected by ids alone.
     int64_t added = lag_number(reply, "entries-added"); // since Redis 7
     redis->length = lag_number(reply, "length");
     if (newest == NULL || newest->type != REDIS_REPLY_STRING ||
         !reef_redis_id_copy(redis->newest, newest->str) || added == REDIS_UNKNOWN ||
         redis->length == REDIS_UNKNOWN)
         return;
+    // XTRIM and MAXLEN remove entries; whether unread ones went is decided below.
     detect_trimmed(redis, added);
     bool some = first != NULL && first->type == REDIS_REPLY_ARRAY && first->elements == 2 &&
                 first->element[0]->type == REDIS_REPLY_STRING;
     const char *front = some ? first->element[0]->str : "none";
+    // Everything was read: the two counts can be aligned.
     if (strcmp(redis->newest, redis->last) == 0) redis->ordinal = added;
     // What was gone before the first look was never this source's.
     if (strcmp(redis->last, "0-0") == 0 && redis->ordinal == REDIS_UNKNOWN)
         redis->ordinal = added - redis->length;
+    // The oldest entry is newer than the last one read: some between them are gone.
     if (!some || reef_redis_id_compare(front, redis->last) > 0)
         detect_loss(redis, added - redis->length, front);
+    // Nothing is buffered, so the checkpoint's ordinal is the current one.
     if (redis->byte == redis->byte_count) redis->after_ordinal = redis->ordinal;
     redis->waiting = redis->ordinal == REDIS_UNKNOWN ? REDIS_UNKNOWN : added - redis->ordinal;
 }

@@ -38,14 +38,17 @@ static reef_status on_open(reef_input *input, const char *rest, reef_error *err)
         return status;
     }
     redis->input = input;
+    // Unknown until XINFO has answered.
     redis->ordinal = redis->after_ordinal = redis->length = redis->waiting = REDIS_UNKNOWN;
     redis->wanted = 16;
+    // "0-0" is before every entry.
     strcpy(redis->last, "0-0");
     strcpy(redis->after, "0-0");
     strcpy(redis->settled, "0-0");
     strcpy(redis->group.upto, "0-0");
     input->state = redis;
     // Neither the pool nor a message may hold the password.
+    // The label is printed, logged and stored; the password is not part of it.
     input->label = redis->url.clean;
     reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, redis->url.clean,
                      strlen(redis->url.clean));
@@ -62,6 +65,7 @@ static reef_status on_check(reef_input *input, const reef_config *config, reef_e
 static reef_status on_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     reef_redis *redis = input->state;
     reef_redis_position found;
+    // A source that was never read starts at its first entry.
     if (!offset->cursor) return REEF_OK;
     if (!reef_redis_position_find(&found, offset))
         return reef_fail(err, REEF_ERR_CORRUPT,
@@ -69,12 +73,14 @@ static reef_status on_seek(reef_input *input, const reef_input_offset *offset, r
                          " bytes of '%.120s' and does not know after which "
                          "entry: give the stream another name, such as by another field or db",
                          offset->cursor, redis->url.clean);
+    // Reading continues after the last complete entry. One that was read in part is fetched again.
     strcpy(redis->last, found.last);
     strcpy(redis->after, found.last);
     strcpy(redis->settled, found.last);
     redis->ordinal = redis->after_ordinal = found.ordinal;
     strcpy(redis->half, found.half);
     redis->half_bytes = found.half_bytes;
+    // The group is told what the pool has, in case the last acknowledgement was lost.
     reef_redis_group_settled(redis, &found);
     return REEF_OK;
 }
@@ -100,8 +106,10 @@ static void fail_redis_source(reef_redis *redis, const char *what) {
 }
 
 static void reply_redis_source(reef_redis *redis) {
+    // At most what the loop asked for; the rest waits for the next call.
     size_t left = redis->byte_count - redis->byte;
     size_t count = left < redis->room ? left : redis->room;
+    // The checkpoint describes exactly these bytes, so it is made before they are handed over.
     char *checkpoint = reef_redis_checkpoint_make(redis, count);
     if (checkpoint == NULL) {
         fail_redis_source(redis, "a mark");
@@ -155,6 +163,7 @@ static void add_lost_half(reef_redis *redis) {
                     "entry %s of '%.150s' was removed when %zu of its bytes had been read",
                     redis->half, redis->url.clean, redis->half_bytes);
     if (!redis->vector_inputs) return;
+    // A placeholder entry keeps the byte positions of everything behind it.
     reef_redis_entry *entry = &redis->entries[redis->entry_count++];
     strcpy(entry->id, redis->half);
     strcpy(redis->last, redis->half);
@@ -184,6 +193,7 @@ static void adapt(reef_redis *redis) {
 // `items` is NULL when there are none.
 static bool take_entries(reef_redis *redis, const redisReply *items) {
     size_t bytes = redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : 0;
+    // Room for all entries at once: the reply is freed when this callback returns.
     size_t count = items != NULL ? items->elements : 0;
     for (size_t i = 0; i < count; i++) bytes += reef_redis_entry_room(redis, items->element[i]);
     free(redis->bytes);
@@ -191,9 +201,11 @@ static bool take_entries(reef_redis *redis, const redisReply *items) {
     redis->entry_count = redis->entry = redis->skip = redis->byte = redis->byte_count = 0;
     if (redis->bytes == NULL) return false;
     if (half_is_gone(redis, items)) add_lost_half(redis);
+    // A reply may hold more entries than asked for, but never more than this array.
     for (size_t i = 0; i < count && redis->entry_count < REDIS_ENTRIES_MAX; i++)
         add_entry(redis, items->element[i]);
     if (!redis->entry_count) return true;
+    // The next COUNT follows the size of entries, so that replies stay near the queue's room.
     adapt(redis);
     reef_redis_group_claim(redis);
     finish_half(redis);
@@ -220,6 +232,7 @@ static void on_entries(void *context, const redisReply *reply) {
         reef_redis_link_refuse(redis->link, reply->str);
         return;
     }
+    // An answer means that the server is there again after a failure.
     reef_redis_link_works(redis->link);
     if (!take_entries(redis, items_of(reply)))
         fail_redis_source(redis, "entries");
@@ -228,7 +241,9 @@ static void on_entries(void *context, const redisReply *reply) {
 }
 
 static void read_on_redis_source(reef_redis *redis) {
+    // One request at a time: entries are taken in order.
     if (!redis->asked || redis->reading) return;
+    // Buffered bytes first.
     if (redis->byte < redis->byte_count) {
         reply_redis_source(redis);
         return;
@@ -238,6 +253,7 @@ static void read_on_redis_source(reef_redis *redis) {
     snprintf(count, sizeof(count), "%zu", redis->wanted);
     const char *words[8] = {"XREAD", "COUNT", count};
     int used = 3;
+    // BLOCK would keep this connection, and an acknowledgement behind it, waiting for new entries.
     if (!redis->group.asked) { // or what it waits for would come after the reply of this
         words[used++] = "BLOCK";
         words[used++] = BLOCK_MS;
@@ -279,6 +295,7 @@ static void on_read(reef_input *input, uint8_t *at, size_t room) {
     redis->at = at;
     redis->room = room;
     redis->asked = true;
+    // The connection is made when bytes are wanted for the first time.
     if (redis->link == NULL)
         redis->link = reef_redis_link_open(&(reef_redis_link_options){.loop = input->loop,
                                                                       .url = &redis->url,

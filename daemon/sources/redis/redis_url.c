@@ -28,6 +28,7 @@ static bool decode_url(char *text) {
         *to = *at;
         if (*at == '%') {
             int high = hex(at[1]), low = high < 0 ? -1 : hex(at[2]);
+            // %00 would end the string early and cut a password.
             if (low < 0 || high + low == 0) return false;
             *to = (char)(16 * high + low);
             at += 2;
@@ -59,6 +60,7 @@ static reef_status take_user(reef_redis_url *url, const char *at, size_t bytes, 
 // HOST, HOST:PORT, [::1]:PORT
 static reef_status take_host(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
     const char *end = at + bytes, *host = at, *close = at;
+    // An IPv6 host stands in brackets, as in every URL.
     if (*at == '[') {
         host = at + 1;
         close = memchr(at, ']', bytes);
@@ -74,6 +76,7 @@ static reef_status take_host(reef_redis_url *url, const char *at, size_t bytes, 
     url->host = strndup(host, (size_t)(close - host));
     url->port = port < end ? strndup(port + 1, (size_t)(end - port - 1)) : strdup(REEF_REDIS_PORT);
     if (url->host == NULL || url->port == NULL) return no_memory(err);
+    // "6379x" is not a port.
     char *rest = NULL;
     long number = strtol(url->port, &rest, 10);
     if (*rest || rest == url->port || number < 1 || number > 65535)
@@ -112,6 +115,7 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
                  {"group", &url->group},
                  {"consumer", &url->consumer}};
     const char *end = at + bytes, *value;
+    // Each option may come again; the last one counts, as on a command line.
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(*NAMES); i++) {
         value = value_of(at, bytes, NAMES[i].name);
         if (value == NULL) continue;
@@ -122,6 +126,8 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
     if (value != NULL && take_db(url, value, end)) return REEF_OK;
     if (value == NULL) value = value_of(at, bytes, "format");
     if (value != NULL && take_format(url, value, end)) return REEF_OK;
+    // The message shows the name of an unknown option, never its value: it may be a secret in the
+    // wrong place.
     const char *sign = value != NULL ? NULL : memchr(at, '=', bytes);
     if (sign != NULL) bytes = (size_t)(sign - at); // what follows may be a password
     return reef_fail(err, REEF_ERR_INVALID,
@@ -149,6 +155,8 @@ static reef_status clean(reef_redis_url *url, const char *after_user, reef_error
     size_t room = strlen(after_user) + sizeof("redis://"), host_bytes = strcspn(after_user, "?");
     url->clean = malloc(room);
     if (url->clean == NULL) return no_memory(err);
+    // The clean form is the source's name in the pool: no user, no password, no group, so that
+    // changing them keeps the position.
     int length = snprintf(url->clean, room, "redis://%.*s", (int)host_bytes, after_user);
     char before = '?';
     for (const char *at = after_user + host_bytes; *at;) {
@@ -165,12 +173,14 @@ static reef_status clean(reef_redis_url *url, const char *after_user, reef_error
 
 static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
     const char *slash = at + bytes;
+    // The stream's key is the last part of the path.
     while (slash > at && slash[-1] != '/') slash--;
     if (slash == at || slash == at + bytes)
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no stream: give %s", SHAPE);
     reef_status status = take_url(&url->stream, slash, (size_t)(at + bytes - slash), err);
     if (status != REEF_OK) return status;
     size_t host_bytes = (size_t)(slash - 1 - at);
+    // A path before the key means a Unix socket.
     if (*at != '/') {
         if (memchr(at, '/', host_bytes) != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
@@ -204,6 +214,7 @@ static reef_status parse_url(reef_redis_url *url, const char *rest, reef_error *
     if (strncmp(rest, "//", 2) != 0)
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source is not %s", SHAPE);
     const char *at = rest + 2, *sign = behind_user(at);
+    // Options begin at the first '?'; a password may contain anything that is percent-encoded.
     size_t bytes = strcspn(at, "?");
     reef_status status = REEF_OK;
     if (sign > at) {
@@ -214,6 +225,7 @@ static reef_status parse_url(reef_redis_url *url, const char *rest, reef_error *
     if (status == REEF_OK) status = take_place(url, at, bytes, err);
     if (status == REEF_OK && at[bytes] == '?') status = take_options(url, at + bytes + 1, err);
     if (status == REEF_OK) status = clean(url, at, err);
+    // The environment outranks nothing: a password in the URL wins.
     const char *password = getenv("REEF_REDIS_PASSWORD");
     if (status == REEF_OK && url->password == NULL && password != NULL && *password) {
         url->password = strdup(password);
