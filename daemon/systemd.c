@@ -42,9 +42,12 @@ static void on_timer(uv_timer_t *timer) {
 void reef_notify_start(reef_notify *notify) {
     uint64_t watchdog_us = 0, wait_ms = TIMER_MS_MAX;
     notify->watched = sd_watchdog_enabled(0, &watchdog_us) > 0;
+    // The watchdog is fed several times in its interval, so that a slow step does not look like a
+    // hang.
     if (notify->watched) wait_ms = watchdog_us / 1000 / CHECKS_PER_WATCHDOG;
     if (wait_ms < TIMER_MS_MIN) wait_ms = TIMER_MS_MIN;
     if (wait_ms > TIMER_MS_MAX) wait_ms = TIMER_MS_MAX;
+    // Nothing was fed yet; the first timer does it.
     notify->fed = UINT64_MAX;
     if (sd_notify(0, "READY=1") <= 0) return;          // nobody wants to know
     (void)uv_timer_init(notify->loop, &notify->timer); // cannot fail

@@ -27,13 +27,16 @@ static size_t scheme_length(const char *spec) {
 // long.
 static reef_status take_weight(reef_input *input, size_t *bytes, reef_error *err) {
     static const char KEY[] = "weight=";
+    // The digits at the end, and the key in front of them.
     size_t length = strlen(input->spec), digits = length;
     while (digits > 0 && isdigit((unsigned char)input->spec[digits - 1])) digits--;
     *bytes = length;
     size_t key = sizeof(KEY) - 1;
     if (digits < key + 1 || strncmp(input->spec + digits - key, KEY, key) != 0) return REEF_OK;
+    // Without a '?' or '&' before it, "weight=3" is part of the path.
     char before = input->spec[digits - key - 1];
     if (before != '?' && before != '&') return REEF_OK;
+    // More than four digits cannot be in range, and strtoul is spared them.
     unsigned long weight = length - digits > 4 ? 0 : strtoul(input->spec + digits, NULL, 10);
     if (weight < 1 || weight > REEF_INPUT_WEIGHT_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -78,9 +81,12 @@ static reef_status read_spec(reef_input *input,
                              const char **rest,
                              reef_error *err) {
     *input = (reef_input){.spec = spec, .label = spec, .weight = 1, .bytes = REEF_BYTES_UNKNOWN};
+    // A scheme is the word before the first colon. A path may contain colons as well, so only known
+    // schemes count.
     size_t scheme = scheme_length(spec);
     const reef_input_kind *live = live_kind(spec, scheme);
     *rest = spec;
+    // A single dash is standard input, as for most commands.
     if (strcmp(spec, "-") == 0) {
         input->kind = &reef_input_stream;
         input->label = "standard input";
@@ -104,6 +110,7 @@ static reef_status read_spec(reef_input *input,
             (int)(scheme < 40 ? scheme : 40), spec); // the rest of it may be a password
     }
     if (!**rest) return reef_fail(err, REEF_ERR_INVALID, "the source '%s' names no file", spec);
+    // The name is what the pool remembers; the label, printed in messages, may be shorter.
     reef_source_name(input->name, REEF_INPUT_NAME_BYTES_MAX, *rest, strlen(*rest));
     return REEF_OK;
 }

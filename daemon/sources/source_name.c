@@ -18,6 +18,7 @@ static uint64_t name_hash(const char *text, size_t bytes) {
 }
 
 void reef_source_name(char *out, size_t max, const char *text, size_t bytes) {
+    // Jansson decides what is UTF-8: the name becomes part of JSON and of a record key.
     json_t *json = json_stringn(text, bytes);
     bool plain = json != NULL && bytes <= max;
     json_decref(json);
@@ -26,10 +27,12 @@ void reef_source_name(char *out, size_t max, const char *text, size_t bytes) {
         out[bytes] = 0;
         return;
     }
+    // Too long, or not UTF-8: a hash keeps it unique and the end of the path keeps it readable.
     size_t room = max - HASH_DIGITS - 2;
     size_t kept = bytes > room ? room : bytes;
     snprintf(out, max + 1, "#%016" PRIx64 "-%.*s", name_hash(text, bytes), (int)kept,
              text + bytes - kept);
+    // A cut may fall inside a character.
     for (char *at = out; *at; at++)
         if ((unsigned char)*at >= 0x80) *at = '?';
 }

@@ -31,6 +31,7 @@ static reef_status stream_open(reef_input *input, const char *rest, reef_error *
     struct stat state;
     uv_handle_type kind = uv_guess_handle(STDIN_FILENO);
     bool known = fstat(STDIN_FILENO, &state) == 0;
+    // A directory or a device of unknown kind would fail at the first read, long after the start.
     if (kind != UV_FILE && kind != UV_NAMED_PIPE && kind != UV_TTY && kind != UV_TCP)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          known && S_ISDIR(state.st_mode)
@@ -40,6 +41,7 @@ static reef_status stream_open(reef_input *input, const char *rest, reef_error *
     if (stream == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for standard input");
     *stream = (input_stream){.kind = kind, .flags = -1};
     input->state = stream;
+    // Only a redirected file has a size.
     if (!known || !S_ISREG(state.st_mode)) return REEF_OK;
     // What is read is appended to the stream, so the total is what the pool has plus the rest.
     off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
@@ -110,10 +112,13 @@ static void on_read(uv_stream_t *handle, ssize_t count, const uv_buf_t *buffer) 
     reef_input *input = handle->data;
     input_stream *stream = input->state;
     if (count == 0) return; // nothing yet
+    // libuv would go on reading; the queue's room decides when the next piece is wanted.
     (void)uv_read_stop(handle);
     if (count > 0) {
         reef_input_took(input, (size_t)count, NULL);
     } else if (count == UV_EOF) {
+        // The handle is closed first: the end is reported from on_closed, when libuv uses it no
+        // more.
         stream->ending = true;
         uv_close(&stream->handle.handle, on_closed);
     } else {
@@ -123,6 +128,8 @@ static void on_read(uv_stream_t *handle, ssize_t count, const uv_buf_t *buffer) 
 
 static int open_handle(reef_input *input, input_stream *stream) {
     int code = 0;
+    // libuv makes the descriptor non-blocking. The flags are kept and restored, because a shell may
+    // share it.
     stream->flags = fcntl(STDIN_FILENO, F_GETFL);
     if (stream->kind == UV_TTY) {
         code = uv_tty_init(input->loop, &stream->handle.tty, STDIN_FILENO, 1);
@@ -133,6 +140,8 @@ static int open_handle(reef_input *input, input_stream *stream) {
         code = uv_pipe_init(input->loop, &stream->handle.pipe, 0);
         if (!code) code = uv_pipe_open(&stream->handle.pipe, STDIN_FILENO);
     }
+    // After a failed open the handle may or may not have been registered with the loop; only then
+    // must it be closed through it.
     stream->open =
         stream->handle.handle.loop != NULL && stream->handle.handle.type != UV_UNKNOWN_HANDLE;
     stream->handle.handle.data = input;

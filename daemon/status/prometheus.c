@@ -56,6 +56,7 @@ static void labelled(FILE *out, const char *name, const char *label, const char 
 static void write_sources(FILE *out, const reef_status_view *monitor) {
     static const char *const READ = "reef_source_read_bytes_total";
     static const char *const LAG = "reef_source_lag_bytes";
+    // OpenMetrics wants all samples of a family together, so each family walks the sources again.
     prometheus_head(out, READ, "counter", "Bytes of a source that are in a commit, since ever.");
     for (size_t i = 0; i < monitor->source_count; i++) {
         labelled(out, READ, "source", monitor->sources[i].name);
@@ -64,6 +65,7 @@ static void write_sources(FILE *out, const reef_status_view *monitor) {
     prometheus_head(out, LAG, "gauge", "Bytes of a source that are there and not accepted yet.");
     for (size_t i = 0; i < monitor->source_count; i++) {
         uint64_t bytes = monitor->sources[i].bytes, cursor = monitor->progress[i].cursor;
+        // A gauge without a value is left out; a zero would look like no lag.
         if (bytes == REEF_BYTES_UNKNOWN) continue;
         labelled(out, LAG, "source", monitor->sources[i].name);
         fprintf(out, "%" PRIu64 "\n", bytes > cursor ? bytes - cursor : 0);
@@ -96,13 +98,17 @@ static void write_pushes(FILE *out, const reef_status_view *monitor) {
     };
     reef_push_counts counts;
     size_t i = 0;
+    // Without a push source the families would be empty, and empty families are noise.
     while (i < monitor->source_count && !reef_push_counts_read(&monitor->sources[i], &counts)) i++;
     if (i == monitor->source_count) return;
+    // The counts are read again for every family: they may change between two, and each is right at
+    // its time.
     for (size_t f = 0; f < sizeof(FAMILIES) / sizeof(*FAMILIES); f++) {
         prometheus_head(out, FAMILIES[f].name, FAMILIES[f].kind, FAMILIES[f].help);
         for (i = 0; i < monitor->source_count; i++) {
             if (!reef_push_counts_read(&monitor->sources[i], &counts)) continue;
             uint64_t value;
+            // The table stores offsets, so that name, help and field stand in one row.
             memcpy(&value, (const char *)&counts + FAMILIES[f].at, sizeof(value));
             labelled(out, FAMILIES[f].name, "source", monitor->sources[i].name);
             fprintf(out, "%" PRIu64 "\n", value);
@@ -117,11 +123,13 @@ static void write_losses(FILE *out, const reef_status_view *monitor) {
     const char *recent = vectors ? "reef_source_error_ratio" : "reef_source_loss";
     const char *scored = vectors ? "reef_source_examples_total" : "reef_source_scored_bytes_total";
     const char *sum = vectors ? "reef_source_wrong_examples_total" : "reef_source_loss_sum_total";
+    // Vector models have errors, language models have bits: two families, of which a pool has one.
     prometheus_head(out, recent, "gauge",
                     vectors
                         ? "Share of a source classed wrongly before it was learned, recent mean."
                         : "Bits per byte of a source before it was learned, recent mean.");
     for (size_t i = 0; i < monitor->source_count; i++) {
+        // A source that has not been scored has no mean.
         if (!monitor->progress[i].loss.scored) continue;
         labelled(out, recent, "source", monitor->sources[i].name);
         number(out, monitor->progress[i].loss.recent);
@@ -143,6 +151,7 @@ static void write_losses(FILE *out, const reef_status_view *monitor) {
 
 static void write_phases(FILE *out, const reef_trainer_status *status) {
     static const char *const NAME = "reef_phase_seconds_total";
+    // Seconds by phase, from which a rate shows what training spends its time on.
     const struct {
         const char *phase;
         double seconds;
@@ -171,6 +180,7 @@ static void write_commits(FILE *out, const reef_training_view *view) {
     static const char *const NAME = "reef_commit_duration_seconds";
     static const double BOUNDS[REEF_COMMIT_BUCKETS] = REEF_COMMIT_BOUNDS;
     prometheus_head(out, NAME, "histogram", "Time that commits took, since the process started.");
+    // Prometheus histograms are cumulative: each bucket counts what is at most its bound.
     uint64_t below = 0;
     for (size_t i = 0; i < REEF_COMMIT_BUCKETS; i++) {
         below += view->commits.buckets[i];
@@ -195,6 +205,7 @@ static void write_by_generation(
     prometheus_head(out, name, "gauge", help);
     json_array_foreach(list, i, one) {
         const json_t *value = json_object_get(one, field);
+        // A generation without a value, such as one without a gate, has no sample.
         if (!json_is_number(value)) continue;
         fprintf(out, "%s{generation=\"%" JSON_INTEGER_FORMAT "\"} ", name,
                 json_integer_value(json_object_get(one, "generation")));
@@ -203,6 +214,7 @@ static void write_by_generation(
 }
 
 static void write_stats(FILE *out, const json_t *stats) {
+    // Statistics are collected beside training; before the first time there are none.
     if (stats == NULL) return; // before the first look
     const json_t *list = json_object_get(stats, "generations");
     write_by_generation(out, "reef_expert_usage_ratio",
@@ -248,6 +260,7 @@ static void write_training(FILE *out,
                            const reef_training_view *view) {
     const reef_trainer_status *status = &view->trainer;
     bool vectors = monitor->record_bytes > 0;
+    // Counters are of committed state: what a crash takes back must not have been counted.
     const reef_trainer_status *committed = &view->committed;
     counter(out, "reef_steps_total",
             "Training steps that are in a commit, since the pool was made.", committed->step);
@@ -260,6 +273,7 @@ static void write_training(FILE *out,
           (double)status->pending_bytes);
     gauge(out, "reef_queue_bytes", "Bytes read and not accepted yet.", (double)view->queue_bytes);
     gauge(out, "reef_generation", "The open generation.", status->generation);
+    // The name of the metric is older than the name in the code, and stays.
     gauge(out, "reef_suspicious_batches", "Batches held back because drift explains them better.",
           status->anomalous);
     if (vectors)
@@ -268,6 +282,7 @@ static void write_training(FILE *out,
     else
         gauge(out, "reef_loss", "Bits per byte before it was learned, recent median.",
               status->bits_per_byte);
+    // A vector model has no drift test on losses.
     if (!vectors) {
         gauge(out, "reef_drift_deviations",
               "Loss of the last batch above the recent median, in robust standard deviations.",
@@ -284,9 +299,11 @@ char *reef_prometheus_text(reef_status_view *monitor,
                            const json_t *stats) {
     char *text = NULL;
     size_t bytes = 0;
+    // Written into memory first: a scrape is answered whole or not at all.
     FILE *out = open_memstream(&text, &bytes);
     if (out == NULL) return NULL;
     reef_training_view view;
+    // One reading for the whole text, so that its numbers belong to one moment.
     reef_training_view_read(monitor->training, &view, monitor->progress);
     prometheus_head(out, "reef_build_info", "gauge", "Always 1; what is running.");
     fprintf(out, "reef_build_info{version=\"%s\",kernels=\"%s\"} 1\n", REEF_VERSION_TEXT,
@@ -306,6 +323,7 @@ char *reef_prometheus_text(reef_status_view *monitor,
           reef_status_view_resident_bytes());
     write_stats(out, stats);
     write_http(out, connections, replies);
+    // fclose sets the final pointer and size; only then the text may be used.
     if (fclose(out) == 0) return text;
     free(text);
     return NULL;

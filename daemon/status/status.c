@@ -23,11 +23,13 @@ static totals sum_up(const reef_status_view *monitor) {
     for (size_t i = 0; i < monitor->source_count; i++) {
         uint64_t cursor = monitor->progress[i].cursor;
         sum.accepted += cursor;
+        // A live source never ends, so what is left of it is unknown.
         sum.unknown_left |= monitor->sources[i].kind->live; // whatever size it has by now
         if (monitor->sources[i].bytes == REEF_BYTES_UNKNOWN) {
             sum.unknown_left |= !monitor->progress[i].ended;
             continue;
         }
+        // Only files have a size that progress can be a share of.
         sum.file_bytes += monitor->sources[i].bytes;
         sum.file_cursor += cursor;
     }
@@ -70,6 +72,7 @@ static json_t *source_json(const reef_status_view *monitor, size_t i) {
     const reef_input *source = &monitor->sources[i];
     const reef_progress *progress = &monitor->progress[i];
     bool known = source->bytes != REEF_BYTES_UNKNOWN;
+    // A source may shrink; a lag is never negative.
     uint64_t lag = known && source->bytes > progress->cursor ? source->bytes - progress->cursor : 0;
     json_t *one = json_object();
     json_object_set_new(one, "name", reef_json_text(source->name));
@@ -85,6 +88,7 @@ static json_t *source_json(const reef_status_view *monitor, size_t i) {
     bool vectors = monitor->record_bytes > 0, scored = progress->loss.scored > 0;
     json_object_set_new(one, vectors ? "error_share" : "bits_per_byte",
                         reef_json_number(scored ? progress->loss.recent : (double)NAN));
+    // A kind may add members, but cannot replace the common ones.
     json_t *own = source->kind->status != NULL ? source->kind->status(source) : NULL;
     if (own != NULL) (void)json_object_update_missing(one, own);
     json_decref(own);
@@ -109,6 +113,8 @@ static void set_losses(json_t *object, const reef_trainer_status *status, bool v
 }
 
 static void set_trainer_fields(json_t *object, const reef_trainer_status *status) {
+// Fields and members have equal names, and the macro writes both. Two members keep names that are
+// older than the fields'.
 #define SET_COUNT(field)                                                                           \
     json_object_set_new(object, #field, json_integer((json_int_t)status->field))
 #define SET_NUMBER(field) json_object_set_new(object, #field, reef_json_number(status->field))
@@ -142,6 +148,7 @@ static void set_trainer_fields(json_t *object, const reef_trainer_status *status
 static json_t *scrub_json(const reef_status_view *monitor) {
     reef_scrubber_view view;
     reef_scrubber_view_read(monitor->scrubber, &view);
+    // Progress of the present pass, and the result of the last one.
     const reef_scrub *scrub = &view.scrub;
     json_t *object = json_object();
     json_object_set_new(object, "rate", json_integer((json_int_t)view.rate));
@@ -159,6 +166,7 @@ static json_t *scrub_json(const reef_status_view *monitor) {
 #undef SET_COUNT
     json_object_set_new(object, "damage_count", json_integer((json_int_t)view.damage_count));
     json_object_set_new(object, "damage",
+                        // null where nothing is damaged or failing.
                         view.damage[0] ? reef_json_text(view.damage) : json_null());
     json_object_set_new(object, "error",
                         view.failing[0] ? reef_json_text(view.failing) : json_null());
@@ -188,6 +196,7 @@ static json_t *bytes_json(double bytes) {
 
 json_t *reef_status_view_status(reef_status_view *monitor) {
     reef_training_view view;
+    // Training's view is copied under its lock; everything below works on the copy.
     reef_training_view_read(monitor->training, &view, monitor->progress);
     totals sum = sum_up(monitor);
     double rate = bytes_per_second(monitor, ALL_SOURCES);
@@ -205,10 +214,12 @@ json_t *reef_status_view_status(reef_status_view *monitor) {
     json_object_set_new(object, "sources", sources_json(monitor));
     json_object_set_new(object, "queue_bytes", json_integer((json_int_t)view.queue_bytes));
     json_object_set_new(object, "bytes_per_s", reef_json_number(rate));
+    // No estimate while a live source is open: the stream has no end.
     json_object_set_new(object, "eta_s", reef_json_number(seconds_left(&sum, rate)));
     json_object_set_new(object, "record_bytes",
                         monitor->record_bytes ? json_integer((json_int_t)monitor->record_bytes)
                                               : json_null());
+    // Members of the trainer first, then of the last commit, then of the process.
     set_trainer_fields(object, &view.trainer);
     set_losses(object, &view.trainer, monitor->record_bytes > 0);
     json_object_set_new(object, "last_commit", reef_commit_json(&view.last));
@@ -259,6 +270,7 @@ static void format_share(char *out, size_t room, const totals *sum) {
 void reef_status_view_line(reef_status_view *monitor, char *out, size_t room) {
     reef_training_view view;
     reef_training_view_read(monitor->training, &view, monitor->progress);
+    // The same totals as in the status, cut to one line.
     totals sum = sum_up(monitor);
     double rate = bytes_per_second(monitor, ALL_SOURCES);
     char share[64], speed[16], left[32];
@@ -266,6 +278,7 @@ void reef_status_view_line(reef_status_view *monitor, char *out, size_t room) {
     format_bytes(speed, sizeof(speed), rate);
     format_left(left, sizeof(left), seconds_left(&sum, rate));
     char loss[48];
+    // Before the first batch there is no loss.
     if (isnan(view.trainer.bits_per_byte))
         snprintf(loss, sizeof(loss), "no loss yet");
     else if (monitor->record_bytes)

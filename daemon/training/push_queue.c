@@ -101,8 +101,10 @@ static reef_status journal(reef_pusher *pusher,
                            reef_error *err) {
     reef_journal_batch *entries = calloc(count, sizeof(*entries));
     if (entries == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the journal");
+    // One time for the batch: all of it is committed together.
     uint64_t now = unix_ms();
     size_t i = 0;
+    // Entries point into the batches, which stay until the answer.
     for (const reef_push_batch *batch = list; batch != NULL; batch = batch->next, i++)
         entries[i] = (reef_journal_batch){.source = batch->input->name,
                                           .bytes_max = pusher->journal_bytes_max,
@@ -110,6 +112,8 @@ static reef_status journal(reef_pusher *pusher,
                                           .count = batch->made.count,
                                           .id = batch->id,
                                           .unix_ms = now};
+    // One write transaction for all batches that wait: an fsync each would bound pushes to the
+    // disk's latency.
     reef_status status = reef_trainer_journal(trainer, entries, count, err);
     if (status == REEF_OK) note_results(pusher, list, entries);
     free(entries);
@@ -123,8 +127,10 @@ static reef_status journal_waiting(void *context,
     (void)store;
     reef_pusher *pusher = context;
     size_t count = 0;
+    // Whatever waits at this moment goes together; later batches make the next one.
     reef_push_batch *list = take_waiting(pusher, &count);
     reef_status status = list != NULL ? journal(pusher, list, count, trainer, err) : REEF_OK;
+    // All or none: the transaction failed as a whole.
     if (status != REEF_OK) fail_all(list, err);
     give_back(pusher, list);
     return status;

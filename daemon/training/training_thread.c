@@ -149,6 +149,7 @@ void reef_training_view_read(reef_training *training,
                              reef_training_view *view,
                              reef_progress *progress) {
     uv_mutex_lock(&training->lock);
+    // A copy, so that the caller may take its time without the lock.
     *view = training->view;
     view->queue_bytes = reef_queues_waiting(&training->schedule.queues);
     const reef_schedule *schedule = &training->schedule;
@@ -195,10 +196,13 @@ static bool find_work(reef_training *training, work *found) {
         found->kind = WORK_REQUEST;
         return true;
     }
+    // Damage that the scrubber found is reported by this thread, because it owns the trainer and
+    // its events.
     if (training->options.scrubber != NULL && reef_scrubber_waits(training->options.scrubber)) {
         found->kind = WORK_DAMAGE;
         return true;
     }
+    // A commit that is due comes before new bytes: waiting work would only make it larger.
     if (commit_is_due(training)) {
         found->kind = WORK_COMMIT;
         return true;
@@ -217,6 +221,7 @@ static bool find_work(reef_training *training, work *found) {
         found->kind = WORK_END;
         return true;
     }
+    // Paused or waiting for bytes: the thread sleeps.
     if (training->paused || !reef_schedule_is_done(&training->schedule)) return false;
     found->kind = training->drained ? WORK_END : WORK_DRAIN;
     return !training->drained || !training->options.stay;
@@ -237,6 +242,7 @@ static work next_work(reef_training *training) {
     while (!find_work(training, &next)) {
         reef_training_set_state(training,
                                 training->paused ? REEF_STATE_PAUSED : REEF_STATE_WAITING);
+        // `idle` tells drains and tests that everything accepted has been dealt with.
         training->view.idle = true;
         wait_for_change(training, next.next.deadline_ns);
         training->view.idle = false;
@@ -252,6 +258,7 @@ static work next_work(reef_training *training) {
 
 static reef_status run_thread(reef_training *training, reef_error *err) {
     reef_status status = REEF_OK;
+    // Each turn takes one piece of work, decided under the lock and done without it.
     while (status == REEF_OK) {
         work next = next_work(training);
         switch (next.kind) {
@@ -298,9 +305,11 @@ static void training_main(void *argument) {
     reef_status status = run_thread(training, &err);
     reef_training_end_state(training);
     reef_training_note_damage(training);
+    // What was trained after the last commit is kept, unless training itself failed.
     if (status == REEF_OK && training->dirty) status = reef_training_commit(training, &err);
     err.status = status;
 
+    // Requests that came too late get an answer; nobody must wait for ever.
     uv_mutex_lock(&training->lock);
     move_unserved(training);
     training->view.ended = true;
@@ -316,6 +325,7 @@ static void training_free(reef_training *training) {
     uv_mutex_destroy(&training->lock);
     reef_schedule_release(&training->schedule);
     for (size_t i = 0; i < training->options.source_count; i++) {
+        // Also called when starting failed half way: any of these may be NULL.
         if (training->positions != NULL) free(training->positions[i].checkpoint);
         if (training->settled != NULL) free(training->settled[i].checkpoint);
     }
@@ -334,6 +344,8 @@ static reef_status training_new(reef_training **out,
     reef_training *training = calloc(1, sizeof(*training));
     if (training == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's thread");
+    // The pointer lets a commit that is being retried serve requests, although it stands below
+    // them.
     training->options = *options;
     training->serve = reef_training_serve;
     if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
@@ -367,9 +379,11 @@ reef_status reef_training_start(reef_training **out,
     reef_status status = training_new(&training, options, err);
     if (status != REEF_OK) return status;
 
+    // Cursors as the pool has them: what was read before counts as accepted and committed.
     for (size_t i = 0; i < options->source_count; i++)
         training->cursors[i] = training->committed[i] =
             reef_trainer_cursor(options->trainer, options->sources[i].name);
+    // From here on every commit writes the sources' checkpoints with it.
     reef_trainer_on_commit(options->trainer, reef_training_write_checkpoints, training);
     training->committed_ns = uv_hrtime();
     training->compacting = true; // what the run before left
@@ -383,6 +397,7 @@ reef_status reef_training_start(reef_training **out,
             status =
                 reef_fail(err, REEF_ERR_NO_MEMORY, "no thread for training: %s", uv_strerror(code));
     }
+    // The callback must not outlive the structure that it points to.
     if (status != REEF_OK) {
         reef_trainer_on_commit(options->trainer, NULL, NULL);
         training_free(training);

@@ -28,6 +28,7 @@ static reef_status pause_training(reef_training *training, reef_error *err) {
 }
 
 static reef_status run_request(reef_training *training, reef_request *request, reef_error *err) {
+    // One function for every request: control socket, HTTP and signals all end here.
     reef_trainer *trainer = training->options.trainer;
     switch (request->kind) {
     case REEF_REQUEST_COMMIT:
@@ -54,6 +55,8 @@ static reef_status run_request(reef_training *training, reef_request *request, r
     case REEF_REQUEST_CALL:
         return request->call(request->call_context, training->options.store, trainer, err);
     case REEF_REQUEST_DRAIN:
+        // A drain that cannot finish is refused now, instead of keeping its sender waiting for
+        // ever.
         if (!reef_training_is_drained(training, request))
             return reef_fail(err, REEF_ERR_BUSY,
                              "training is %s, so what was read is not trained now",
@@ -73,6 +76,8 @@ static reef_status run_request(reef_training *training, reef_request *request, r
 void reef_training_serve(reef_training *training, reef_request *request) {
     request->error = (reef_error){.status = REEF_OK};
     uint64_t begin = uv_hrtime();
+    // How long it waited behind training is reported, since it bounds how long any request may
+    // take.
     request->waited_ms = (double)(begin - request->asked_ns) / 1e6;
     reef_status status = run_request(training, request, &request->error);
     // What was accepted is neither written nor changed by a call. One that failed may have come as
@@ -120,6 +125,7 @@ reef_status reef_training_feed(reef_training *training, const work *piece, reef_
         reef_trainer_feed(training->options.trainer, training->options.sources[source].name,
                           piece->next.bytes, piece->next.count, &taken, &steps, err);
     if (status != REEF_OK) return status;
+    // The trainer takes what it is given, or fails.
     assert(taken <= piece->next.count);
     training->dirty = true;
     training->commit_steps += steps;
@@ -147,6 +153,8 @@ static reef_status write_decision(void *context, reef_txn *txn, reef_error *err)
 void reef_training_decide(reef_training *training, const reef_schedule_next *next) {
     reef_error err = {.status = REEF_OK};
     decision_writer writer = {.schedule = &training->schedule, .next = next};
+    // Written and committed before it takes effect: if the process dies here, the next run makes
+    // the same decision at the same position.
     reef_status status =
         reef_trainer_write(training->options.trainer, write_decision, &writer, &err);
     if (status == REEF_OK) status = reef_training_note_aside(training, &err);
@@ -160,6 +168,7 @@ void reef_training_decide(reef_training *training, const reef_schedule_next *nex
         reef_report_warning(training->options.report, "turns_forgotten",
                             "the sources do not give what they gave before the last end, so the "
                             "order of the stream is decided anew");
+    // The schedule belongs to the loop as well.
     uv_mutex_lock(&training->lock);
     if (next->kind == REEF_SCHEDULE_FORGET)
         reef_schedule_forgot(&training->schedule);
@@ -187,6 +196,7 @@ static void note_position(reef_training *training,
 reef_status reef_training_write_checkpoints(void *context, reef_txn *txn, reef_error *err) {
     reef_training *training = context;
     reef_schedule *schedule = &training->schedule;
+    // A single queue has no schedule that could be restored.
     reef_status status =
         schedule->queues.count > 1 ? reef_stride_write(txn, &schedule->stride, err) : REEF_OK;
     for (size_t i = 0; i < schedule->queues.count && status == REEF_OK; i++) {
@@ -194,6 +204,7 @@ reef_status reef_training_write_checkpoints(void *context, reef_txn *txn, reef_e
         if (!queue->live) continue;
         reef_input *input = &training->options.sources[queue->sources[0]];
         uint64_t cursor = reef_trainer_cursor(training->options.trainer, input->name);
+        // Kinds that keep more than a position, such as pushes, write it in the same transaction.
         if (input->kind->committed != NULL)
             status = input->kind->committed(input, txn, cursor, err);
         uv_mutex_lock(&training->lock);
@@ -225,6 +236,7 @@ reef_status reef_training_drain(reef_training *training, reef_error *err) {
     training->drained = true;
     if (!training->options.stay) reef_training_end_state(training);
     if (!training->options.source_count) return REEF_OK;
+    // An empty stream is an error for a run that should end, and a warning for one that stays.
     if (nothing_ever_came(training)) {
         if (!training->options.stay)
             return reef_fail(err, REEF_ERR_NOT_FOUND,
@@ -237,6 +249,7 @@ reef_status reef_training_drain(reef_training *training, reef_error *err) {
     }
     reef_status status = REEF_OK;
     const char *name = training->options.sources[training->options.source_count - 1].name;
+    // Zero bytes of the last source: the trainer decides about the batches that it still holds.
     for (size_t steps = 1, taken = 0; status == REEF_OK && steps;) {
         status = reef_trainer_feed(training->options.trainer, name, (const uint8_t *)"", 0, &taken,
                                    &steps, err);

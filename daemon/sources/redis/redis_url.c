@@ -122,6 +122,8 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
         free(*NAMES[i].to);
         return take_url(NAMES[i].to, value, (size_t)(end - value), err);
     }
+    // db and format are no strings; each has its own parser, and one that does not fit falls
+    // through to the error.
     value = value_of(at, bytes, "db");
     if (value != NULL && take_db(url, value, end)) return REEF_OK;
     if (value == NULL) value = value_of(at, bytes, "format");
@@ -262,6 +264,8 @@ void reef_redis_url_release(reef_redis_url *url) {
 static bool is_good(const char *rest) {
     reef_redis_url url = {.db = 0};
     size_t host_bytes = strcspn(rest, "?");
+    // The weight belongs to the schedule and is taken off by the registry; here it only has to be a
+    // weight.
     char *text = strndup(rest, host_bytes);
     bool good = text != NULL && parse_url(&url, text, NULL) == REEF_OK;
     for (const char *at = rest + host_bytes; good && *at;) {

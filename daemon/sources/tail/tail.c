@@ -29,6 +29,7 @@ bool reef_tail_event_take(reef_tail *set, reef_tail_event *word) {
 static reef_status split_path(reef_tail *set, const char *path, reef_error *err) {
     struct stat state;
     bool is_folder = stat(path, &state) == 0 && S_ISDIR(state.st_mode);
+    // `follow:` is for one path; a folder needs a kind that has an order for its files.
     if (is_folder && !set->folder_kind)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot follow '%.150s': it is a folder; dir:%.150s follows its files",
@@ -44,6 +45,7 @@ static reef_status split_path(reef_tail *set, const char *path, reef_error *err)
     if (!*name || strlen(name) > NAME_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "'%.200s' names no file that could be followed",
                          path);
+    // A path without a slash is in the current folder.
     set->name = strdup(name);
     set->folder = slash != NULL ? strndup(path, bytes ? bytes : 1) : strdup(".");
     if (set->name == NULL || set->folder == NULL)
@@ -57,11 +59,15 @@ reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_
     reef_tail *set = calloc(1, sizeof(*set));
     if (set == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
     set->folder_kind = folder;
+    // Until a checkpoint is loaded, this is a first start: what is there now is read from its
+    // beginning.
     set->resumed = true;
     reef_status status = split_path(set, path, err);
+    // A folder that does not exist yet is a typo more often than a plan.
     if (status == REEF_OK && folder && set->name != NULL && access(set->folder, F_OK) != 0)
         status = reef_fail(err, REEF_ERR_NOT_FOUND, "cannot look into '%.150s': %s; check the path",
                            set->folder, strerror(errno));
+    // A pattern may match nothing today; a plain name that does not exist is refused.
     if (status == REEF_OK && folder && set->name != NULL && strpbrk(set->name, "*?[") == NULL)
         status = reef_fail(err, REEF_ERR_NOT_FOUND,
                            "'%.150s' is no folder: give dir:FOLDER, dir:FOLDER/PATTERN or, for one "
@@ -93,16 +99,19 @@ static void skip_tail(reef_tail *set, uint64_t bytes) {
     for (size_t i = 0; i < set->count; i++) {
         reef_tail_file *file_entry = &set->files[i];
         uint64_t range = file_entry->upto - file_entry->offset;
+        // Files that the read pass returned nothing of are not part of the accepted bytes.
         if (!range && !file_entry->newline) continue;
         last = file_entry;
         uint64_t count = bytes < range ? bytes : range;
         file_entry->offset += count;
         bytes -= count;
+        // A newline that was added to an unfinished last line counts as one accepted byte.
         if (count == range && bytes && file_entry->newline) {
             file_entry->ended = true;
             bytes--;
         }
     }
+    // What is left was accepted from the last file after the pass was planned.
     if (last != NULL) last->offset += bytes;
 }
 
@@ -135,6 +144,8 @@ static bool follows(const reef_tail *set, const reef_tail_file *file_entry) {
 static bool read_file(
     reef_tail *set, reef_tail_file *file_entry, uint8_t *at, size_t room, size_t *count) {
     uint64_t range = file_entry->upto - file_entry->offset;
+    // The planned range is exhausted and the line has no end: one is added, so that the next file
+    // does not continue the line.
     if (!range) {
         *at = '\n';
         *count = 1;
@@ -145,6 +156,7 @@ static bool read_file(
     if (file_entry->fd < 0 &&
         reef_tail_file_open(file_entry, set->open != NULL ? dirfd(set->open) : AT_FDCWD))
         return false;
+    // Exactly the planned bytes: a shorter read means that the file changed.
     size_t wanted = range < room ? (size_t)range : room;
     errno = 0;
     ssize_t got = reef_tail_file_read(file_entry, at, wanted, file_entry->offset);
@@ -169,18 +181,22 @@ static reef_status read_next(reef_tail *set,
                              size_t *count,
                              char **checkpoint,
                              reef_error *err) {
+    // A checkpoint is made when a read pass begins, and again when it moves on to a file that it
+    // does not list.
     bool due = first && !follows(set, file_entry);
     char *text = due ? reef_tail_checkpoint(set) : NULL;
     if (due && text == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the mark of '%s'", set->folder);
     if (!read_file(set, file_entry, at, room, count)) {
         free(text);
+        // Whatever was planned rested on a file that is not the same any more.
         reef_tail_drop_read_pass(set);
         set->marked = false;
         return REEF_OK;
     }
     *checkpoint = text;
     if (due) set->marked = true;
+    // Remembered so that a new file can be told from the continuation of an old one.
     for (size_t i = 0; due && i < set->count; i++)
         if (reef_tail_file_has_range(&set->files[i]) || &set->files[i] == file_entry) {
             set->last_device = set->files[i].file_id.device;
@@ -196,6 +212,7 @@ reef_status reef_tail_read(
     *checkpoint = NULL;
     reef_tail_file *file_entry = reef_tail_next_file(set);
     reef_status status = REEF_OK;
+    // A plan that is seconds old may miss a rotation.
     if (file_entry != NULL && !set->resumed && reef_tail_scan_is_old(set)) {
         status = reef_tail_rescan(set, err);
         file_entry = reef_tail_next_file(set);

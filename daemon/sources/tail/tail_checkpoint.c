@@ -16,12 +16,15 @@
 static json_t *pack_file(const reef_tail_file *file_entry) {
     char head[17], flags[5];
     size_t count = 0;
+    // The hash of the file's first bytes, as 16 hex digits: JSON integers are signed.
     snprintf(head, sizeof(head), "%016" PRIx64, file_entry->head);
+    // One letter per flag keeps the record short; a folder may hold thousands of files.
     if (file_entry->newline) flags[count++] = 'n';
     if (file_entry->ended) flags[count++] = 'e';
     if (file_entry->packed) flags[count++] = 'p';
     if (file_entry->old) flags[count++] = 'o';
     flags[count] = 0;
+    // An empty name is found again by inode and head.
     json_t *name = json_string(file_entry->file_id.name); // NULL when it is not UTF-8
     return json_pack("[I, I, I, I, i, s, s, o]", (json_int_t)file_entry->file_id.device,
                      (json_int_t)file_entry->file_id.inode, (json_int_t)file_entry->offset,
@@ -47,18 +50,22 @@ static bool unpack_file(reef_tail_file *file_entry, json_t *item) {
     int head_bytes = 0;
     const char *head = NULL, *flags = NULL, *name = NULL;
     reef_tail_file_init(file_entry);
+    // "s!" ends the list: a record with more members is of a later version.
     if (json_unpack(item, "[I, I, I, I, i, s, s, s!]", &device, &inode, &offset, &upto, &head_bytes,
                     &head, &flags, &name))
         return false;
+    // Numbers are checked before they are used as offsets.
     if (offset < 0 || upto < offset || head_bytes < 0 || head_bytes > REEF_HEAD_BYTES_MAX)
         return false;
     char *end = NULL;
+    // All 16 digits, or it is no hash of ours.
     file_entry->head = strtoull(head, &end, 16);
     if (*end || end != head + 16) return false;
     file_entry->file_id.device = (uint64_t)device;
     file_entry->file_id.inode = (uint64_t)inode;
     file_entry->offset = (uint64_t)offset;
     file_entry->upto = (uint64_t)upto;
+    // The size is that of the moment when the checkpoint was made, until the next scan.
     file_entry->size = file_entry->upto;
     file_entry->head_bytes = (uint32_t)head_bytes;
     strncpy(file_entry->file_id.name, name, NAME_MAX); // the last byte stays zero
@@ -73,6 +80,7 @@ reef_status reef_tail_checkpoint_load(reef_tail *set, const char *checkpoint, re
     json_t *object = json_loads(checkpoint, 0, NULL);
     json_t *files = json_object_get(object, "files");
     size_t count = json_array_size(files);
+    // The bound is that of a folder; a longer list is damage.
     bool good = count > 0 && count <= REEF_DIR_FILES_MAX;
     bool memory = true;
     for (size_t i = 0; good && memory && i < count; i++) {

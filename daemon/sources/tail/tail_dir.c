@@ -69,6 +69,8 @@ static bool is_of_interest(const reef_tail *set, const char *name) {
 static bool grow_dir(reef_listing *list) {
     if (list->count < list->room) return true;
     size_t room = list->room ? 2 * list->room : 64;
+    // Three arrays grow together. Each keeps its new address at once, so a failure of a later one
+    // loses nothing.
     reef_file_id *items = realloc(list->items, room * sizeof(*items));
     if (items != NULL) list->items = items;
     bool *taken = realloc(list->taken, room * sizeof(*taken));
@@ -91,6 +93,7 @@ static size_t find_dir(const reef_listing *list, const reef_file_id *file_id) {
 static bool add_dir(reef_listing *list, const reef_tail *set, const reef_file_id *file_id) {
     bool live = !set->folder_kind && strcmp(file_id->name, set->name) == 0;
     bool ours = is_ours(set, file_id->name);
+    // Hard links and renames during the scan show one inode twice.
     size_t at = find_dir(list, file_id);
     if (at == SIZE_MAX) {
         if (!grow_dir(list)) return false;
@@ -99,6 +102,7 @@ static bool add_dir(reef_listing *list, const reef_tail *set, const reef_file_id
         list->ours[at] = false;
         list->items[at] = *file_id;
     }
+    // The followed path is the name that people know.
     if (live || (ours && !list->ours[at])) list->items[at] = *file_id;
     list->ours[at] |= ours;
     if (live) list->live = at;
@@ -146,6 +150,8 @@ static int check_names(reef_listing *list, const reef_tail *set, uint64_t sum) {
 
 int reef_listing_make(reef_listing *list, reef_tail *set) {
     *list = (reef_listing){.live = SIZE_MAX};
+    // The folder stays open until the next scan: files are opened relative to it, so a rename of
+    // the folder itself does no harm.
     if (set->open != NULL) closedir(set->open);
     set->open = opendir(set->folder);
     if (set->open == NULL) return errno;
@@ -155,14 +161,19 @@ int reef_listing_make(reef_listing *list, reef_tail *set) {
     for (size_t names = 0; !code;) {
         struct stat state;
         reef_file_id file_id;
+        // readdir reports an error only through errno.
         errno = 0;
         entry = readdir(set->open);
         if (entry == NULL && errno) return errno;
+        // A single file may have been renamed between two readdir calls; the checksum of the names
+        // shows it.
         if (entry == NULL) return set->folder_kind ? 0 : check_names(list, set, sum);
         if (is_itself_or_above(entry->d_name)) continue;
+        // Bounded: a folder of millions of files would block the scan for minutes.
         if (names++ == REEF_FOLDER_NAMES_MAX) return E2BIG;
         if (!is_of_interest(set, entry->d_name)) continue;
         count_name(set, entry, &sum);
+        // Deleted since readdir, or without permission: neither ends the scan.
         if (fstatat(dirfd(set->open), entry->d_name, &state, 0)) {
             code = pass_over(set, entry->d_name, errno);
             continue;
@@ -186,6 +197,7 @@ static unsigned long rotation(const char *name) {
     const char *dot = name;
     unsigned long number = 0;
     while ((dot = strchr(dot, '.'))) {
+        // Numbers may stand anywhere after a dot: app.log.3, app.3.log, app.log.3.gz.
         dot++;
         char *end = NULL;
         if (isdigit((unsigned char)*dot)) {

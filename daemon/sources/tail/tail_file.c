@@ -59,6 +59,7 @@ int reef_tail_file_open(reef_tail_file *file_entry, int folder) {
     int fd = openat(folder, file_entry->file_id.name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return errno;
     reef_file_id file_id;
+    // Checked after opening: between listing and opening the name may have gone to another file.
     int code = fstat(fd, &state) != 0 ? errno : 0;
     if (!code) reef_file_id_of(&file_id, file_entry->file_id.name, &state);
     if (!code && (!S_ISREG(state.st_mode) || !reef_file_id_same(&file_id, &file_entry->file_id)))
@@ -68,6 +69,8 @@ int reef_tail_file_open(reef_tail_file *file_entry, int folder) {
         return code;
     }
     file_entry->fd = fd;
+    // The descriptor is closed again without memory for the unpacker; the next scan tries once
+    // more.
     if (file_entry->packed && !open_zip(file_entry)) {
         reef_tail_file_shut(file_entry);
         return ENOMEM;
@@ -103,6 +106,8 @@ static int zip_error(reef_tail_file *file_entry) {
 }
 
 int reef_tail_file_measure(reef_tail_file *file_entry) {
+    // Its unpacked size is known only by unpacking it once; the last byte says whether the last
+    // line is complete.
     uint8_t block[BLOCK_BYTES];
     uint64_t size = 0;
     ssize_t count = 0;
@@ -112,6 +117,7 @@ int reef_tail_file_measure(reef_tail_file *file_entry) {
         if (count <= 0) break;
         file_entry->last_byte = block[count - 1];
         size += (uint64_t)count;
+    // A bound, because a small packed file may unpack to terabytes.
     } while (size < REEF_UNPACK_BYTES_MAX);
     int code = Z_OK, failed = count < 0 ? zip_error(file_entry) : 0;
     (void)gzerror(file_entry->zip, &code);

@@ -29,7 +29,9 @@ static bool is_live(const reef_tail *set, size_t at) {
 // 0, or an errno for which the sizes cannot be known now.
 static int measure_read(reef_tail *set, reef_tail_file *file_entry) {
     struct stat state;
+    // Packed files do not grow; old ones are done with.
     if (file_entry->packed || file_entry->old) return 0;
+    // The listing's size was taken after the file was opened last, and says that nothing came.
     if (file_entry->fd < 0 && file_entry->listed && file_entry->scanned &&
         file_entry->file_id.size == file_entry->offset) {
         file_entry->size = file_entry->offset;
@@ -38,11 +40,13 @@ static int measure_read(reef_tail *set, reef_tail_file *file_entry) {
     int code = reef_tail_file_open(file_entry, set->open != NULL ? dirfd(set->open) : AT_FDCWD);
     if (code) return code;
     if (fstat(file_entry->fd, &state) != 0) return errno;
+    // A file that still grows is being written; it is not over yet.
     if ((uint64_t)state.st_size != file_entry->size) file_entry->still_ms = set->now_ms;
     file_entry->size = (uint64_t)state.st_size;
     int64_t changed_ns = file_entry->file_id.changed_ns;
     reef_file_id now;
     reef_file_id_of(&now, file_entry->file_id.name, &state);
+    // Never back: some file systems report a modification time with less precision through fstat.
     file_entry->file_id.changed_ns = now.changed_ns > changed_ns ? now.changed_ns : changed_ns;
     return 0;
 }
@@ -58,12 +62,14 @@ static bool lacks_newline(reef_tail_file *file_entry) {
 // How much of a file this pass returns. A last line without its end waits, unless the line is too
 // long or nobody writes the file any more.
 static void plan_file_read(reef_tail *set, size_t at) {
+    // Over: nobody writes it any more, so even an unfinished last line may be taken.
     reef_tail_file *file_entry = &set->files[at];
     bool over =
         !is_live(set, at) &&
         (file_entry->packed || reef_tail_settled(set, file_entry->still_ms, &file_entry->file_id));
     file_entry->upto = file_entry->offset;
     file_entry->newline = false;
+    // Nothing new, or done with.
     if (file_entry->old || (file_entry->size <= file_entry->offset && !over)) return;
     if (reef_tail_file_open(file_entry, set->open != NULL ? dirfd(set->open) : AT_FDCWD)) return;
     errno = 0;
@@ -72,6 +78,7 @@ static void plan_file_read(reef_tail *set, size_t at) {
         reef_tail_failed(set, file_entry, errno);
         return;
     }
+    // A line longer than the bound is delivered in pieces.
     bool all = over || file_entry->size > (uint64_t)end + REEF_LINE_BYTES_MAX;
     if (file_entry->size > file_entry->offset)
         file_entry->upto = all ? file_entry->size : (uint64_t)end;
@@ -109,13 +116,17 @@ static void close_idle(reef_tail *set) {
 static int measure_all(reef_tail *set) {
     int code = 0;
     size_t open = 0;
+    // Newest first, so that an older file is measured after the newer one. If a line appears in
+    // both orders of time, the older file's is read first.
     for (size_t i = set->count; code == 0 && i-- > 0;) {
         code = measure_read(set, &set->files[i]);
         reef_tail_spare(&set->files[i], &open);
+        // One file without permission must not stop the others.
         if (code == EACCES || code == EPERM || code == EMFILE || code == ENFILE) {
             reef_tail_denied(set, set->files[i].file_id.name, code);
             set->files[i].size = set->files[i].offset;
             code = 0;
+        // A file that is gone, or of a folder that is away, has no size; what was known stays.
         } else if (code && (set->away || !set->files[i].listed)) {
             code = 0;
         }
@@ -133,6 +144,8 @@ static bool unsure(const reef_tail *set) {
 
 // The rest of a line that a rotated file ends in comes before anything newer.
 static void plan_read(reef_tail *set) {
+    // While something is unclear, such as a rename under way, nothing newer may be delivered: order
+    // is part of the stream.
     bool hold_back = unsure(set);
     size_t open = 0;
     set->failed = false;
@@ -143,6 +156,7 @@ static void plan_read(reef_tail *set) {
             file_entry->packed && file_entry->listed && !file_entry->scanned && !file_entry->old;
         plan_file_read(set, i);
         reef_tail_grow_head(set, file_entry, file_entry->size);
+        // A file that is read to its end and over leaves the table.
         if (!unknown) retire(set, i);
         reef_tail_spare(file_entry, &open);
         // Without a fingerprint it could be exchanged unseen.
@@ -151,6 +165,8 @@ static void plan_read(reef_tail *set) {
             file_entry->newline = false;
         }
         bool missed = file_entry->fd < 0 && file_entry->missed_ms;
+        // Everything behind an unread rest waits for it; in a folder of independent files nothing
+        // waits.
         hold_back |= !set->folder_kind &&
                      (file_entry->upto < file_entry->size || missed || unknown) && !file_entry->old;
     }
@@ -172,6 +188,7 @@ reef_tail_file *reef_tail_next_file(reef_tail *set) {
 // Look until no name was moved meanwhile; `whole` is false when that did not come about.
 static reef_status scan(reef_tail *set, bool *whole, reef_error *err) {
     reef_tail_scan_state result = REEF_TAIL_SCAN_AGAIN;
+    // Each attempt takes a new time: settling is measured from it.
     for (int i = 0; result == REEF_TAIL_SCAN_AGAIN && i < SCANS_MAX; i++) {
         set->now_ms = clock_ms();
         set->clock_ns = clock_ns();

@@ -50,6 +50,7 @@ static bool is_cut(const reef_tail_file *file_entry) {
 static reef_tail_scan_state check_known(reef_tail *set,
                                         reef_tail_file *file_entry,
                                         const reef_file_id *file_id) {
+    // Size or time of change differ from the last scan, or it has never been opened.
     bool changed = !file_entry->scanned || file_entry->file_id.size != file_id->size ||
                    file_entry->file_id.written_ns != file_id->written_ns;
     if (!file_entry->scanned || file_entry->file_id.size != file_id->size ||
@@ -60,12 +61,16 @@ static reef_tail_scan_state check_known(reef_tail *set,
     file_entry->missed_ms = 0;
     if (!changed) return REEF_TAIL_SCAN_DONE;
     int code = reef_tail_file_open(file_entry, dirfd(set->open));
+    // Renamed or replaced since the listing: the whole listing is stale.
     if (code == ENOENT || code == ESTALE) return REEF_TAIL_SCAN_AGAIN;
+    // Shorter than what was read, or with another beginning: the bytes that were read are not in
+    // this file any more.
     if (!code) code = is_cut(file_entry) ? ENODATA : reef_tail_file_check_head(file_entry);
     bool lost = code == ENODATA;
     if (!code && file_entry->packed && !file_entry->scanned && !file_entry->old)
         code = reef_tail_file_measure(file_entry);
     if (lost) {
+        // Reported once; the entry then looks for its bytes under another name.
         report_lost(set, file_entry);
     } else if (code && code != ENODATA) {
         reef_tail_denied(set, file_id->name, code);
@@ -74,6 +79,7 @@ static reef_tail_scan_state check_known(reef_tail *set,
     } else {
         if (code) report_broken(set, file_entry);
         if (!file_entry->packed && file_id->size > file_entry->offset)
+            // A file that was finished and grows again is followed again.
             file_entry->old = false; // its writer has returned
         file_entry->scanned = true;
         if (!file_entry->packed)
@@ -87,12 +93,15 @@ static reef_tail_scan_state scan_known(reef_tail *set, reef_listing *list) {
     size_t open = 0;
     for (size_t i = 0; result == REEF_TAIL_SCAN_DONE && i < set->count; i++) {
         reef_tail_file *file_entry = &set->files[i];
+        // Found by device and inode, whatever its name is now.
         size_t at = listing_index(list, &file_entry->file_id);
         if (at == SIZE_MAX && file_entry->listed) file_entry->still_ms = set->now_ms;
+        // A file that is not listed may only be missing for the moment of a rename.
         if (at == SIZE_MAX && !file_entry->missed_ms) file_entry->missed_ms = set->now_ms;
         file_entry->listed = false;
         if (at == SIZE_MAX) continue;
         result = check_known(set, file_entry, &list->items[at]);
+        // A file that was found is not a new one; a lost entry leaves its inode free for others.
         list->taken[at] = !is_lost(file_entry);
         reef_tail_spare(file_entry, &open);
     }
@@ -103,6 +112,7 @@ static reef_tail_scan_state scan_known(reef_tail *set, reef_listing *list) {
 
 // This file has the entry's bytes too: continue in it.
 static void move_into(reef_tail *set, reef_tail_file *file_entry, reef_tail_file *file) {
+    // The old descriptor may be of a deleted file; the new one has the same bytes under a name.
     reef_tail_file_shut(file_entry);
     file_entry->file_id = file->file_id;
     file_entry->fd = file->fd;
@@ -113,6 +123,7 @@ static void move_into(reef_tail *set, reef_tail_file *file_entry, reef_tail_file
     file_entry->listed = file_entry->scanned = true;
     file_entry->missed_ms = 0;
     file_entry->still_ms = set->now_ms;
+    // The next read needs a checkpoint that names the new file.
     set->marked = false;
 }
 
@@ -124,11 +135,14 @@ static bool may_have(const reef_tail *set,
                      size_t at) {
     const char *name = list->items[at].name;
     bool same_offset =
+        // After a restart there is no descriptor, and a file system may have another device number;
+        // then the full head must match.
         file_entry->fd < 0 && !is_lost(file_entry) && file_entry->head_bytes == REEF_HEAD_BYTES_MAX;
     if (list->taken[at]) return false;
     if (at == list->live) return same_offset; // its file system is known by another number now
     if (!set->folder_kind) return true;
     if (strcmp(name, file_entry->file_id.name) == 0) return same_offset;
+    // app.log.1.gz may be app.log's bytes; other.log may not, however alike they begin.
     return reef_name_is_kin(name, file_entry->file_id.name) &&
            (is_lost(file_entry) || reef_name_is_packed(name));
 }
@@ -158,6 +172,8 @@ static bool find_bytes(reef_tail *set, reef_tail_file *file_entry, reef_listing 
             int code = reef_tail_open_unknown(set, &file, &list->items[i]);
             if (!code) {
                 code = check_bytes(&file, file_entry);
+                // An error that may pass, such as permission, is no answer: the file could still be
+                // the one.
                 if (may_pass(code)) reef_tail_denied(set, file.file_id.name, code);
             }
             if (!code) {
@@ -188,13 +204,16 @@ static void report_loss(reef_tail *set, const reef_tail_file *file_entry) {
 // while. So a file counts as gone only after REEF_SETTLE_MS.
 static void scan_lost(reef_tail *set, reef_listing *list) {
     for (size_t i = set->count; i-- > 0;) {
+        // Deleted and compressed elsewhere: its bytes may be in one of the new files.
         reef_tail_file *file_entry = &set->files[i];
         if (file_entry->listed || find_bytes(set, file_entry, list)) continue;
         if (set->now_ms - file_entry->missed_ms < REEF_SETTLE_MS) continue;
+        // An open descriptor of a deleted file is still readable to its end.
         if (file_entry->fd >= 0) { // deleted, and still ours to read
             bool over = file_entry->offset >= file_entry->size && !file_entry->newline &&
                         reef_tail_settled(set, file_entry->still_ms, &file_entry->file_id);
             if (!over) continue;
+        // Bytes that were never read are gone; people should know.
         } else if (file_entry->offset || file_entry->head_bytes) {
             report_loss(set, file_entry);
         }
@@ -236,6 +255,7 @@ static void scan_live(reef_tail *set, const reef_listing *list) {
         set->waiting_since_ms = 0;
         return;
     }
+    // The first moment without a file starts the clock; a rotation takes milliseconds.
     if (!set->waiting_since_ms) set->waiting_since_ms = set->now_ms;
     if (set->waiting || set->now_ms - set->waiting_since_ms < REEF_SETTLE_MS) return;
     set->waiting = true;
@@ -257,22 +277,29 @@ static void report_unreadable(reef_tail *set, int code) {
 
 reef_tail_scan_state reef_tail_scan(reef_tail *set) {
     reef_listing list;
+    // Permission errors are reported again only after a scan without any.
     set->denied_now = false;
     int code = reef_listing_make(&list, set);
     reef_tail_scan_state result = code == ENOMEM ? REEF_TAIL_SCAN_NO_MEMORY : REEF_TAIL_SCAN_DONE;
+    // An unreadable folder ends nothing: sources are followed for months, and disks come back.
     if (code) {
         report_unreadable(set, code);
     } else if (list.moved) {
+        // Names moved while they were listed.
         result = REEF_TAIL_SCAN_AGAIN;
     } else {
         set->away = 0;
+        // Known files first, then lost ones, then new ones: each step takes away candidates of the
+        // next.
         result = scan_known(set, &list);
         if (result == REEF_TAIL_SCAN_DONE) scan_lost(set, &list);
         if (result == REEF_TAIL_SCAN_DONE) result = reef_tail_scan_new(set, &list);
+        // Order of reading: rotated files, then the live one.
         put_live_last(set, &list);
         sort_unread(set);
         scan_live(set, &list);
         reef_tail_forget_candidates(set);
+        // Everything could be read in this scan: the report of trouble is taken back.
         if (set->denied && !set->denied_now && !set->failed && result == REEF_TAIL_SCAN_DONE) {
             reef_tail_report(set, "source_back",
                              "what could not be read of '%.200s' is gone or can", set->folder);
@@ -292,12 +319,14 @@ int reef_tail_open_unknown(reef_tail *set,
                            const reef_file_id *file_id) {
     uint8_t head[REEF_HEAD_BYTES_MAX];
     reef_tail_file_init(file_entry);
+    // It is in the listing and about to be looked at; its flags say so before opening can fail.
     file_entry->file_id = *file_id;
     file_entry->packed = reef_name_is_packed(file_id->name);
     file_entry->listed = file_entry->scanned = true;
     file_entry->still_ms = set->now_ms;
     file_entry->size = file_id->size;
     int code = reef_tail_file_open(file_entry, dirfd(set->open));
+    // A file may be listed and opened, yet fail to read, such as on a broken disk.
     if (!code && pread(file_entry->fd, head, sizeof(head), 0) < 0) {
         code = errno;
         reef_tail_file_shut(file_entry); // whose bytes it has cannot be seen
@@ -314,6 +343,7 @@ bool reef_tail_file_has_head_of(reef_tail_file *file, const reef_tail_file *file
 }
 
 static reef_tail_candidate *candidate_of(reef_tail *set, const reef_file_id *file_id) {
+    // Candidates wait over several scans: whether a copy is finished shows only in time.
     for (size_t i = 0; i < set->candidate_count; i++)
         if (reef_file_id_same(&set->candidates[i].file_id, file_id)) return &set->candidates[i];
     if (set->candidate_count == set->candidate_room) {
@@ -352,9 +382,11 @@ static verdict compare_files(reef_tail *set, reef_tail_file *file, reef_tail_fil
     uint8_t a[REEF_HEAD_BYTES_MAX], b[REEF_HEAD_BYTES_MAX];
     size_t count = file->size < sizeof(a) ? file->size : sizeof(a);
     uint64_t from = file->size - count;
+    // A smaller file cannot contain a larger one, and another beginning is another file.
     if (file->size > other->size || !reef_tail_file_has_head_of(file, other)) return NEW;
     if (other->fd < 0 && reef_tail_file_open(other, dirfd(set->open)))
         return other->old ? COPY : NEW;
+    // The last bytes are compared as well: logs often begin alike.
     ssize_t got = reef_tail_file_read(file, a, count, from);
     ssize_t got_other = reef_tail_file_read(other, b, count, from);
     if ((got < 0 && !file->packed) || (got_other < 0 && !other->packed)) return LATER;
@@ -374,15 +406,18 @@ static verdict compare_with_all(reef_tail *set, reef_tail_file *file) {
 // A file that may be the unfinished output of a copier or compressor waits until it is settled.
 static verdict judge_unknown(reef_tail *set, reef_tail_file *file) {
     bool twin = has_twin(set, file);
+    // A file below the size of a head cannot be told from the beginning of a copy.
     bool small =
         file->size < REEF_HEAD_BYTES_MAX && !set->folder_kind; // a copy that has just begun
     if (!file->packed && !twin && !small) return NEW;
     reef_tail_candidate *candidate = candidate_of(set, &file->file_id);
     if (candidate == NULL) return LATER;
     candidate->seen = true;
+    // It still grows: whoever writes it is not finished.
     if (candidate->file_id.size != file->file_id.size) candidate->still_ms = set->now_ms;
     candidate->file_id = file->file_id;
     candidate->alone = !twin;
+    // A broken packed file is reported once and never again.
     if (candidate->broken) return NEVER;
     if (!reef_tail_settled(set, candidate->still_ms, &file->file_id)) return LATER;
     int code = file->packed ? reef_tail_file_measure(file) : 0;
@@ -390,6 +425,7 @@ static verdict judge_unknown(reef_tail *set, reef_tail_file *file) {
         reef_tail_denied(set, file->file_id.name, code);
         return LATER;
     }
+    // Unpacking failed although nobody writes it any more.
     if (code) {
         candidate->broken = true;
         reef_tail_report(set, "source_broken",
@@ -446,12 +482,14 @@ static bool is_moved(const reef_tail *set, int code) {
 // Judge all files before the first is added, so that none counts as a copy of another new one. When
 // the table is short of room, the oldest get it.
 reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
+    // One more than needed when the folder is empty, since calloc(0) may be NULL.
     reef_tail_file *found = calloc(list->count ? list->count : 1, sizeof(*found));
     size_t count = 0, open = 0;
     if (found == NULL || !add_live(set, list)) {
         free(found);
         return REEF_TAIL_SCAN_NO_MEMORY;
     }
+    // Candidates come in reading order.
     size_t unknown = find_unknown(list, found);
     bool moved = false;
     for (size_t i = 0; i < unknown && !moved && has_room(set, count); i++) {
@@ -460,6 +498,7 @@ reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
         int code = reef_tail_open_unknown(set, file, &file_id);
         verdict what = code ? LATER : judge_unknown(set, file);
         moved = is_moved(set, code);
+        // A copy counts as read: its bytes were read from its original.
         if (what == COPY) {
             file->offset = file->upto = file->size;
             file->old = true;
@@ -471,10 +510,12 @@ reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
             reef_tail_file_release(file);
         }
     }
+    // Added together, after all were judged.
     size_t added = 0, first = set->count;
     while (!moved && added < count && reef_tail_insert(set, first + added, &found[added])) added++;
     reef_tail_scan_state result = added == count ? REEF_TAIL_SCAN_DONE : REEF_TAIL_SCAN_NO_MEMORY;
     if (moved) result = REEF_TAIL_SCAN_AGAIN;
+    // Files that found no room are judged again at the next scan.
     while (added < count) reef_tail_file_release(&found[added++]);
     free(found);
     return result;

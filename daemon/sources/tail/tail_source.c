@@ -133,14 +133,17 @@ static void on_worked(uv_work_t *request, int code) {
     reef_follow *follow = request->data;
     reef_input *input = follow->input;
     char *checkpoint = follow->checkpoint;
+    // The worker's result belongs to the loop from here on.
     follow->checkpoint = NULL;
     follow->working = false;
+    // Stopped while the worker ran: nobody waits for the bytes.
     if (input->stopped || code) {
         free(checkpoint);
         return;
     }
     report_events(follow);
     follow->files = reef_tail_count(follow->set);
+    // Known size: what was delivered, this piece, and what waits in the files.
     input->bytes = input->offset + follow->count + reef_tail_unread(follow->set);
     if (follow->error.status != REEF_OK)
         reef_input_failed(input, &follow->error);
@@ -149,12 +152,16 @@ static void on_worked(uv_work_t *request, int code) {
     else if (follow->asked && !follow->reads)
         begin_work(follow); // a read was asked for during the rescan
     else
+        // Nothing new: wait for the folder to change, or poll, since network file systems report
+        // nothing.
         start_timer(follow, follow->asked && follow->stirred ? pace_ms(follow) : POLL_MS);
 }
 
 static void begin_work(reef_follow *follow) {
+    // The watch is set before the files are looked at, so that a change in between is not missed.
     watch_folder(follow);
     (void)uv_timer_stop(&follow->timer);
+    // Cleared before the work: changes during it start another scan.
     follow->stirred = false;
     follow->working = true;
     follow->reads = follow->asked;

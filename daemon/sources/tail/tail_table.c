@@ -15,6 +15,7 @@
 
 bool reef_tail_insert(reef_tail *set, size_t at, const reef_tail_file *file_entry) {
     if (set->count == set->room) {
+        // Doubling; files come and go with every rotation.
         size_t room = set->room ? 2 * set->room : 8;
         reef_tail_file *larger = realloc(set->files, room * sizeof(*larger));
         if (larger == NULL) return false;
@@ -24,6 +25,7 @@ bool reef_tail_insert(reef_tail *set, size_t at, const reef_tail_file *file_entr
     memmove(&set->files[at + 1], &set->files[at], (set->count - at) * sizeof(*file_entry));
     set->files[at] = *file_entry;
     set->count++;
+    // The table changed, so the next bytes need a new checkpoint.
     set->marked = false;
     return true;
 }

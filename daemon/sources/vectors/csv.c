@@ -24,6 +24,7 @@ static char find_separator(const char *line) {
 
 // Take the quotation marks off a field in place; NULL without a second one, else what follows it.
 static char *unquote(char *field) {
+    // RFC 4180: a doubled quotation mark inside quotes is one.
     char *to = field;
     for (char *at = field + 1; *at; at++) {
         if (*at != '"') {
@@ -49,6 +50,7 @@ static void trim(char *field) {
 static bool cut_csv(char *line, char separator, size_t most, char **fields, size_t *count) {
     for (*count = 0;; (*count)++) {
         char *field = line, *end = line;
+        // Separators inside quotation marks belong to the field.
         if (*line == '"') {
             end = unquote(line);
             if (end == NULL) return false;
@@ -57,6 +59,7 @@ static bool cut_csv(char *line, char separator, size_t most, char **fields, size
         bool last = !*end;
         *end = '\0';
         trim(field);
+        // Fields beyond `most` are counted, so that the message can say how many there are.
         if (*count < most) fields[*count] = field;
         line = end + 1;
         if (last) break;
@@ -85,12 +88,14 @@ static reef_status take_label(const reef_vector_table *table,
                               int32_t *label,
                               reef_error *err) {
     *label = -1;
+    // An empty label is no label.
     if (!*field) return REEF_OK;
     for (size_t i = 0; i < table->name_count; i++)
         if (strcmp(table->names[i], field) == 0) {
             *label = (int32_t)i;
             return REEF_OK;
         }
+    // With names= every label must be one of them; a number would silently become another class.
     if (table->names != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.90s' line %" PRIu64 ": the label is none of 'names=%.60s'",
@@ -121,11 +126,13 @@ static reef_status parse_row(reef_vector_table *table,
                              float *vector,
                              int32_t *label,
                              reef_error *err) {
+    // The line is cut in place: it lies in a buffer of ours.
     size_t count = 0;
     if (!cut_csv(line, table->separator, table->field_count, table->fields, &count))
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s' line %" PRIu64 ": a quotation mark is not closed on the line",
                          path_of(table), number);
+    // A row of another width is a damaged file or a wrong separator.
     if (count != table->field_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s' line %" PRIu64 " has %zu values, but the lines before it have "
@@ -138,6 +145,7 @@ static reef_status parse_row(reef_vector_table *table,
                                  ? take_label(table, table->fields[i], number, label, err)
                                  : take_value(table, table->fields[i], i, number, &value, err);
         if (status != REEF_OK) return status;
+        // The label's column is left out of the vector, wherever it stands.
         if (i != table->label_column && vector != NULL) vector[at] = value;
         at += i != table->label_column;
     }
@@ -164,6 +172,7 @@ static reef_status no_column(const reef_vector_table *table, bool header, reef_e
 // By name, when there are names; otherwise a number or a word. Without an option the last.
 static bool find_label_column(reef_vector_table *table, bool header) {
     const char *label = table->spec->label;
+    // The last column by default, as in most published data sets.
     table->label_column = table->field_count - 1;
     if (label == NULL) return true;
     for (size_t i = 0; header && i < table->field_count; i++)
@@ -174,6 +183,7 @@ static bool find_label_column(reef_vector_table *table, bool header) {
     if (strcmp(label, "last") == 0) return true;
     table->label_column = strcmp(label, "none") == 0 ? SIZE_MAX : 0;
     if (strcmp(label, "none") == 0 || strcmp(label, "first") == 0) return true;
+    // A column may be named by its number, from 0.
     char *end = NULL;
     unsigned long long number = strtoull(label, &end, 10);
     table->label_column = (size_t)number;
@@ -183,9 +193,11 @@ static bool find_label_column(reef_vector_table *table, bool header) {
 // What the first line says: the columns, which of them is the label, and whether it is a header.
 static reef_status read_columns(reef_vector_table *table, bool *header, reef_error *err) {
     char *line = table->lines.line;
+    // The separator is guessed from the first line: comma, semicolon or tab.
     table->separator = find_separator(line);
     size_t most = count_fields(line, table->separator);
     table->fields = calloc(most, sizeof(*table->fields));
+    // Pointers into the line; made once and used for every row.
     if (table->fields == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu columns", most);
     if (!cut_csv(line, table->separator, most, table->fields, &table->field_count))
@@ -195,6 +207,7 @@ static reef_status read_columns(reef_vector_table *table, bool *header, reef_err
     // column.
     bool found = find_label_column(table, true);
     reef_vector_header wanted = table->spec->header;
+    // Without an option the first line is a header if its values are no numbers.
     *header = wanted == REEF_HEADER_YES || (wanted == REEF_HEADER_FIND && looks_like_header(table));
     if (!*header) found = find_label_column(table, false);
     if (!found) return no_column(table, *header, err);
@@ -206,6 +219,7 @@ static reef_status read_columns(reef_vector_table *table, bool *header, reef_err
 }
 
 static reef_status take_names(reef_vector_table *table, reef_error *err) {
+    // names= gives classes their numbers in the order in which they are listed.
     const char *names = table->spec->names;
     if (names == NULL) return REEF_OK;
     size_t most = count_fields(names, ',');

@@ -29,18 +29,21 @@ static reef_status open_regular(reef_vector_file *file, reef_error *err) {
     if (!S_ISREG(state.st_mode))
         return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read '%.160s': it is no regular file",
                          file->path);
+    // The size at opening; a file that shrinks later is reported as changed.
     file->bytes = (uint64_t)state.st_size;
     return REEF_OK;
 }
 
 static reef_status read_plain(
     const reef_vector_file *file, uint64_t offset, uint8_t *bytes, size_t count, reef_error *err) {
+    // pread may return less than asked.
     for (size_t done = 0; done < count;) {
         ssize_t got = pread(file->fd, bytes + done, count - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
             return reef_fail(err, REEF_ERR_IO, "cannot read '%.160s' at byte %" PRIu64 ": %s",
                              file->path, offset + done, strerror(errno));
+        // The promised bytes are gone.
         if (got == 0)
             return reef_fail(err, REEF_ERR_CORRUPT,
                              "'%.160s' ends at byte %" PRIu64 ", but had %" PRIu64
@@ -65,6 +68,7 @@ static reef_status damaged_gzip_file(const reef_vector_file *file,
 
 // Room for more of the content; on failure what is there stays the file's.
 static reef_status make_room(reef_vector_file *file, size_t *capacity, reef_error *err) {
+    // Bounded, because a small packed file may unpack to more than memory.
     if (*capacity >= UNPACKED_BYTES_MAX)
         return reef_fail(
             err, REEF_ERR_INVALID,
@@ -86,6 +90,8 @@ static reef_status unpack_all(reef_vector_file *file,
                               size_t *bytes,
                               reef_error *err) {
     size_t capacity = 0;
+    // zlib reads a piece at a time; the content is kept as a whole, since rows are read in any
+    // order.
     for (*bytes = 0;;) {
         if (*bytes == capacity) {
             reef_status status = make_room(file, &capacity, err);
@@ -105,6 +111,7 @@ static reef_status unpack_all(reef_vector_file *file,
 }
 
 static reef_status unpack_gzip_file(reef_vector_file *file, size_t *bytes, reef_error *err) {
+    // A second descriptor: gzdopen takes it over and closes it.
     int fd = open(file->path, O_RDONLY | O_CLOEXEC);
     gzFile packed = fd >= 0 ? gzdopen(fd, "rb") : NULL;
     if (packed == NULL) {
@@ -137,6 +144,7 @@ reef_status reef_vector_file_open(reef_vector_file *file, const char *path, reef
     uint8_t magic[2] = {0};
     size_t bytes = 0;
     reef_status status = open_regular(file, err);
+    // Packed or plain is decided by the first two bytes, not by the name.
     if (status == REEF_OK && file->bytes >= sizeof(magic))
         status = read_plain(file, 0, magic, sizeof(magic), err);
     file->packed = magic[0] == 0x1f && magic[1] == 0x8b;

@@ -42,12 +42,15 @@ static reef_status too_large(const char *path, reef_error *err) {
 
 static reef_status check_size(const reef_vector_array *array, reef_error *err) {
     const char *path = array->file.path;
+    // Rows and columns are bounded by take_shape, so the product fits in 64 bits.
     uint64_t wanted = array->offset + array->rows * array->columns * element_bytes(array->element);
+    // An empty array is refused here, and not at the first read.
     if (!array->rows || !array->columns)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.160s' holds no numbers: its header has a dimension "
                          "of 0",
                          path);
+    // The exact size: a file with bytes left over has another type or shape than its header says.
     if (array->file.bytes == wanted) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "'%.100s' has %" PRIu64 " bytes, but %" PRIu64 " x %" PRIu64
@@ -60,6 +63,7 @@ static reef_status check_size(const reef_vector_array *array, reef_error *err) {
 // ---- IDX ----------------------------------------------------------------------------------------
 
 static bool idx_element(uint8_t type, reef_vector_element *element) {
+    // The type codes of the IDX format (LeCun's MNIST page).
     switch (type) {
     case 0x08:
         *element = REEF_VECTOR_U1;
@@ -95,6 +99,7 @@ static reef_status not_idx(const char *path, const uint8_t *magic, reef_error *e
 static reef_status read_idx_header(reef_vector_array *array, reef_error *err) {
     uint8_t head[4 + 4 * IDX_DIMENSIONS_MAX] = {0};
     reef_vector_file *file = &array->file;
+    // Two zero bytes, a type, and the number of dimensions.
     if (file->bytes < 4)
         return reef_fail(err, REEF_ERR_CORRUPT, "'%.120s' has only %" PRIu64 " bytes: no IDX file",
                          file->path, file->bytes);
@@ -104,12 +109,14 @@ static reef_status read_idx_header(reef_vector_array *array, reef_error *err) {
     if (head[0] || head[1] || !idx_element(head[2], &array->element) || !dimensions ||
         dimensions > IDX_DIMENSIONS_MAX)
         return not_idx(file->path, head, err);
+    // Each dimension is four bytes; the data follows at once.
     array->offset = 4 + 4 * dimensions;
     if (file->bytes < array->offset)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "'%.120s' was cut: it ends in the middle of its header", file->path);
     status = reef_vector_file_read(file, 4, head + 4, 4 * dimensions, err);
     if (status != REEF_OK) return status;
+    // Sizes are big-endian, and so are the values.
     uint64_t sizes[IDX_DIMENSIONS_MAX];
     for (size_t i = 0; i < dimensions; i++) {
         const uint8_t *at = head + 4 + 4 * i;
@@ -148,6 +155,7 @@ static bool npy_element(const char *type, reef_vector_element *element) {
 }
 
 static reef_status take_descr(reef_vector_array *array, const char *descr, reef_error *err) {
+    // numpy writes '<f4': byte order, kind and size.
     bool quoted = descr != NULL && (*descr == '\'' || *descr == '"');
     bool ordered = quoted && descr[1] && strchr("<>|=", descr[1]) != NULL;
     if (ordered && npy_element(descr + 2, &array->element)) {
@@ -165,6 +173,7 @@ static reef_status take_descr(reef_vector_array *array, const char *descr, reef_
 static reef_status take_npy_shape(reef_vector_array *array, const char *shape, reef_error *err) {
     uint64_t sizes[IDX_DIMENSIONS_MAX];
     size_t count = 0;
+    // A Python tuple of at most a few numbers; one dimension has a comma and nothing behind it.
     if (shape != NULL && *shape == '(') {
         for (shape++; count < IDX_DIMENSIONS_MAX && *shape >= '0' && *shape <= '9'; count++) {
             char *end = NULL;
@@ -194,19 +203,23 @@ static reef_status take_dict(reef_vector_array *array, const char *dict, reef_er
 static reef_status read_npy_header(reef_vector_array *array, reef_error *err) {
     reef_vector_file *file = &array->file;
     uint8_t head[12] = {0};
+    // A file shorter than the largest header is read as far as it goes.
     size_t got = file->bytes < sizeof(head) ? (size_t)file->bytes : sizeof(head);
     reef_status status = reef_vector_file_read(file, 0, head, got, err);
     if (status != REEF_OK) return status;
     if (got < sizeof(head) || memcmp(head, "\x93NUMPY", NPY_MAGIC_BYTES) != 0)
         return npy_unfit(file->path, "it does not begin with \\x93NUMPY", err);
+    // Version 1 has a 16-bit header length, 2 and 3 have 32 bits.
     if (head[6] < 1 || head[6] > 3)
         return npy_unfit(file->path, "its version is none of 1.0, 2.0 and 3.0", err);
     uint64_t bytes = (uint64_t)head[8] | (uint64_t)head[9] << 8;
     if (head[6] > 1) bytes |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
     uint64_t begin = head[6] > 1 ? 12 : 10;
+    // A bound before the header is read into memory.
     if (bytes > NPY_HEADER_BYTES_MAX || begin + bytes > file->bytes)
         return reef_fail(err, REEF_ERR_CORRUPT, "'%.120s' was cut or damaged in its header",
                          file->path);
+    // The header is a Python dictionary as text; only three of its members matter.
     char *dict = calloc((size_t)bytes + 1, 1);
     if (dict == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a header");
     status = reef_vector_file_read(file, begin, dict, (size_t)bytes, err);
@@ -236,6 +249,7 @@ reef_status reef_vector_array_open(reef_vector_array *array,
 // ---- numbers ------------------------------------------------------------------------------------
 
 static double idx_npy_number(const reef_vector_array *array, const uint8_t *at) {
+    // Any byte order becomes one 64-bit number first; then the type says what it means.
     size_t bytes = element_bytes(array->element);
     uint64_t bits = 0;
     for (size_t i = 0; i < bytes; i++)
@@ -243,6 +257,7 @@ static double idx_npy_number(const reef_vector_array *array, const uint8_t *at) 
     uint32_t low = (uint32_t)bits;
     float single;
     double twice;
+    // Unsigned types are the number itself.
     switch (array->element) {
     case REEF_VECTOR_I1:
         return (int8_t)bits;
@@ -268,6 +283,7 @@ static reef_status read_row(reef_vector_table *table,
                             float *vector,
                             reef_error *err) {
     reef_vector_array *array = &table->array;
+    // The whole row is read, even where its first or last column is a label.
     size_t size = element_bytes(array->element), row_bytes = (size_t)array->columns * size;
     reef_status status = reef_vector_file_read(&array->file, array->offset + row * row_bytes,
                                                table->numbers, row_bytes, err);
@@ -275,6 +291,7 @@ static reef_status read_row(reef_vector_table *table,
     const uint8_t *at = table->numbers + table->column_first * size;
     for (size_t i = 0; i < table->width; i++) {
         double value = idx_npy_number(array, at + i * size);
+        // After scaling a value may be infinite or not a number.
         if (!reef_vector_store(table, value, &vector[i]))
             return reef_fail(err, REEF_ERR_INVALID,
                              "'%.120s': value %zu of example %" PRIu64
@@ -308,6 +325,8 @@ static reef_status read_labels(reef_vector_table *table,
     size_t size = element_bytes(array->element), row_bytes = (size_t)array->columns * size;
     reef_status status = REEF_OK;
     for (uint64_t row = 0; row < table->rows && status == REEF_OK;) {
+        // A file with one column has its labels side by side and is read in pieces; otherwise one
+        // per row.
         uint64_t left = table->rows - row, most = array->columns == 1 ? LABELS_AT_ONCE : 1;
         size_t count = (size_t)(left < most ? left : most);
         uint64_t at = array->offset + row * row_bytes + column * size;
@@ -324,6 +343,8 @@ static reef_status open_labels(reef_vector_table *table, reef_error *err) {
     reef_status status =
         reef_vector_array_open(&array, spec->labels, spec->kind == REEF_VECTOR_NPY, err);
     if (status != REEF_OK) return status;
+    // Labels and examples must match in number, or every row after the first gap would have a wrong
+    // label.
     if (array.columns != 1)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "'%.100s' has %" PRIu64 " numbers per example: labels are one each (are "
@@ -341,6 +362,7 @@ static reef_status open_labels(reef_vector_table *table, reef_error *err) {
 
 // npy without a file of labels: in a column, or none.
 static reef_status choose_label_column(reef_vector_table *table, reef_error *err) {
+    // Arrays have no column names; a label may be the first or the last.
     const char *label = table->spec->label;
     table->label_column = SIZE_MAX;
     if (label == NULL || strcmp(label, "none") == 0) return REEF_OK;
@@ -354,6 +376,7 @@ static reef_status choose_label_column(reef_vector_table *table, reef_error *err
                          "'label=%.60s' in '%.100s' is not first, last or none", label,
                          table->spec->text);
     }
+    // Taking the only column as a label would leave no vector.
     if (table->width < 2)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.160s' has one number per example: a label would leave no vector",
@@ -375,6 +398,7 @@ reef_status reef_vector_arrays_begin(reef_vector_table *table, reef_error *err) 
     table->read = read_row;
     table->rows = array->rows;
     table->width = (size_t)array->columns;
+    // Bytes are pixels unless a scale was given: divided by 255, they fill 0 to 1.
     if (!spec->scaled && array->element == REEF_VECTOR_U1) table->divisor = PIXEL_MAX;
     status = choose_label_column(table, err);
     if (status != REEF_OK) return status;
@@ -383,6 +407,7 @@ reef_status reef_vector_arrays_begin(reef_vector_table *table, reef_error *err) 
     if (table->numbers == NULL || table->labels == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the labels of '%.160s'",
                          spec->path);
+    // No label, until labels are read.
     for (uint64_t row = 0; row < table->rows; row++) table->labels[row] = -1;
     if (spec->labels != NULL) return open_labels(table, err);
     return table->label_column == SIZE_MAX ? REEF_OK

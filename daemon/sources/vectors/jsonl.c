@@ -20,6 +20,7 @@ static reef_status take_vector(
     size_t count = json_array_size(vector);
     if (!json_is_array(vector) || !count)
         return bad_line(table, number, "no \"vector\" that is a list of numbers", err);
+    // The first line decides the width.
     if (!table->width && count <= REEF_VECTOR_WIDTH_MAX) table->width = count;
     if (count != table->width)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -30,6 +31,7 @@ static reef_status take_vector(
     for (size_t i = 0; i < count; i++) {
         const json_t *value = json_array_get(vector, i);
         float stored = 0;
+        // A number that is no finite float once it is scaled is refused like a word.
         if (!json_is_number(value) || !reef_vector_store(table, json_number_value(value), &stored))
             return reef_fail(err, REEF_ERR_INVALID,
                              "'%.100s' line %" PRIu64 ": value %zu (from 0) of the vector is no "
@@ -51,6 +53,7 @@ static reef_status take_object(reef_vector_table *table,
                         err);
     const json_t *given = json_object_get(object, "label");
     *label = -1;
+    // null and -1 both mean no label.
     if (given != NULL && !json_is_null(given) &&
         !(json_is_number(given) && reef_vector_label(json_number_value(given), label)))
         return bad_line(table, number,
@@ -65,6 +68,7 @@ static reef_status parse_line(reef_vector_table *table,
                               int32_t *label,
                               reef_error *err) {
     json_error_t fault;
+    // Duplicate keys are refused: which one counts differs between parsers.
     json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, &fault);
     if (object == NULL) {
         char why[128];

@@ -46,8 +46,10 @@ static reef_status next_line(line_reader *reader, bool *found, reef_error *err) 
     size_t length = 0;
     *found = reader->next < lines->file.bytes;
     if (!*found) return REEF_OK;
+    // Where the line begins is kept, so that a row can be read again without reading the file.
     reader->start = reader->next;
     reader->number++;
+    // A line may cross pieces of the file.
     for (bool ended = false; !ended && reader->next < lines->file.bytes;) {
         bool inside = reader->next >= reader->at && reader->next < reader->at + reader->have;
         reef_status status = inside ? REEF_OK : load_piece(reader, reader->next, err);
@@ -63,10 +65,12 @@ static reef_status next_line(line_reader *reader, bool *found, reef_error *err) 
         ended = end != NULL;
         reader->next += count + ended;
     }
+    // Files from Windows end lines with two characters.
     if (length && lines->line[length - 1] == '\r') length--;
     reef_status status = line_room(lines, length, err); // an empty line has no memory yet
     if (status != REEF_OK) return status;
     lines->line[length] = '\0';
+    // A zero byte means that this is not text at all.
     if (memchr(lines->line, '\0', length) != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s' line %" PRIu64 " has a zero byte: no text", lines->file.path,
@@ -99,9 +103,11 @@ reef_status reef_vector_lines_first(reef_vector_table *table, uint64_t *number, 
     line_reader *reader = NULL;
     reef_status status = reader_new(&reader, table, err);
     bool found = true, blank = true;
+    // Blank lines before the first are skipped.
     while (status == REEF_OK && found && blank) {
         status = next_line(reader, &found, err);
         if (status != REEF_OK || !found) break;
+        // A byte order mark of UTF-8 is not part of the first value.
         if (reader->number == 1) drop_mark(table->lines.line);
         blank = is_blank(table->lines.line);
         *number = reader->number;
@@ -115,10 +121,12 @@ reef_status reef_vector_lines_first(reef_vector_table *table, uint64_t *number, 
 
 static reef_status grow_text_table(reef_vector_table *table, reef_error *err) {
     reef_vector_lines *lines = &table->lines;
+    // One place more than rows: the end of the last row is stored too.
     if (table->rows + 1 < lines->capacity) return REEF_OK;
     uint64_t capacity = lines->capacity ? 2 * lines->capacity : ROWS_FIRST;
     uint64_t *starts = realloc(lines->starts, (size_t)capacity * sizeof(*starts));
     if (starts != NULL) lines->starts = starts;
+    // Labels stay in memory for every row; vectors are read from the file when they are needed.
     int32_t *labels =
         starts != NULL ? realloc(table->labels, (size_t)capacity * sizeof(*labels)) : NULL;
     if (labels != NULL) table->labels = labels;
@@ -136,6 +144,7 @@ static reef_status add_row(reef_vector_table *table, const line_reader *reader, 
     reef_status status = grow_text_table(table, err);
     if (status != REEF_OK) return status;
     if (reader->number == 1) drop_mark(table->lines.line);
+    // Each line is parsed once at opening, so that a bad one is found before training begins.
     table->lines.starts[table->rows] = reader->start;
     status = table->parse(table, table->lines.line, reader->number, NULL,
                           &table->labels[table->rows], err);
@@ -150,6 +159,7 @@ static reef_status read_row(reef_vector_table *table,
                             float *vector,
                             reef_error *err) {
     reef_vector_lines *lines = &table->lines;
+    // Its length follows from where the next row begins.
     size_t bytes = (size_t)(lines->starts[row + 1] - lines->starts[row]);
     reef_status status = line_room(lines, bytes, err);
     if (status != REEF_OK) return status;
@@ -161,6 +171,7 @@ static reef_status read_row(reef_vector_table *table,
     int32_t label = -1;
     reef_error why;
     status = table->parse(table, lines->line, 0, vector, &label, &why);
+    // If the label changed, so may have the values: training must not see a mixture.
     if (status == REEF_OK && label == table->labels[row]) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "'%.120s' changed while it was read: example %" PRIu64 " (from 0) is another",
@@ -173,12 +184,14 @@ reef_status reef_vector_lines_scan(reef_vector_table *table, uint64_t skipped, r
     bool found = true;
     while (status == REEF_OK && found) {
         status = next_line(reader, &found, err);
+        // Lines that were read as the header are passed over.
         if (status != REEF_OK || !found || reader->number <= skipped) continue;
         if (!is_blank(table->lines.line)) status = add_row(table, reader, err);
     }
     free(reader);
     if (status == REEF_OK && !table->rows) status = no_rows(&table->lines, err);
     if (status != REEF_OK) return status;
+    // The end of the file closes the last row.
     table->lines.starts[table->rows] = table->lines.file.bytes;
     table->read = read_row;
     return REEF_OK;

@@ -54,11 +54,13 @@ bool reef_vector_record_json(uint8_t *at,
     if (label != NULL && !json_is_null(label) &&
         !(json_is_number(label) && reef_vector_label(json_number_value(label), &number)))
         return is_not(why, "the label is no whole number from 0 on, and neither null nor -1");
+    // Messages are texts without numbers of lines: the caller knows where the record came from.
     if (!json_is_array(vector)) return is_not(why, "no \"vector\" that is a list of numbers");
     if (!has_width(json_array_size(vector), inputs, why)) return false;
     put_u32(at, (uint32_t)number);
     for (size_t i = 0; i < inputs; i++) {
         const json_t *item = json_array_get(vector, i);
+        // An integer beyond a float becomes infinite and is refused.
         float value = json_is_number(item) ? (float)json_number_value(item) : NAN;
         if (!isfinite(value)) return is_not(why, NO_FLOAT);
         put_value(at, i, value);
@@ -72,11 +74,13 @@ bool reef_vector_record_floats(uint8_t *at,
                                size_t count,
                                int32_t label,
                                char why[REEF_VECTOR_WHY_BYTES]) {
+    // Raw floats have no length of their own; a remainder means that the sender used another type.
     if (count % sizeof(float)) return is_not(why, "the vector is no list of 32-bit floats");
     if (!has_width(count / sizeof(float), inputs, why)) return false;
     put_u32(at, (uint32_t)label);
     for (size_t i = 0; i < inputs; i++) {
         const uint8_t *from = (const uint8_t *)bytes + sizeof(float) * i;
+        // Little-endian, on any machine.
         uint32_t bits = (uint32_t)from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 |
                         (uint32_t)from[3] << 24;
         float value;

@@ -79,6 +79,7 @@ static reef_status take_list(const reef_vector_spec *spec,
                              const char *wanted,
                              reef_vector_list *list,
                              reef_error *err) {
+    // Commas plus one is the number of items.
     size_t room = 1;
     for (const char *at = value; *at; at++) room += *at == ',';
     list->items = calloc(room, sizeof(*list->items));
@@ -86,12 +87,14 @@ static reef_status take_list(const reef_vector_spec *spec,
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a list of %zu", room);
     for (const char *at = value;; at++) {
         size_t digits = strspn(at, "0123456789");
+        // strtoull would take signs; digits are counted first.
         errno = 0;
         uint64_t item = strtoull(at, NULL, 10);
         if (!digits || errno || item > most || (at[digits] && at[digits] != ','))
             return wrong(spec, name, value, wanted, err);
         list->items[list->count++] = item;
         at += digits;
+        // The list ends with the text.
         if (!*at) return REEF_OK;
     }
 }
@@ -135,6 +138,7 @@ static const unsigned OPTION_KINDS[] = {
 };
 
 static reef_status take_value(
+    // The table of options has said which kinds know it; here only the value is read.
     reef_vector_spec *spec, int option, const char *name, const char *value, reef_error *err) {
     switch (option) {
     case OPTION_label:
@@ -150,6 +154,7 @@ static reef_status take_value(
     case OPTION_classes:
         return take_list(spec, name, value, INT32_MAX, "a list of labels such as 0,1",
                          &spec->classes, err);
+    // shuffle without a seed would not be repeatable, so it takes one.
     case OPTION_shuffle:
         spec->shuffled = true;
         return take_count(spec, name, value, &spec->shuffle, err);
@@ -168,6 +173,7 @@ static reef_status take_option(reef_vector_spec *spec,
                                char *option,
                                unsigned *given,
                                reef_error *err) {
+    // Options look like a query: name=value.
     char *value = strchr(option, '=');
     if (value != NULL) *value++ = '\0';
     int found = 0;
@@ -178,9 +184,11 @@ static reef_status take_option(reef_vector_spec *spec,
             "unknown option '%.40s' in '%.80s': known are label, names, header, scale, "
             "classes, shuffle, skip, first and permute",
             option, spec->text);
+    // Options that do not apply are refused, not ignored.
     if (!(OPTION_KINDS[found] >> spec->kind & 1u))
         return reef_fail(err, REEF_ERR_INVALID, "'%s' in '%.120s' is no option of %s files", option,
                          spec->text, KINDS[spec->kind]);
+    // A bit per option.
     if (*given >> found & 1u)
         return reef_fail(err, REEF_ERR_INVALID, "'%s' is given twice in '%.160s'", option,
                          spec->text);
@@ -207,6 +215,7 @@ static reef_status take_options(reef_vector_spec *spec, char *options, reef_erro
 
 static reef_status take_paths(reef_vector_spec *spec, char *paths, reef_error *err) {
     spec->path = paths;
+    // Only arrays keep labels in a file of their own.
     bool pair = spec->kind == REEF_VECTOR_IDX || spec->kind == REEF_VECTOR_NPY;
     char *comma = pair ? strchr(paths, ',') : NULL;
     if (comma != NULL) {
@@ -221,6 +230,7 @@ static reef_status take_paths(reef_vector_spec *spec, char *paths, reef_error *e
     if (!*spec->path || (spec->labels != NULL && !*spec->labels))
         return reef_fail(err, REEF_ERR_INVALID, "'%.160s' names no file%s", spec->text,
                          comma != NULL ? " before or after its comma" : "");
+    // A label column and a file of labels contradict each other.
     if (spec->labels != NULL && spec->label != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.160s' has labels twice: in a file of their own and in a column",
@@ -236,12 +246,14 @@ reef_status reef_vector_spec_parse(reef_vector_spec *spec, const char *text, ree
                          "'%.120s' names no vectors: give idx:IMAGES,LABELS, npy:X.npy,Y.npy, "
                          "csv:FILE or jsonl:FILE",
                          text);
+    // Two copies: one is shown in messages, one is cut into words.
     spec->text = strdup(text);
     spec->words = strdup(text + strlen(KINDS[spec->kind]) + 1);
     reef_status status = REEF_OK;
     if (spec->text == NULL || spec->words == NULL) {
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the name of a source");
     } else {
+        // The last '?', because a path may contain one.
         char *options = strrchr(spec->words, '?');
         if (options != NULL) *options++ = '\0';
         status = take_options(spec, options, err);

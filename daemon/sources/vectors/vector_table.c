@@ -7,6 +7,7 @@
 reef_status reef_vector_table_open(reef_vector_table *table,
                                    const reef_vector_spec *spec,
                                    reef_error *err) {
+    // A scale of the spec may be replaced by that of the data's type.
     *table = (reef_vector_table){.spec = spec, .scale = spec->scale, .divisor = spec->divisor};
     switch (spec->kind) {
     case REEF_VECTOR_IDX:

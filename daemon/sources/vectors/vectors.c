@@ -64,7 +64,9 @@ static void shuffle(uint32_t *items, uint64_t count, uint64_t seed, uint64_t str
 // An entry is a row of the table, and counts rows * p more when permutation p is to be served.
 static reef_status list_rows(reef_vectors *vectors, reef_error *err) {
     const reef_vector_table *table = &vectors->table;
+    // Permuted copies follow each other: the whole file in one order of columns, then in the next.
     const size_t copies = permutations(vectors) > 1 ? permutations(vectors) : 1;
+    // Entries are 32 bits, since there is one for each example in memory.
     if (table->rows > UINT32_MAX / copies)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s' asks for %zu permutations of %" PRIu64
@@ -79,6 +81,7 @@ static reef_status list_rows(reef_vectors *vectors, reef_error *err) {
         for (uint64_t row = 0; row < table->rows; row++)
             if (is_chosen(&vectors->spec, table->labels[row]))
                 vectors->rows[vectors->count++] = (uint32_t)(table->rows * p + row);
+    // The order depends on the seed alone.
     if (vectors->spec.shuffled)
         shuffle(vectors->rows, vectors->count, vectors->spec.shuffle, STREAM_SHUFFLE);
     return REEF_OK;
@@ -87,14 +90,17 @@ static reef_status list_rows(reef_vectors *vectors, reef_error *err) {
 static reef_status choose_vectors(reef_vectors *vectors, reef_error *err) {
     const reef_vector_spec *spec = &vectors->spec;
     vectors->count = vectors->table.rows;
+    // Without a choice the rows are served in file order, and no list is made.
     if (spec->classes.count || spec->shuffled || permutations(vectors) > 1) {
         reef_status status = list_rows(vectors, err);
         if (status != REEF_OK) return status;
     }
     uint64_t found = vectors->count;
+    // skip and first cut the stream after choosing and shuffling.
     vectors->first_row = spec->skip < found ? spec->skip : found;
     vectors->count -= vectors->first_row;
     if (vectors->count > spec->first) vectors->count = spec->first;
+    // An empty stream is most likely a wrong class in the list.
     if (vectors->count) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "'%.120s' chooses no example: the file has %" PRIu64 ", of which %" PRIu64
@@ -109,12 +115,14 @@ static reef_status make_memory(reef_vectors *vectors, reef_error *err) {
     vectors->record = malloc(reef_vectors_record_bytes(vectors));
     vectors->record_index = NO_RECORD;
     const reef_vector_list *permutes = &vectors->spec.permutes;
+    // One permutation of columns for each seed.
     if (permutes->count) vectors->order = calloc(permutes->count * width, sizeof(*vectors->order));
     if (vectors->vector == NULL || vectors->values == NULL || vectors->record == NULL ||
         (permutes->count && vectors->order == NULL))
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a vector of %zu values", width);
     for (size_t p = 0; p < permutes->count; p++) {
         uint32_t *order = vectors->order + p * width;
+        // Identity, then shuffled: the same seed gives the same order on any machine.
         for (size_t i = 0; i < width; i++) order[i] = (uint32_t)i;
         shuffle(order, width, permutes->items[p], STREAM_PERMUTE);
     }
@@ -141,6 +149,7 @@ reef_status reef_vectors_open(reef_vectors **out,
     if (vectors == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     reef_status status = reef_vector_spec_parse(&vectors->spec, spec, err);
     if (status == REEF_OK) status = reef_vector_table_open(&vectors->table, &vectors->spec, err);
+    // Without a pool there is no width to compare with.
     if (status == REEF_OK && inputs) status = reef_vectors_check_width(vectors, inputs, err);
     if (status == REEF_OK) status = choose_vectors(vectors, err);
     if (status == REEF_OK) status = make_memory(vectors, err);
@@ -203,10 +212,12 @@ static uint64_t row_of(const reef_vectors *vectors, uint64_t index) {
 
 static reef_status read_one(
     reef_vectors *vectors, uint64_t index, float *values, int32_t *label, reef_error *err) {
+    // The entry says which permutation and which row.
     const uint64_t entry = row_of(vectors, index);
     const uint64_t row = entry % vectors->table.rows;
     const size_t width = vectors->table.width, permutation = (size_t)(entry / vectors->table.rows);
     const uint32_t *order = vectors->order != NULL ? vectors->order + permutation * width : NULL;
+    // A permuted vector is read aside first.
     float *from = order != NULL ? vectors->vector : values;
     reef_status status = vectors->table.read(&vectors->table, row, from, err);
     if (status != REEF_OK) return status;
@@ -221,6 +232,7 @@ reef_status reef_vectors_read(reef_vectors *vectors,
                               float *values,
                               int32_t *labels,
                               reef_error *err) {
+    // Callers cut to the stream's length.
     assert(first <= vectors->count && count <= vectors->count - first);
     reef_status status = REEF_OK;
     for (size_t i = 0; i < count && status == REEF_OK; i++) {
@@ -250,6 +262,7 @@ reef_status reef_vectors_read_bytes(reef_vectors *vectors,
                                     reef_error *err) {
     size_t record_bytes = reef_vectors_record_bytes(vectors);
     *count = 0;
+    // Bytes may begin and end inside a record; each record is made once and copied from.
     while (*count < room && offset < reef_vectors_stream_bytes(vectors)) {
         reef_status status = make_record(vectors, offset / record_bytes, err);
         if (status != REEF_OK) return status;
