@@ -26,6 +26,8 @@ double *reef_chart_smooth(const reef_point *points, size_t count) {
         size_t radius = i < count - 1 - i ? i : count - 1 - i;
         if (radius > SMOOTH_RADIUS) radius = SMOOTH_RADIUS;
         double near[2 * SMOOTH_RADIUS + 1];
+        // A median, not a mean: one batch with a very high loss must not draw a hill of its own
+        // width.
         for (size_t k = 0; k <= 2 * radius; k++)
             near[k] = (double)points[i - radius + k].bits_per_byte;
         qsort(near, 2 * radius + 1, sizeof(near[0]), by_value);

@@ -57,13 +57,16 @@ static void draw_line(char grid[ROWS][COLUMNS + 1],
                       const reef_metrics_matrix *m,
                       const value_range *range,
                       size_t column) {
+    // With one state there are no steps; 1 avoids a division by zero.
     size_t steps = m->rows > 1 ? m->rows - 1 : 1;
     int before_x = -1, before_y = 0;
     for (size_t row = 0; row < m->rows; row++) {
         double value = reef_metrics_at(m, row, column);
+        // A domain that was not there yet in this state has no value.
         if (!isfinite(value)) continue;
         int x = (int)lround((double)row * (COLUMNS - 1) / (double)steps);
         int y = (int)lround(depth(range, value) * (ROWS - 1));
+        // Dots on the straight line between the two letters, without the letters themselves.
         for (int k = before_x + 1; before_x >= 0 && k < x; k++) {
             double share = (double)(k - before_x) / (x - before_x);
             put_letter(&grid[(int)lround(before_y + share * (y - before_y))][k], '.');
@@ -79,7 +82,10 @@ static void print_legend(FILE *out, const reef_forgetting_chart *chart) {
     const reef_metrics_matrix *m = &chart->matrix;
     reef_cli_table *table = reef_cli_table_new("<<>>>", HEADING);
     for (size_t j = 0; j < m->columns; j++) {
+        // The best value before is not stored: it follows from the present value and what was
+        // forgotten.
         double now = reef_metrics_at(m, m->rows - 1, j), lost = reef_metrics_forgetting_max(m, j);
+        // The letter is the one drawn in the grid above.
         reef_cli_table_cell(table, "%c", LETTERS[j % LETTER_COUNT]);
         reef_cli_table_cell(table, "%s", chart->names[j]);
         reef_cli_table_cell(table, "%.4f", m->rising ? now + lost : now - lost);
@@ -93,26 +99,34 @@ static void print_legend(FILE *out, const reef_forgetting_chart *chart) {
 void reef_chart_forgetting_print(FILE *out, const reef_forgetting_chart *chart) {
     const reef_metrics_matrix *m = &chart->matrix;
     value_range range = range_of(m);
+    // The upper end is a whole label step, so that the label at the top is a round number. Accuracy
+    // ends at 1 and is left as it is.
     if (!m->rising) range.high = LABEL_STEP * ceil(range.high / LABEL_STEP);
     char grid[ROWS][COLUMNS + 1];
+    // Every row is a string of its own, so that it can be printed at once.
     for (size_t y = 0; y < ROWS; y++) {
         memset(grid[y], ' ', COLUMNS);
         grid[y][COLUMNS] = '\0';
     }
     for (size_t j = 0; j < m->columns; j++) draw_line(grid, m, &range, j);
     char note[NOTE_BYTES];
+    // Values beyond the range are cut off. The heading says so, as the drawing alone would hide it.
     bool cut = cut_off(&range, note);
     fprintf(out, "%s%s%s\n", chart->measure, cut ? ", " : "", cut ? note : "");
     for (size_t y = 0; y < ROWS; y++) {
         double value = range.high - (range.high - range.low) * (double)y / (ROWS - 1);
+        // Only every few rows have a number: one on each row would be hard to read.
         if (y % LABEL_ROWS == 0)
             fprintf(out, "%7.2f | %s\n", value, grid[y]);
         else
             fprintf(out, "        | %s\n", grid[y]);
     }
+    // The corner and the horizontal axis.
     fprintf(out, "        +");
     for (size_t x = 0; x <= COLUMNS; x++) fputc('-', out);
+    // The first and the last state stand below their columns; the others do not fit and are listed.
     const char *first = chart->states[0], *last = chart->states[m->rows - 1];
+    // A negative width would push the text to the left in printf.
     int apart = COLUMNS - (int)reef_cli_width(first) - (int)reef_cli_width(last);
     fprintf(out, "\n          %s%*s%s\n", first, apart > 0 ? apart : 0, "", last);
     fprintf(out, "from left to right:");
@@ -153,6 +167,7 @@ static double page_y(const value_range *range, double value) {
 
 // Circle, square, triangle, diamond, empty circle.
 static void draw_mark(FILE *out, size_t column, double x, double y) {
+    // Shape and colour differ together, so that the curves can be told apart without colours too.
     const char *colour = COLOURS[column % COLOUR_COUNT];
     switch (column % 5) {
     case 0:
@@ -163,10 +178,12 @@ static void draw_mark(FILE *out, size_t column, double x, double y) {
         reef_svg_rect(out, x - MARK, y - MARK, 2 * MARK, 2 * MARK, colour, NULL);
         break;
     case 2:
+        // A triangle with its centre of gravity on the point.
         fprintf(out, "<path d=\"M%.1f %.1f l%.1f %.1f h%.1f z\" fill=\"%s\"/>\n", x, y - 1.2 * MARK,
                 1.2 * MARK, 2.2 * MARK, -2.4 * MARK, colour);
         break;
     case 3:
+        // A diamond, as high as it is wide.
         fprintf(out, "<path d=\"M%.1f %.1f l%.1f %.1f l%.1f %.1f l%.1f %.1f z\" fill=\"%s\"/>\n", x,
                 y - 1.4 * MARK, 1.4 * MARK, 1.4 * MARK, -1.4 * MARK, 1.4 * MARK, -1.4 * MARK,
                 -1.4 * MARK, colour);
@@ -183,17 +200,23 @@ static void draw_mark(FILE *out, size_t column, double x, double y) {
 // every n-th, of which the last is one.
 static void draw_states(FILE *out, const reef_forgetting_chart *chart, double bottom) {
     const reef_metrics_matrix *m = &chart->matrix;
+    // More than four names no longer fit beside one another on one line, and more than six only
+    // when they are cut shorter.
     size_t most = m->rows > 6 ? 12 : 18, widest = 0, lines = m->rows > 4 ? 2 : 1;
     for (size_t row = 0; row < m->rows; row++) {
         size_t width = reef_cli_width(chart->states[row]);
         if (width > widest) widest = width < most ? width : most;
     }
+    // Two lines give each name the width of two steps.
     double room = (double)lines * (page_x(m, 1) - page_x(m, 0)); // of a name, were each there
+    // How many names to pass over so that the longest still fits, one space added.
     size_t each = (size_t)ceil(SVG_CHARACTER * (double)(widest + 1) / room);
     for (size_t row = 0; row < m->rows; row++) {
+        // Counted from the last state, because the present state must have its name.
         size_t from_last = m->rows - 1 - row;
         bool named = from_last % each == 0;
         double x = page_x(m, row), line = from_last / each % lines ? 20 : 0;
+        // The tick is longer where the name is on the second line, so that the eye finds it.
         reef_svg_line(out, x, bottom, x, bottom + 6 + (named ? line : 0), SVG_PALE, 1, NULL);
         if (!named) continue;
         char *name = reef_cli_cut(chart->states[row], most);
@@ -206,6 +229,7 @@ static void draw_axes(FILE *out, const reef_forgetting_chart *chart, const value
     const reef_metrics_matrix *m = &chart->matrix;
     double tick = reef_chart_tick(range->high, 6);
     char label[CLI_WORD_BYTES];
+    // A little more than the range, as the last tick may miss it by a rounding error.
     for (int i = 0; i * tick <= range->high * 1.0001; i++) {
         double y = page_y(range, i * tick);
         snprintf(label, sizeof(label), "%g", i * tick);

@@ -38,25 +38,31 @@ void reef_chart_gates_print(FILE *out, const reef_gate_curve *curves, size_t cou
         grid[y][COLUMNS] = '\0';
     }
     for (size_t i = 0; i < count; i++) {
+        // A gate that was stored without its curve is left out, not drawn as zero.
         if (!curves[i].known) continue;
         for (size_t p = 0; p < GATE_DET_POINTS; p++)
             put_gates(grid, curves[i].leak[p], curves[i].missed[p], LETTERS[i % LETTER_COUNT]);
     }
+    // The gates' own thresholds are put in last, so that no other curve hides them.
     for (size_t i = 0; i < count; i++)
+        // The same letter as its curve, as a capital.
         if (curves[i].known)
             put_gates(grid, curves[i].own_leak, curves[i].own_missed,
                       (char)toupper(LETTERS[i % LETTER_COUNT]));
     fprintf(out, "missed of its own, %%\n");
     for (size_t y = 0; y < ROWS; y++) {
+        // A label for each power of ten; the rows between them have none.
         size_t step = (ROWS - 1) / DECADES;
         const char *label = y % step == 0 ? TICKS[DECADES - y / step] : "";
         fprintf(out, "%7s | %s\n", label, grid[y]);
     }
     fprintf(out, "        +");
     for (size_t x = 0; x <= COLUMNS; x++) fputc('-', out);
+    // The labels below the axis have the width of one power of ten each.
     fprintf(out, "\n%14s", TICKS[0]);
     for (size_t d = 1; d <= DECADES; d++) fprintf(out, "%16s", TICKS[d]);
     fprintf(out, "\n%75s\n", "fired on older texts, %");
+    // One entry per curve, as the letters alone do not name the generation.
     for (size_t i = 0; i < count; i++)
         if (curves[i].known)
             fprintf(out, "%s%c generation %u", i ? "  " : "", LETTERS[i % LETTER_COUNT],
@@ -90,6 +96,7 @@ static double page_y(double missed) {
 
 static void draw_axes(FILE *out) {
     for (int d = 0; d <= DECADES; d++) {
+        // The same ticks on both axes, as both are rates from 0 to 1 on the same logarithmic scale.
         double rate = pow(10, d - DECADES);
         reef_svg_line(out, page_x(rate), page_y(0), page_x(rate), page_y(1), SVG_GRID, 1, NULL);
         reef_svg_line(out, page_x(0), page_y(rate), page_x(1), page_y(rate), SVG_GRID, 1, NULL);
@@ -106,11 +113,14 @@ static void draw_axes(FILE *out) {
 static void draw_curve(FILE *out, const reef_gate_curve *curve, size_t number) {
     const char *colour = COLOURS[number % COLOUR_COUNT];
     char label[CLI_WORD_BYTES];
+    // A point is joined to the one before it, so the loop begins at the second.
     for (size_t p = 1; p < GATE_DET_POINTS; p++)
         reef_svg_line(out, page_x(curve->leak[p - 1]), page_y(curve->missed[p - 1]),
                       page_x(curve->leak[p]), page_y(curve->missed[p]), colour, 2, NULL);
+    // The circle is where the gate really works: at its own threshold.
     fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"6\" fill=\"%s\"/>\n", page_x(curve->own_leak),
             page_y(curve->own_missed), colour);
+    // One line of the legend per generation, to the right of the drawing.
     double y = TOP + 20 * (double)number;
     snprintf(label, sizeof(label), "generation %u", curve->generation);
     reef_svg_line(out, WIDTH - RIGHT + 14, y, WIDTH - RIGHT + 34, y, colour, 3, NULL);

@@ -47,8 +47,11 @@ static axes fit_axes(const reef_loss_chart *chart, reef_chart_box box) {
               .top = box.y + TOP_MARGIN,
               .width = box.width - LEFT_MARGIN - RIGHT_MARGIN,
               .height = box.height - TOP_MARGIN - BOTTOM_MARGIN,
+              // Both axes begin at 1, so that an empty chart has no range of zero.
               .x_max = 1,
               .y_max = 1,
+              // What the y axis measures depends on what the model reads: vectors, token ids or
+              // bytes.
               .title = chart->vectors ? "share told wrong"
                        : chart->ids   ? "loss (bits per token)"
                                       : "loss (bits per byte)"};
@@ -56,8 +59,12 @@ static axes fit_axes(const reef_loss_chart *chart, reef_chart_box box) {
         a.x_max = fmax(a.x_max, (double)chart->points[i].stream_bytes);
         a.y_max = fmax(a.y_max, (double)chart->points[i].bits_per_byte);
     }
+    // The peak is kept to say how far the drawing was cut off.
     a.peak = a.y_max;
+    // The first batches of an untrained model cost 8 bits and more; shown whole, they would press
+    // the rest of the curve flat.
     a.y_max = fmin(a.y_max, BITS_SHOWN_MAX);
+    // Up to a whole tick, so that the topmost grid line is also the upper edge.
     double tick = reef_chart_tick(a.y_max, 6);
     a.y_max = tick * ceil(a.y_max / tick);
     return a;
@@ -79,8 +86,10 @@ static double name_unit(const reef_loss_chart *chart, double x_max, char out[CLI
 
 static void draw_axes(FILE *out, const axes *a, const reef_loss_chart *chart) {
     char label[CLI_WORD_BYTES], name[CLI_WORD_BYTES];
+    // Bytes are shown as kB, MB or GB, whichever gives numbers of one to three digits.
     double unit = name_unit(chart, a->x_max, name);
     double x_tick = reef_chart_tick(a->x_max / unit, 8), y_tick = reef_chart_tick(a->y_max, 6);
+    // Half a tick more than the range, as the last line may miss it by a rounding error.
     for (int i = 0; i * y_tick <= a->y_max + y_tick / 2; i++) {
         double bits = i * y_tick;
         snprintf(label, sizeof(label), "%g", bits);
@@ -100,6 +109,7 @@ static void draw_axes(FILE *out, const axes *a, const reef_loss_chart *chart) {
                   SVG_INK, title);
     free(title);
     reef_svg_text_upwards(out, a->left - 46, a->top + a->height / 2, TEXT_SIZE, a->title);
+    // Nothing was cut off: no note is needed.
     if (a->peak <= a->y_max) return;
     char note[512];
     snprintf(note, sizeof(note), "cut off at %g; the highest is %.1f", a->y_max, a->peak);
@@ -112,10 +122,13 @@ static void draw_curve(FILE *out,
                        const double *bits,
                        const char *colour,
                        double width) {
+    // At most so many points as the drawing has room for: a path of a million points takes a
+    // browser seconds.
     size_t stride = (chart->count + PATH_POINTS_MAX - 1) / PATH_POINTS_MAX;
     fputs("<polyline points=\"", out);
     for (size_t i = 0; i < chart->count; i += stride) {
         double value = bits != NULL ? bits[i] : (double)chart->points[i].bits_per_byte;
+        // NaN ends up as text in the path, which browsers then drop as a whole.
         if (!isfinite(value)) continue;
         fprintf(out, "%.1f,%.1f ", page_x(a, (double)chart->points[i].stream_bytes),
                 page_y(a, value));
@@ -140,6 +153,7 @@ static bool labels_fit(const axes *a, const reef_loss_chart *chart) {
 }
 
 static void draw_boundaries(FILE *out, const axes *a, const reef_loss_chart *chart) {
+    // Names where there is room, else numbers only: overlapping labels cannot be read.
     bool fit = labels_fit(a, chart);
     double bottom = a->top + a->height, room = fit ? LABEL_ROOM : NUMBER_ROOM, labelled = -INFINITY;
     for (size_t i = 0; i < chart->found_count; i++) {
@@ -160,6 +174,7 @@ static void draw_boundaries(FILE *out, const axes *a, const reef_loss_chart *cha
 
 static void draw_legend(FILE *out, const axes *a, const reef_loss_chart *chart) {
     const struct {
+        // A legend only for what is drawn: the boundaries may be unknown or none.
         const char *colour, *dashes, *text;
         double width;
         bool shown;
@@ -228,6 +243,7 @@ void reef_chart_matrix_svg(FILE *out,
                            const char *const *names,
                            const size_t *own,
                            reef_chart_box box) {
+    // The range of colours is that of the whole matrix, so that cells of different rows compare.
     double low = reef_matrix_at(matrix, 0, 0), high = low;
     for (size_t i = 0; i < matrix->rows * matrix->columns; i++) {
         low = fmin(low, matrix->bits[i]);
@@ -240,11 +256,13 @@ void reef_chart_matrix_svg(FILE *out,
         "outlined: the generation in which the domain was learned; below it, anything above "
         "its number "
         "is forgotten");
+    // The cells fill what the names of the rows and columns leave.
     double left = box.x + LEFT_MARGIN + ROW_NAME_WIDTH, top = box.y + HEAD_HEIGHT;
     double width =
         (box.width - LEFT_MARGIN - ROW_NAME_WIDTH - RIGHT_MARGIN) / (double)matrix->columns;
     double height = (box.height - HEAD_HEIGHT) / (double)matrix->rows;
     for (size_t j = 0; j < matrix->columns; j++) {
+        // Cut to the width of a column: names of kinds can be long.
         char *name = reef_cli_cut(names[j], (size_t)(width / SVG_CHARACTER));
         reef_svg_text(out, left + width * ((double)j + 0.5), top - 8, TEXT_SIZE, "middle", SVG_INK,
                       name);
@@ -258,6 +276,8 @@ void reef_chart_matrix_svg(FILE *out,
         for (size_t j = 0; j < matrix->columns; j++) {
             double bits = reef_matrix_at(matrix, row, j);
             reef_chart_box cell = {left + width * (double)j, y, width, height};
+            // The cell of a domain's own generation is framed: the diagonal is what the reader
+            // looks for.
             draw_cell(out, cell, bits, cell_share(bits, low, high), own[j] == row);
         }
     }

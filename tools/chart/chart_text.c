@@ -30,21 +30,26 @@ static void draw_curve(uint8_t cells[ROWS][COLUMNS],
                        double y_max) {
     int before = -1;
     for (int x = 0, i = 0; x < DOTS_X; x++) {
+        // A column covers many batches; their mean is drawn.
         double sum = 0;
         int count = 0;
         while ((size_t)i < chart->count &&
                dot_x((double)chart->points[i].stream_bytes / x_max) <= x) {
+            // NaN stands for a batch without a loss and does not count.
             if (isfinite(bits[i])) {
                 sum += bits[i];
                 count++;
             }
             i++;
         }
+        // A column without any loss is bridged by the next one's line.
         if (count == 0) continue;
         int y = (int)((1 - sum / count / y_max) * (DOTS_Y - 1) + 0.5);
+        // The vertical part of the line, from the height of the previous column to this one's.
         int from = before < 0 ? y : before;
         for (int step = from; step != y; step += step < y ? 1 : -1) set_dot(cells, x, step);
         set_dot(cells, x, y);
+        // Remembered for the next column with a value.
         before = y;
     }
 }
@@ -86,11 +91,13 @@ static void print_marks(FILE *out, const reef_loss_chart *chart, double x_max) {
 void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
     uint8_t cells[ROWS][COLUMNS] = {{0}};
     double x_max = 1, y_max = 1;
+    // The running median, as in the SVG: the raw losses would fill the whole drawing.
     double *smooth = reef_chart_smooth(chart->points, chart->count);
     for (size_t i = 0; i < chart->count; i++) {
         x_max = fmax(x_max, (double)chart->points[i].stream_bytes);
         if (isfinite(smooth[i])) y_max = fmax(y_max, smooth[i]);
     }
+    // A whole number at the top, so that the labels are exact.
     y_max = ceil(y_max);
     draw_curve(cells, chart, smooth, x_max, y_max);
     fprintf(out, "%s\n",
@@ -106,6 +113,7 @@ void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
     for (int c = 0; c < COLUMNS; c++) fputs("\xe2\x94\x80", out);
     fputc('\n', out);
     print_marks(out, chart, x_max);
+    // Bytes have units of their own (kB, MB); tokens and rows are only counted.
     if (strcmp(chart->unit, "byte") == 0)
         fprintf(out, "       0%*s\n", COLUMNS - 1, reef_cli_bytes((uint64_t)x_max, end));
     else

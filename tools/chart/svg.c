@@ -36,6 +36,7 @@ void reef_svg_line(FILE *out,
         out,
         "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"%s\" stroke-width=\"%.2f\"",
         x1, y1, x2, y2, colour, width);
+    // Dashes are an attribute of their own, which a solid line must not have.
     if (dashes != NULL) fprintf(out, " stroke-dasharray=\"%s\"", dashes);
     fputs("/>\n", out);
 }

@@ -30,9 +30,13 @@ static int spawn_baseline(pid_t *child, char **arguments, int pipe_fds[2]) {
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
     if (error) return error;
+    // The child gets no input: a script that waits for some ends at once.
     error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    // Both outputs go into one pipe, so that an error message is read in the order it was printed.
     if (!error) error = posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
     if (!error) error = posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDERR_FILENO);
+    // Without closing its own copies the child would keep the pipe open, and the end of file would
+    // never come.
     if (!error) error = posix_spawn_file_actions_addclose(&actions, pipe_fds[0]);
     if (!error) error = posix_spawn_file_actions_addclose(&actions, pipe_fds[1]);
     if (!error) error = posix_spawn(child, PYTHON, &actions, NULL, arguments, environ);
@@ -46,14 +50,18 @@ static bool collect_baseline(int fd, char out[OUTPUT_BYTES_MAX]) {
     size_t count = 0;
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     while (reef_cli_clock() < deadline) {
+        // Wait in short steps, so that the deadline is seen even while the script prints nothing.
         if (poll(&ready, 1, POLL_MS) <= 0) continue;
         char chunk[4096];
         ssize_t got = read(fd, chunk, sizeof(chunk));
+        // A signal to this process is not the end of the script.
         if (got < 0 && errno == EINTR) continue;
+        // The other end is closed: the script has ended, or closed its output.
         if (got <= 0) {
             out[count] = '\0';
             return true;
         }
+        // What does not fit is read and dropped, as a full pipe would stop the script.
         size_t room = OUTPUT_BYTES_MAX - 1 - count;
         size_t kept = (size_t)got < room ? (size_t)got : room;
         memcpy(out + count, chunk, kept);
@@ -82,12 +90,15 @@ static const char *last_line(char *text) {
 }
 
 static reef_status failure(const char *script, int end, char *text, reef_error *err) {
+    // The most frequent cause gets its own message, which names the package to install.
     if (strstr(text, "No module named 'torch'") != NULL)
         return reef_fail(err, REEF_ERR_IO,
                          PYTHON " has no torch, which %.100s needs (Debian: python3-torch)",
                          script);
     if (WIFSIGNALED(end))
         return reef_fail(err, REEF_ERR_IO, "%.100s was ended by signal %d", script, WTERMSIG(end));
+    // The last line of a Python error says what happened; it may hold bytes that a terminal must
+    // not get.
     char *line =
         reef_cli_printable((const uint8_t *)last_line(text), strlen(last_line(text)), false);
     reef_fail(err, REEF_ERR_IO, "%.80s ended with code %d: %.120s", script, WEXITSTATUS(end), line);
