@@ -118,20 +118,26 @@ static reef_status run_python(char **text, char **arguments, reef_error *err) {
         return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     pid_t child;
     int error = spawn_baseline(&child, arguments, fds);
+    // Before anything else: an open write end here would keep the reader from seeing the end of
+    // file.
     close(fds[1]);
     if (error) {
         close(fds[0]);
         return reef_fail(err, REEF_ERR_IO, "cannot run " PYTHON ": %s", strerror(error));
     }
+    // A fixed limit: a script that prints without end costs no more memory than this.
     char *output = reef_cli_alloc(OUTPUT_BYTES_MAX, 1);
     bool in_time = collect_baseline(fds[0], output);
     close(fds[0]);
+    // A script that hangs is ended, so that the benchmark always comes to an end.
     if (!in_time) kill(child, SIGKILL);
+    // The child is waited for in every case, so that no zombie is left behind.
     int end = wait_for_baseline(child);
     reef_status status = REEF_OK;
     if (!in_time)
         status = reef_fail(err, REEF_ERR_IO, "%.120s took more than %.0f s and was stopped", script,
                            SECONDS_MAX);
+    // A script that failed may have printed figures before; they are not taken.
     else if (!WIFEXITED(end) || WEXITSTATUS(end) != 0)
         status = failure(script, end, output, err);
     if (status == REEF_OK)
@@ -165,8 +171,10 @@ static reef_status parse_rows(const char *script,
     *out = (reef_bench_baseline_rates){0};
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+        // A line belongs to at most one row of the table.
         for (size_t row = 0; row < BASELINE_ROW_COUNT; row++)
             if (parse_row(line, NAMES[row], &out->tokens_per_s[row])) break;
+    // All rows or an error: a missing figure must not be reported as zero.
     for (size_t row = 0; row < BASELINE_ROW_COUNT; row++)
         if (!(out->tokens_per_s[row] > 0))
             return reef_fail(err, REEF_ERR_IO, "%.120s printed no line '%s  SECONDS s  RATE tok/s'",
@@ -181,6 +189,7 @@ reef_status reef_bench_baseline_run(const char *script,
                                     size_t threads,
                                     reef_bench_baseline_rates *out,
                                     reef_error *err) {
+    // Numbers become text only here, as a program's arguments are text.
     char *numbers[] = {reef_cli_format("%zu", side), reef_cli_format("%zu", d_model),
                        reef_cli_format("%zu", tokens), reef_cli_format("%zu", threads)};
     char *arguments[] = {PYTHON,     (char *)script,   numbers[0], numbers[1],
@@ -189,6 +198,7 @@ reef_status reef_bench_baseline_run(const char *script,
     reef_status status = run_python(&text, arguments, err);
     if (status == REEF_OK) status = parse_rows(script, text, out, err);
     free(text);
+    // run_python has waited for the child, so its arguments are no longer read.
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) free(numbers[i]);
     return status;
 }
@@ -201,6 +211,7 @@ static json_t *last_object(char *text) {
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest)) {
+        // A line that is no JSON yields NULL, which json_is_object and json_decref accept.
         json_t *value = json_loads(line, 0, NULL);
         if (json_is_object(value)) {
             json_decref(found);
@@ -217,9 +228,11 @@ static reef_status parse_step(const char *script,
                               reef_error *err) {
     reef_status status = REEF_OK;
     json_t *object = last_object(text);
+    // The getters of jansson answer 0 or NULL for a missing field or a NULL object.
     double seconds = json_number_value(json_object_get(object, "step_seconds"));
     json_int_t parameters = json_integer_value(json_object_get(object, "parameters"));
     const char *torch = json_string_value(json_object_get(object, "torch"));
+    // Accepted only when all three are there and positive.
     if (seconds > 0 && parameters > 0 && torch != NULL) {
         *out = (reef_bench_baseline_step){.seconds = seconds, .parameters = (uint64_t)parameters};
         snprintf(out->torch, sizeof(out->torch), "%s", torch);
@@ -238,6 +251,7 @@ reef_status reef_bench_baseline_step_run(const char *script,
                                          uint64_t steps,
                                          reef_bench_baseline_step *out,
                                          reef_error *err) {
+    // The same shape for both sides, so the rival trains the same number of parameters.
     const struct {
         const char *name;
         uint64_t value;
@@ -255,6 +269,7 @@ reef_status reef_bench_baseline_step_run(const char *script,
                    {"--threads", threads},
                    {"--steps", steps}};
     enum { NUMBER_COUNT = sizeof(numbers) / sizeof(numbers[0]) };
+    // The values are kept apart from the names: only they are on the heap.
     char *values[NUMBER_COUNT];
     char *arguments[4 + 2 * NUMBER_COUNT + 1] = {PYTHON, (char *)script, (char *)"--ffw",
                                                  (char *)config->ffw};

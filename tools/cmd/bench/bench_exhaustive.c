@@ -103,11 +103,15 @@ static void search_all(const reef_bench_exhaustive *search,
                        float base,
                        size_t row) {
     const size_t topk = search->shape.topk;
+    // The scan jumps over blocks that hold nothing above the worst of the best; most blocks do not.
     for (size_t from = 0;; from += BLOCK) {
         from = search->scan(count, from, scores, base, best[topk - 1].score);
         if (from >= count) return;
+        // A block that may hold one is looked at score by score.
         for (size_t j = from; j < from + BLOCK; j++) {
             if (scores[j] == -INFINITY) continue; // no expert
+            // The row is either the first of the blocks of keys or the first half of a pair's
+            // number.
             reef_expert_id id = search->keys != NULL
                                     ? (reef_expert_id)(row + j)
                                     : reef_expert_id_of((uint32_t)row, (uint32_t)j);
@@ -134,12 +138,17 @@ static void search_sums(const reef_bench_exhaustive *search,
                         size_t count) {
     const reef_router_shape *shape = &search->shape;
     const size_t d_key = shape->d_key, half = d_key / 2, stride = search->stride;
+    // The queries of the tile lie one after the other in the tape.
     const float *query = search->tape->query + first * d_key;
+    // Both halves are scored against all sub-keys at once: two products of matrices instead of one
+    // per query.
     reef_gemm(false, true, count, shape->side, half, 1, query, d_key, search->router->sub_keys_a,
               half, 0, s->tile_a, stride);
     reef_gemm(false, true, count, shape->side, half, 1, query + half, d_key,
               search->router->sub_keys_b, half, 0, s->tile_b, stride);
+    // Whole blocks let the vector code run without a special case for the end.
     fill_up(s->tile_b, count, stride, shape->side);
+    // Every pair: row i of the first table with all of the second.
     for (size_t n = 0; n < count; n++)
         for (size_t i = 0; i < shape->side; i++)
             search_all(search, s->best + n * shape->topk, whole_blocks(shape->side),
@@ -152,8 +161,11 @@ static void search_keys(const reef_bench_exhaustive *search,
                         size_t count) {
     const reef_router_shape *shape = &search->shape;
     const size_t d_key = shape->d_key, all = shape->side * shape->side;
+    // All keys at once would need a score for each of a million experts and each query; a part of
+    // them fits the cache.
     for (size_t at = 0; at < all; at += KEYS_PER_PRODUCT) {
         size_t keys = all - at < KEYS_PER_PRODUCT ? all - at : KEYS_PER_PRODUCT;
+        // Scores of a tile of queries with this part of the keys.
         reef_gemm(false, true, count, keys, d_key, 1, search->tape->query + first * d_key, d_key,
                   search->keys + at * d_key, d_key, 0, s->tile_a, search->stride);
         fill_up(s->tile_a, count, search->stride, keys);

@@ -28,6 +28,7 @@ reef_status reef_bench_shape_read(const reef_cli_call *cli,
         {"d-key", REEF_WIDTH_MAX, &shape->d_key},
         {"tokens", BENCH_TOKENS_MAX, tokens},
     };
+    // The value given before the call is the default, which an absent option leaves as it is.
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         uint64_t value = *numbers[i].value;
         reef_status status =

@@ -21,11 +21,14 @@ static reef_status sample(reef_bench_limits *limits,
     reef_status status = reef_thread_pool_new(&workers, threads, err);
     if (status != REEF_OK) return status;
     double samples[REPEAT][RATE_COUNT], medians[RATE_COUNT];
+    // The machine's speed varies with its neighbours and its temperature: the median of several
+    // samples is taken.
     for (size_t i = 0; i < REPEAT; i++) {
         reef_bench_rates rates;
         reef_bench_limits_sample(limits, workers, &rates);
         memcpy(samples[i], &rates, sizeof(rates));
     }
+    // A median for each rate by itself, as they are limits of different parts.
     for (size_t r = 0; r < RATE_COUNT; r++)
         medians[r] = reef_bench_median(&samples[0][r], REPEAT, RATE_COUNT);
     memcpy(out, medians, sizeof(*out));
@@ -54,7 +57,10 @@ reef_status reef_bench_machine_measure(const reef_router_shape *shape,
                                         .piece_tokens = reef_bench_piece_tokens(tokens),
                                         .seed = BENCH_SEED,
                                         .sealed = true};
+    // The same shape as the layer that is measured, so that the limits are limits of that layer.
     options.shape.batch_norm = true;
+    // The pool is bounded to what memory holds: the rates do not depend on its size beyond the
+    // caches.
     options.shape.side = bounded_side(shape);
     *out = (reef_bench_machine){0};
     reef_status status = reef_thread_pool_new(&workers, threads, err);
@@ -63,8 +69,10 @@ reef_status reef_bench_machine_measure(const reef_router_shape *shape,
         status = reef_bench_limits_new(&limits, &options.shape, tokens, options.piece_tokens,
                                        reef_layer_bench_rows(layer), err);
     out->threads = reef_thread_pool_count(workers);
+    // One thread and all threads are separate limits: memory bandwidth does not grow with threads.
     if (status == REEF_OK) status = sample(limits, 1, &out->one, err);
     if (status == REEF_OK) status = sample(limits, out->threads, &out->all, err);
+    // The limits read the rows of the layer, so they are freed before it.
     reef_bench_limits_free(limits);
     reef_layer_bench_free(layer);
     reef_thread_pool_free(workers);

@@ -77,6 +77,7 @@ static json_t *answer_of(char **arguments, reef_error *why) {
     json_t *document = NULL;
     json_error_t mistake;
     pid_t child;
+    // A temporary file rather than a pipe: nobody has to read while the child runs.
     FILE *out = tmpfile();
     int error = out != NULL ? spawn_peer_avx2(&child, arguments, fileno(out)) : errno;
     if (error) {
@@ -84,6 +85,8 @@ static json_t *answer_of(char **arguments, reef_error *why) {
     } else if (!wait_for_peer_avx2(child)) {
         reef_fail(why, REEF_ERR_IO, "this program failed with the kernels of avx2");
     } else {
+        // The child has written through its own copy of the descriptor; here reading begins at the
+        // start.
         rewind(out);
         document = json_loadf(out, 0, &mistake);
         if (document == NULL)
@@ -102,8 +105,10 @@ static void add_number(char **arguments, size_t *count, const char *option, uint
 
 static json_t *run_peer_avx2(const reef_peer_plan *plan, reef_error *why) {
     char *arguments[ARGUMENTS_MAX] = {NULL};
+    // Only the layer is measured: the other parts do not depend on the kernels.
     static const char *const WORDS[] = {PROGRAM, "bench", "peer", "--json", "--only", "layer"};
     size_t count = 0;
+    // The words are copied as well, so that all arguments can be freed in one loop.
     for (; count < sizeof(WORDS) / sizeof(WORDS[0]); count++)
         arguments[count] = reef_cli_format("%s", WORDS[count]);
     add_number(arguments, &count, "side", plan->shape.side);
@@ -113,6 +118,7 @@ static json_t *run_peer_avx2(const reef_peer_plan *plan, reef_error *why) {
     add_number(arguments, &count, "d-key", plan->shape.d_key);
     add_number(arguments, &count, "tokens", plan->tokens);
     add_number(arguments, &count, "threads", plan->threads);
+    // Fewer rounds than the main run, as this one repeats all of it in a second process.
     add_number(arguments, &count, "repeat", plan->repeat < REPEAT_MAX ? plan->repeat : REPEAT_MAX);
     json_t *document = answer_of(arguments, why);
     for (size_t i = 0; i < count; i++) free(arguments[i]);
@@ -121,19 +127,23 @@ static json_t *run_peer_avx2(const reef_peer_plan *plan, reef_error *why) {
 
 void reef_peer_avx2_measure(const reef_peer_plan *plan, reef_peer_avx2 *out) {
     *out = (reef_peer_avx2){0};
+    // The comparison has a meaning only where the CPU has AVX-512 and it is in use.
     if (strcmp(reef_kernels_name(), "avx512") != 0) {
         reef_fail(&out->missing, REEF_ERR_INVALID,
                   "the kernels in use are %s, not avx512: nothing to compare", reef_kernels_name());
         return;
     }
     json_t *document = run_peer_avx2(plan, &out->missing);
+    // The reason is already in `missing`.
     if (document == NULL) return;
     const char *kernels = json_string_value(json_object_get(document, "kernels"));
     const char *blas = json_string_value(json_object_get(document, "blas"));
     out->forward_tokens_per_s =
         json_number_value(json_object_get(document, "forward_tokens_per_s"));
     out->step_tokens_per_s = json_number_value(json_object_get(document, "step_tokens_per_s"));
+    // Which kernels OpenBLAS chose is part of the result, as they matter as much as ours.
     snprintf(out->blas, sizeof(out->blas), "%s", blas != NULL ? blas : "");
+    // An answer of other kernels would compare a thing with itself, so it is refused.
     if (kernels == NULL || strcmp(kernels, "avx2") != 0 || !(out->forward_tokens_per_s > 0) ||
         !(out->step_tokens_per_s > 0))
         reef_fail(&out->missing, REEF_ERR_IO, "this program answered without figures of avx2");

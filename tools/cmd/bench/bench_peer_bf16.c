@@ -9,11 +9,13 @@ static double largest_difference(const reef_peer_plan *plan, const float *y, con
     double largest = 0;
     for (size_t t = 0; t < plan->tokens; t++) {
         double difference = 0, norm = 0;
+        // The error is relative to the length of the row, as rows differ in scale.
         for (size_t i = t * plan->shape.d_model; i < (t + 1) * plan->shape.d_model; i++) {
             double apart = (double)y[i] - (double)exact[i];
             difference += apart * apart;
             norm += (double)exact[i] * (double)exact[i];
         }
+        // A row of zeros has no relative error.
         if (norm > 0) largest = fmax(largest, sqrt(difference / norm));
     }
     return largest;
@@ -43,6 +45,7 @@ static reef_status measure_peer_bf16(reef_layer_bench *const layers[2],
                                      reef_error *err) {
     turn *turns = reef_cli_alloc((size_t)repeat + 1, sizeof(*turns));
     reef_status status = REEF_OK;
+    // One round more than asked for: the first fills the caches and is not counted.
     for (uint64_t i = 0; i <= repeat; i++)
         for (size_t n = 0; n < 2 && status == REEF_OK; n++)
             status = forward(layers[n], workers, n, &turns[i], err);
@@ -67,6 +70,7 @@ reef_status reef_peer_bf16_measure(const reef_peer_plan *plan,
                                         .sealed = true,
                                         .dtype = REEF_F32};
     *out = (reef_peer_bf16){0};
+    // The same seed for both layers: they hold the same weights and differ in their rounding only.
     reef_status status = reef_layer_bench_new(&layers[0], &options, workers, err);
     if (status != REEF_OK) goto cleanup;
     options.dtype = REEF_BF16;
@@ -74,8 +78,10 @@ reef_status reef_peer_bf16_measure(const reef_peer_plan *plan,
     if (status != REEF_OK) goto cleanup;
     status = measure_peer_bf16(layers, plan->repeat, workers, out, err);
     if (status != REEF_OK) goto cleanup;
+    // What one row costs on disk and in memory is reported beside the speed.
     out->f32_bytes = (double)reef_layer_bench_row_bytes(layers[0]);
     out->bf16_bytes = (double)reef_layer_bench_row_bytes(layers[1]);
+    // Both layers have run on the same input, so their outputs can be compared.
     out->difference = largest_difference(plan, reef_layer_bench_output(layers[1]),
                                          reef_layer_bench_output(layers[0]));
 

@@ -40,14 +40,17 @@ static json_t *run_json(const reef_peer_plan *plan, const reef_peer_run *run) {
 }
 
 static json_t *baseline_json(const reef_peer_plan *plan, const reef_peer_layer *layer) {
+    // No rival was asked for, or the part it belongs to was not run.
     if (plan->baseline == NULL || !(plan->parts & PEER_LAYER)) return json_null();
     json_t *baseline = json_pack("{s:o, s:I}", "script", reef_cli_path(plan->baseline), "rounds",
                                  (json_int_t)layer->baseline_count);
+    // The error stands beside the script's name: a missing rival is told from a slow one.
     if (layer->baseline_error.status != REEF_OK)
         json_object_set_new(baseline, "error", reef_cli_path(layer->baseline_error.message));
     static const char *const KEYS[BASELINE_ROW_COUNT] = {
         "retrieval_tokens_per_s", "forward_tokens_per_s", "forward_backward_tokens_per_s",
         "step_tokens_per_s"};
+    // No figure is better than a figure of zero.
     for (size_t row = 0; layer->baseline_count > 0 && row < BASELINE_ROW_COUNT; row++)
         json_object_set_new(baseline, KEYS[row],
                             reef_cli_real(layer->baseline_median.tokens_per_s[row]));
@@ -58,6 +61,7 @@ static void add_layer(json_t *document, const reef_peer_plan *plan, const reef_p
     const reef_peer_sample *all = &reef_peer_run_all(f)->median;
     const reef_peer_layer *layer = &f->layer;
     json_t *runs = json_array();
+    // One entry for each number of threads.
     for (size_t r = 0; r < f->run_count; r++)
         json_array_append_new(runs, run_json(plan, &f->runs[r]));
     json_t *figures = json_pack(
@@ -65,6 +69,7 @@ static void add_layer(json_t *document, const reef_peer_plan *plan, const reef_p
         "huge_page_bytes", reef_cli_real(layer->huge_bytes), "loss_before",
         reef_cli_real(layer->loss_before), "loss_after", reef_cli_real(layer->loss_after), "limits",
         limits_json(plan, all), "by_threads", runs, "rival", baseline_json(plan, layer));
+    // The figures are put beside the shape in the same object, so that readers need one level only.
     json_object_update(document, figures);
     json_decref(figures);
 }
@@ -78,6 +83,7 @@ static json_t *sealed_stages_json(const reef_peer_plan *plan,
 }
 
 static json_t *sealed_json(const reef_peer_plan *plan, const reef_peer_sealed *sealed) {
+    // When the part could not be measured, the reason stands where its figures would be.
     if (sealed->missing.status != REEF_OK)
         return json_pack("{s:I, s:s}", "side", (json_int_t)sealed->side, "missing",
                          sealed->missing.message);
@@ -112,6 +118,7 @@ static json_t *avx2_json(const reef_peer_avx2 *avx2) {
 
 // A quotient of what was not measured is not a number, and null in the answer.
 static json_t *ratios_json(const reef_peer_plan *plan, const reef_peer_findings *f) {
+    // Ratios are of the run with all threads, which is what a user would run.
     const reef_peer_sample *all = &reef_peer_run_all(f)->median;
     double forward = reef_peer_tokens_per_s(plan, all->pass[PASS_FORWARD]);
     double step = reef_peer_tokens_per_s(plan, all->pass[PASS_STEP]);
