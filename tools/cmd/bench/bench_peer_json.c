@@ -26,6 +26,7 @@ static json_t *limits_json(const reef_peer_plan *plan, const reef_peer_sample *s
 }
 
 static json_t *run_json(const reef_peer_plan *plan, const reef_peer_run *run) {
+    // The medians over all rounds; the single samples are not part of the answer.
     const reef_peer_sample *m = &run->median;
     return json_pack(
         "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "threads", (json_int_t)run->threads,
@@ -122,6 +123,8 @@ static json_t *ratios_json(const reef_peer_plan *plan, const reef_peer_findings 
     const reef_peer_sample *all = &reef_peer_run_all(f)->median;
     double forward = reef_peer_tokens_per_s(plan, all->pass[PASS_FORWARD]);
     double step = reef_peer_tokens_per_s(plan, all->pass[PASS_STEP]);
+    // The names with "rival" and "avx2" are null when that side was not measured: NaN becomes null
+    // in reef_cli_real.
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "forward_tokens_per_s",
         reef_cli_real(forward), "step_tokens_per_s", reef_cli_real(step), "forward_limit_share",
@@ -140,6 +143,8 @@ static json_t *ratios_json(const reef_peer_plan *plan, const reef_peer_findings 
 }
 
 json_t *reef_peer_json(const reef_peer_plan *plan, const reef_peer_findings *findings) {
+    // The shape and the machine come first: figures of another shape or kernel must not be
+    // compared.
     const reef_router_shape *shape = &plan->shape;
     json_t *document =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o}", "side",
@@ -152,6 +157,7 @@ json_t *reef_peer_json(const reef_peer_plan *plan, const reef_peer_findings *fin
     json_t *ratios = ratios_json(plan, findings);
     json_object_update(document, ratios);
     json_decref(ratios);
+    // Parts that were left out have no member at all, rather than a null one.
     if (plan->parts & PEER_LAYER) add_layer(document, plan, findings);
     if (plan->parts & PEER_SEALED)
         json_object_set_new(document, "sealed90", sealed_json(plan, &findings->sealed));

@@ -62,16 +62,21 @@ static reef_status take_sample(reef_layer_bench *layer,
                                reef_peer_sample *out,
                                reef_error *err) {
     *out = (reef_peer_sample){0};
+    // The limits are sampled next to the passes they bound, so that both see the same clock and
+    // load.
     reef_bench_limits_sample(limits, run->workers, &out->rates);
     for (size_t pass = 0; pass < PASS_COUNT; pass++) {
         reef_layer_seconds seconds;
         reef_status status = PASSES[pass](layer, run->workers, &seconds, err);
         if (status != REEF_OK) return status;
+        // The sum of the stages, not the time around the call, which would count the reading of the
+        // clock.
         out->pass[pass] = reef_bench_seconds_sum(&seconds);
         if (pass == PASS_FORWARD) copy_stages(&seconds, out->forward_stage);
         if (pass == PASS_STEP) copy_stages(&seconds, out->step_stage);
     }
     out->limit = reef_bench_limits_forward(limits, &out->rates);
+    // 1 would be a forward pass that only waits for the machine.
     out->limit_share = out->limit / out->pass[PASS_FORWARD];
     return REEF_OK;
 }
@@ -83,6 +88,8 @@ static reef_status measure_round(const reef_peer_plan *plan,
                                  reef_peer_findings *f,
                                  reef_error *err) {
     for (uint64_t i = 0; i < plan->repeat; i++)
+        // All numbers of threads in each repetition: a slow minute of the machine then hits all
+        // alike.
         for (size_t r = 0; r < f->run_count; r++) {
             reef_peer_run *run = &f->runs[r];
             reef_status status = take_sample(layer, limits, run, &run->samples[run->count], err);
@@ -119,16 +126,19 @@ static reef_status measure_rounds(const reef_peer_plan *plan,
                                   reef_bench_limits *limits,
                                   reef_peer_findings *f,
                                   reef_error *err) {
+    // The first pass pages the pool in and is not counted.
     reef_status status = warm_up(layer, limits, f, err);
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "measuring", plan->rounds, "rounds");
     for (uint64_t round = 0; round < plan->rounds && status == REEF_OK; round++) {
         status = measure_round(plan, layer, limits, f, err);
+        // The rival has its turn in every round, on the same machine in the same minutes.
         if (status == REEF_OK) measure_baseline(plan, &f->layer);
         reef_cli_progress_show(&progress, round + 1);
     }
     reef_cli_progress_end(&progress);
     if (status != REEF_OK) return status;
+    // The loss after training is printed so that a reader sees that the step really trained.
     f->layer.loss_after = reef_layer_bench_loss(layer);
     f->layer.touched = reef_layer_bench_touched(layer);
     f->layer.huge_bytes = reef_bench_huge_bytes();
@@ -157,11 +167,14 @@ reef_status reef_peer_layer_measure(const reef_peer_plan *plan,
                                         .tokens = plan->tokens,
                                         .piece_tokens = plan->piece_tokens,
                                         .seed = BENCH_SEED};
+    // Room for every sample is allocated before, so that nothing allocates between two
+    // measurements.
     for (size_t r = 0; r < findings->run_count; r++)
         findings->runs[r].samples =
             reef_cli_alloc((size_t)(plan->rounds * plan->repeat), sizeof(reef_peer_sample));
     findings->layer.baseline =
         reef_cli_alloc((size_t)plan->rounds, sizeof(*findings->layer.baseline));
+    // The threads' memory is placed by the run with all of them, as it is in the daemon.
     reef_status status =
         reef_layer_bench_new(&layer, &options, reef_peer_run_all(findings)->workers, err);
     if (status != REEF_OK) goto cleanup;
@@ -169,6 +182,7 @@ reef_status reef_peer_layer_measure(const reef_peer_plan *plan,
                                    reef_layer_bench_rows(layer), err);
     if (status != REEF_OK) goto cleanup;
     status = measure_rounds(plan, layer, limits, findings, err);
+    // Medians only when all rounds were measured: of fewer they would not be comparable.
     if (status == REEF_OK) take_medians(findings);
 
 cleanup:

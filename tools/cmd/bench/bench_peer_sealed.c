@@ -47,10 +47,12 @@ static reef_status check_peer_sealed(const reef_peer_plan *plan,
                                      reef_error *why) {
     char need[CLI_WORD_BYTES], there[CLI_WORD_BYTES];
     double wanted = bytes_wanted(plan, shape), have = reef_bench_available_bytes();
+    // A head cannot pick more experts than a table has sub-keys.
     if (shape->side < shape->topk)
         return reef_fail(why, REEF_ERR_INVALID,
                          "a tenth of the experts is %zu x %zu, too few to choose %zu from",
                          shape->side, shape->side, shape->topk);
+    // Refused before anything is allocated: a benchmark that swaps measures the disk.
     if (have > 0 && wanted > MEMORY_SHARE_MAX * have)
         return reef_fail(why, REEF_ERR_NO_MEMORY,
                          "ten generations of %zu x %zu experts that learn take %s, and %s are free",
@@ -75,22 +77,27 @@ static reef_status fill_generation(pool *p,
                                    reef_layer_bench_options options,
                                    reef_thread_pool *workers,
                                    reef_error *err) {
+    // Each generation has its own weights, but the three pools have the same ones.
     options.seed = BENCH_SEED + g;
     options.beside = p->layers[POOL_OPEN][0];
     reef_status status = reef_layer_bench_new(&p->layers[POOL_OPEN][g], &options, workers, err);
     if (status != REEF_OK) return status;
+    // The last generation is the open one, which all three pools share.
     if (g + 1 == PEER_GENERATION_COUNT) {
         p->layers[POOL_SEALED][g] = p->layers[POOL_BF16][g] = p->layers[POOL_OPEN][g];
         return REEF_OK;
     }
+    // Sealed generations need no moments of the optimiser: that is the memory they save.
     options.sealed = true;
     options.beside = p->layers[POOL_OPEN][0];
     options.dtype = REEF_BF16;
     status = reef_layer_bench_new(&p->layers[POOL_BF16][g], &options, workers, err);
     if (status != REEF_OK) return status;
+    // The sealed f32 pool reads the rows of the open one, so that the weights are held once.
     p->rows[g] = reef_layer_bench_rows(p->layers[POOL_OPEN][g]);
     options.dtype = REEF_F32;
     options.row_blocks = &p->rows[g];
+    // One block of all rows: no row number reaches the next block.
     options.row_block_shift = 32;
     return reef_layer_bench_new(&p->layers[POOL_SEALED][g], &options, workers, err);
 }
@@ -127,10 +134,12 @@ static reef_status take_turn(
     const pool *p, size_t which, reef_thread_pool *workers, turn *out, reef_error *err) {
     reef_layer_bench *const *layers = p->layers[which];
     reef_layer_seconds parts;
+    // A step over all generations, as the trainer takes it.
     reef_status status =
         reef_layer_bench_step_all(PEER_GENERATION_COUNT, layers, workers, &parts, err);
     if (status != REEF_OK) return status;
     out->seconds = reef_bench_seconds_sum(&parts);
+    // All generations of the open pool are alike, so one by itself shows nothing new.
     if (which == POOL_OPEN) return REEF_OK;
     status = reef_layer_bench_step(layers[0], workers, &parts, err);
     take_stages(&parts, out->stage);
@@ -164,12 +173,14 @@ static reef_status measure_peer_sealed(const pool *p,
     reef_status status = REEF_OK;
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "sealing nine of ten", repeat + 1, "turns");
+    // One turn more than asked for, for the warm-up; the pools take turns within each.
     for (uint64_t i = 0; i <= repeat && status == REEF_OK; i++) {
         for (size_t which = 0; which < POOL_COUNT && status == REEF_OK; which++)
             status = take_turn(p, which, workers, &turns[i][which], err);
         reef_cli_progress_show(&progress, i + 1);
     }
     reef_cli_progress_end(&progress);
+    // From index 1: the warm-up is left out.
     for (size_t which = 0; which < POOL_COUNT && status == REEF_OK; which++)
         take_medians(p, which, &turns[1][which], (size_t)repeat, out);
     free(turns);
@@ -183,6 +194,7 @@ reef_status reef_peer_sealed_measure(const reef_peer_plan *plan,
     reef_router_shape shape = plan->shape;
     shape.side = generation_side(&shape);
     *out = (reef_peer_sealed){.side = shape.side};
+    // Too little memory is an answer of its own, not a failure of the whole benchmark.
     if (check_peer_sealed(plan, &shape, &out->missing) != REEF_OK) return REEF_OK;
     pool p = {0};
     reef_status status = fill_peer_sealed(&p, plan, &shape, workers, err);

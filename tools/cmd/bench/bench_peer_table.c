@@ -20,11 +20,13 @@ static void print_passes(const reef_peer_plan *plan, const reef_peer_findings *f
     reef_cli_table *table = reef_cli_table_new("<>>>", HEADING);
     for (size_t pass = 0; pass < PASS_COUNT; pass++) {
         reef_cli_table_cell(table, "%s", PASS_NAMES[pass]);
+        // Two columns: one thread and all of them; the runs between stand in the JSON.
         for (size_t r = 0; r < PEER_RUNS_MAX; r++) {
             const reef_peer_run *run = r == 0 ? &f->runs[0] : reef_peer_run_all(f);
             double rate = reef_peer_tokens_per_s(plan, run->median.pass[pass]);
             reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)rate, words));
         }
+        // The speed-up is the ratio of the two columns to its left.
         reef_cli_table_cell(table, "%.2f", reef_peer_speedup(f, pass));
     }
     reef_cli_table_print(table, stdout);
@@ -40,6 +42,8 @@ static void print_stages(const reef_peer_plan *plan, const reef_peer_findings *f
         reef_cli_table_cell(table, "%s", STAGE_NAMES[i]);
         const double seconds[] = {one->forward_stage[i], all->forward_stage[i], one->step_stage[i],
                                   all->step_stage[i]};
+        // A stage without time does not exist in this pass, for example the gradient in a forward
+        // pass.
         for (size_t c = 0; c < sizeof(seconds) / sizeof(seconds[0]); c++)
             if (seconds[c] > 0)
                 reef_cli_table_cell(table, "%.2f", reef_peer_microseconds(plan, seconds[c]));
@@ -60,6 +64,7 @@ static void print_limits(const reef_peer_plan *plan, const reef_peer_findings *f
     const reef_peer_sample *one = &f->runs[0].median, *all = &reef_peer_run_all(f)->median;
     static const char *const HEADING[] = {"what the machine does", "1 thread", "all threads"};
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
+    // First what was measured of the machine, then what follows from it for the layer.
     reef_bench_rates_rows(table, &one->rates, &all->rates);
     print_limit(table, "composite limit of forward, thousand tokens/s",
                 1e-3 * reef_peer_tokens_per_s(plan, one->limit),
@@ -72,12 +77,14 @@ static void print_limits(const reef_peer_plan *plan, const reef_peer_findings *f
 
 static void print_baseline(const reef_peer_plan *plan, const reef_peer_findings *f) {
     const reef_peer_layer *layer = &f->layer;
+    // The error is printed even when some rounds were measured, as the medians are then of fewer.
     if (layer->baseline_error.status != REEF_OK)
         printf("\nrival     not measured%s: %s\n", layer->baseline_count > 0 ? " to the end" : "",
                layer->baseline_error.message);
     if (layer->baseline_count == 0) return;
     char words[CLI_WORD_BYTES];
     static const char *const HEADING[] = {"rival", "tokens/s", "reef / rival"};
+    // The names of the rival's rows and ours differ; this says which are the same work.
     static const int PASS_OF[BASELINE_ROW_COUNT] = {PASS_RETRIEVE, PASS_FORWARD, PASS_BACKWARD,
                                                     PASS_STEP};
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
@@ -127,6 +134,7 @@ static void print_sealed_stages(const reef_peer_plan *plan, const reef_peer_seal
 
 static void print_sealed(const reef_peer_plan *plan, const reef_peer_sealed *sealed) {
     char all[CLI_WORD_BYTES], one[CLI_WORD_BYTES];
+    // Why it was not measured is printed in place of the figures.
     if (sealed->missing.status != REEF_OK) {
         printf("\nsealing   not measured: %s\n", sealed->missing.message);
         return;
@@ -165,6 +173,7 @@ static void print_avx2(const reef_peer_plan *plan, const reef_peer_findings *f) 
     const reef_peer_avx2 *avx2 = &f->avx2;
     const reef_peer_sample *all = &reef_peer_run_all(f)->median;
     char forward[CLI_WORD_BYTES], step[CLI_WORD_BYTES];
+    // The same for the kernels: the reason instead of the figures.
     if (avx2->missing.status != REEF_OK) {
         printf("\navx2      not measured: %s\n", avx2->missing.message);
         return;
@@ -187,6 +196,7 @@ void reef_peer_print(const reef_peer_plan *plan, const reef_peer_findings *findi
            shape->head_count, shape->topk, shape->d_key);
     printf("machine   %s kernels, OpenBLAS for %s, %zu threads, load %.1f before\n",
            reef_kernels_name(), reef_gemm_name(), plan->threads, findings->load);
+    // Only what was asked for: each part is a section of its own.
     if (plan->parts & PEER_LAYER) print_layer(plan, findings);
     if (plan->parts & PEER_SEALED) print_sealed(plan, &findings->sealed);
     if (plan->parts & PEER_BF16) print_bf16(plan, &findings->bf16);
