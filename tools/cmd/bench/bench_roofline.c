@@ -105,6 +105,7 @@ reef_status reef_bench_limits_new(reef_bench_limits **out,
                                   reef_error *err) {
     *out = NULL;
     reef_bench_limits *limits = reef_cli_alloc(1, sizeof(*limits));
+    // Only the sizes of the layer count here: the numbers multiplied are random.
     *limits = (reef_bench_limits){.shape = *shape,
                                   .tokens = tokens,
                                   .piece_tokens = piece_tokens,
@@ -112,14 +113,17 @@ reef_status reef_bench_limits_new(reef_bench_limits **out,
                                   .row_bytes = 2 * shape->d_model * sizeof(float),
                                   .row_count = shape->side * shape->side,
                                   .gather_count = tokens * shape->head_count * shape->topk};
+    // Random input, because zeros let some processors finish early and save power.
     limits->x = floats_new(tokens * shape->d_model, 1, 1);
     limits->w_query =
+        // Scaled by the root of the width, so that the scores have the size that real ones have.
         floats_new(shape->d_model * limits->width, 1 / sqrtf((float)shape->d_model), 2);
     limits->query_bias = reef_cli_alloc(limits->width, sizeof(float));
     limits->sub_keys =
         floats_new(shape->side * shape->d_key, 1 / sqrtf(3 * (float)shape->d_key), 3);
     reef_status status =
         reef_router_tape_init(&limits->tape, shape, tokens, piece_tokens, false, err);
+    // The rates of products alone need no rows, so a caller may leave them out.
     if (status == REEF_OK && rows != NULL) status = add_rows(limits, rows, err);
     if (status != REEF_OK) goto cleanup;
     *out = limits;
@@ -181,8 +185,11 @@ static void project_chunk(job *j, size_t thread, size_t chunk) {
 static void score_chunk(job *j, size_t thread, size_t chunk) {
     const reef_bench_limits *l = j->limits;
     size_t d_key = l->shape.d_key, half = d_key / 2, side = l->shape.side;
+    // All heads of a piece of tokens are queries of the same products.
     size_t queries = l->piece_tokens * l->shape.head_count, first = chunk * queries;
     float *tiles = l->tape.scratch + thread * l->tape.slot_floats; // two, one for each table
+    // In tiles, as the router does it: the scores of a tile stay in the cache between scoring and
+    // choosing.
     for (size_t at = 0; at < queries; at += j->tile_rows) {
         size_t count = queries - at < j->tile_rows ? queries - at : j->tile_rows;
         for (size_t table = 0; table < 2; table++)
@@ -222,16 +229,21 @@ REEF_PREFETCH_ONLY static inline void prefetch(const char *row, size_t bytes, bo
 // ids  `left` rows up to the end of the chunk; the first `count` are of this token
 static unsigned gather_part(
     const job *j, const reef_expert_id *ids, size_t count, size_t left, size_t part) {
+    // Rows are read in cache lines, so a part is a whole number of lines.
     size_t row_bytes = j->limits->row_bytes, lines = (row_bytes + LINE_BYTES - 1) / LINE_BYTES;
     size_t part_bytes = (lines + j->form.parts - 1) / j->form.parts * LINE_BYTES;
     size_t at = part * part_bytes;
+    // With rows of few lines the last parts are empty.
     if (at >= row_bytes) return 0;
     size_t bytes = row_bytes - at < part_bytes ? row_bytes - at : part_bytes;
     unsigned seen = 0;
     for (size_t i = 0; i < count; i++) {
+        // Prefetching ahead by a fixed number of rows hides the latency of memory; each row only
+        // once, with its first part.
         if (part == 0 && i + j->form.distance < left)
             prefetch(j->bytes + ids[i + j->form.distance] * row_bytes, row_bytes,
                      j->form.second_level);
+        // The bytes are combined and kept, or the compiler would leave the reading out.
         seen ^= touch(j->bytes + ids[i] * row_bytes + at, bytes);
     }
     return seen;
@@ -244,11 +256,14 @@ static void gather_chunk(job *j, size_t thread, size_t chunk) {
     size_t chosen = l->shape.head_count * l->shape.topk, count = l->piece_tokens * chosen;
     const reef_expert_id *ids = l->tape.indices + chunk * count;
     unsigned seen = 0;
+    // The first rows of the piece have no earlier row that could have prefetched them.
     for (size_t i = 0; i < count && i < j->form.distance; i++)
         prefetch(j->bytes + ids[i] * l->row_bytes, l->row_bytes, j->form.second_level);
+    // Token by token and part by part: the order in which the layer reads them.
     for (size_t i = 0; i < count; i += chosen)
         for (size_t part = 0; part < j->form.parts; part++)
             seen ^= gather_part(j, ids + i, chosen, count - i, part);
+    // One atomic operation per piece, so that its cost does not show in the rate.
     atomic_fetch_xor_explicit(&j->seen, seen, memory_order_relaxed);
 }
 
@@ -271,6 +286,7 @@ static double gather_bytes(const reef_bench_limits *l) {
 
 static double gather_rate(reef_bench_limits *limits, reef_thread_pool *workers, const char *rows) {
     double best = 0;
+    // The best of several ways to read: a limit must not depend on one choice of prefetch distance.
     for (size_t i = 0; i < sizeof(GATHER_FORMS) / sizeof(GATHER_FORMS[0]); i++) {
         job j = {.limits = limits,
                  .chunk_count = limits->tokens / limits->piece_tokens,

@@ -60,6 +60,7 @@ static reef_status write_pool(const char *path,
                               reef_thread_pool *workers,
                               reef_error *err) {
     reef_cli_progress progress;
+    // The writing takes minutes for the largest pools, so its time is reported as well.
     double started = reef_cli_clock();
     reef_cli_progress_start(&progress, "writing rows", (uint64_t)point->wanted_bytes, "bytes");
     reef_status status =
@@ -83,8 +84,11 @@ typedef struct passes {
 static reef_status run_passes(const passes *p, reef_error *err) {
     for (uint64_t r = 0; r < p->repeat; r++) {
         reef_layer_seconds seconds;
+        // The same seeds in the first and the second series: the second one asks for the same rows.
         reef_layer_bench_draw_tokens(p->layer, BENCH_SEED + r);
         reef_status status = reef_layer_bench_forward(p->layer, p->workers, &seconds, err);
+        // The pool drops rows that it holds too many of, as a reader with a memory limit does after
+        // each request.
         reef_layer_pool_finish(p->pool);
         if (status != REEF_OK) return status;
         p->all[r] = reef_bench_seconds_sum(&seconds);
@@ -102,16 +106,20 @@ static reef_status measure_scale_disk(const reef_scale_plan *plan,
                                       const passes *p,
                                       reef_scale_point *point,
                                       reef_error *err) {
+    // The peak of writing must not count for reading.
     reset_peak();
+    // The first series finds nothing in memory and is reported by itself.
     reef_status status = run_passes(p, err);
     if (status != REEF_OK) return status;
     point->us_cold = median_us(p->all, plan);
+    // The second series finds what the limit allowed to stay.
     status = run_passes(p, err);
     if (status != REEF_OK) return status;
     point->us = median_us(p->all, plan);
     point->us_retrieval = median_us(p->retrieval, plan);
     point->us_experts = median_us(p->experts, plan);
     point->tokens_per_s = 1e6 / point->us;
+    // The peak shows that the limit was kept.
     point->peak_bytes = peak_bytes();
     point->drops = reef_layer_pool_drops(p->pool);
     point->measured = true;
@@ -127,6 +135,7 @@ static reef_status read_pool(const char *path,
     passes p = {.workers = workers, .repeat = plan->repeat};
     uint32_t block_shift = 0;
     reef_status status =
+        // Opened as a reader with limited memory would open it.
         reef_layer_pool_open(&p.pool, path, shape, (uint64_t)point->limit_bytes, err);
     if (status != REEF_OK) return status;
     reef_layer_bench_options options = {.shape = *shape,
@@ -135,11 +144,16 @@ static reef_status read_pool(const char *path,
                                         .seed = BENCH_SEED,
                                         .sealed = true,
                                         .dtype = REEF_BF16,
+                                        // The layer reads its rows in place, in the blocks of the
+                                        // memory map.
                                         .row_blocks = reef_layer_pool_blocks(p.pool, &block_shift),
+                                        // Called with the experts chosen, so that the pool can
+                                        // prefetch and count them.
                                         .chosen = reef_layer_pool_chosen,
                                         .chosen_context = p.pool};
     options.row_block_shift = block_shift;
     status = reef_layer_bench_new(&p.layer, &options, workers, err);
+    // One allocation for three columns.
     double *seconds = reef_cli_alloc(3 * (size_t)plan->repeat, sizeof(*seconds));
     p.all = seconds;
     p.retrieval = seconds + plan->repeat;
@@ -161,11 +175,14 @@ reef_status reef_scale_measure_disk(const reef_scale_plan *plan,
     reef_bench_directory directory = {0};
     reef_status status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
+    // Printed when the pool does not fit, so that a user knows what to free.
     point->free_bytes = free_bytes(directory.path);
     char *path = reef_cli_format("%s/pool", directory.path),
          *file = reef_cli_format("%s/data.mdb", path);
+    // Not the whole disk: a full disk would hurt other programs.
     if (point->wanted_bytes <= DISK_SHARE_MAX * point->free_bytes) {
         status = write_pool(path, &shape, point, workers, err);
+        // Written pages are still in the page cache; without this the cold figure would be warm.
         forget_file(file);
         if (status == REEF_OK) status = read_pool(path, plan, &shape, point, workers, err);
     }

@@ -22,6 +22,7 @@ static void print_points(const reef_scale_findings *f) {
     reef_cli_table *table = reef_cli_table_new(">>><>>>>>>>>>", HEADING);
     for (size_t i = 0; i < f->point_count; i++) {
         const reef_scale_point *p = &f->points[i];
+        // What was not measured is listed below the table, with the reason.
         if (!p->measured) continue;
         reef_cli_table_cell(table, "%zu", p->side);
         reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)p->side * p->side, experts));
@@ -31,12 +32,14 @@ static void print_points(const reef_scale_findings *f) {
         reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)p->wanted_bytes, bytes));
         reef_cli_table_cell(table, "%s", reef_cli_bytes((uint64_t)p->huge_bytes, bytes));
         reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)p->tokens_per_s, rate));
+        // Choosing has no clock of its own: it is what retrieval takes beyond its two products.
         const double times[] = {p->us,
                                 p->us_retrieval,
                                 p->us_query,
                                 p->us_scores,
                                 p->us_retrieval - p->us_query - p->us_scores,
                                 p->us_experts};
+        // On disk the products are not measured by themselves, and three columns stay empty.
         bool products = p->us_scores > 0; // measured by themselves
         for (size_t t = 0; t < sizeof(times) / sizeof(times[0]); t++)
             reef_cli_table_cell(table, products || t < 2 || t == 5 ? "%.1f" : "-", times[t]);
@@ -49,6 +52,7 @@ static void print_mapped(const reef_scale_findings *f) {
     char limit[CLI_WORD_BYTES], peak[CLI_WORD_BYTES];
     for (size_t i = 0; i < f->point_count; i++) {
         const reef_scale_point *p = &f->points[i];
+        // Only pools on disk have a cold and a warm figure.
         if (!p->measured || !p->mapped) continue;
         printf("%zu x %zu on disk: %.0f tokens/s with nothing in the system's cache, then %.0f; a "
                "process that may\n"
@@ -86,9 +90,11 @@ static void print_searches(const reef_scale_findings *f) {
         reef_cli_table_cell(table, "%zu", s->side);
         reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)s->side * s->side, experts));
         reef_cli_table_cell(table, "%s", s->keys ? "all keys" : "all sums of sub-key scores");
+        // The cost per token, beside that of product keys at the same size.
         reef_cli_table_cell(table, "%.1f", s->us);
         reef_cli_table_cell(table, "%.1f", s->us_product_keys);
         reef_cli_table_cell(table, "%.1f", s->us / s->us_product_keys);
+        // Product keys are exact, so this should be 100 up to equal scores.
         reef_cli_table_cell(table, "%.2f", 100 * s->agreement);
     }
     reef_cli_table_print(table, stdout);
@@ -115,6 +121,7 @@ static void print_picture(const reef_scale_plan *plan, const reef_scale_findings
     bar bars[3 * SCALE_SIDES_MAX];
     size_t count = 0;
     double low = INFINITY, high = 0;
+    // One group of bars per side: product keys first, then what they replace.
     for (size_t i = 0; i < plan->side_count; i++) {
         const reef_scale_point *p = &f->points[i];
         if (p->measured) bars[count++] = (bar){p->side, "product keys", p->us_retrieval};
@@ -123,10 +130,12 @@ static void print_picture(const reef_scale_plan *plan, const reef_scale_findings
                 bars[count++] = (bar){p->side, f->searches[s].keys ? "all keys" : "all sums",
                                       f->searches[s].us};
     }
+    // The limits of the logarithmic scale.
     for (size_t i = 0; i < count; i++) {
         low = fmin(low, bars[i].us);
         high = fmax(high, bars[i].us);
     }
+    // Nothing fitted into memory, so there is nothing to draw.
     if (count == 0) return;
     printf("\nretrieval, microseconds per token, logarithmic from %.1f to %.1f\n", low, high);
     for (size_t i = 0; i < count; i++) print_bar(&bars[i], low, high);
@@ -141,6 +150,7 @@ void reef_scale_print(const reef_scale_plan *plan, const reef_scale_findings *fi
     print_points(findings);
     print_mapped(findings);
     print_missing(findings);
+    // Searches are optional: they take longer than everything else together.
     if (findings->search_count > 0) {
         putchar('\n');
         print_searches(findings);

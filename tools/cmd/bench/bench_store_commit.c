@@ -76,16 +76,21 @@ static reef_status run_rounds(const reef_store_plan *plan,
     uint8_t *bytes = reef_cli_alloc((size_t)plan->commit_bytes, 1);
     reef_status status = REEF_OK;
     for (uint64_t i = 0; i < plan->rounds + WARMUP_ROUNDS && status == REEF_OK; i++) {
+        // New bytes in every round, so that no file system can save itself the writing.
         fill_store_commit((uint64_t *)(void *)bytes, (size_t)plan->commit_bytes, i + 1);
         double begin = reef_cli_clock();
+        // The plain write and the commit take turns: the same disk in the same second.
         status = write_raw(fd, file, bytes, (size_t)plan->commit_bytes, err);
         double between = reef_cli_clock();
         if (status == REEF_OK)
             status = commit_blocks(store, i, bytes, (size_t)plan->commit_bytes, err);
         double end = reef_cli_clock();
+        // The first rounds create the file and grow it; they are not counted.
         if (i < WARMUP_ROUNDS) continue;
         r->raw[i - WARMUP_ROUNDS] = between - begin;
         r->commit[i - WARMUP_ROUNDS] = end - between;
+        // The ratio is formed within each round, as the speed of a shared disk changes between
+        // rounds.
         r->ratio[i - WARMUP_ROUNDS] = (between - begin) / (end - between);
     }
     free(bytes);
@@ -98,16 +103,19 @@ reef_status reef_bench_store_commit(const reef_store_plan *plan,
     char *path = reef_cli_format("%s/commit", plan->directory);
     char *file = reef_cli_format("%s/raw", plan->directory);
     size_t count = (size_t)plan->rounds;
+    // One allocation for three columns.
     rounds r = {.raw = reef_cli_alloc(3 * count, sizeof(double))};
     r.commit = r.raw + count;
     r.ratio = r.commit + count;
     reef_store *store = NULL;
     reef_status status =
         reef_store_open(&store, path, &(reef_store_options){.create = true, .write = true}, err);
+    // The plain file lies in the same directory, so on the same disk.
     int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (status == REEF_OK && fd < 0)
         status = reef_fail(err, REEF_ERR_IO, "cannot make %s: %s", file, strerror(errno));
     if (status == REEF_OK) status = run_rounds(plan, store, fd, file, &r, err);
+    // The ratio is the median of ratios, not the ratio of medians.
     if (status == REEF_OK)
         *out = (reef_store_commit){.commit_ms = 1e3 * reef_bench_median(r.commit, count, 1),
                                    .raw_ms = 1e3 * reef_bench_median(r.raw, count, 1),
@@ -166,12 +174,15 @@ static reef_status grow_file(reef_trainer *trainer,
                              reef_store_training *out,
                              reef_error *err) {
     reef_commit commit;
+    // While the file still grows, a commit also writes new metadata of the file system, so it takes
+    // longer.
     reef_status status = REEF_OK;
     for (int i = 0; status == REEF_OK && i < GROWING_COMMITS; i++) {
         status = train_for(trainer, text, at, TRAINED_SECONDS, err);
         double begin = reef_cli_clock();
         if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
         double ms = 1e3 * (reef_cli_clock() - begin);
+        // The worst of them is reported.
         if (ms > out->commit_growing_ms) out->commit_growing_ms = ms;
     }
     return status;
@@ -181,13 +192,16 @@ static reef_status train_and_commit(const reef_store_plan *plan,
                                     reef_trainer *trainer,
                                     reef_store_training *out,
                                     reef_error *err) {
+    // As many commits as the time asked for holds.
     size_t room = (size_t)(plan->seconds / TRAINED_SECONDS) + 1, at = 0;
     double *seconds = reef_cli_alloc(room, sizeof(*seconds)), sum = 0;
     uint8_t *text = reef_bench_text(TEXT_BYTES);
     uint64_t written = 0;
     reef_commit commit;
+    // The growing phase comes first and is reported apart.
     reef_status status = grow_file(trainer, text, &at, out, err);
     while (status == REEF_OK && out->commits < room) {
+        // The time of training is part of the interval, but not of the commit.
         status = train_for(trainer, text, &at, TRAINED_SECONDS, err);
         double begin = reef_cli_clock();
         if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
@@ -196,9 +210,12 @@ static reef_status train_and_commit(const reef_store_plan *plan,
         written += commit.bytes_written;
     }
     if (status == REEF_OK) {
+        // Sorted for the median and for the 99th percentile, which is the last but one in a
+        // hundred.
         qsort(seconds, room, sizeof(*seconds), by_size);
         out->commit_ms = 1e3 * seconds[room / 2];
         out->commit_p99_ms = 1e3 * seconds[(room * 99 + 99) / 100 - 1];
+        // The share of the daemon's time that committing costs, at its usual interval.
         out->overhead_share = sum / (double)room / (REEFD_COMMIT_SECONDS + sum / (double)room);
         out->written_bytes = written / room;
     }
@@ -214,11 +231,13 @@ reef_status reef_bench_store_training(const reef_store_plan *plan,
     reef_config config;
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
+    // The model is sized so that a commit changes about the bytes asked for.
     size_model(&config, plan->commit_bytes);
     *out = (reef_store_training){.interval = REEFD_COMMIT_SECONDS,
                                  .open_bytes =
                                      (uint64_t)config.side * config.side * expert_bytes(&config)};
     reef_status status = reef_pool_init(path, &config, err);
+    // A real pool on disk: the commit is the trainer's own.
     if (status == REEF_OK)
         status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);
     if (status == REEF_OK)

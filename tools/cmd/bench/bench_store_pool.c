@@ -21,7 +21,10 @@
 
 static void configure_store_pool(reef_config *config, uint64_t side) {
     reef_config_default(config);
+    // The benchmark decides when a generation is sealed.
     config->boundaries = REEF_BOUNDARIES_GIVEN;
+    // A small model with many experts: it is the number of experts that is measured, not the
+    // training.
     strcpy(config->ffw, "p");
     config->layers = 1;
     config->d_model = 32;
@@ -73,9 +76,11 @@ static reef_status count_payload(reef_store *store,
     reef_txn *txn = NULL;
     tally sealed = {.limit = sealed_at}, open = {0};
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
+    // Blocks of the sealed generation written after sealing are counted: there should be none.
     if (status == REEF_OK) status = tally_generation(txn, 0, &sealed, err);
     if (status == REEF_OK) status = tally_generation(txn, 1, &open, err);
     if (status == REEF_OK)
+        // The optimiser's moments belong to the open generation only.
         status = reef_record_scan(txn, REEF_DB_MOMENTS, 1, on_record, &open, err);
     reef_txn_abort(txn);
     out->pool_bytes = sealed.bytes + open.bytes;
@@ -89,13 +94,16 @@ static reef_status make_history(reef_store *store, uint64_t *sealed_at, reef_err
     reef_trainer *trainer = NULL;
     reef_sealing sealing;
     reef_commit commit = {0};
+    // The text is split evenly, so that every commit has new training in it.
     uint8_t *text = reef_bench_text(TEXT_BYTES);
     size_t part = TEXT_BYTES / (COMMITS_AFTER_SEALING + 1);
     reef_status status = reef_trainer_open(&trainer, store, &(reef_trainer_options){0}, err);
     if (status == REEF_OK) status = feed_store_pool(trainer, text, part, err);
     if (status == REEF_OK) status = reef_trainer_seal(trainer, NULL, &sealing, err);
     if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
+    // What is written later than this commit number has been written after sealing.
     *sealed_at = commit.number;
+    // Commits after sealing would show whether the sealed generation is written again.
     for (size_t i = 1; i <= COMMITS_AFTER_SEALING && status == REEF_OK; i++) {
         status = feed_store_pool(trainer, text + i * part, part, err);
         if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
@@ -110,10 +118,12 @@ static reef_status snapshot_once(reef_store *store, size_t number, reef_error *e
     reef_snapshot snapshot;
     char *name = reef_cli_format("bench-%zu", number);
     reef_commit commit = {0};
+    // A snapshot belongs to a commit, so the last commit is read in the same transaction.
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = reef_snapshot_create(txn, name, &snapshot, err);
     free(name);
+    // Committed with the same number: no training has happened.
     if (status == REEF_OK) return reef_txn_commit(txn, &commit, err);
     reef_txn_abort(txn);
     return status;
@@ -122,7 +132,9 @@ static reef_status snapshot_once(reef_store *store, size_t number, reef_error *e
 static reef_status take_snapshots(reef_store *store, reef_store_pool *out, reef_error *err) {
     reef_check_report before, after;
     double seconds[SNAPSHOTS];
+    // Bytes in use before and after: what the snapshots cost on disk.
     reef_status status = reef_store_check(store, NULL, NULL, &before, err);
+    // Several snapshots, because one is too small to be measured in pages.
     for (size_t i = 0; i < SNAPSHOTS && status == REEF_OK; i++) {
         double begin = reef_cli_clock();
         status = snapshot_once(store, i, err);
@@ -130,6 +142,7 @@ static reef_status take_snapshots(reef_store *store, reef_store_pool *out, reef_
     }
     if (status == REEF_OK) status = reef_store_check(store, NULL, NULL, &after, err);
     if (status != REEF_OK) return status;
+    // The size is given in units of the open generation, because a copy would cost one whole unit.
     out->snapshot_ms = 1e3 * reef_bench_median(seconds, SNAPSHOTS, 1);
     out->snapshot_bytes_vs_open = ((double)after.used_bytes - (double)before.used_bytes) /
                                   SNAPSHOTS / (double)out->open_bytes;
@@ -139,11 +152,14 @@ static reef_status take_snapshots(reef_store *store, reef_store_pool *out, reef_
 static reef_status open_in_place(const char *path, double *ms, reef_error *err) {
     double seconds[OPENINGS];
     reef_status status = REEF_OK;
+    // Opened anew each time, as a reader does after a commit.
     for (size_t i = 0; i < OPENINGS && status == REEF_OK; i++) {
         reef_store *store = NULL;
         reef_model *model = NULL;
+        // Both parts count: the user waits for the environment and for the model.
         double begin = reef_cli_clock();
         status = reef_store_open(&store, path, &(reef_store_options){0}, err);
+        // A memory limit makes the model read its experts in place instead of copying them.
         if (status == REEF_OK)
             status = reef_model_open(&model, store, NULL,
                                      &(reef_model_options){.memory_bytes = OPEN_MEMORY_BYTES}, err);
@@ -162,6 +178,7 @@ reef_status reef_bench_store_pool(const reef_store_plan *plan,
     reef_config config;
     reef_store *store = NULL;
     uint64_t sealed_at = 0;
+    // The pool's own seal, commit and snapshot are used; nothing is imitated.
     configure_store_pool(&config, plan->sealed_side);
     *out = (reef_store_pool){.sealed_experts = plan->sealed_side * plan->sealed_side,
                              .open_experts = OPEN_SIDE * OPEN_SIDE};
@@ -171,6 +188,7 @@ reef_status reef_bench_store_pool(const reef_store_plan *plan,
     if (status == REEF_OK) status = make_history(store, &sealed_at, err);
     if (status == REEF_OK) status = count_payload(store, sealed_at, out, err);
     if (status == REEF_OK) status = take_snapshots(store, out, err);
+    // Closed before the readers open it, as a process must not open one LMDB environment twice.
     reef_store_close(store);
     if (status == REEF_OK) status = open_in_place(path, &out->open_ms, err);
     free(path);
@@ -190,6 +208,7 @@ static reef_status put_some(reef_txn *txn, uint64_t round, uint32_t count, reef_
         // An odd multiplier reaches every block, in runs that lie apart as those of training do.
         const reef_key key = {.db = REEF_DB_EXPERTS,
                               .block = (uint32_t)((round * count + i) * 77u % GROWTH_BLOCKS)};
+        // Values that differ in every round: an equal block would not be written.
         for (size_t k = 0; k < sizeof(words) / sizeof(words[0]); k++)
             words[k] = (round + 1) * 0x9E3779B97F4A7C15u + k * 0xBF58476D1CE4E5B9u;
         status = reef_record_put(txn, &key, REEF_F32, words, sizeof(words), err);
@@ -220,10 +239,12 @@ static reef_status reopen_pool(reef_store *store,
     reef_status status = REEF_OK;
     for (size_t i = 0; i < count && status == REEF_OK; i++) {
         reef_commit seen;
+        // A reader that held an old transaction for ever would keep all its pages in use.
         reef_txn_abort(readers[i]);
         readers[i] = NULL;
         status = reef_txn_begin(&readers[i], store, REEF_TXN_READ, err);
         if (status == REEF_OK) status = reef_commit_read(readers[i], &seen, err);
+        // Each reader must see the commit just made; anything else is a fault, not a measurement.
         if (status == REEF_OK && seen.step != round)
             status =
                 reef_fail(err, REEF_ERR_CORRUPT, "a reader sees a commit that is not the last");
@@ -240,6 +261,7 @@ static reef_status run_commits(const reef_store_plan *plan,
     reef_txn **readers = reef_cli_alloc((size_t)plan->readers + 1, sizeof(*readers));
     reef_status status = REEF_OK;
     reef_cli_progress_start(&progress, "committing", plan->commits, "commits");
+    // One commit, then all readers renew their transaction.
     for (uint64_t i = 1; i <= plan->commits && status == REEF_OK; i++) {
         status = commit_some(store, i, GROWTH_CHANGED, err);
         if (status == REEF_OK)
@@ -247,6 +269,7 @@ static reef_status run_commits(const reef_store_plan *plan,
         reef_cli_progress_show(&progress, i);
     }
     reef_cli_progress_end(&progress);
+    // Aborting NULL is allowed: some readers may not have begun.
     for (size_t i = 0; i < plan->readers; i++) reef_txn_abort(readers[i]);
     free(readers);
     return status;
@@ -262,12 +285,14 @@ reef_status reef_bench_store_growth(const reef_store_plan *plan,
                                .commit_bytes = (uint64_t)GROWTH_CHANGED * GROWTH_BLOCK_BYTES};
     reef_status status =
         reef_store_open(&store, path, &(reef_store_options){.create = true, .write = true}, err);
+    // All blocks once, so that later rounds change blocks and add none.
     if (status == REEF_OK) status = commit_some(store, 0, GROWTH_BLOCKS, err);
     if (status == REEF_OK) status = run_commits(plan, store, out, err);
     if (status == REEF_OK) status = reef_store_check(store, NULL, NULL, &report, err);
     reef_store_close(store);
     out->live_bytes = report.used_bytes;
     out->file_bytes = report.file_bytes;
+    // Free pages in units of one commit: a bound that holds for ever shows that they are reused.
     out->growth_vs_commit =
         ((double)out->file_bytes - (double)out->live_bytes) / (double)out->commit_bytes;
     free(path);

@@ -65,14 +65,19 @@ static void draw_uses(simulation *s) {
     const reef_usage_plan *p = s->plan;
     uint64_t print = 0;
     for (uint64_t i = 0; i < p->used; i++) {
+        // The random number follows from the number of the commit alone, so a run can be repeated.
         uint64_t random = mix(s->commits * p->used + i + 1), low = s->pieces[i];
         uint64_t expert = low + below(random >> 32, s->pieces[i + 1] - low);
         uint64_t count = 1 + below(random & UINT32_MAX, 3), score = count * (random >> 44);
+        // Count and score grow together, as they do in a pool.
         s->use[i] = (reef_usage_use){.expert = (uint32_t)expert, .count = count, .score = score};
+        // The true totals are kept in memory, to be compared with the store's.
         s->totals[2 * expert] += count;
         s->totals[2 * expert + 1] += score;
         print += print_of(s, expert, count, score);
     }
+    // Only a checksum of the commit is kept: keeping every use would take more memory than the
+    // store.
     s->prints[s->commits] = print;
 }
 
@@ -101,16 +106,20 @@ static reef_status put_totals(simulation *s, reef_txn *txn, reef_error *err) {
 // The commits until `until_ms` in one transaction, with the totals when a day has ended.
 static reef_status commit_batch(simulation *s, uint64_t until_ms, reef_error *err) {
     reef_txn *txn = NULL;
+    // Read before the loop, as the clock of the simulation moves with each commit.
     uint64_t day = now_ms(s) / DAY_MS;
     reef_status status = reef_txn_begin(&txn, s->store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
+    // Many commits in one transaction: the records count, not the disk.
     while (status == REEF_OK && s->commits < s->plan->commits && now_ms(s) < until_ms) {
         draw_uses(s);
         status = reef_usage_add(txn, 0, 0, s->plan->used, s->use, now_ms(s), err);
         s->commits++;
     }
+    // The trainer writes the totals with its commits; here once a day and at the end is enough.
     if (status == REEF_OK && (now_ms(s) / DAY_MS != day || s->commits == s->plan->commits))
         status = put_totals(s, txn, err);
+    // A transaction that failed is given up: half a batch would be a false record.
     if (status != REEF_OK) {
         reef_txn_abort(txn);
         return status;
@@ -143,11 +152,13 @@ static reef_status simulate(simulation *s, reef_error *err) {
     reef_status status = REEF_OK;
     reef_cli_progress_start(&progress, "simulated usage", s->plan->days, "days");
     while (status == REEF_OK && s->commits < s->plan->commits) {
+        // Up to the next multiple of the batch's length, so that batches align with the windows.
         uint64_t until = now_ms(s) / BATCH_MS * BATCH_MS + BATCH_MS;
         double begin = reef_cli_clock();
         status = commit_batch(s, until, err);
         double written = reef_cli_clock();
         s->found->write_seconds += written - begin;
+        // Compacting follows each batch, as it follows commits in the daemon, and is timed apart.
         if (status == REEF_OK) status = compact_usage(s, err);
         s->found->compact_seconds += reef_cli_clock() - written;
         reef_cli_progress_show(&progress, (now_ms(s) - START_MS) / DAY_MS);
@@ -192,12 +203,15 @@ static reef_status compare_usage(simulation *s,
                                  uint64_t *checked,
                                  reef_error *err) {
     for (uint64_t at = first_ms; at < now_ms(s); at += span) {
+        // Summed by the store, as `reef experts` would ask for it.
         reef_usage_range range;
         reef_status status = sum_range(s, txn, at, at + span, &range, err);
         if (status != REEF_OK) return status;
+        // A window that reaches beyond the piece says nothing about it alone.
         bool whole = range.windows > 0 && range.from_ms >= at && range.to_ms < at + span;
         if (!whole) continue; // dropped, or part of something coarser
         ++*checked;
+        // The checksum is linear in counts and scores, so sums can be compared with sums.
         s->found->wrong += print_all(s, s->sums) != expected(s, at, at + span);
     }
     return REEF_OK;
@@ -212,18 +226,22 @@ static reef_status compare_all(simulation *s, reef_txn *txn, reef_error *err) {
     reef_usage_findings *f = s->found;
     reef_usage_range all;
     uint64_t now = now_ms(s), interval = s->plan->interval_ms;
+    // Only windows that must still be there in full are compared at this resolution.
     uint64_t hours = later(START_MS, now - now % DAY_MS - 4 * DAY_MS);
     uint64_t deltas =
         later(START_MS,
               commit_ms(s, s->commits > DELTAS_CHECKED_MAX ? s->commits - DELTAS_CHECKED_MAX : 0));
+    // Days are kept longest, then hours, then single commits.
     reef_status status = compare_usage(s, txn, START_MS, DAY_MS, &f->days_checked, err);
     if (status == REEF_OK) status = compare_usage(s, txn, hours, HOUR_MS, &f->hours_checked, err);
     if (status == REEF_OK)
         status = compare_usage(s, txn, deltas, interval, &f->commits_checked, err);
     if (status == REEF_OK) status = sum_range(s, txn, 0, UINT64_MAX, &all, err);
     if (status != REEF_OK) return status;
+    // What the store no longer has as windows must still be in the totals.
     uint64_t before = print_all(s, s->totals) - print_all(s, s->sums);
     f->wrong += before != expected(s, START_MS, all.known_ms);
+    // No window can hold more uses of an expert than its total.
     for (uint64_t i = 0; i < 2 * s->plan->experts; i++) f->wrong += s->sums[i] > s->totals[i];
     return REEF_OK;
 }
@@ -256,12 +274,14 @@ static void weigh_usage(const reef_usage_plan *p, reef_usage_findings *f) {
 static reef_status examine(simulation *s, reef_error *err) {
     reef_txn *txn = NULL;
     reef_check_report report;
+    // A read transaction of its own: what is compared is what was committed.
     reef_status status = reef_txn_begin(&txn, s->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_usage_survey(txn, &s->found->stat, err);
     if (status == REEF_OK) status = check_totals(s, txn, err);
     if (status == REEF_OK) status = compare_all(s, txn, err);
     reef_txn_abort(txn);
     if (status == REEF_OK) status = reef_store_check(s->store, NULL, NULL, &report, err);
+    // The whole file is checked too: right sums in a damaged file would be luck.
     if (status != REEF_OK) return status;
     s->found->used_bytes = report.used_bytes;
     s->found->wrong += report.damaged;
@@ -275,19 +295,23 @@ reef_status reef_bench_usage_run(const reef_usage_plan *p,
     reef_bench_directory directory = {0};
     char *path = NULL;
     simulation s = {.plan = p, .found = f};
+    // Two numbers of 8 bytes for each expert: its uses and its scores.
     s.totals = reef_cli_alloc(p->experts, 16);
     s.sums = reef_cli_alloc(p->experts, 16);
     s.prints = reef_cli_alloc(p->commits, sizeof(*s.prints));
     s.use = reef_cli_alloc(p->used, sizeof(*s.use));
     s.weights = reef_cli_alloc(p->experts, 16);
     s.pieces = reef_cli_alloc(p->used + 1, sizeof(*s.pieces));
+    // Even pieces of the pool, one draw from each in every commit.
     for (uint64_t i = 0; i <= p->used; i++) s.pieces[i] = i * p->experts / p->used;
+    // The checksum's weights, one for each number.
     for (uint64_t i = 0; i < 2 * p->experts; i++) s.weights[i] = mix(i);
     double begin = reef_cli_clock();
     reef_status status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) goto cleanup;
     path = reef_cli_format("%s/pool", directory.path);
     status = reef_store_open(
+        // Without fsync: this measures the records and their compaction, not the disk.
         &s.store, path, &(reef_store_options){.create = true, .write = true, .no_sync = true}, err);
     if (status == REEF_OK) status = simulate(&s, err);
     if (status == REEF_OK) status = examine(&s, err);
