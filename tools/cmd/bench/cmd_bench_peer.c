@@ -86,17 +86,21 @@ static unsigned part_named(const char *word, size_t length) {
 // Words with commas between them; everything without the option.
 static reef_status read_parts(const char *words, unsigned *parts, reef_error *err) {
     *parts = 0;
+    // Without the option every part is measured.
     for (size_t i = 0; words == NULL && i < PART_COUNT; i++) *parts |= PARTS[i].part;
     while (words != NULL) {
         size_t length = strcspn(words, ",");
         unsigned part = part_named(words, length);
+        // The word is cut in the message, as it may be the whole of a wrong command line.
         if (part == 0)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--only has '%.*s'; choose of layer,sealed90,bf16,avx2",
                              (int)(length < 64 ? length : 64), words);
         *parts |= part;
+        // After the last word there is no comma.
         words = words[length] == ',' ? words + length + 1 : NULL;
     }
+    // The kernels are compared by the layer's figures, so one needs the other.
     if ((*parts & PEER_AVX2) && !(*parts & PEER_LAYER))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--only avx2 has nothing to compare with without layer");
@@ -105,6 +109,7 @@ static reef_status read_parts(const char *words, unsigned *parts, reef_error *er
 
 // Rows, two moments and the table on small pages; better refused than ended by the system half way.
 static reef_status check_memory(const reef_peer_plan *plan, reef_error *err) {
+// Not every system can say how much memory it has; there the check is left out.
 #ifdef _SC_PHYS_PAGES
     double rows = (double)plan->shape.side * (double)plan->shape.side;
     double wanted = 4 * rows * 2 * (double)plan->shape.d_model * sizeof(float);
@@ -131,6 +136,7 @@ static reef_status read_plan(const reef_cli_call *cli, reef_peer_plan *plan, ree
         .repeat = 5,
         .rounds = 1,
         .baseline = reef_cli_text(cli, "rival")};
+    // Defaults first: an absent option leaves its number as it is.
     reef_status status = reef_cli_integer(cli, "side", 1, BENCH_SIDE_MAX, &side, err);
     if (status == REEF_OK) status = reef_bench_shape_read(cli, &plan->shape, &plan->tokens, err);
     if (status == REEF_OK)
@@ -141,6 +147,7 @@ static reef_status read_plan(const reef_cli_call *cli, reef_peer_plan *plan, ree
     if (status != REEF_OK) return status;
     plan->shape.side = (size_t)side;
     plan->piece_tokens = reef_bench_piece_tokens(plan->tokens);
+    // The shape is checked with all its numbers together, as they bound one another.
     status = reef_router_shape_check(&plan->shape, err);
     return status == REEF_OK ? check_memory(plan, err) : status;
 }
@@ -153,14 +160,18 @@ static reef_status prepare_runs(reef_peer_plan *plan,
                                 size_t threads,
                                 reef_error *err) {
     for (size_t r = 0; r < PEER_RUNS_MAX; r++) {
+        // NaN in every field: a figure that was not measured must not be read as zero.
         double *median = (double *)&f->runs[r].median;
         for (size_t i = 0; i < sizeof(reef_peer_sample) / sizeof(double); i++) median[i] = NAN;
     }
     reef_thread_pool *all = NULL;
     reef_status status = reef_thread_pool_new(&all, threads, err);
     if (status != REEF_OK) return status;
+    // The number of threads that there really are, after the request has been met.
     plan->threads = reef_thread_pool_count(all);
+    // One thread is measured apart only where there is more than one.
     f->run_count = plan->threads > 1 ? 2 : 1;
+    // The last run is always the one with all threads.
     f->runs[f->run_count - 1].workers = all;
     if (f->run_count > 1) status = reef_thread_pool_new(&f->runs[0].workers, 1, err);
     for (size_t r = 0; r < f->run_count && status == REEF_OK; r++)
@@ -175,9 +186,11 @@ static reef_status measure_bench_peer(reef_peer_plan *plan,
                                       reef_error *err) {
     f->load = reef_bench_load();
     reef_status status = prepare_runs(plan, f, threads, err);
+    // On failure there may be no run, and with it no workers.
     reef_thread_pool *all = f->run_count > 0 ? reef_peer_run_all(f)->workers : NULL;
     if (status == REEF_OK && plan->parts & PEER_LAYER)
         status = reef_peer_layer_measure(plan, f, err);
+    // The second process has the machine to itself as long as this one waits for it.
     if (status == REEF_OK && plan->parts & PEER_AVX2) reef_peer_avx2_measure(plan, &f->avx2);
     if (status == REEF_OK && plan->parts & PEER_BF16)
         status = reef_peer_bf16_measure(plan, all, &f->bf16, err);
@@ -191,10 +204,12 @@ reef_status reef_cmd_bench_peer(reef_cli_call *cli, reef_error *err) {
     reef_peer_findings f = {0};
     reef_status status = read_plan(cli, &plan, err);
     if (status == REEF_OK) status = measure_bench_peer(&plan, cli->threads, &f, err);
+    // One document or one set of tables: never both.
     if (status == REEF_OK && cli->json)
         status = reef_cli_reply(cli, reef_peer_json(&plan, &f), err);
     else if (status == REEF_OK)
         reef_peer_print(&plan, &f);
+    // Released on failure too: both accept what was never made.
     reef_peer_layer_release(&f);
     for (size_t r = 0; r < PEER_RUNS_MAX; r++) reef_thread_pool_free(f.runs[r].workers);
     return status;

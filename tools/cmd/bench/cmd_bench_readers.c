@@ -154,11 +154,16 @@ static reef_status train_for(const plan *p,
     reef_status status = REEF_OK;
     reef_commit commit;
     moment begin = moment_now(), last = begin;
+    // By the clock, not by steps: both phases last equally long.
     while (status == REEF_OK && last.wall < begin.wall + p->seconds) {
+        // A commit whenever so many steps have passed, as in the daemon.
         bool due = steps.count >= p->commit_steps * (commits.count + 1);
         status = due ? reef_trainer_commit(trainer, &commit, err) : step(trainer, text, at, err);
         moment now = moment_now();
+        // Steps and commits are kept apart: a reader may slow one and not the other.
         note_bench_readers(due ? &commits : &steps, now.wall - last.wall);
+        // Time that passed without using the CPU, which is what waiting for another process looks
+        // like.
         note_bench_readers(&waited, waited_between(last, now));
         last = now;
     }
@@ -184,6 +189,7 @@ static void report_bench_readers(int fd, const message *m) {
 }
 
 static reef_status train_bench_readers(const plan *p, int fd, message *m) {
+    // A process of its own: reader and trainer share nothing but the file, as in real use.
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     size_t at = 0;
@@ -194,6 +200,7 @@ static reef_status train_bench_readers(const plan *p, int fd, message *m) {
     status = reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = p->threads},
                                &m->error);
     if (status != REEF_OK) goto cleanup;
+    // The first steps page memory in and belong to neither phase.
     status = warm_up(trainer, text, &at, &m->error);
     if (status != REEF_OK) goto cleanup;
     status = train_for(p, trainer, text, &at, &m->phase, &m->error);
@@ -203,6 +210,7 @@ static reef_status train_bench_readers(const plan *p, int fd, message *m) {
     status = train_for(p, trainer, text, &at, &m->phase, &m->error);
 
 cleanup:
+    // All closes accept NULL.
     reef_trainer_close(trainer);
     reef_store_close(store);
     free(text);
@@ -252,6 +260,7 @@ static reef_status evaluate_once(
     const plan *p, reader *r, reef_store *store, const uint8_t *text, reef_error *err) {
     reef_model *model = NULL;
     reef_score score = {0};
+    // Opening copies the snapshot, evaluating uses the copy: each has its own row in the table.
     moment begin = moment_now();
     reef_status status =
         reef_model_open(&model, store, SNAPSHOT, &(reef_model_options){.threads = p->threads}, err);
@@ -259,11 +268,13 @@ static reef_status evaluate_once(
     if (status == REEF_OK)
         status = reef_model_score(model, text, SCORED_BYTES, NULL, &score, NULL, NULL, err);
     moment scored = moment_now();
+    // The copy is freed before the next one is made.
     reef_model_close(model);
     note_bench_readers(&r->open, opened.wall - begin.wall);
     note_bench_readers(&r->score, scored.wall - opened.wall);
     note_bench_readers(&r->waited, waited_between(begin, opened));
     note_bench_readers(&r->waited, waited_between(opened, scored));
+    // The first evaluation is what all the others are compared with.
     if (r->score.count == 1) r->first_bits = score.bits;
     // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits are what must be the same.
     r->same_bits = r->same_bits && memcmp(&r->first_bits, &score.bits, sizeof(double)) == 0;
@@ -276,7 +287,9 @@ static reef_status evaluate_on(const plan *p, int fd, reader *r, reef_error *err
     uint8_t *text = reef_bench_text(SCORED_BYTES);
     struct pollfd pipe = {.fd = fd, .events = POLLIN};
     reef_status status = reef_store_open(&store, p->path, &(reef_store_options){0}, err);
+    // The loop looks at the pipe only between evaluations, so none is broken off.
     while (status == REEF_OK && poll(&pipe, 1, 0) == 0) {
+        // A transaction is begun and ended by itself first, as its cost is what LMDB's readers pay.
         status = begin_once(r, store, err);
         if (status == REEF_OK) status = evaluate_once(p, r, store, text, err);
     }
@@ -296,9 +309,12 @@ typedef struct findings {
 static reef_status watch_bench_readers(const plan *p, int fd, findings *out, reef_error *err) {
     message alone, beside;
     reader r = {.same_bits = true};
+    // The first message: the trainer has measured itself alone and is about to train on.
     reef_status status = hear_bench_readers(fd, &alone, err);
     if (status == REEF_OK) status = evaluate_on(p, fd, &r, err);
+    // The second message has been waiting since the reader stopped.
     if (status == REEF_OK) status = hear_bench_readers(fd, &beside, err);
+    // The trainer's figures are taken only when both phases were complete.
     if (status == REEF_OK) {
         out->alone = alone.phase;
         out->beside = beside.phase;
@@ -315,18 +331,23 @@ static reef_status measure_bench_readers(const plan *p, findings *out, reef_erro
     int ends[2];
     if (pipe(ends) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
+    // Standard output and error are shared with the child.
     fflush(NULL); // or the child would print what is buffered again
     pid_t child = fork();
     if (child == 0) {
+        // The child only writes.
         close(ends[0]);
         run_trainer(p, ends[1]);
+        // No handlers at exit: they belong to the parent.
         _exit(0);
     }
+    // Or the end of file would never come when the child dies.
     close(ends[1]);
     reef_status status = child < 0 ? reef_fail(err, REEF_ERR_NO_MEMORY,
                                                "cannot start a process: %s", strerror(errno))
                                    : watch_bench_readers(p, ends[0], out, err);
     close(ends[0]); // a child that is still at it ends with SIGPIPE
+    // Waited for, so that the benchmark leaves no process behind.
     if (child > 0) (void)waitpid(child, NULL, 0);
     return status;
 }
@@ -359,6 +380,7 @@ static void print_findings(const findings *f) {
     static const char *const HEADING[] = {"", "count", "median ms", "longest ms"};
     reef_cli_table *table = reef_cli_table_new("<>>>", HEADING);
     print_row(table, "training alone: a step", &f->alone.step);
+    // Indented rows belong to the row above them.
     print_row(table, "  a commit", &f->alone.commit);
     print_row(table, "  blocked in one of them", &f->alone.waited);
     print_row(table, "beside the reader: a step", &f->beside.step);
@@ -370,6 +392,7 @@ static void print_findings(const findings *f) {
     print_row(table, "  blocked in one of them", &f->waited);
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
+    // A change would break the promise of snapshots, so it is printed as what it is.
     printf("the snapshot %s\n", f->same_bits ? "gave the same bits every time"
                                              : "CHANGED between evaluations: this is a bug");
 }
@@ -377,6 +400,8 @@ static void print_findings(const findings *f) {
 reef_status reef_cmd_bench_readers(reef_cli_call *cli, reef_error *err) {
     plan p = {.seconds = SECONDS_DEFAULT,
               .commit_steps = COMMIT_STEPS_DEFAULT,
+              // One thread unless asked for, so that trainer and reader fit on a machine with two
+              // cores.
               .threads = cli->threads ? cli->threads : 1};
     findings found = {0};
     reef_config config;
@@ -385,8 +410,10 @@ reef_status reef_cmd_bench_readers(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK)
         status = reef_cli_integer(cli, "commit-steps", 1, 1000000, &p.commit_steps, err);
     if (status == REEF_OK) status = reef_cli_config(cli, &config, err);
+    // The text is generated, so a configuration for vectors is refused.
     if (status == REEF_OK) status = reef_bench_wants_text(&config, err);
     if (status != REEF_OK) return status;
+    // No boundary of its own accord: a seal in one of the phases would not be comparable.
     if (reef_cli_text(cli, "boundaries") == NULL) config.boundaries = REEF_BOUNDARIES_GIVEN;
     status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
@@ -396,6 +423,7 @@ reef_status reef_cmd_bench_readers(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = measure_bench_readers(&p, &found, err);
     free(path);
     reef_bench_directory_remove(&directory);
+    // The directory is removed before any answer, also after a failure.
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_reply(cli, findings_json(&p, &found), err);
     print_findings(&found);

@@ -59,12 +59,15 @@ static reef_status read_list(const char *text, reef_scale_plan *plan, reef_error
     const char *at = text;
     for (;;) {
         char *end = NULL;
+        // strtoul would accept signs and spaces, so the first character must be a digit.
         unsigned long side = isdigit((unsigned char)*at) ? strtoul(at, &end, 10) : 0;
         size_t before = plan->side_count > 0 ? plan->sides[plan->side_count - 1] : 0;
         if (end == NULL || (*end != ',' && *end != '\0') || side == 0 || side > BENCH_SIDE_MAX)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--sides is '%.64s'; choose numbers from 1 to %d with commas between",
                              text, BENCH_SIDE_MAX);
+        // The series grows, so that a machine with too little memory has done all it can before it
+        // stops.
         if (side <= before)
             return reef_fail(err, REEF_ERR_INVALID, "--sides is '%.64s', and %lu does not rise",
                              text, side);
@@ -73,6 +76,7 @@ static reef_status read_list(const char *text, reef_scale_plan *plan, reef_error
                              SCALE_SIDES_MAX);
         plan->sides[plan->side_count++] = side;
         if (*end == '\0') return REEF_OK;
+        // After the comma.
         at = end + 1;
     }
 }
@@ -100,11 +104,13 @@ static reef_status read_plan(const reef_cli_call *cli, reef_scale_plan *plan, re
     reef_status status = reef_bench_shape_read(cli, &plan->shape, &plan->tokens, err);
     if (status == REEF_OK)
         status = reef_cli_integer(cli, "repeat", 1, BENCH_REPEAT_MAX, &plan->repeat, err);
+    // A limit of memory makes the larger points run from disk.
     plan->memory_bytes = cli->memory_bytes;
     if (status == REEF_OK) status = read_sides(cli, plan, err);
     if (status != REEF_OK) return status;
     plan->piece_tokens = reef_bench_piece_tokens(plan->tokens);
     plan->shape.side = plan->sides[0]; // the smallest is the one that may have too few experts
+    // One check for the whole series: only the smallest side can be too small.
     return reef_router_shape_check(&plan->shape, err);
 }
 
@@ -112,16 +118,19 @@ static reef_status read_plan(const reef_cli_call *cli, reef_scale_plan *plan, re
 
 static json_t *point_json(const reef_scale_point *p) {
     json_t *document =
+        // What every point has, in memory or on disk.
         json_pack("{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "side",
                   (json_int_t)p->side, "experts", (json_int_t)p->side * (json_int_t)p->side,
                   "d_model", (json_int_t)p->d_model, "dtype", reef_scale_dtype_name(p->dtype),
                   "residency", p->mapped ? "mapped" : "resident", "us_per_token",
                   reef_cli_real(p->us), "us_retrieval", reef_cli_real(p->us_retrieval),
+                  // The products are not measured for pools on disk.
                   "us_query_product", reef_cli_real(p->mapped ? NAN : p->us_query),
                   "us_score_product", reef_cli_real(p->mapped ? NAN : p->us_scores), "us_experts",
                   reef_cli_real(p->us_experts), "tokens_per_s", reef_cli_real(p->tokens_per_s),
                   "resident_bytes", reef_cli_real(p->mapped ? p->peak_bytes : p->wanted_bytes),
                   "huge_page_bytes", reef_cli_real(p->huge_bytes));
+    // The members below exist for points on disk only.
     if (!p->mapped) return document;
     json_object_set_new(document, "row_bytes", reef_cli_real(p->wanted_bytes));
     json_object_set_new(document, "limit_bytes", reef_cli_real(p->limit_bytes));
@@ -151,6 +160,7 @@ static json_t *findings_json(const reef_scale_plan *plan, const reef_scale_findi
     json_t *points = json_array(), *missing = json_array(), *searches = json_array();
     for (size_t i = 0; i < f->point_count; i++) {
         const reef_scale_point *p = &f->points[i];
+        // What did not fit is listed apart, so that no reader takes its zeros for figures.
         if (p->measured)
             json_array_append_new(points, point_json(p));
         else
@@ -173,6 +183,7 @@ reef_status reef_cmd_bench_scale(reef_cli_call *cli, reef_error *err) {
     reef_scale_findings *f = reef_cli_alloc(1, sizeof(*f));
     reef_thread_pool *workers = NULL;
     reef_status status = read_plan(cli, &plan, err);
+    // All threads of the machine without the option.
     if (status == REEF_OK) status = reef_thread_pool_new(&workers, cli->threads, err);
     if (status == REEF_OK) status = reef_scale_measure(&plan, workers, f, err);
     if (status == REEF_OK && cli->json)
@@ -180,6 +191,7 @@ reef_status reef_cmd_bench_scale(reef_cli_call *cli, reef_error *err) {
     else if (status == REEF_OK)
         reef_scale_print(&plan, f);
     reef_thread_pool_free(workers);
+    // The findings are too large for the stack, as they hold all points.
     free(f);
     return status;
 }

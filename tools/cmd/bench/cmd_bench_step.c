@@ -88,17 +88,22 @@ static reef_status train_bench_step(reef_trainer *trainer,
                                     reef_error *err) {
     double started = reef_cli_clock();
     for (*run = 0; *run < steps;) {
+        // A feed takes a batch or a part of it; not every call runs a step.
         size_t taken = 0, ran = 0;
         reef_status status =
             reef_trainer_feed(trainer, "bench", text + *at, count - *at, &taken, &ran, err);
         if (status != REEF_OK) return status;
         *at += taken;
+        // A call that runs several steps gives each its share of the time.
         double each = (reef_cli_clock() - started) / (double)(ran ? ran : 1);
+        // Steps beyond those asked for have no place in the array.
         for (size_t i = 0; seconds != NULL && i < ran && *run + i < steps; i++)
             seconds[*run + i] = each;
+        // The clock runs on until a step has run, so that filling the batch is part of the step.
         if (ran > 0) started = reef_cli_clock();
         *run += ran;
         reef_cli_progress_show(progress, *run);
+        // No progress and no text left: without this check the loop would never end.
         if (ran == 0 && (taken == 0 || *at == count))
             return reef_fail(err, REEF_ERR_INVALID,
                              "the generated text ended after %" PRIu64 " of %" PRIu64 " steps",
@@ -117,10 +122,13 @@ static reef_status measure_steps(reef_trainer *trainer,
     reef_trainer_status before, after;
     size_t at = 0;
     uint64_t run;
+    // These steps page memory in and give the caches their usual content.
     reef_status status =
         train_bench_step(trainer, text, count, &at, WARMUP_STEPS, NULL, &run, progress, err);
     if (status != REEF_OK) return status;
+    // The bar counts warm-up steps too, as the user waits for them all the same.
     progress->done_before += run;
+    // The trainer's own clocks run from its start, so both phases need a difference.
     reef_trainer_status_read(trainer, &before);
     double started = reef_cli_clock();
     status =
@@ -129,9 +137,11 @@ static reef_status measure_steps(reef_trainer *trainer,
     double seconds = reef_cli_clock() - started;
     progress->done_before += run;
     reef_trainer_status_read(trainer, &after);
+    // The trainer clocks retrieval, experts and the update by themselves.
     double router = after.seconds_router - before.seconds_router;
     double experts = after.seconds_experts - before.seconds_experts;
     double update = after.seconds_update - before.seconds_update;
+    // Sums over rounds: the parts are printed per step.
     m->steps_run += run;
     m->seconds += seconds;
     m->router += router;
@@ -160,13 +170,16 @@ static reef_status measure_training(reef_trainer *trainer,
     reef_status status = REEF_OK;
     reef_cli_progress_start(&progress, "training", m->rounds * (m->steps + WARMUP_STEPS), "steps");
     for (uint64_t round = 0; round < m->rounds && status == REEF_OK; round++) {
+        // Ours, then the rival: they take turns round by round on the same machine.
         status = measure_steps(trainer, text, count, m, &progress, err);
         m->round_seconds[round] = reef_bench_median(m->step_seconds, (size_t)m->steps, 1);
         if (status == REEF_OK) measure_baseline(config, m, r);
     }
     reef_cli_progress_end(&progress);
     if (status != REEF_OK) return status;
+    // The median of the rounds' medians is not moved by one slow round.
     m->step_median = reef_bench_median(m->round_seconds, (size_t)m->rounds, 1);
+    // One commit at the end; its speed is the subject of `reef bench store`.
     reef_commit commit;
     double started = reef_cli_clock();
     status = reef_trainer_commit(trainer, &commit, err);
@@ -182,13 +195,16 @@ static reef_status measure_forward(const reef_cli_call *cli,
                                    reef_error *err) {
     reef_model *model = NULL;
     reef_score score = {0};
+    // Opened from the commit just made, as a reader of the pool would do.
     reef_status status =
         reef_model_open(&model, store, NULL, &(reef_model_options){.threads = cli->threads}, err);
     if (status == REEF_OK) {
         double started = reef_cli_clock();
+        // The same text for every configuration, so that figures can be compared.
         status = reef_model_score(model, text, count, NULL, &score, NULL, NULL, err);
         m->forward_seconds = reef_cli_clock() - started;
         m->forward_tokens = score.bytes;
+        // Known only once the model is open; the rival must have the same number.
         m->parameters = reef_model_parameter_count(model);
     }
     reef_model_close(model);
@@ -220,6 +236,7 @@ static reef_status measure_bench_step(const reef_cli_call *cli,
     status = measure_forward(cli, store, text, count, m, err);
 
 cleanup:
+    // The trainer holds the store, so it is closed first.
     reef_trainer_close(trainer);
     if (store != NULL) reef_store_close(store);
     free(text);
@@ -229,14 +246,17 @@ cleanup:
 // What the rival says of itself has to hold before its figures mean anything.
 static void judge_baseline(const measurement *m, baseline *r) {
     for (size_t i = 0; i < r->count; i++) {
+        // Equal numbers of parameters are a necessary sign that the rival is the same model.
         if (r->results[i].parameters == m->parameters) continue;
         reef_fail(&r->error, REEF_ERR_INVALID,
                   "%.120s is no copy of this model: it has %" PRIu64 " parameters, ours %" PRIu64,
                   r->script, r->results[i].parameters, m->parameters);
+        // None of its figures is used: a rival of another size says nothing.
         r->count = 0;
     }
     if (r->count == 0) return;
     double *seconds = reef_cli_alloc(r->count, sizeof(*seconds));
+    // The rounds in which the rival answered; it may have failed in some.
     for (size_t i = 0; i < r->count; i++) seconds[i] = r->results[i].seconds;
     r->step_median = reef_bench_median(seconds, r->count, 1);
     free(seconds);
@@ -257,9 +277,11 @@ static double baseline_ratio(const measurement *m, const baseline *r) {
 }
 
 static json_t *baseline_json(const baseline *r) {
+    // No rival was asked for.
     if (r->script == NULL) return json_null();
     json_t *object =
         json_pack("{s:o, s:I}", "script", reef_cli_path(r->script), "rounds", (json_int_t)r->count);
+    // The figures it gave before an error are kept, beside the error.
     if (r->count > 0) {
         json_object_set_new(object, "step_seconds", reef_cli_real(r->step_median));
         json_object_set_new(object, "parameters",
@@ -275,6 +297,7 @@ static json_t *baseline_json(const baseline *r) {
 static json_t *measurement_json(const reef_config *config,
                                 const measurement *m,
                                 const baseline *r) {
+    // Seconds, not shares: shares follow from them, and not the other way round.
     json_t *parts =
         json_pack("{s:o, s:o, s:o, s:o, s:o}", "backbone", reef_cli_real(m->backbone), "retrieval",
                   reef_cli_real(m->router), "experts", reef_cli_real(m->experts), "optimiser",
@@ -316,6 +339,7 @@ static void print_model(const reef_config *config, const measurement *m) {
 }
 
 static void print_measurement(const reef_config *config, const measurement *m, const baseline *r) {
+    // One buffer for words, used line by line.
     char words[CLI_WORD_BYTES];
     print_model(config, m);
     printf("training  %s tokens/s", reef_cli_count((uint64_t)ours_per_s(m), words));
@@ -332,6 +356,7 @@ static void print_measurement(const reef_config *config, const measurement *m, c
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         reef_cli_table_cell(table, "%s", parts[i].name);
+        // Per step in the table, as the number of steps is the user's choice.
         reef_cli_table_cell(table, "%.2f", 1e3 * parts[i].seconds / (double)m->steps_run);
         reef_cli_table_cell(table, "%.1f", 100 * parts[i].seconds / m->seconds);
     }
@@ -340,6 +365,7 @@ static void print_measurement(const reef_config *config, const measurement *m, c
     printf("commit    %.1f ms\n", 1e3 * m->commit);
     printf("forward   %s tokens/s\n",
            reef_cli_count((uint64_t)((double)m->forward_tokens / m->forward_seconds), words));
+    // The rival's line directly below ours.
     print_baseline(m, r);
     putchar('\n');
     reef_bench_machine_print(&m->machine);
@@ -359,13 +385,19 @@ static reef_status count_threads(const reef_cli_call *cli, size_t *threads, reef
 
 // What differs from the default on this command, and what no rival can follow.
 static reef_status settle_config(const reef_cli_call *cli, reef_config *config, reef_error *err) {
+    // A boundary in a measured step would not be comparable.
     if (reef_cli_text(cli, "boundaries") == NULL) config->boundaries = REEF_BOUNDARIES_GIVEN;
+    // Everything below only concerns a comparison.
     if (reef_cli_text(cli, "rival") == NULL) return REEF_OK;
+    // Rehearsal has no counterpart in the rival.
     if (reef_cli_text(cli, "rehearse") == NULL) config->rehearse = 0;
+    // The rival has neither of these layers, so a comparison would not be fair.
     if (strpbrk(config->ffw, "mk") != NULL || config->subkeys != REEF_SUBKEYS_SHARED)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--rival knows --ffw with letters p and d, and --subkeys shared only");
+    // Without PEER layers there is nothing more to check.
     if (reef_cli_peer_layers(config) == 0) return REEF_OK;
+    // The rival has exactly this form of the layer.
     if (config->expert == REEF_EXPERT_GELU && config->score == REEF_SCORE_SOFTMAX &&
         config->batch_norm)
         return REEF_OK;
@@ -384,6 +416,7 @@ static reef_status read_options(const reef_cli_call *cli,
     if (status == REEF_OK) status = reef_bench_wants_text(config, err);
     if (status == REEF_OK) status = settle_config(cli, config, err);
     if (status == REEF_OK) status = count_threads(cli, &m->threads, err);
+    // A step's tokens, for the rates and for the length of the text.
     m->step_tokens = (uint64_t)config->batch * config->context;
     return status;
 }
@@ -396,6 +429,7 @@ static reef_status measure_in_directory(const reef_cli_call *cli,
     reef_bench_directory directory = {0};
     reef_status status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
+    // A temporary pool: the benchmark changes nothing of the user's.
     char *path = reef_cli_format("%s/pool", directory.path);
     status = measure_bench_step(cli, path, config, m, r, err);
     free(path);
@@ -419,13 +453,16 @@ reef_status reef_cmd_bench_step(reef_cli_call *cli, reef_error *err) {
     reef_config config = {0};
     reef_status status = read_options(cli, &config, &m, err);
     if (status != REEF_OK) return status;
+    // One number per step and one per round, allocated before the measurement begins.
     m.step_seconds = reef_cli_alloc(m.steps, sizeof(*m.step_seconds));
     m.round_seconds = reef_cli_alloc(m.rounds, sizeof(*m.round_seconds));
     r.results = reef_cli_alloc(m.rounds, sizeof(*r.results));
     status = measure_in_directory(cli, &config, &m, &r, err);
     if (status == REEF_OK) status = measure_machine(&config, &m, err);
     if (status != REEF_OK) goto cleanup;
+    // Only now is the number of our own parameters known.
     judge_baseline(&m, &r);
+    // A rival that fails is a warning: our own figures are still good.
     if (r.error.status != REEF_OK)
         fprintf(stderr, "reef: rival not measured%s: %s\n", r.count > 0 ? " to the end" : "",
                 r.error.message);

@@ -49,6 +49,7 @@ static reef_status read_plan(const reef_cli_call *cli,
                              reef_error *err) {
     uint64_t days = 2;
     const char *bytes = reef_cli_text(cli, "commit-bytes");
+    // The defaults of the documented figures.
     *plan = (reef_store_plan){.commit_bytes = (uint64_t)64 << 20,
                               .rounds = 9,
                               .seconds = 30,
@@ -56,7 +57,9 @@ static reef_status read_plan(const reef_cli_call *cli,
                               .commits = 10000,
                               .readers = 16};
     reef_status status =
+        // Sizes are written as 64M or 1G.
         bytes != NULL ? reef_memory_parse(bytes, &plan->commit_bytes, err) : REEF_OK;
+    // The blocks are filled with numbers of 8 bytes.
     if (status == REEF_OK &&
         (plan->commit_bytes % 8 != 0 || plan->commit_bytes > (uint64_t)4 << 30))
         status = reef_fail(err, REEF_ERR_INVALID,
@@ -70,6 +73,7 @@ static reef_status read_plan(const reef_cli_call *cli,
         status = reef_cli_integer(cli, "commits", 1, 10000000, &plan->commits, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "readers", 0, 512, &plan->readers, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "usage-days", 1, 3660, &days, err);
+    // The simulated usage has a plan of its own, made from the number of days.
     plan_usage(days, usage);
     return status;
 }
@@ -78,11 +82,13 @@ static reef_status measure_bench_store(const reef_store_plan *plan,
                                        const reef_usage_plan *usage,
                                        findings *out,
                                        reef_error *err) {
+    // One part after the other, as all of them use the same disk.
     reef_status status = reef_bench_store_commit(plan, &out->commit, err);
     if (status == REEF_OK) status = reef_bench_store_training(plan, &out->training, err);
     if (status == REEF_OK) status = reef_bench_store_pool(plan, &out->pool, err);
     if (status == REEF_OK) status = reef_bench_store_growth(plan, &out->growth, err);
     if (status == REEF_OK) status = reef_bench_usage_run(usage, &out->usage, err);
+    // Speed without right sums would be worth nothing, so this ends the benchmark with an error.
     if (status == REEF_OK && out->usage.wrong > 0)
         status = reef_fail(err, REEF_ERR_CORRUPT,
                            "%" PRIu64 " sums of the simulated usage are wrong", out->usage.wrong);
@@ -92,6 +98,7 @@ static reef_status measure_bench_store(const reef_store_plan *plan,
 static json_t *findings_json(const reef_store_plan *plan,
                              const reef_usage_plan *usage,
                              const findings *f) {
+    // Sizes first: no time means anything without them.
     json_t *sizes =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "commit_bytes",
                   (json_int_t)plan->commit_bytes, "open_bytes", (json_int_t)f->training.open_bytes,
@@ -100,6 +107,7 @@ static json_t *findings_json(const reef_store_plan *plan,
                   (json_int_t)f->pool.open_experts, "growth_commits", (json_int_t)f->growth.commits,
                   "growth_reads", (json_int_t)f->growth.reads, "growth_live_bytes",
                   (json_int_t)f->growth.live_bytes, "usage_days", (json_int_t)usage->days);
+    // The names stay as they are; scripts compare them between versions.
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:b}",
                      "sizes", sizes, "commit_ms", reef_cli_real(f->commit.commit_ms), "raw_ms",
                      reef_cli_real(f->commit.raw_ms), "commit_rate_vs_raw",
@@ -121,12 +129,14 @@ static void print_findings(const reef_store_plan *plan,
                            const findings *f) {
     static const char *const HEADING[] = {"", "measured", "goal"};
     char words[CLI_WORD_BYTES];
+    // Each row: what was measured, its figure and the goal from the design.
     reef_cli_table *table = reef_cli_table_new("<><", HEADING);
     reef_cli_table_cell(table, "commit of %s against a raw write",
                         reef_cli_bytes(plan->commit_bytes, words));
     reef_cli_table_cell(table, "%.2f of its rate", f->commit.rate_vs_raw);
     reef_cli_table_cell(table, "at least 0.6 (%.0f and %.0f ms)", f->commit.commit_ms,
                         f->commit.raw_ms);
+    // The open part's size is beside it, because the time of a commit follows from it.
     reef_cli_table_cell(table, "commits of a training, open part %s",
                         reef_cli_bytes(f->training.open_bytes, words));
     reef_cli_table_cell(table, "%.2f %%", 100 * f->training.overhead_share);
@@ -136,6 +146,7 @@ static void print_findings(const reef_store_plan *plan,
                         reef_cli_bytes(f->training.written_bytes, words));
     reef_cli_table_cell(table, "%.0f ms", f->training.commit_p99_ms);
     reef_cli_table_cell(table, "at most 250 ms");
+    // These are counted apart, as they happen once in the life of a file.
     reef_cli_table_cell(table, "  the first ones, which enlarge the file");
     reef_cli_table_cell(table, "%.0f ms", f->training.commit_growing_ms);
     reef_cli_table_cell(table, "once, not counted above");
@@ -146,6 +157,7 @@ static void print_findings(const reef_store_plan *plan,
                         reef_cli_count(f->pool.sealed_experts, words));
     reef_cli_table_cell(table, "%.1f ms", f->pool.snapshot_ms);
     reef_cli_table_cell(table, "under 20 ms");
+    // Indented: it belongs to the row above it.
     reef_cli_table_cell(table, "  its pages by the open part");
     reef_cli_table_cell(table, "%.2f", f->pool.snapshot_bytes_vs_open);
     reef_cli_table_cell(table, "under 2");
@@ -158,6 +170,7 @@ static void print_findings(const reef_store_plan *plan,
     reef_cli_table_cell(table, "at most 3, with %" PRIu64 " readers", plan->readers);
     reef_cli_table_cell(table, "usage of %" PRIu64 " simulated days, exact sums", usage->days);
     reef_cli_table_cell(table, "%.1f bytes", f->usage.bytes_per_expert);
+    // The fixed part does not grow with the number of experts.
     reef_cli_table_cell(table, "at most 40 per expert beyond the fixed part");
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
@@ -171,6 +184,7 @@ reef_status reef_cmd_bench_store(reef_cli_call *cli, reef_error *err) {
     reef_status status = read_plan(cli, &plan, &usage, err);
     if (status == REEF_OK) status = reef_bench_directory_new(&directory, err);
     if (status != REEF_OK) return status;
+    // All parts make their files in one directory, which is removed as a whole.
     plan.directory = directory.path;
     status = measure_bench_store(&plan, &usage, &found, err);
     reef_bench_directory_remove(&directory);
