@@ -29,10 +29,12 @@ static reef_status branch(reef_trainer *trainer,
                           json_t **result,
                           reef_error *err) {
     reef_branch made;
+    // The request was made by this program, so its members are there and have their types.
     uint32_t from = (uint32_t)json_integer_value(json_object_get(arguments, "from"));
     bool dry_run = json_is_true(json_object_get(arguments, "dry_run"));
     reef_status status = reef_trainer_branch(trainer, from, dry_run, &made, err);
     if (status == REEF_OK) // as the daemon answers
+        // The same members as the daemon's reply, because reply_branch reads both.
         *result =
             json_pack("{s:I, s:I, s:I, s:b, s:I}", "from", (json_int_t)made.from, "generation",
                       (json_int_t)made.generation, "side", (json_int_t)made.side, "whole",
@@ -54,6 +56,7 @@ static reef_status read_number(const char *text, uint32_t *out, reef_error *err)
 static reef_status reply_branch(reef_cli_call *cli, const json_t *result, reef_error *err) {
     static const char *const MEMBERS[] = {"from", "generation", "side", "whole", "experts"};
     json_int_t numbers[5];
+    // A member is passed on as it came, so that both ways give one document.
     json_t *document = json_pack("{s:b}", "done", !cli->dry_run);
     for (size_t i = 0; i < 5; i++) {
         json_t *member = json_object_get(result, MEMBERS[i]);
@@ -65,10 +68,13 @@ static reef_status reply_branch(reef_cli_call *cli, const json_t *result, reef_e
     json_decref(document);
     char words[CLI_WORD_BYTES];
     const char *begins = cli->dry_run ? "would begin" : "begins";
+    // The side is that of each PEER layer; the count is over all of them.
     printf("generation %" JSON_INTEGER_FORMAT " %s as a copy of generation %" JSON_INTEGER_FORMAT
            ": %s experts, %" JSON_INTEGER_FORMAT " x %" JSON_INTEGER_FORMAT " in each PEER layer\n",
            numbers[1], begins, numbers[0], reef_cli_count((uint64_t)numbers[4], words), numbers[2],
            numbers[2]);
+    // A copy that computes the same must not answer before its source does: a byte has one
+    // generation that answers. A silent one adds zero until it learns.
     printf("%s\n", whole ? "it goes on from what that one computes, and answers nothing before it "
                            "has trained"
                          : "it begins silent, with w_up = 0: both may answer the same byte");

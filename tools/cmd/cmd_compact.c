@@ -66,7 +66,9 @@ static reef_status rehearse_compact(reef_store *store, outcome *o, reef_error *e
     uint64_t now = reef_cli_now_ms();
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
+    // Measured inside the transaction, so before and after are of one state.
     if (status == REEF_OK) status = reef_usage_survey(txn, &o->before, err);
+    // The same steps with the same budget as the daemon's, until one finds nothing due.
     while (status == REEF_OK) {
         reef_usage_compaction done;
         double begin = reef_cli_clock();
@@ -75,6 +77,7 @@ static reef_status rehearse_compact(reef_store *store, outcome *o, reef_error *e
         note_compact(o, &done, reef_cli_clock() - begin);
     }
     if (status == REEF_OK) status = reef_usage_survey(txn, &o->after, err);
+    // Aborting is what makes it a dry run: no page of it reaches the file.
     reef_txn_abort(txn);
     return status;
 }
@@ -96,12 +99,14 @@ static void print_outcome(const outcome *o, bool dry_run) {
     static const char *const HEADING[] = {"level", "windows", "after", "bytes", "after"};
     char words[CLI_WORD_BYTES];
     reef_cli_table *table = reef_cli_table_new("<>>>>", HEADING);
+    // Totals are not in the table: compaction never changes them.
     for (uint32_t l = REEF_USAGE_DELTAS; l < REEF_USAGE_LEVELS; l++) {
         const reef_usage_level_stat *before = &o->before.levels[l], *after = &o->after.levels[l];
         reef_cli_table_cell(table, "%s", LEVELS[l]);
         reef_cli_table_cell(table, "%s", reef_cli_count(before->windows, words));
         reef_cli_table_cell(table, "%s", reef_cli_count(after->windows, words));
         reef_cli_table_cell(table, "%s", reef_cli_bytes(before->bytes, words));
+        // Bytes of records. The file itself does not shrink: LMDB reuses free pages.
         reef_cli_table_cell(table, "%s", reef_cli_bytes(after->bytes, words));
     }
     reef_cli_table_print(table, stdout);
@@ -110,6 +115,7 @@ static void print_outcome(const outcome *o, bool dry_run) {
         printf("nothing is due\n");
         return;
     }
+    // The longest step is what a commit of a running daemon would wait.
     printf("%s records %smerged, ", reef_cli_count(o->merged, words), dry_run ? "would be " : "");
     printf("%s dropped, in ", reef_cli_count(o->dropped, words));
     printf("%s steps of at most %.1f ms\n", reef_cli_count(o->steps, words), o->longest_ms);
@@ -130,11 +136,13 @@ static reef_status open_idle(const reef_cli_call *cli, reef_store **store, reef_
 reef_status reef_cmd_compact(reef_cli_call *cli, reef_error *err) {
     reef_store *store = NULL;
     outcome o = {0};
+    // Needs the write lock even for a dry run, because the steps are made and aborted.
     reef_status status = open_idle(cli, &store, err);
     if (status == REEF_OK)
         status = cli->dry_run ? rehearse_compact(store, &o, err) : compact_compact(store, &o, err);
     if (store != NULL) reef_store_close(store);
     if (status != REEF_OK) return status;
+    // One document for both cases; "dry_run" tells them apart.
     if (!cli->json) {
         print_outcome(&o, cli->dry_run);
         return REEF_OK;

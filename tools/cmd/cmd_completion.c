@@ -23,12 +23,15 @@ const reef_cli_manual reef_completion_manual = {
 static reef_status reply_completion(reef_cli_call *cli, const char *shell, reef_error *err) {
     char *text = NULL;
     size_t bytes = 0;
+    // One writer for both outputs: jansson needs the script as a string.
     FILE *out = open_memstream(&text, &bytes);
     if (out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the script");
     bool known = reef_completion_write(out, shell);
     reef_status status = REEF_OK;
+    // An open_memstream reports a lack of memory at the close.
     if (fclose(out) != 0) status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the script");
     if (status == REEF_OK && !known)
+        // The shell is named in the message, cut because it comes from the command line.
         status = reef_fail(err, REEF_ERR_INVALID,
                            "'%.40s' is no shell that is known: bash, zsh or fish", shell);
     if (status == REEF_OK && cli->json)

@@ -45,11 +45,14 @@ static void print_settings(const json_t *settings) {
     reef_cli_table *table = reef_cli_table_new("<<<", HEADING);
     size_t i;
     json_t *one;
+    // In the order of the reference page, which is the order in which they are declared.
     json_array_foreach(settings, i, one) {
         const json_t *value = json_object_get(one, "value");
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(12));
+        // A star marks what `reef reload` changes without a restart.
         reef_cli_table_cell(table, "%s%s", json_string_value(json_object_get(one, "name")),
                             json_is_true(json_object_get(one, "live")) ? "*" : "");
+        // A setting without a value shows an empty cell and not "null".
         reef_cli_table_cell(table, "%s", json_is_null(value) ? "" : text);
         reef_cli_table_cell(table, "%s", json_string_value(json_object_get(one, "origin")));
         free(text);
@@ -63,11 +66,13 @@ static reef_status read_settings(const reef_cli_call *cli, reef_options *options
     char **argv = reef_cli_alloc(cli->operand_count + 4, sizeof(*argv));
     char name[] = "reefd", flag[] = "--config";
     int argc = 0;
+    // reefd's own parser is called, so a setting cannot mean one thing here and another there.
     argv[argc++] = name;
     if (reef_cli_text(cli, "config") != NULL) {
         argv[argc++] = flag;
         argv[argc++] = (char *)reef_cli_text(cli, "config"); // getopt moves it about, and no more
     }
+    // Operands are written as reefd takes them, after the file, so that they win over it.
     for (size_t i = 0; i < cli->operand_count; i++) argv[argc++] = cli->operands[i];
     reef_status status = reef_options_read(options, argc, argv, err);
     free(argv);
@@ -84,14 +89,17 @@ reef_status reef_cmd_config_show(reef_cli_call *cli, reef_error *err) {
     reef_options options;
     reef_status status = read_settings(cli, &options, err);
     if (status != REEF_OK) {
+        // A partial result may hold strings already.
         reef_options_release(&options);
         return status;
     }
+    // A misspelt REEF_ variable is not an error for reefd, so it is a warning here too.
     reef_options_misspelt(warn_of_variable, NULL);
     json_t *settings = reef_settings_json(&options);
     json_t *file = options.config != NULL ? reef_cli_path(options.config) : json_null();
     if (cli->json) {
         status =
+            // reef_cli_reply() takes over both objects; the table only borrows them.
             reef_cli_reply(cli, json_pack("{s:o, s:o}", "config", file, "settings", settings), err);
     } else {
         print_settings(settings);
@@ -114,6 +122,7 @@ static void on_mistake(void *context, unsigned line, const char *message) {
     // "FILE:4: unknown key": the rest says it.
     const char *rest = strlen(message) > found->path_bytes ? message + found->path_bytes : message;
     const char *text = strstr(rest, ": ");
+    // Sorted by line on insertion: the checks run by subject, not from top to bottom.
     size_t at =
         json_array_size(found->list); // by lines, which is not the order in which they are found
     while (at > 0 &&
@@ -134,8 +143,10 @@ static void print_mistakes(const char *path, const json_t *list) {
 
 reef_status reef_cmd_config_check(reef_cli_call *cli, reef_error *err) {
     const char *path = cli->operands[0];
+    // The path is cut in messages, so its length here is bounded by the same limit.
     mistakes found = {.list = json_array(), .path_bytes = strnlen(path, 120)};
     size_t settings = 0;
+    // The callback collects all mistakes: one run of the check shows all of them.
     reef_status status = reef_options_check_file(path, on_mistake, &found, &settings, err);
     size_t count = json_array_size(found.list);
     if (status == REEF_OK && cli->json)
@@ -148,6 +159,7 @@ reef_status reef_cmd_config_check(reef_cli_call *cli, reef_error *err) {
     else if (status == REEF_OK)
         printf("%s: %zu settings, no mistake\n", path, settings);
     json_decref(found.list);
+    // Mistakes found are a failure of the command, for use in scripts and hooks.
     if (status != REEF_OK || count == 0) return status;
     return reef_fail(err, REEF_ERR_INVALID, "%.160s has %zu mistake%s", path, count,
                      count == 1 ? "" : "s");

@@ -42,8 +42,10 @@ static reef_status parse_range(const reef_cli_call *cli,
     if (text == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--generations A-B is missing: which ones to consolidate, such as 1-3");
+    // Digits only, five at most: "%u" would accept a sign and wrap on overflow.
     char a[6], b[6]; // digits alone: a number of scanf's may have a sign
     int read = 0;
+    // %n shows where the match ended: anything after the range is a typing mistake.
     if (sscanf(text, "%5[0-9]-%5[0-9]%n", a, b, &read) != 2 || text[read] != '\0')
         return reef_fail(err, REEF_ERR_INVALID,
                          "--generations '%.64s' is no range of two numbers, such as 1-3", text);
@@ -55,6 +57,7 @@ static reef_status parse_range(const reef_cli_call *cli,
 static reef_status parse_consolidate(const reef_cli_call *cli,
                                      reef_consolidation_options *options,
                                      reef_error *err) {
+    // Zero means "not given": the trainer then chooses side and steps from the sizes.
     uint64_t side = 0;
     *options = (reef_consolidation_options){
         .drop_snapshots = reef_cli_text(cli, "drop-snapshots") != NULL,
@@ -62,7 +65,9 @@ static reef_status parse_consolidate(const reef_cli_call *cli,
     reef_status status = parse_range(cli, &options->first, &options->last, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
     if (status == REEF_OK)
+        // The upper bound only catches typing mistakes; it is years of work.
         status = reef_cli_integer(cli, "steps", 1, 100000000, &options->steps, err);
+    // Within REEF_SIDE_MAX, which fits.
     options->side = (uint32_t)side;
     return status;
 }
@@ -90,6 +95,7 @@ static json_t *snapshots_json(const reef_consolidation *report) {
 
 static json_t *report_json(const reef_consolidation *report, bool done, double seconds) {
     json_t *object = json_pack(
+        // The plan and the result share these members, so a dry run can be compared with the run.
         "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "done", done, "first",
         (json_int_t)report->first, "last", (json_int_t)report->last, "merged",
         (json_int_t)report->merged, "later", (json_int_t)report->later, "side",
@@ -97,13 +103,16 @@ static json_t *report_json(const reef_consolidation *report, bool done, double s
         (json_int_t)report->taught_bytes, "experts_before", (json_int_t)report->experts_before,
         "experts_after", (json_int_t)report->experts_after, "bytes_before",
         (json_int_t)report->bytes_before);
+    // Not known before the rows are written: null, not a guess.
     json_object_set_new(object, "bytes_after",
                         done ? json_integer((json_int_t)report->bytes_after) : json_null());
+    // How many generations fire for each byte is what a reader pays at evaluation.
     json_object_set_new(object, "fired_before", reef_cli_real(report->fired_before));
     json_object_set_new(object, "fired_after", reef_cli_real(report->fired_after));
     json_object_set_new(object, "gate_leak", reef_cli_real(report->gate_leak));
     json_object_set_new(object, "gate_detect", reef_cli_real(report->gate_detect));
     json_object_set_new(object, "losses", losses_json(report));
+    // Snapshots that would be lost are listed in both cases: they are why one asks first.
     json_object_set_new(object, "snapshots", snapshots_json(report));
     json_object_set_new(object, "seconds", reef_cli_real(seconds));
     return object;
@@ -116,17 +125,21 @@ static const char *unit_of(const reef_consolidation *report) {
 static void print_losses(const reef_consolidation *report, bool done, FILE *out) {
     const char *unit = unit_of(report);
     const char *const heading[] = {
+        // Vector models never come here; models of ids have two bytes a token.
         "text of generation", report->token_bytes == 1 ? "bytes" : "tokens", "before", "after"};
     reef_cli_table *table = reef_cli_table_new(done ? ">>>>" : ">>>", heading);
     char words[CLI_WORD_BYTES];
     for (size_t i = 0; i < report->loss_count; i++) {
         const reef_consolidation_loss *loss = &report->losses[i];
+        // A generation without held-out text in the reservoir has nothing to compare.
         if (loss->bytes == 0) continue;
         reef_cli_table_cell(table, "%" PRIu32, loss->generation);
         reef_cli_table_cell(table, "%s", reef_cli_count(loss->bytes, words));
+        // Before is today's pool; after is the student on the same bytes.
         reef_cli_table_cell(table, "%.4f", loss->before);
         if (done) reef_cli_table_cell(table, "%.4f", loss->after);
     }
+    // Held out from distillation, so that the table does not flatter the student.
     fprintf(out, "bits per %s on text of the reservoir that nothing is taught from:\n", unit);
     reef_cli_table_print(table, out);
     reef_cli_table_free(table);
@@ -145,25 +158,31 @@ static void print_given_up(const reef_consolidation *report, const char *verb, F
 
 static void print_report(const reef_consolidation *report, bool done, FILE *out) {
     char before[CLI_WORD_BYTES], after[CLI_WORD_BYTES], taught[CLI_WORD_BYTES];
+    // Only this line is in the future tense for a plan; the rest states facts of today.
     fprintf(out,
             "%s %" PRIu32 " generations, %" PRIu32 " to %" PRIu32 ", into generation %" PRIu32
             " of %" PRIu32 " x %" PRIu32 " experts in each PEER layer\n",
             done ? "consolidated" : "would consolidate", report->merged, report->first,
             report->last, report->last, report->side, report->side);
+    // Distillation reads the reservoir, never the original stream, which is gone.
     fprintf(out, "%" PRIu64 " steps of distillation on %s of the reservoir\n", report->steps,
             reef_cli_bytes(report->taught_bytes, taught));
     fprintf(out, "experts: %s before, %s after\n", reef_cli_count(report->experts_before, before),
             reef_cli_count(report->experts_after, after));
+    // A plan does not know the compressed size of rows that do not exist.
     if (done)
         fprintf(out, "their bytes in the pool: %s before, %s after\n",
                 reef_cli_bytes(report->bytes_before, before),
                 reef_cli_bytes(report->bytes_after, after));
+    // Fewer firing generations is the gain in speed that consolidation promises.
     fprintf(out, "generations after the first that fire per %s: %.3f before, %.3f %s\n",
             unit_of(report), report->fired_before, report->fired_after,
             done ? "after" : "expected");
+    // The gate of the merged generation is trained anew, so its errors are reported.
     if (done)
         fprintf(out, "the new gate fires on %.2f %% of their text, %.2f %% of other text\n",
                 100 * report->gate_detect, 100 * report->gate_leak);
+    // Last before the losses, because this is what cannot be undone.
     print_given_up(report, done ? "given up:" : "would give up:", out);
     print_losses(report, done, out);
 }
@@ -184,8 +203,10 @@ static reef_status open_pool(const reef_cli_call *cli,
                              reef_error *err) {
     reef_error reason;
     reef_status status =
+        // Consolidation rewrites generations, so it needs the pool to itself.
         reef_store_open(store, cli->pool, &(reef_store_options){.write = write}, &reason);
     if (status == REEF_ERR_BUSY)
+        // The lock's own message does not say what to do about it.
         return reef_fail(err, status,
                          "%.180s; stop it first: consolidating needs the pool to itself",
                          reason.message);
@@ -214,20 +235,25 @@ static reef_status confirm_consolidate(const reef_cli_call *cli,
                                        const reef_consolidation_options *options,
                                        reef_error *err) {
     char line[16] = "";
+    // --yes is for scripts; a terminal is asked.
     if (reef_cli_text(cli, "yes") != NULL) return REEF_OK;
+    // Not asked in JSON mode either: a question would spoil the document.
     if (cli->json || isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1)
         return reef_fail(
             err, REEF_ERR_INVALID,
             "consolidating gives up for good what the pool was as of generations %" PRIu32
             " to %" PRIu32 ": see --dry-run, then say --yes",
             options->first, options->last);
+    // The plan is made with the very options of the run, except that it writes nothing.
     reef_consolidation_options dry = *options;
     reef_consolidation plan = {0};
     dry.dry_run = true;
     reef_status status = run_consolidate(cli, &dry, &plan, err);
     if (status == REEF_OK) {
+        // On standard error: standard output stays for the result.
         print_report(&plan, false, stderr);
         fprintf(stderr, "type yes to go on: ");
+        // The whole word, as fsck and friends ask where data is lost: a stray y is not enough.
         if (fgets(line, sizeof(line), stdin) == NULL || strcmp(line, "yes\n") != 0)
             status = reef_fail(err, REEF_ERR_INVALID, "not confirmed; nothing was changed");
     }
@@ -240,20 +266,24 @@ reef_status reef_cmd_consolidate(reef_cli_call *cli, reef_error *err) {
     reef_consolidation report = {0};
     reef_cli_progress progress;
     reef_status status = parse_consolidate(cli, &options, err);
+    // Asked before the progress line starts, which would overwrite the question.
     if (status == REEF_OK && !cli->dry_run) status = confirm_consolidate(cli, &options, err);
     if (status != REEF_OK) return status;
     options.dry_run = cli->dry_run;
     options.progress = on_progress;
     options.context = &progress;
     double start = reef_cli_clock();
+    // The number of steps is known only to the trainer: on_progress sets the total.
     reef_cli_progress_start(&progress, "distilling", 0, "steps");
     status = run_consolidate(cli, &options, &report, err);
+    // Ended on failure too, so that an error message begins on a fresh line.
     reef_cli_progress_end(&progress);
     if (status == REEF_OK && cli->json)
         status =
             reef_cli_reply(cli, report_json(&report, !cli->dry_run, reef_cli_clock() - start), err);
     else if (status == REEF_OK)
         print_report(&report, !cli->dry_run, stdout);
+    // Releasing an empty report is safe after a failure.
     reef_consolidation_release(&report);
     return status;
 }

@@ -59,9 +59,11 @@ const reef_cli_manual reef_stop_manual = {
 // What a dry run says: that there is a daemon, and what it is doing.
 static reef_status rehearse_daemon(reef_cli_call *cli, const char *command, reef_error *err) {
     json_t *running = NULL;
+    // Asks for the status: a daemon that does not reply is an error of the dry run too.
     reef_status status = reef_cli_daemon_status(cli, &running, err);
     if (status != REEF_OK) return status;
     json_int_t pid = json_integer_value(json_object_get(running, "pid"));
+    // Kept across the release of the document that holds it.
     json_t *state = json_incref(json_object_get(running, "state"));
     json_decref(running);
     if (cli->json)
@@ -69,6 +71,7 @@ static reef_status rehearse_daemon(reef_cli_call *cli, const char *command, reef
                               json_pack("{s:b, s:s, s:I, s:o}", "done", 0, "command", command,
                                         "pid", pid, "state", state),
                               err);
+    // Names the process, so that a wrong --pool or --socket shows before anything is sent.
     printf("would ask reefd %" JSON_INTEGER_FORMAT " (%s): %s\n", pid, json_string_value(state),
            command);
     json_decref(state);
@@ -80,11 +83,14 @@ static reef_status request_daemon(reef_cli_call *cli,
                                   const char *done,
                                   reef_error *err) {
     json_t *result = NULL;
+    // A dry run must not send the request: it would be carried out.
     if (cli->dry_run) return rehearse_daemon(cli, command, err);
     reef_status status = reef_cli_daemon_request(cli, command, &result, err);
     if (status != REEF_OK) return status;
     char words[CLI_WORD_BYTES];
+    // The daemon's reply is the document as it is.
     if (cli->json) return reef_cli_reply(cli, result, err);
+    // Step and commit are what a script waits for or compares.
     printf("%s at step %s, commit %" JSON_INTEGER_FORMAT "\n", done,
            reef_cli_count((uint64_t)json_integer_value(json_object_get(result, "step")), words),
            json_integer_value(json_object_get(result, "number")));

@@ -92,15 +92,21 @@ static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef
     const char *to = cli->operands[0];
     reef_store *store = NULL;
     double started = reef_cli_clock();
+    // A reader's transaction: the daemon commits on while the copy is written.
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
+    // Of the data file alone; the lock file is not copied.
     report->bytes_before = data_bytes(cli->pool);
+    // The plan runs all checks of the copy (is the target new, is there room) and writes nothing.
     status = cli->dry_run ? plan_copy(store, to, &report->commit, err)
                           : reef_store_copy(store, to, &report->commit, err);
     reef_store_close(store);
+    // There is no copy to verify or to measure.
     if (cli->dry_run) return status;
+    // Verifying reads the copy once more, from the disk that will hold it.
     if (status == REEF_OK && reef_cli_text(cli, "no-verify") == NULL)
         status = verify_copy(to, report, err);
+    // Smaller than before, because LMDB's compacting copy leaves free pages out.
     report->bytes_after = data_bytes(to);
     report->seconds = reef_cli_clock() - started;
     return status;
@@ -108,17 +114,20 @@ static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef
 
 static void print_copy(const reef_cli_call *cli, const copy_report *report) {
     char before[CLI_WORD_BYTES], after[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
+    // The root hash identifies the content: a copy that has it is the same pool.
     reef_hash_format(report->commit.root, root);
     printf("%s %s to %s\n", cli->dry_run ? "would copy" : "copied  ", cli->pool, cli->operands[0]);
     printf("commit   %" PRIu64 ", step %" PRIu64 "\n", report->commit.number, report->commit.step);
     printf("root     %s\n", root);
     if (cli->dry_run) {
+        // A plan knows only the upper bound: free pages are left out while copying.
         printf("size     %s, free pages among them\n",
                reef_cli_bytes(report->bytes_before, before));
         return;
     }
     printf("size     %s before, %s after\n", reef_cli_bytes(report->bytes_before, before),
            reef_cli_bytes(report->bytes_after, after));
+    // Absent with --no-verify, so that nobody takes silence for success.
     if (report->verified)
         printf("checked  %s records, nothing is damaged\n",
                reef_cli_count(report->check.records, before));
@@ -134,9 +143,12 @@ reef_status reef_cmd_export_pool(reef_cli_call *cli, reef_error *err) {
         return REEF_OK;
     }
     json_t *records =
+        // Null where nothing was verified, so that 0 records cannot be read as a result.
         report.verified ? json_integer((json_int_t)report.check.records) : json_null();
     json_t *after = cli->dry_run ? json_null() : json_integer((json_int_t)report.bytes_after);
     return reef_cli_reply(cli,
+                          // One document for plan and copy; members that a plan cannot know are
+                          // null.
                           json_pack("{s:b, s:o, s:o, s:o, s:I, s:o, s:b, s:o, s:o}", "done",
                                     !cli->dry_run, "pool", reef_cli_path(cli->pool), "copy",
                                     reef_cli_path(cli->operands[0]), "commit",
@@ -177,17 +189,21 @@ json_t *reef_generation_file_json(const reef_generation_file *file, const char *
 void reef_generation_file_print(const reef_generation_file *file, const char *path) {
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(file->info.root, root);
+    // Unknown while the file is only planned.
     if (file->file_bytes > 0)
         printf("file        %s, %s\n", path, reef_cli_bytes(file->file_bytes, words));
     printf("generation  %" PRIu32 ", %" PRIu32 " x %" PRIu32 " experts in each PEER layer, %s\n",
            file->info.generation, file->info.side, file->info.side,
            reef_rows_dtype_text(file->info.dtype));
+    // Positions are in bytes of the stream, for models of ids too.
     printf("trained on  %s bytes\n",
            reef_cli_count(file->info.sealed_at - file->info.opened_at, words));
+    // A generation adds to the output of earlier ones, so importing needs those first.
     if (file->builds_on == 1)
         printf("builds on   generation 0\n");
     else if (file->builds_on > 1)
         printf("builds on   generations 0 to %" PRIu32 "\n", file->builds_on - 1);
+    // The hash that `reef import` checks after reading.
     printf("root        %s\n", root);
 }
 
@@ -226,18 +242,22 @@ reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
     reef_generation_file file;
     reef_store *store = NULL;
     reef_status status = parse_generation(cli->operands[0], &generation, err);
+    // Checked before the store is opened: a mistyped number needs no pool.
     if (status == REEF_OK)
         status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
+    // From here on an interrupt must remove the unfinished file.
     reef_export_catch_signals();
     const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
                                          .dry_run = cli->dry_run,
                                          .stopped = reef_export_is_stopped};
+    // A dry run says so at once; the real export finds out with O_EXCL, without a race.
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
     if (status == REEF_OK)
         status = reef_generation_export(store, generation, path, &options, &file, err);
     reef_store_close(store);
+    // Busy is what a signal leaves behind: end by that signal, so that a shell's loop stops too.
     if (status == REEF_ERR_BUSY) reef_export_end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) {
@@ -245,6 +265,7 @@ reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
         json_object_set_new(document, "done", json_boolean(!cli->dry_run));
         return reef_cli_reply(cli, document, err);
     }
+    // The same lines in both cases, so that plan and result can be compared.
     if (cli->dry_run) printf("would write generation %" PRIu32 " to %s:\n", generation, path);
     reef_generation_file_print(&file, path);
     return REEF_OK;

@@ -60,17 +60,22 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
     const char *path = cli->operands[0];
     reef_model_file file;
     reef_store *store = NULL;
+    // A reader: a snapshot can be exported while the daemon trains.
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status != REEF_OK) return status;
+    // From here on an interrupt must remove the unfinished file.
     reef_export_catch_signals();
     const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
                                          .dry_run = cli->dry_run,
                                          .stopped = reef_export_is_stopped};
+    // A dry run says so at once; the real export finds out with O_EXCL, without a race.
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
     if (status == REEF_OK)
+        // Without --as-of it is the last commit.
         status = reef_model_export(store, reef_cli_text(cli, "as-of"), path, &options, &file, err);
     reef_store_close(store);
+    // Busy is what a signal leaves behind: end by that signal, so that a shell's loop stops too.
     if (status == REEF_ERR_BUSY) reef_export_end_as_signalled();
     if (status != REEF_OK) return status;
     if (cli->json) {
@@ -78,6 +83,7 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
         json_object_set_new(document, "done", json_boolean(!cli->dry_run));
         return reef_cli_reply(cli, document, err);
     }
+    // The same lines in both cases, so that plan and result can be compared.
     if (cli->dry_run) printf("would write the model to %s:\n", path);
     reef_model_file_print(&file, path);
     return REEF_OK;

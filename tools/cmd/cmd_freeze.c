@@ -34,14 +34,18 @@ static reef_status freeze(reef_trainer *trainer,
                           json_t **result,
                           reef_error *err) {
     reef_freeze request = {
+        // The same members as the daemon's command, so the request serves both ways.
         .layer = (int32_t)json_integer_value(json_object_get(arguments, "layer")),
         .first = (uint64_t)json_integer_value(json_object_get(arguments, "first")),
         .last = (uint64_t)json_integer_value(json_object_get(arguments, "last")),
+        // Zero where the option was not given: every expert of the range.
         .usage_quantile = json_number_value(json_object_get(arguments, "usage_quantile")),
+        // One function for both commands: they differ in the bit that is written.
         .thaw = strcmp(json_string_value(json_object_get(arguments, "command")), "thaw") == 0,
         .dry_run = json_is_true(json_object_get(arguments, "dry_run")),
     };
     uint64_t changed = 0;
+    // A dry run counts what would change and commits nothing.
     reef_status status = reef_trainer_freeze(trainer, &request, &changed, err);
     if (status == REEF_OK) *result = json_pack("{s:I}", "changed", (json_int_t)changed);
     return status;
@@ -51,18 +55,23 @@ static reef_status build_request(const reef_cli_call *cli,
                                  const char *command,
                                  json_t **request,
                                  reef_error *err) {
+    // Open ranges reach to the last expert of each layer.
     uint64_t layer = 0, first = 0, last = REEF_FREEZE_TO_END;
     double quantile = 0;
+    // Bounded by the format here; whether the model has that layer is checked by the trainer.
     reef_status status = reef_cli_integer(cli, "layer", 0, REEF_LAYER_COUNT_MAX - 1, &layer, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "first", 0, INT64_MAX, &first, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "last", 0, INT64_MAX, &last, err);
+    // Below one: a quantile of 1 would select nothing.
     if (status == REEF_OK)
         status = reef_cli_number(cli, "usage-above", 0, 0.999999, &quantile, err);
     if (status != REEF_OK) return status;
+    // Found here, since the daemon's message would speak of members and not of options.
     if (last < first)
         return reef_fail(err, REEF_ERR_INVALID, "--last %" PRIu64 " is before --first %" PRIu64,
                          last, first);
     *request = json_pack("{s:s, s:I, s:I, s:I, s:f, s:b}", "command", command, "layer",
+                         // -1 stands for all layers with experts.
                          reef_cli_text(cli, "layer") != NULL ? (json_int_t)layer : (json_int_t)-1,
                          "first", (json_int_t)first, "last", (json_int_t)last, "usage_quantile",
                          quantile, "dry_run", cli->dry_run);
@@ -72,6 +81,7 @@ static reef_status build_request(const reef_cli_call *cli,
 static reef_status set_flags(reef_cli_call *cli, const char *command, reef_error *err) {
     json_t *request = NULL, *result = NULL;
     reef_status status = build_request(cli, command, &request, err);
+    // Through the daemon where one runs, else in this process.
     if (status == REEF_OK) status = reef_cli_change(cli, request, freeze, &result, err);
     if (status != REEF_OK) return status;
     json_int_t changed = json_integer_value(json_object_get(result, "changed"));
@@ -80,6 +90,7 @@ static reef_status set_flags(reef_cli_call *cli, const char *command, reef_error
         return reef_cli_reply(
             cli, json_pack("{s:b, s:I}", "done", !cli->dry_run, "changed", changed), err);
     char words[CLI_WORD_BYTES];
+    // freeze and thaw differ in their first letter.
     printf("%s %s expert%s\n",
            cli->dry_run ? (command[0] == 'f' ? "would freeze" : "would thaw")
                         : (command[0] == 'f' ? "froze" : "thawed"),

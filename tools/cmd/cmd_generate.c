@@ -53,15 +53,20 @@ static reef_status read_prompt(const reef_cli_call *cli, request *r, reef_error 
     if (text != NULL && path != NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--prompt and --prompt-file exclude each other");
     if (path != NULL) {
+        // A file may hold any bytes, also those that a shell cannot pass.
         reef_status status = reef_cli_file_read(&r->prompt, path, err);
         if (status != REEF_OK) return status;
+        // Only the prompt's last line is shown again; a long one would hide the answer.
         r->shown = last_line(&r->prompt);
     } else {
+        // A model needs one byte to predict from: a newline is the most neutral.
         if (text == NULL) text = "\n";
+        // A copy, so that both cases are released in the same way.
         r->prompt = (reef_cli_file){.path = "--prompt", .count = strlen(text)};
         r->prompt.bytes = reef_cli_alloc(r->prompt.count, 1);
         memcpy(r->prompt.bytes, text, r->prompt.count);
     }
+    // An empty file or `--prompt ''`.
     if (r->prompt.count == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.160s is empty: the model needs a byte to start from", r->prompt.path);
@@ -83,10 +88,11 @@ static reef_status reply_generate(reef_cli_call *cli,
                                   const uint8_t *out,
                                   reef_error *err) {
     size_t shown = r->prompt.count - r->shown, count = (size_t)r->bytes;
-    // Together, so that a character that the prompt begins and the model ends stays whole.
+    // One buffer, so that a character begun by the prompt and ended by the model stays whole.
     uint8_t *all = reef_cli_alloc(shown + count, 1);
     memcpy(all, r->prompt.bytes + r->shown, shown);
     memcpy(all + shown, out, count);
+    // Invalid UTF-8 becomes replacement characters: the terminal must not be harmed.
     char *text = reef_cli_printable(all, shown + count, true);
     free(all);
     if (!cli->json) {
@@ -94,9 +100,11 @@ static reef_status reply_generate(reef_cli_call *cli,
         free(text);
         return REEF_OK;
     }
+    // Hexadecimal beside the text, because replacement characters lose bytes.
     char *hex = reef_cli_alloc(2 * count + 1, 1);
     for (size_t i = 0; i < count; i++) snprintf(hex + 2 * i, 3, "%02x", out[i]);
     char *prompt = reef_cli_printable(r->prompt.bytes + r->shown, shown, true);
+    // The word that --as-of itself takes for the last commit.
     const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
     json_t *document = json_pack("{s:s, s:s, s:s, s:s, s:I}", "as_of", as_of, "prompt", prompt,
                                  "text", text, "generated_hex", hex, "bytes", (json_int_t)count);
@@ -112,24 +120,29 @@ reef_status reef_cmd_generate(reef_cli_call *cli, reef_error *err) {
     reef_model *model = NULL;
     uint8_t *out = NULL;
 
+    // Options are checked before the pool is opened: a typing mistake costs nothing.
     reef_status status = read_request(cli, &r, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
         status =
+            // Only models of bytes can print what they generate.
             reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK)
+        // Its own read transaction: a commit of the daemon does not change the model while it runs.
         status = reef_model_open(
             &model, pool.store, reef_cli_text(cli, "as-of"),
             &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) goto cleanup;
 
     out = reef_cli_alloc((size_t)r.bytes, 1);
+    // With the seed in the request, the same call gives the same bytes.
     reef_sampling sampling = {
         .seed = r.seed, .temperature = (float)r.temperature, .top_p = (float)r.top_p};
     status = reef_model_generate(model, r.prompt.bytes, r.prompt.count, (size_t)r.bytes, &sampling,
                                  out, err);
     if (status == REEF_OK) status = reply_generate(cli, &r, out, err);
 
+// All released here, in every outcome; each takes NULL or an empty object.
 cleanup:
     free(out);
     reef_model_close(model);

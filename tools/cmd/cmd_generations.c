@@ -22,19 +22,24 @@ static void add_row(reef_cli_table *table,
                     const reef_usage_summary *usage) {
     char words[CLI_WORD_BYTES];
     reef_cli_table_cell(table, "%" PRIu32, g->generation);
+    // The side tells more than the count alone: the router's cost grows with it.
     reef_cli_table_cell(table, "%" PRIu32 " x %" PRIu32, g->side, g->side);
     reef_cli_table_cell(table, "%s", reef_cli_count(reef_cli_generation_experts(pool, g), words));
     reef_cli_table_cell(table, "%s", reef_rows_dtype_text(g->dtype));
+    // Emptied by consolidation: its number stays, so that old records still have a meaning.
     if (reef_generation_is_empty(g))
         reef_cli_table_cell(table, "in %" PRIu32, reef_cli_generation_merged_into(pool, g));
     else
         reef_cli_table_cell(table, "%s", g->sealed ? "sealed" : "open");
     const reef_config *config = &pool->config;
+    // In examples or tokens where the model has them, else in bytes.
     reef_cli_table_cell(table, "%s",
                         reef_cli_count(reef_cli_stream_units(config, g->opened_at), words));
     reef_cli_table_cell(
         table, "%s",
+        // The open generation has no end yet.
         g->sealed ? reef_cli_count(reef_cli_stream_units(config, g->sealed_at), words) : "");
+    // Vector generations keep no usage; their table has no such columns.
     if (reef_config_is_vector(config)) return;
     reef_cli_table_cell(table, "%.1f", usage->used_percent);
     reef_cli_table_cell(table, "%.3f", usage->unevenness);
@@ -44,6 +49,7 @@ static json_t *row_json(const reef_cli_pool *pool,
                         const reef_generation_record *g,
                         const reef_usage_summary *usage) {
     json_t *object = reef_cli_generation_json(pool, g);
+    // Members are there for both model kinds, null where they do not apply.
     bool counted = !reef_config_is_vector(&pool->config);
     json_object_set_new(object, "used_percent",
                         counted ? reef_cli_real(usage->used_percent) : json_null());
@@ -58,10 +64,12 @@ static reef_status collect_generations(reef_cli_pool *pool,
                                        reef_cli_table *table,
                                        json_t *array,
                                        reef_error *err) {
+    // One reading transaction for all, so the rows belong to one commit.
     for (uint32_t g = 0; g < pool->generation_count; g++) {
         reef_usage_summary usage;
         reef_status status = reef_cli_usage_summary(pool, &pool->generations[g], &usage, err);
         if (status != REEF_OK) return status;
+        // Table and document are filled together: both outputs show the same rows.
         add_row(table, pool, &pool->generations[g], &usage);
         json_array_append_new(array, row_json(pool, &pool->generations[g], &usage));
     }
@@ -74,16 +82,20 @@ reef_status reef_generations_list(reef_cli_pool *pool,
                                   reef_error *err) {
     bool vectors = reef_config_is_vector(&pool->config);
     const char *unit = reef_cli_stream_unit(&pool->config);
+    // The unit stands in the heading and not in each cell.
     char *opened = reef_cli_format("opened at %s", unit),
          *sealed = reef_cli_format("sealed at %s", unit);
     const char *const heading[] = {"generation", "side", "experts", "rows",      "state",
                                    opened,       sealed, "used %",  "unevenness"};
+    // The last two columns are usage, which vectors do not have.
     *table = reef_cli_table_new(vectors ? ">>><<>>" : ">>><<>>>>", heading);
+    // The table has copied its heading.
     free(opened);
     free(sealed);
     *array = json_array();
     reef_status status = collect_generations(pool, *table, *array, err);
     if (status == REEF_OK) return REEF_OK;
+    // On failure the caller gets no half-filled list.
     reef_cli_table_free(*table);
     json_decref(*array);
     *table = NULL;
@@ -109,6 +121,7 @@ reef_status reef_cmd_generations(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_generations_list(&pool, &table, &array, err);
     if (status == REEF_OK && cli->json)
+        // Strategy and task explain why a generation begins where it does.
         status = reef_cli_reply(cli,
                                 json_pack("{s:O, s:s, s:I}", "generations", array, "strategy",
                                           reef_config_word(&pool.config, "strategy"), "task",
@@ -116,6 +129,7 @@ reef_status reef_cmd_generations(reef_cli_call *cli, reef_error *err) {
                                 err);
     else if (status == REEF_OK)
         print_list(&pool, table);
+    // Both released also after a failure: NULL is fine.
     json_decref(array);
     reef_cli_table_free(table);
     reef_cli_pool_close(&pool);

@@ -44,10 +44,13 @@ static reef_status reply_grow(reef_cli_call *cli,
                               uint32_t before,
                               uint32_t side,
                               reef_error *err) {
+    // Only the open generation can grow: sealed ones never change by a bit.
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
     uint64_t layers = reef_cli_peer_layers(&pool->config);
+    // Growing a grid from b to s adds s*s - b*b experts in each layer with experts.
     uint64_t added = ((uint64_t)side * side - (uint64_t)before * before) * layers;
     if (cli->json)
+        // `side` is that after growing, also in a dry run.
         return reef_cli_reply(cli,
                               json_pack("{s:b, s:I, s:I, s:I, s:I}", "done", !cli->dry_run,
                                         "generation", (json_int_t)open->generation, "side_before",
@@ -74,6 +77,7 @@ static reef_status check_side(uint32_t before, uint64_t side, reef_error *err) {
 
 reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     uint64_t side = 0;
+    // Range first; whether it is larger than today is known only with the pool open.
     reef_status status = reef_cli_integer(cli, "side", 1, REEF_SIDE_MAX, &side, err);
     if (status != REEF_OK) return status;
     if (side == 0)
@@ -83,14 +87,19 @@ reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status =
+        // A vector generation has as many rows as it found, not a grid.
         reef_cli_pool_wants(&pool, false, "reef seal opens a generation with more experts", err);
+    // Kept: after the change the pool shows the new side.
     uint32_t before = pool.generations[pool.generation_count - 1].side;
     if (status == REEF_OK) status = check_side(before, side, err);
     json_t *request = json_pack("{s:s, s:I}", "command", "grow", "side", (json_int_t)side);
     if (status == REEF_OK && cli->dry_run) {
+        // The check runs in this process, with the rules of the trainer.
         status = reef_cli_check(cli, request, check_grow, &result, err);
     } else if (status == REEF_OK) {
+        // Through the daemon where one runs, so that it goes on training with the new size.
         status = reef_cli_change(cli, json_incref(request), grow_grow, &result, err);
+        // Reads the commit that the change made.
         if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     }
     if (status == REEF_OK) status = reply_grow(cli, &pool, before, (uint32_t)side, err);

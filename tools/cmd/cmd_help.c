@@ -36,10 +36,13 @@ static reef_status write_manual(reef_cli_call *cli, const char *directory, reef_
 
 reef_status reef_cmd_help(reef_cli_call *cli, reef_error *err) {
     const char *directory = reef_cli_text(cli, "man");
+    // For packaging: one manual page for each command.
     if (directory != NULL) return write_manual(cli, directory, err);
     if (cli->operand_count == 0) return reef_cli_help_list(cli, NULL, err);
+    // `reef help bench` lists the group; `reef help bench step` is one command of it.
     if (cli->operand_count == 1 && reef_cli_group_has(cli->operands[0]))
         return reef_cli_help_list(cli, cli->operands[0], err);
+    // Groups have commands of two words.
     char *name = cli->operand_count == 1
                      ? reef_cli_format("%s", cli->operands[0])
                      : reef_cli_format("%s %s", cli->operands[0], cli->operands[1]);
@@ -47,6 +50,7 @@ reef_status reef_cmd_help(reef_cli_call *cli, reef_error *err) {
     reef_status status =
         command != NULL
             ? reef_cli_help(cli, command, err)
+            // Suggests the nearest name, as a mistyped command does.
             : reef_cli_command_unknown(cli->operands[0],
                                        cli->operand_count > 1 ? cli->operands[1] : NULL, err);
     free(name);

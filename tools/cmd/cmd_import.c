@@ -36,9 +36,10 @@ static reef_status open_pool(const reef_cli_call *cli,
                              reef_trainer **trainer,
                              reef_error *err) {
     reef_error reason;
-    // A dry run only reads, so it can be had beside a daemon.
+    // A dry run only reads, so it can run beside a daemon.
     reef_status status =
         reef_store_open(store, cli->pool, &(reef_store_options){.write = !cli->dry_run}, &reason);
+    // The lock's own message does not say what to do about it.
     if (status == REEF_ERR_BUSY)
         return reef_fail(err, status, "%.180s; stop it first: importing needs the pool to itself",
                          reason.message);
@@ -50,10 +51,14 @@ static reef_status open_pool(const reef_cli_call *cli,
 
 static void print_import(const reef_import *import, const char *path, bool dry_run) {
     char first[CLI_WORD_BYTES], last[CLI_WORD_BYTES];
+    // A file's side is that of one layer; ids are counted in each layer.
     uint64_t count = (uint64_t)import->file.info.side * import->file.info.side;
     reef_generation_file_print(&import->file, path);
+    // Not a number for pools without gates: nothing was measured.
     if (!isnan(import->leak))
         printf("fires on    %.2f %% of what this pool remembers\n", 100.0 * import->leak);
+    // The gate of the file was trained elsewhere: its threshold is raised until it keeps to this
+    // pool's bound on leaking.
     if (import->leak_now < import->leak)
         printf("stricter    %.2f %% with its threshold raised\n", 100.0 * import->leak_now);
     printf("%s  as generation %" PRIu32 ", ids %s to %s in each layer; generation %" PRIu32
@@ -64,18 +69,21 @@ static void print_import(const reef_import *import, const char *path, bool dry_r
            dry_run ? "would be" : "is");
 }
 
+// The import commits in one transaction, so an interrupt leaves the pool as it was.
 reef_status reef_cmd_import(reef_cli_call *cli, reef_error *err) {
     const char *path = cli->operands[0];
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     reef_import import;
     reef_import_options options = {.dry_run = cli->dry_run};
+    // The bound may be loosened, never switched off.
     reef_status status = reef_cli_number(cli, "leak-max", 1e-6, 1, &options.leak_max, err);
     if (status == REEF_OK) status = open_pool(cli, &store, &trainer, err);
     if (status == REEF_OK) status = reef_trainer_import(trainer, path, &options, &import, err);
     reef_trainer_close(trainer);
     if (store != NULL) reef_store_close(store);
     if (status != REEF_OK) return status;
+    // `leak` and `leak_now` are equal unless the threshold was raised.
     if (cli->json)
         return reef_cli_reply(
             cli,

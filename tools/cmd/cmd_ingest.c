@@ -86,18 +86,22 @@ static bool is_blank(const uint8_t *line, size_t bytes) {
     return true;
 }
 
-// Checked here, because a line that is no JSON would spoil the request.
+// Parsed here, because one invalid line would make the whole request invalid.
 static reef_status add_records(const ingestion *in, json_t *request, reef_error *err) {
     json_t *records = json_array();
     const uint8_t *at = in->feed.batch;
     size_t left = in->feed.bytes;
     json_object_set_new(request, "records", records);
+    // The line number is that of the input, for the message.
     for (uint64_t line = in->feed.line; left > 0; line++) {
         const uint8_t *end = memchr(at, '\n', left);
+        // The last line of a file may lack its newline.
         size_t bytes = end != NULL ? (size_t)(end - at) : left, taken = bytes + (end != NULL);
         json_error_t why;
+        // Blank lines are common at the end of exports and carry no record.
         if (!is_blank(at, bytes)) {
             json_t *record = json_loadb((const char *)at, bytes, JSON_REJECT_DUPLICATES, &why);
+            // The daemon drops an object whose key appears twice; the sender learns it before.
             if (record == NULL)
                 return reef_fail(err, REEF_ERR_INVALID, "%.120s line %" PRIu64 ": no JSON: %.80s",
                                  in->feed.path, line, why.text);
@@ -110,22 +114,27 @@ static reef_status add_records(const ingestion *in, json_t *request, reef_error 
 }
 
 static reef_status make_request(const ingestion *in, char **text, reef_error *err) {
+    // The id names the position, so a batch sent twice is recognised by the daemon.
     char *id = reef_cli_format("%s-%" PRIu64, in->prefix, in->feed.offset);
     json_t *request =
+        // A missing source is left out: the daemon then uses the pool's default.
         json_pack("{s:s, s:s, s:s*}", "command", "ingest", "id", id, "source", in->source);
     reef_status status = REEF_OK;
     free(id);
     if (in->jsonl) {
         status = add_records(in, request, err);
     } else {
+        // Text may be any bytes; JSON strings may not.
         char *base64 = encode_base64(in->feed.batch, in->feed.bytes);
         json_object_set_new(request, "base64", json_string(base64));
         free(base64);
     }
+    // Compact, since each byte of the request counts against the daemon's limit.
     *text = status == REEF_OK ? json_dumps(request, JSON_COMPACT) : NULL;
     if (status == REEF_OK && *text == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
     json_decref(request);
+    // Larger requests are refused by the daemon after they were sent; better not to send.
     if (status != REEF_OK || strlen(*text) < REEF_REQUEST_BYTES_MAX) return status;
     return reef_fail(
         err, REEF_ERR_INVALID,
@@ -143,14 +152,19 @@ static void sleep_ms(unsigned ms) {
 
 static void print_ingest(ingestion *in, const char *state) {
     double now = reef_cli_clock();
+    // A file has a total and so a bar; a pipe has a rate only.
     if (in->progress.total > 0) reef_cli_progress_show(&in->progress, in->feed.offset);
+    // Ten times a second is enough for the eye and costs nothing.
     if (in->progress.total > 0 || !in->progress.terminal || now - in->drawn < 0.1) return;
     char bytes[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
+    // Since the start and not since the last line: a pipe comes in bursts.
     double passed = now - in->progress.started;
     in->drawn = now;
+    // So that the end of the program clears the line.
     in->progress.visible = true;
     fprintf(stderr, "\r\033[Kingest  %s  %s/s%s", reef_cli_bytes(in->feed.offset, bytes),
             reef_cli_bytes(passed > 0 ? (uint64_t)((double)in->feed.offset / passed) : 0, rate),
+            // The state says why the numbers stand still.
             state);
     fflush(stderr);
 }
@@ -185,10 +199,12 @@ static void count_batch(ingestion *in) {
 }
 
 static reef_status send_batch(ingestion *in, const char *request, reef_error *err) {
+    // When the daemon last replied with anything: the limit on waiting counts from there.
     double heard = reef_cli_clock();
     for (;;) {
         char *reply = NULL;
         unsigned ms = 0;
+        // The reply of a full queue says how long to wait.
         reef_status status = reef_daemon_call_hinted(
             in->cli->pool, reef_cli_text(in->cli, "socket"), request, &reply, &ms, err);
         if (status == REEF_OK) {
@@ -196,9 +212,13 @@ static reef_status send_batch(ingestion *in, const char *request, reef_error *er
             free(reply);
             return REEF_OK;
         }
+        // Busy is a reply too: a daemon that is full is alive.
         if (status == REEF_ERR_BUSY) heard = reef_cli_clock();
+        // A restarting daemon comes back within a time; an invalid request never succeeds.
         if (!is_worth_it(in, status, &ms, heard)) return status;
+        // Counted and reported: many waits mean that the daemon is slower than the source.
         in->waits++;
+        // Drawn while waiting as well, so that nobody takes it for hanging.
         print_ingest(in,
                      status == REEF_ERR_BUSY ? "  waiting for room" : "  waiting for the daemon");
         sleep_ms(ms);
@@ -214,17 +234,21 @@ static reef_status cut_off(const ingestion *in, const reef_error *reason, reef_e
 }
 
 static reef_status send_all(ingestion *in, reef_error *err) {
+    // Reason is kept apart: `cut_off` puts it into a longer message.
     reef_error reason;
     for (;;) {
         char *request = NULL;
+        // A batch is at most so many lines and so many bytes, whichever comes first.
         reef_status status = reef_ingest_feed_next(&in->feed, &reason);
         if (status == REEF_OK && in->feed.bytes == 0) return REEF_OK;
         if (status == REEF_OK) status = make_request(in, &request, &reason);
+        // A dry run reads and checks every line, and sends none.
         if (status == REEF_OK && in->cli->dry_run)
             count_batch(in);
         else if (status == REEF_OK)
             status = send_batch(in, request, &reason);
         free(request);
+        // After some batches the message must say where to go on, or data would be sent twice.
         if (status != REEF_OK)
             return in->batches > 0 ? cut_off(in, &reason, err)
                                    : reef_fail(err, status, "%s", reason.message);
@@ -243,9 +267,11 @@ static bool is_plain(const char *text) {
 
 static reef_status choose_prefix(ingestion *in, reef_error *err) {
     const char *given = reef_cli_text(in->cli, "id-prefix");
+    // A source is shown in tables, so it may not hold control characters.
     if (in->source != NULL && !is_plain(in->source))
         return reef_fail(err, REEF_ERR_INVALID, "--source takes UTF-8 without control characters");
     if (given == NULL) {
+        // Time and process make prefixes of two runs differ.
         snprintf(in->prefix, sizeof(in->prefix), "%" PRIu64 "-%ld", reef_cli_now_ms(),
                  (long)getpid());
         return REEF_OK;
@@ -254,9 +280,11 @@ static reef_status choose_prefix(ingestion *in, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID, "--id-prefix takes 1 to %d bytes",
                          PREFIX_BYTES_MAX);
     if (!is_plain(given))
+        // The prefix becomes part of a request id, which has its own limit.
         return reef_fail(err, REEF_ERR_INVALID,
                          "--id-prefix takes UTF-8 without control characters");
     strcpy(in->prefix, given);
+    // A given prefix is a promise to cut batches at the same places again.
     in->feed.steady = true;
     return REEF_OK;
 }
@@ -273,6 +301,7 @@ static reef_status choose_format(ingestion *in, reef_error *err) {
 }
 
 static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
+    // `end` is the offset to pass to --skip in a later run.
     if (in->cli->json)
         return reef_cli_reply(
             in->cli,
@@ -281,6 +310,7 @@ static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
                       (json_int_t)in->records, "batches", (json_int_t)in->batches, "duplicates",
                       (json_int_t)in->duplicates, "waits", (json_int_t)in->waits, "end",
                       (json_int_t)in->feed.offset, "position",
+                      // Position in the pool's stream, after the daemon accepted the last batch.
                       in->batches && !in->cli->dry_run ? json_integer((json_int_t)in->position)
                                                        : json_null(),
                       "seconds", reef_cli_real(seconds)),
@@ -290,6 +320,7 @@ static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
            in->cli->dry_run ? "would send" : "acknowledged", reef_cli_count(in->records, records),
            reef_cli_bytes(in->accepted_bytes, bytes), in->batches, in->batches == 1 ? "" : "es",
            reef_cli_duration(seconds, time));
+    // Not an error: a repeated run sends what it is not sure of.
     if (in->duplicates > 0)
         printf("%" PRIu64 " of these batches the pool had already\n", in->duplicates);
     return REEF_OK;
@@ -307,16 +338,20 @@ reef_status reef_cmd_ingest(reef_cli_call *cli, reef_error *err) {
     uint64_t lines = LINES_DEFAULT;
     ingestion in = {.cli = cli,
                     .source = reef_cli_text(cli, "source"),
+                    // "-" reads standard input, as for other Unix programs.
                     .feed = {.fd = -1, .path = cli->operand_count ? cli->operands[0] : "-"}};
     reef_status status = reef_cli_integer(cli, "batch", 1, LINES_MAX, &lines, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "skip", 0, INT64_MAX, &in.feed.skip, err);
+    // The prefix is chosen before the format, because it needs no file.
     if (status == REEF_OK) status = choose_prefix(&in, err);
     if (status == REEF_OK) status = choose_format(&in, err);
     in.feed.lines_max = (size_t)lines;
+    // A dry run checks that a daemon is there, though it sends nothing.
     if (status == REEF_OK && cli->dry_run) status = check_daemon(cli, err);
     if (status == REEF_OK) status = reef_ingest_feed_open(&in.feed, err);
     reef_cli_progress_start(&in.progress, "ingest", in.feed.size, "B");
     if (status == REEF_OK) status = send_all(&in, err);
+    // Ended before the reply, so that the result begins on a fresh line.
     reef_cli_progress_end(&in.progress);
     if (status == REEF_OK) status = reply(&in, reef_cli_clock() - in.progress.started, err);
     reef_ingest_feed_close(&in.feed);

@@ -153,25 +153,32 @@ static json_t *making_json(const reef_cli_call *cli, const making *m) {
 static void print_size(FILE *out, const making *m) {
     char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
     const reef_init_size *size = &m->size;
+    // Sizes given one by one have no name to explain.
     if (size->name == NULL) return;
     if (size->budget_bytes)
+        // Half, because every later generation of the stream needs memory too.
         fprintf(out, "  size        %s, the largest that leaves half of %s to later generations\n",
                 size->name, reef_cli_bytes(size->budget_bytes, words));
     else
         fprintf(out, "  size        %s\n", size->name);
+    // The first figure is for training with its optimiser state; a sealed generation has none.
     fprintf(out, "  memory      about %s while it trains, ",
             reef_cli_bytes(size->memory_bytes, words));
     fprintf(out, "and %s more for each sealed generation\n",
             reef_cli_bytes(size->generation_bytes, more));
+    // No probe with --no-probe, or where the model could not run a step.
     if (m->probe.seconds <= 0) return;
     double rate = (double)m->probe.bytes / m->probe.seconds;
+    // Vectors are counted in examples: bytes of a record say little.
     bool vectors = reef_config_is_vector(&m->config);
     if (vectors) rate /= (double)reef_vector_record_bytes(&m->config);
+    // Measured with other programs running, so the line says so.
     fprintf(out,
             "  speed       %s%s/s on this machine as busy as it is (%" PRIu64
             " steps of training in %.1f s)\n",
             vectors ? reef_cli_count((uint64_t)rate, words) : reef_cli_bytes((uint64_t)rate, words),
             vectors ? " examples" : "", m->probe.steps, m->probe.seconds);
+    // A day is a size that people can compare with their logs.
     if (!vectors)
         fprintf(out, "  a day       %s of %s\n", reef_cli_bytes((uint64_t)(rate * 86400), words),
                 reef_cli_has_ids(&m->config) ? "token ids, two bytes each" : "text");
@@ -180,16 +187,21 @@ static void print_size(FILE *out, const making *m) {
 static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *err) {
     if (cli->json) return reef_cli_reply(cli, making_json(cli, m), err);
     char words[CLI_WORD_BYTES];
+    // Without a configuration file the next step differs by model kind.
     const char *file = reef_cli_text(cli, "config-out");
     bool vector = reef_config_is_vector(&m->config);
     printf("%s %s\n", cli->dry_run ? "would make" : "made", cli->pool);
     bool layer = reef_config_is_layer(&m->config);
+    // One writer for each kind, chosen once.
     (vector ? print_vector_model : layer ? print_layer : print_text_model)(m);
     print_size(stdout, m);
+    // The model file of --from, with its own sizes.
     if (m->from != NULL) reef_model_file_print(&m->file, m->from);
+    // A plan has no parameters to count and nothing on disk.
     if (cli->dry_run) return REEF_OK;
     printf("  parameters  %s\n", reef_cli_count(m->parameters, words));
     printf("  on disk     %s\n", reef_cli_bytes(m->file_bytes, words));
+    // The next command is printed, since `reef init` is the first thing a new user runs.
     if (file != NULL)
         printf("wrote %s; name a source in it, then: reefd --config %s\n", file, file);
     else if (layer)
@@ -206,11 +218,14 @@ static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *e
 // The file for reefd says at its top what the pool is.
 static reef_status write_config(const reef_cli_call *cli, const making *m, reef_error *err) {
     const char *path = reef_cli_text(cli, "config-out");
+    // Only with --config-out.
     if (path == NULL) return REEF_OK;
+    // The comment at its head is built in memory, because the library writes the file in one go.
     char *about = NULL, words[CLI_WORD_BYTES];
     size_t bytes = 0;
     FILE *out = open_memstream(&about, &bytes);
     if (out == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
+    // Settings of the pool itself are not in this file: a reader should know why.
     fprintf(out, "The pool has a %s model, %s experts%s:\n",
             reef_config_is_vector(&m->config) ? "vector" : "language",
             reef_cli_count(experts_made(m), words),
@@ -218,8 +233,10 @@ static reef_status write_config(const reef_cli_call *cli, const making *m, reef_
     print_size(out, m);
     fputs("Its own configuration was written once: reef status, reef init --help.\n", out);
     reef_status status = REEF_OK;
+    // An open_memstream reports a lack of memory at the close.
     if (fclose(out) != 0)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
+    // Written to a temporary name and renamed, so it is whole or absent.
     if (status == REEF_OK) status = reef_config_text_write(path, cli->pool, about, err);
     free(about);
     return status;
@@ -232,11 +249,14 @@ static reef_status measure_init(const reef_cli_call *cli,
                                 reef_error *err) {
     reef_cli_pool pool;
     reef_model *model = NULL;
+    // Read back, and not computed: what the pool holds is what counts.
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
         status =
             reef_model_open(&model, pool.store, NULL, &(reef_model_options){.threads = 1}, err);
+    // The model is opened only to count; one thread is enough.
     if (status == REEF_OK) *parameters = reef_model_parameter_count(model);
+    // Also after a failure, when it is zero.
     *file_bytes = pool.file_bytes;
     reef_model_close(model);
     reef_cli_pool_close(&pool);
@@ -252,7 +272,9 @@ static reef_status check_path(const char *path, reef_error *err) {
 
 // Before anything is made: the file must be new as well, and be one that can be written.
 static reef_status check_file(const reef_cli_call *cli, const making *m, reef_error *err) {
+    // Before anything is made: a pool without its configuration file would be half a result.
     const char *path = reef_cli_text(cli, "config-out");
+    // reefd cannot train these models from a source.
     if (path != NULL && reef_cli_has_ids(&m->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--config-out is a file for reefd, which reads no token ids: reef train "
@@ -261,6 +283,7 @@ static reef_status check_file(const reef_cli_call *cli, const making *m, reef_er
         return reef_fail(err, REEF_ERR_INVALID,
                          "--config-out is a file for reefd, which trains no layer by itself: a "
                          "program that uses libreef does (docs/LIBRARY.md)");
+    // An existing file is never overwritten: it may hold an operator's settings.
     if (path == NULL || access(path, F_OK) != 0)
         return path != NULL ? reef_config_text_check(path, cli->pool, err) : REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID, "cannot write %.120s: it exists; choose another name",
@@ -284,15 +307,19 @@ static reef_status make_init(const reef_cli_call *cli, making *m, reef_error *er
 
 reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
     making m = {.from = reef_cli_text(cli, "from")};
+    // All checks come before the pool is made, so that a mistake leaves no directory behind.
     reef_status status = reef_init_configure(cli, &m.config, &m.size, err);
     if (status == REEF_OK) status = check_path(cli->pool, err);
     if (status == REEF_OK) status = check_file(cli, &m, err);
+    // The probe trains a few steps on random bytes to measure the speed.
     if (status == REEF_OK) status = probe(cli, &m, err);
     if (status == REEF_OK) status = make_init(cli, &m, err);
+    // From here on the pool exists.
     if (status == REEF_OK && !cli->dry_run) {
         reef_error reason = {0};
         status = measure_init(cli, &m.parameters, &m.file_bytes, &reason);
         if (status == REEF_OK) status = write_config(cli, &m, &reason);
+        // The message must say that the pool was made: running the command again would fail.
         if (status != REEF_OK)
             status = reef_fail(err, status, "the pool %.100s was made; %.140s", cli->pool,
                                reason.message);

@@ -34,16 +34,21 @@ static json_t *chart_json(const reef_loss_chart *chart) {
     json_t *points = json_array(), *found = json_array();
     for (size_t i = 0; i < chart->count; i++) {
         const reef_point *point = &chart->points[i];
+        // One object for each point: programs read names and not columns.
         json_array_append_new(
             points, json_pack("{s:I, s:I, s:o, s:I, s:I}", "step", (json_int_t)point->step,
                               "stream_bytes", (json_int_t)point->stream_bytes,
+                              // The name carries the unit, so that no reader mistakes one for
+                              // another.
                               chart->vectors ? "error_share"
                               : chart->ids   ? "bits_per_token"
                                              : "bits_per_byte",
                               reef_cli_real((double)point->bits_per_byte), "generation",
                               (json_int_t)point->generation, "batches",
+                              // Points are means: how many batches each stands for.
                               (json_int_t)reef_cli_point_batches(point)));
     }
+    // Boundaries as positions of the stream, for a second layer of a plot.
     for (size_t i = 0; i < chart->found_count; i++)
         json_array_append_new(found, json_integer((json_int_t)chart->found[i]));
     return json_pack("{s:o, s:o}", "points", points, "boundaries_found", found);
@@ -51,13 +56,16 @@ static json_t *chart_json(const reef_loss_chart *chart) {
 
 static reef_status print_plot(reef_cli_call *cli, const reef_loss_chart *chart, reef_error *err) {
     const char *path = reef_cli_text(cli, "svg");
+    // JSON of a pool without a loss is an empty list; a picture of nothing is an error.
     if (chart->count == 0 && (path != NULL || !cli->json))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "%.160s has no loss to plot: nothing was trained yet", cli->pool);
+    // The file is written before anything is printed, so that an error comes alone.
     if (path != NULL) {
         reef_status status = reef_svg_write(path, draw_plot, chart, err);
         if (status != REEF_OK) return status;
     }
+    // With both options the document goes to standard output, and the drawing to its file.
     if (cli->json) return reef_cli_reply(cli, chart_json(chart), err);
     if (path != NULL)
         printf("wrote %s\n", path);
@@ -71,6 +79,7 @@ reef_status reef_cmd_plot_loss(reef_cli_call *cli, reef_error *err) {
     reef_cli_points points = {0};
     uint64_t *found = NULL;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
+    // Thinned while it is read: a pool of months has more points than a picture has columns.
     if (status == REEF_OK) status = reef_cli_points_read(&points, &pool, err);
     if (status == REEF_OK) {
         reef_loss_chart chart = {.points = points.points,
@@ -79,6 +88,7 @@ reef_status reef_cmd_plot_loss(reef_cli_call *cli, reef_error *err) {
                                  .ids = reef_cli_has_ids(&pool.config),
                                  .unit = reef_cli_stream_unit(&pool.config),
                                  .unit_bytes = reef_cli_stream_unit_bytes(&pool.config)};
+        // Drawn as lines, because a jump of the loss is explained by a boundary.
         found = reef_chart_boundaries(&pool, &chart.found_count);
         chart.found = found;
         status = print_plot(cli, &chart, err);

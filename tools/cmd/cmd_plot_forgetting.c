@@ -65,11 +65,15 @@ static reef_status measure_set(plot *p,
                                reef_error *err) {
     reef_cli_matrix matrix;
     reef_cli_file *files = reef_cli_alloc(set->count, sizeof(*files));
+    // Borrowed: the evaluation set keeps its files and releases them.
     for (size_t j = 0; j < set->count; j++) files[j] = set->domains[j].file; // lent
+    // Evaluates each snapshot on each file; this is what takes the time.
     reef_status status = reef_matrix_measure(&matrix, cli, pool, files, set->count, err);
     free(files);
     if (status != REEF_OK) return status;
+    // The plot owns copies, so that it can also be read from a document.
     plot_init(p, matrix.rows, matrix.columns);
+    // Accuracy rises with learning, bits a byte fall: the chart turns its axis.
     p->rising = matrix.rising;
     p->ids = reef_cli_has_ids(&pool->config);
     memcpy(p->values, matrix.bits, p->rows * p->columns * sizeof(double));
@@ -77,6 +81,7 @@ static reef_status measure_set(plot *p,
         p->names[j] = reef_cli_format("%s", set->domains[j].name);
     for (size_t i = 0; i < p->rows; i++) {
         char words[CLI_WORD_BYTES];
+        // States of the pool are named as --as-of takes them.
         p->states[i] = reef_cli_format("%s", reef_matrix_row_name(&matrix, i, words));
     }
     reef_matrix_release(&matrix);
@@ -86,8 +91,10 @@ static reef_status measure_set(plot *p,
 static reef_status measure_pool(plot *p, const reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool = {0};
     reef_eval_set set = {0};
+    // The pool is open while it is measured, so that all rows belong to one commit.
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = reef_eval_set_read(&set, cli, "eval", &pool.config, err);
+    // Without an evaluation set there is nothing to plot.
     if (status == REEF_OK && set.count == 0)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "nothing to plot: give --eval NAME=FILE for each domain, or --results");
@@ -107,32 +114,39 @@ static reef_status read_document(plot *p,
                                  const json_t *document,
                                  const char *path,
                                  reef_error *err) {
+    // The document is that of `reef lifelong`, written possibly by an earlier version.
     const json_t *plan = json_object_get(document, "plan");
     const json_t *files = json_object_get(plan, "files");
     const json_t *domains = json_object_get(plan, "domains");
     const json_t *matrix = json_object_get(document, "matrix");
     const char *measure = json_string_value(json_object_get(document, "measure"));
     size_t rows = json_array_size(matrix), columns = json_array_size(domains);
+    // One row before any training and one after each file: anything else is another document.
     if (rows == 0 || columns == 0 || rows != json_array_size(files) + 1 || measure == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%.160s is not what `reef train --results` writes, or has no --eval",
                          path);
+    // Sizes are checked above, so the loops cannot run over.
     plot_init(p, rows, columns);
+    // The measure is a word of the document: its sense of "better" follows from it.
     p->rising = strcmp(measure, "accuracy") == 0;
     p->ids = strcmp(measure, "bits_per_token") == 0;
     for (size_t i = 0; i < rows; i++) {
-        // A domain for each file gives the shorter name.
+        // Where each file has a domain of its own, the domain's name is the shorter one.
         const json_t *file = json_object_get(json_array_get(files, i - 1), "file");
         const json_t *domain = json_object_get(json_array_get(domains, i - 1), "name");
         bool paired = columns < rows && i <= columns;
         const char *name = paired ? json_string_value(domain) : file_name(json_string_value(file));
+        // Row 0 is the state before the first file.
         p->states[i] = i > 0 ? reef_cli_format("after %s", name != NULL ? name : "?")
                              : reef_cli_format("before");
         for (size_t j = 0; j < columns; j++) {
             const json_t *value = json_array_get(json_array_get(matrix, i), j);
+            // A cell may be null: what was not measured is not drawn.
             p->values[i * columns + j] = json_is_number(value) ? json_number_value(value) : NAN;
         }
     }
+    // Missing names do not make the numbers useless.
     for (size_t j = 0; j < columns; j++) {
         const char *name = json_string_value(json_object_get(json_array_get(domains, j), "name"));
         p->names[j] = reef_cli_format("%s", name != NULL ? name : "?");
@@ -179,13 +193,16 @@ static json_t *chart_json(const plot *p, const reef_metrics_matrix *matrix) {
     json_t *rows = json_array(), *forgetting = json_array();
     for (size_t i = 0; i < p->rows; i++) {
         json_t *row = json_array();
+        // Values of the chart, not of the pool, so that the document shows what is drawn.
         for (size_t j = 0; j < p->columns; j++)
             json_array_append_new(row, reef_cli_real(reef_metrics_at(matrix, i, j)));
         json_array_append_new(rows, row);
     }
     for (size_t j = 0; j < p->columns; j++)
+        // The largest loss of each column since its best row (Chaudhry et al. 2018, eq. 3).
         json_array_append_new(forgetting, reef_cli_real(reef_metrics_forgetting_max(matrix, j)));
     return json_pack("{s:s, s:o, s:o, s:o, s:o}", "measure",
+                     // The name carries the unit, as in `reef plot loss`.
                      p->rising ? "accuracy"
                      : p->ids  ? "bits_per_token"
                                : "bits_per_byte",
@@ -196,10 +213,12 @@ static json_t *chart_json(const plot *p, const reef_metrics_matrix *matrix) {
 static reef_status print_plot_forgetting(reef_cli_call *cli, const plot *p, reef_error *err) {
     reef_forgetting_chart chart = chart_of(p);
     const char *path = reef_cli_text(cli, "svg");
+    // The file is written before anything is printed, so that an error comes alone.
     if (path != NULL) {
         reef_status status = reef_svg_write(path, draw_chart, &chart, err);
         if (status != REEF_OK) return status;
     }
+    // With both options the document goes to standard output, and the drawing to its file.
     if (cli->json) return reef_cli_reply(cli, chart_json(p, &chart.matrix), err);
     if (path != NULL)
         printf("wrote %s\n", path);
