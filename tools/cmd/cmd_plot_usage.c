@@ -74,19 +74,25 @@ static reef_status read_curve(reef_cli_pool *pool,
                               uint32_t g,
                               usage_curve *curve,
                               reef_error *err) {
+    // One curve for all layers of a generation: experts of different layers are comparable, because
+    // each layer chooses equally often.
     const reef_generation_record *generation = &pool->generations[g];
+    // Dense layers take no place in the array.
     size_t each = (size_t)generation->side * generation->side, count = 0;
     curve->generation = g;
     curve->sealed = generation->sealed;
+    // The percentages of the legend are those of `reef generations`.
     reef_status status = reef_cli_usage_summary(pool, generation, &curve->summary, err);
     uint64_t *counts = reef_cli_alloc(each * reef_cli_peer_layers(&pool->config), sizeof(*counts));
     for (uint32_t layer = 0; status == REEF_OK && layer < pool->config.layers; layer++) {
         reef_usage *usage = NULL;
         if (!reef_cli_layer_is_peer(&pool->config, layer)) continue;
         status = reef_cli_usage_read(pool, generation, layer, &usage, err);
+        // Only the count; weights of selections would need another axis.
         for (size_t i = 0; status == REEF_OK && i < each; i++) counts[count++] = usage[i].count;
         free(usage);
     }
+    // Sorted and summed to the fixed points of the curve, so memory does not grow with the pool.
     if (status == REEF_OK) fill_curve(curve, counts, count);
     free(counts);
     return status;
@@ -111,9 +117,11 @@ static reef_status read_curves(reef_cli_pool *pool,
 static json_t *curves_json(const usage_curve *curves, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
+        // Shares at the same points for every generation, as the picture has them.
         json_t *shares = json_array();
         for (size_t p = 0; p < CURVE_POINTS; p++)
             json_array_append_new(shares, reef_cli_real(curves[i].share[p]));
+        // The summary travels along, so that one document answers both questions.
         const reef_usage_summary *s = &curves[i].summary;
         json_array_append_new(list,
                               json_pack("{s:I, s:b, s:I, s:o, s:o, s:I, s:o}", "generation",
@@ -139,12 +147,14 @@ static void print_curves(const usage_curve *curves, size_t count) {
     reef_cli_table *table = reef_cli_table_new(">>><>>>", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES], bar[BAR_COLUMNS + 1] = "";
+        // The bar is of the used experts; the shares stand in columns of their own.
         long length = lround(curves[i].summary.used_percent * BAR_COLUMNS / 100);
         for (long k = 0; k < length && k < BAR_COLUMNS; k++) bar[k] = '#';
         reef_cli_table_cell(table, "%" PRIu32, curves[i].generation);
         reef_cli_table_cell(table, "%s", reef_cli_count(curves[i].summary.expert_count, words));
         reef_cli_table_cell(table, "%.1f", curves[i].summary.used_percent);
         reef_cli_table_cell(table, "%s", bar);
+        // Three points tell the shape: with even use, 10 % of the experts do 10 %.
         print_share(table, curves[i].share[1]);
         print_share(table, curves[i].share[10]);
         print_share(table, curves[i].share[50]);
@@ -162,6 +172,7 @@ static double page_y(double share) {
 }
 
 static void draw_axes(FILE *out) {
+    // Both axes run from 0 to 100 %, so they share their marks.
     for (int i = 0; i <= TICKS; i++) {
         double share = (double)i / TICKS;
         char label[CLI_WORD_BYTES];
@@ -170,6 +181,7 @@ static void draw_axes(FILE *out) {
         reef_svg_text(out, LEFT - 10, page_y(share) + 5, 15, "end", SVG_INK, label);
         reef_svg_text(out, page_x(share), TOP + SIDE + 23, 15, "middle", SVG_INK, label);
     }
+    // The diagonal is even use; a curve above it is unevenness.
     reef_svg_line(out, page_x(0), page_y(0), page_x(1), page_y(1), SVG_PALE, 1.5, "6 6");
     reef_svg_text(out, LEFT + SIDE / 2, TOP + SIDE + 48, 15, "middle", SVG_INK,
                   "experts, most used first (%)");
@@ -190,10 +202,11 @@ static void draw_curve(FILE *out, const usage_curve *curve, const char *colour) 
 static const char *const COLOURS[COLOUR_COUNT] = {"#1d5fa3", "#c8402f", "#2f8a4c", "#8a5bb0",
                                                   "#c98a1b", "#1b9aa0", "#7a4a2b", "#555555"};
 
-// As many as there is room for, the newest, below how many more there are.
+// The newest generations get the rows; older ones are counted in the first row.
 static void draw_key(FILE *out, const usage_curve *curves, size_t count) {
     char label[CLI_WORD_BYTES + 64];
     double x = LEFT + SIDE + 30, y = TOP + 14;
+    // One row of the key is needed to say how many are left out.
     size_t left_out = count > KEY_ROWS ? count - (KEY_ROWS - 1) : 0;
     if (left_out > 0) {
         snprintf(label, sizeof(label), "%zu older generations, and", left_out);
@@ -201,9 +214,11 @@ static void draw_key(FILE *out, const usage_curve *curves, size_t count) {
         y += KEY_GAP;
     }
     for (size_t i = left_out; i < count; i++, y += KEY_GAP) {
+        // The open generation is still changing, so it is marked.
         snprintf(label, sizeof(label), "generation %" PRIu32 "%s: %.1f %% used",
                  curves[i].generation, curves[i].sealed ? "" : " (open)",
                  curves[i].summary.used_percent);
+        // Colours repeat after COLOUR_COUNT; the order of the key tells them apart.
         reef_svg_line(out, x, y - 5, x + 26, y - 5, COLOURS[i % COLOUR_COUNT], 2.5,
                       curves[i].sealed ? NULL : "9 5");
         reef_svg_text(out, x + 34, y, 14, "start", SVG_INK, label);
@@ -236,11 +251,13 @@ static reef_status print_plot_usage(reef_cli_call *cli,
                                     reef_error *err) {
     const char *path = reef_cli_text(cli, "svg");
     const usage_picture picture = {curves, count};
+    // The file is written before anything is printed, so that an error comes alone.
     if (path != NULL) {
         reef_status status = reef_svg_write(path, draw_usage, &picture, err);
         if (status != REEF_OK) return status;
     }
     if (cli->json) return reef_cli_reply(cli, curves_json(curves, count), err);
+    // With both options the document goes to standard output, and the drawing to its file.
     if (path != NULL)
         printf("wrote %s\n", path);
     else
@@ -254,6 +271,7 @@ reef_status reef_cmd_plot_usage(reef_cli_call *cli, reef_error *err) {
     size_t count = 0;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
+        // Vector generations keep no usage records.
         status =
             reef_cli_pool_wants(&pool, false,
                                 "there every expert sees every input, and reef eval shows which "

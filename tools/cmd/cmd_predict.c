@@ -47,13 +47,16 @@ static reef_status predict_predict(reef_cli_call *cli,
                                    const char *as_of,
                                    const reef_cli_file *file,
                                    reef_error *err) {
+    // Lines are printed as they are computed; a JSON document must be whole.
     json_t *array = cli->json ? json_array() : NULL;
     reef_cli_progress progress;
+    // With lines on standard output the progress would interleave, so it is off then.
     reef_cli_progress_start(&progress, "predicting", cli->json ? file->count : 0, "B");
     reef_status status =
         reef_cli_predict(model, file, &progress, cli->json ? on_object : on_line, array, err);
     reef_cli_progress_end(&progress);
     if (status == REEF_OK && cli->json)
+        // `as_of` is repeated: a prediction without its state could not be checked later.
         status = reef_cli_reply(cli,
                                 json_pack("{s:s, s:o, s:O}", "as_of", as_of, "file",
                                           reef_cli_path(file->path), "predictions", array),
@@ -63,19 +66,23 @@ static reef_status predict_predict(reef_cli_call *cli,
 }
 
 reef_status reef_cmd_predict(reef_cli_call *cli, reef_error *err) {
+    // The word that --as-of itself takes for the last commit.
     const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
     reef_cli_pool pool = {0};
     reef_cli_file file = {0};
     reef_model *model = NULL;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
+        // `reef score` is what a model of text has instead.
         status = reef_cli_pool_wants(&pool, true,
                                      "reef score says how surprising a text is, reef "
                                      "generate continues one",
                                      err);
     if (status == REEF_OK)
+        // The reader checks the width of the vectors against the pool's configuration.
         status = reef_cli_vectors_read(&file, cli->operands[0], &pool.config, err);
     if (status == REEF_OK)
+        // Its own read transaction: a commit of the daemon does not change the model while it runs.
         status = reef_model_open(
             &model, pool.store, as_of,
             &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);

@@ -109,18 +109,24 @@ static domain *find_domain(const report *r, const char *name) {
 }
 
 static reef_status read_domains(report *r, const reef_cli_call *cli, reef_error *err) {
+    // At most one domain for each option given.
     r->domains = reef_cli_alloc(cli->given_count, sizeof(*r->domains));
+    // Options keep their order: the stream had the domains in this order.
     size_t cursor = 0;
     const char *text;
     while ((text = reef_cli_next(cli, "domain", &cursor))) {
         char *name;
         const char *path;
         reef_status status = split("domain", text, &name, &path, err);
+        // A name is the first part up to "=", since paths may hold that sign too.
         if (status != REEF_OK) return status;
+        // Looked up before the slot is used, or the name would find itself.
         bool taken = find_domain(r, name) != NULL;
+        // The slot is counted first, so that release_report() frees the name on failure.
         domain *d = &r->domains[r->count++];
         *d = (domain){.name = name, .path = path, .fresh = NAN};
         if (taken) return reef_fail(err, REEF_ERR_INVALID, "domain %.64s is given twice", name);
+        // Read now: a missing file should be found before an hour of evaluation.
         status = reef_cli_text_read(&d->file, path, err);
         if (status != REEF_OK) return status;
     }
@@ -134,30 +140,36 @@ static reef_status read_truth(report *r,
                               const reef_cli_pool *pool,
                               reef_error *err) {
     r->truth = reef_cli_alloc(cli->given_count, sizeof(*r->truth));
+    // The true boundaries are where the writer of the stream changed domains.
     size_t cursor = 0;
     const char *text;
     while ((text = reef_cli_next(cli, "truth", &cursor))) {
+        // Checked by hand: strtoull takes signs and leading blanks.
         size_t digits = strspn(text, "0123456789");
         errno = 0;
         uint64_t offset = strtoull(text, NULL, 10);
         if (digits == 0 || text[digits] != '\0' || errno != 0)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--truth is '%.64s', but must be a position in the stream", text);
+        // A boundary after the end would count as missed, though nobody could find it.
         if (offset > pool->commit.stream_bytes)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--truth %" PRIu64
                              " lies behind the end of the stream, of which %" PRIu64
                              " bytes are trained",
                              offset, pool->commit.stream_bytes);
+        // Increasing, because position j belongs to domain j + 1.
         if (r->truth_count > 0 && offset <= r->truth[r->truth_count - 1])
             return reef_fail(err, REEF_ERR_INVALID,
                              "--truth %" PRIu64 " does not come after the one before it", offset);
         r->truth[r->truth_count++] = offset;
     }
+    // The first domain begins at 0, so it has no position.
     if (r->truth_count + 1 != r->count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "%zu domains need %zu --truth positions, but %zu are given", r->count,
                          r->count - 1, r->truth_count);
+    // Where each domain begins is all that the later steps use.
     for (size_t j = 1; j < r->count; j++) r->domains[j].start = r->truth[j - 1];
     return REEF_OK;
 }
@@ -173,6 +185,7 @@ static reef_status read_number(
 }
 
 static reef_status read_fresh(report *r, const reef_cli_call *cli, reef_error *err) {
+    // --fresh gives what a model trained on this domain alone reaches: the goal to compare with.
     size_t cursor = 0;
     const char *text;
     while ((text = reef_cli_next(cli, "fresh", &cursor))) {
@@ -181,6 +194,7 @@ static reef_status read_fresh(report *r, const reef_cli_call *cli, reef_error *e
         reef_status status = split("fresh", text, &name, &value, err);
         if (status != REEF_OK) return status;
         domain *d = find_domain(r, name);
+        // The name was only needed to find the domain.
         free(name);
         if (d == NULL)
             return reef_fail(err, REEF_ERR_INVALID, "--fresh %.64s names no --domain", text);
@@ -190,30 +204,36 @@ static reef_status read_fresh(report *r, const reef_cli_call *cli, reef_error *e
     return REEF_OK;
 }
 
-// NAME, or NAME@G when that is no name.
+// NAME is the domain's own generation, NAME@G is generation G. A domain may have an "@" in its
+// name, so the whole text is tried first.
 static reef_status read_sealed_name(
     report *r, const char *text, char *name, sealed_bits *sealed, reef_error *err) {
     domain *d = find_domain(r, name);
     char *at = strrchr(name, '@');
+    // Which generation is "its own" is known later, after the boundaries are read.
     sealed->own = d != NULL;
     if (d == NULL && at != NULL && at[1] != '\0' && at[1 + strspn(at + 1, "0123456789")] == '\0') {
         *at = '\0';
         d = find_domain(r, name);
         sealed->generation = strtoul(at + 1, NULL, 10);
     }
+    // The message repeats what was typed.
     if (d == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--sealed-bits %.64s names no --domain", text);
+    // An index and not a pointer: the array of domains may still grow.
     sealed->domain = (size_t)(d - r->domains);
     return REEF_OK;
 }
 
 static reef_status read_sealed(report *r, const reef_cli_call *cli, reef_error *err) {
     r->sealed = reef_cli_alloc(cli->given_count, sizeof(*r->sealed));
+    // What the loss was when the generation was sealed, noted by whoever ran the stream.
     size_t cursor = 0;
     const char *text;
     while ((text = reef_cli_next(cli, "sealed-bits", &cursor))) {
         char *name;
         const char *value;
+        // Counted first, so that a failure leaves nothing unreleased.
         sealed_bits *sealed = &r->sealed[r->sealed_count++];
         reef_status status = split("sealed-bits", text, &name, &value, err);
         if (status != REEF_OK) return status;
@@ -229,10 +249,13 @@ static reef_status read_request(report *r,
                                 const reef_cli_call *cli,
                                 const reef_cli_pool *pool,
                                 reef_error *err) {
+    // Every report has a directory: the figures belong beside the picture.
     if (reef_cli_text(cli, "out") == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--out DIR is missing: where to write the report");
+    // Not a number means that no time was given, and no rate is shown.
     r->seconds = NAN;
     reef_status status = reef_cli_number(cli, "seconds", 1e-6, SECONDS_MAX, &r->seconds, err);
+    // Domains first: the other options name them.
     if (status == REEF_OK) status = read_domains(r, cli, err);
     if (status == REEF_OK) status = read_truth(r, cli, pool, err);
     if (status == REEF_OK) status = read_fresh(r, cli, err);
@@ -241,10 +264,12 @@ static reef_status read_request(report *r,
 }
 
 static void release_report(report *r) {
+    // Also called after a failure in the middle; counts say what there is.
     for (size_t j = 0; j < r->count; j++) {
         free(r->domains[j].name);
         reef_cli_file_release(&r->domains[j].file);
     }
+    // Only as many samples as were made.
     for (size_t g = 0; g < r->sample_count; g++) free(r->samples[g]);
     free(r->samples);
     free(r->domains);
@@ -272,20 +297,28 @@ static size_t nearest_boundary(const report *r, uint64_t truth) {
 }
 
 static reef_status assign_generations(report *r, const reef_cli_pool *pool, reef_error *err) {
+    // The boundaries that the trainer found, from the pool's log.
     r->found = reef_chart_boundaries(pool, &r->found_count);
     for (size_t j = 1; j < r->count; j++) {
+        // A domain is credited with the boundary nearest to its true beginning.
         size_t boundary = nearest_boundary(r, r->domains[j].start);
+        // Boundary k opened generation k + 1.
         r->domains[j].generation = boundary == SIZE_MAX ? 0 : boundary + 1;
+        // The generation may have been consolidated: its experts stand in the next that is not
+        // empty.
         while (reef_generation_is_empty(&pool->generations[r->domains[j].generation]))
             r->domains[j].generation++; // into which it was consolidated
     }
+    // Now that domains have generations, "its own" can be replaced by a number.
     for (size_t i = 0; i < r->sealed_count; i++) {
         sealed_bits *sealed = &r->sealed[i];
         if (sealed->own) sealed->generation = r->domains[sealed->domain].generation;
+        // A number from the command line may be anything.
         if (sealed->generation >= pool->generation_count)
             return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "--sealed-bits names generation %zu, but the pool has 0 to %" PRIu32,
                              sealed->generation, pool->generation_count - 1);
+        // A consolidated generation has no state left to evaluate.
         const reef_generation_record *one = &pool->generations[sealed->generation];
         if (reef_generation_is_empty(one))
             return reef_fail(err, REEF_ERR_NOT_FOUND,
@@ -349,14 +382,20 @@ static size_t character_start(const reef_cli_file *file, size_t at) {
 
 static reef_status sample(
     report *r, const reef_cli_call *cli, reef_cli_pool *pool, size_t generation, reef_error *err) {
+    // Each generation continues a text that it learned, so that samples can be compared.
     const reef_cli_file *file = prompt_of(r, generation);
+    // Cut at whole characters: half a character would make the model guess the rest.
     size_t end = character_start(file, file->count < PROMPT_BYTES ? file->count : PROMPT_BYTES);
+    // Only the end of the prompt is shown: the picture has one line for it.
     size_t shown = character_start(file, end < PROMPT_SHOWN ? 0 : end - PROMPT_SHOWN);
     size_t shown_bytes = end - shown;
     uint8_t *text = reef_cli_alloc(shown_bytes + SAMPLE_BYTES, 1);
+    // Prompt and sample share a buffer, so that the boundary between them prints well.
     memcpy(text, file->bytes + shown, shown_bytes);
+    // A fixed seed: two reports of the same pool show the same samples.
     reef_sampling sampling = {.seed = 1, .temperature = SAMPLE_TEMPERATURE, .top_p = SAMPLE_TOP_P};
     reef_model *model = NULL;
+    // A number names the state in which that generation was the newest.
     char *as_of = reef_cli_format("%zu", generation);
     reef_status status = reef_model_open(
         &model, pool->store, as_of,
@@ -365,6 +404,7 @@ static reef_status sample(
         status = reef_model_generate(model, file->bytes, end, SAMPLE_BYTES, &sampling,
                                      text + shown_bytes, err);
     if (status == REEF_OK)
+        // Kept only if it was made, so sample_count counts valid strings.
         r->samples[r->sample_count++] = reef_cli_printable(text, shown_bytes + SAMPLE_BYTES, false);
     reef_model_close(model);
     free(as_of);
@@ -378,12 +418,16 @@ static reef_status measure_report(report *r,
                                   reef_error *err) {
     reef_cli_file *files = reef_cli_alloc(r->count, sizeof(*files));
     for (size_t j = 0; j < r->count; j++) files[j] = r->domains[j].file; // lent
+    // Evaluates every state on every domain; this is what takes the time.
     reef_status status = reef_matrix_measure(&r->matrix, cli, pool, files, r->count, err);
     free(files);
     if (status != REEF_OK) return status;
+    // Forgetting is measured from the row where a domain was learned.
     for (size_t j = 0; j < r->count; j++) r->matrix.learned[j] = r->domains[j].generation;
+    // The figures are computed once, for the table, the document and the picture.
     compute_report(r);
     r->samples = reef_cli_alloc(pool->generation_count, sizeof(*r->samples));
+    // A sample for every generation, so that index and generation agree.
     for (size_t g = 0; g < pool->generation_count && status == REEF_OK; g++) {
         if (reef_generation_is_empty(&pool->generations[g]))
             r->samples[r->sample_count++] =
@@ -441,33 +485,40 @@ static json_t *report_json(const report *r,
                            const reef_cli_call *cli,
                            const reef_cli_pool *pool,
                            json_t *generations) {
+    // Arrays first: jansson takes them over in one call below.
     json_t *names = json_array(), *rows = json_array(), *shares = json_array(),
            *samples = json_array();
     for (size_t j = 0; j < r->count; j++)
         json_array_append_new(names, json_string(r->domains[j].name));
+    // Rows are named as in the printed table.
     for (size_t row = 0; row < r->matrix.rows; row++) {
         char name[CLI_WORD_BYTES];
         json_array_append_new(rows, json_string(reef_matrix_row_name(&r->matrix, row, name)));
     }
+    // The first domain has no earlier model to gain from.
     for (size_t j = 1; j < r->count; j++)
         json_array_append_new(shares, reef_cli_real(r->learned_share[j]));
     for (size_t g = 0; g < r->sample_count; g++)
         json_array_append_new(samples, json_string(r->samples[g]));
     json_t *document =
+        // The names of these members are fixed: scripts that read reports depend on them.
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "pool", reef_cli_path(cli->pool), "names",
                   names, "rows", rows, "matrix", reef_matrix_json(&r->matrix),
                   "asof_forgetting_bits", reef_cli_real(r->asof_forgetting),
                   "task_free_forgetting_bits", reef_cli_real(r->task_free_forgetting));
+    // True and found boundaries beside each other, with the distance in bytes.
     json_object_set_new(document, "boundaries_true", offsets_json(r->truth, r->truth_count));
     json_object_set_new(document, "boundaries_found", offsets_json(r->found, r->found_count));
     json_object_set_new(document, "boundary_error_bytes", errors_json(r));
     json_object_set_new(document, "learned_share", shares);
+    // One byte is one token here: reports are for models of bytes.
     json_object_set_new(document, "tokens_per_s",
                         reef_cli_real((double)pool->commit.stream_bytes / r->seconds));
     json_object_set_new(document, "seconds", reef_cli_real(r->seconds));
     json_object_set_new(document, "stream_bytes",
                         json_integer((json_int_t)pool->commit.stream_bytes));
     json_object_set_new(document, "domains", domains_json(r));
+    // Shared with the caller, which prints the same list.
     json_object_set(document, "generations", generations);
     json_object_set_new(document, "sealed_bits", sealed_json(r));
     json_object_set_new(document, "samples", samples);
@@ -504,21 +555,27 @@ typedef struct picture {
 static void draw_report(FILE *out, const void *context) {
     const picture *p = context;
     const report *r = p->report;
+    // Fixed sizes: the picture is made for a page of a document.
     const double width = 1000, row_height = 46;
     const double chart_top = 62, chart_height = 420, matrix_top = chart_top + chart_height + 24;
+    // The matrix grows with the number of states, so the page does too.
     const double matrix_height = 74 + row_height * (double)r->matrix.rows;
+    // The charts take plain arrays, so that they know nothing of reports.
     const char **names = reef_cli_alloc(r->count, sizeof(*names));
     size_t *own = reef_cli_alloc(r->count, sizeof(*own));
     for (size_t j = 0; j < r->count; j++) {
         names[j] = r->domains[j].name;
         own[j] = r->domains[j].generation;
     }
+    // One sentence says the result in words above the pictures.
     char *line = sentence(r);
     reef_svg_begin(out, width, matrix_top + matrix_height + 24);
     reef_svg_text(out, 74, 36, 17, "start", SVG_PALE, line);
+    // A pool made by `reef init` alone has no loss to draw.
     if (p->chart->count > 0)
         reef_chart_loss_svg(out, p->chart,
                             (reef_chart_box){10, chart_top, width - 20, chart_height});
+    // Its own generation of each column is framed in the matrix.
     reef_chart_matrix_svg(out, &r->matrix, names, own,
                           (reef_chart_box){10, matrix_top, width - 20, matrix_height});
     reef_svg_end(out);
@@ -531,6 +588,7 @@ static reef_status write_svg(const report *r,
                              const reef_cli_points *points,
                              const char *directory,
                              reef_error *err) {
+    // Both kinds of boundaries are drawn: the distance between the lines is the error.
     reef_loss_chart chart = {.points = points->points,
                              .count = points->count,
                              .unit = "byte",
@@ -539,6 +597,7 @@ static reef_status write_svg(const report *r,
                              .found_count = r->found_count,
                              .truth = r->truth,
                              .truth_count = r->truth_count};
+    // The name is fixed, so that a document can refer to it.
     char *path = reef_cli_format("%s/report.svg", directory);
     reef_status status = reef_svg_write(path, draw_report, &(picture){r, &chart}, err);
     free(path);
@@ -546,25 +605,31 @@ static reef_status write_svg(const report *r,
 }
 
 static void print_domains(const report *r) {
+    // In the order of the stream.
     static const char *const HEADING[] = {"domain",   "began at byte", "found at byte",
                                           "off by",   "generation",    "own bits",
                                           "bits now", "learned %"};
     reef_cli_table *table = reef_cli_table_new("<>>>>>>>", HEADING);
     for (size_t j = 0; j < r->count; j++) {
         const domain *d = &r->domains[j];
+        // The first domain begins with the stream and cannot be missed.
         size_t nearest = j > 0 ? nearest_boundary(r, d->start) : SIZE_MAX;
         char words[CLI_WORD_BYTES];
         reef_cli_table_cell(table, "%s", d->name);
         reef_cli_table_cell(table, "%s", reef_cli_count(d->start, words));
         reef_cli_table_cell(table, "%s",
                             nearest == SIZE_MAX ? "" : reef_cli_count(r->found[nearest], words));
+        // No boundary is left near this one: the trainer did not see the change.
         if (nearest == SIZE_MAX)
             reef_cli_table_cell(table, "%s", j ? "missed" : "");
         else
+            // With a sign: a boundary is found late, and a minus would mean too early.
             reef_cli_table_cell(table, "%+" PRId64, distance(r->found[nearest], d->start));
         reef_cli_table_cell(table, "%zu", d->generation);
+        // Loss in the state where the domain was learned, and in the last one.
         reef_cli_table_cell(table, "%.4f", own_bits(r, j));
         reef_cli_table_cell(table, "%.4f", now_bits(r, j));
+        // How much of the gain over the first model was learned; empty where --fresh was not given.
         if (j == 0 || isnan(r->learned_share[j]))
             reef_cli_table_cell(table, "%s", "");
         else
@@ -578,18 +643,23 @@ static void print_report(const report *r,
                          const reef_cli_pool *pool,
                          const reef_cli_table *generations,
                          const char *directory) {
+    // The matrix takes plain names.
     const char **names = reef_cli_alloc(r->count, sizeof(*names));
     for (size_t j = 0; j < r->count; j++) names[j] = r->domains[j].name;
     reef_matrix_print(&r->matrix, names);
     free(names);
     char *line = sentence(r);
+    // The same sentence as in the picture.
     printf("\n%s\n\n", line);
     free(line);
     print_domains(r);
     printf("\n");
+    // The same list as `reef generations`.
     reef_cli_table_print(generations, stdout);
+    // Text says more than a number about what a generation knows.
     printf("\nsamples: what each generation makes of the text it learned\n");
     for (size_t g = 0; g < r->sample_count; g++) printf("  %zu  %s\n", g, r->samples[g]);
+    // The rate is known only with --seconds: the pool does not record how long training took.
     if (!isnan(r->seconds)) {
         char words[CLI_WORD_BYTES];
         printf("\nread %s bytes", reef_cli_count(pool->commit.stream_bytes, words));
@@ -597,6 +667,7 @@ static void print_report(const report *r,
         printf("%s bytes/s\n",
                reef_cli_count((uint64_t)((double)pool->commit.stream_bytes / r->seconds), words));
     }
+    // Both names end the output, where a user looks for them.
     printf("\nwrote %s/report.json and %s/report.svg\n", directory, directory);
 }
 
@@ -605,17 +676,21 @@ static reef_status publish_report(report *r,
                                   reef_cli_pool *pool,
                                   reef_error *err) {
     const char *directory = reef_cli_text(cli, "out");
+    // Points of the loss are read after the evaluation: the pool may have moved on, and the picture
+    // should show its end.
     reef_cli_points points = {0};
     reef_cli_table *table = NULL;
     json_t *array = NULL, *document = NULL;
     reef_status status = reef_cli_points_read(&points, pool, err);
     if (status == REEF_OK) status = reef_generations_list(pool, &table, &array, err);
+    // The document is written even with --json, as it is part of the report.
     if (status == REEF_OK) {
         document = report_json(r, cli, pool, array);
         status = write_json(document, directory, err);
     }
     if (status == REEF_OK) status = write_svg(r, &points, directory, err);
     if (status == REEF_OK && cli->json)
+        // The reply takes one reference; the other is released below.
         status = reef_cli_reply(cli, json_incref(document), err);
     else if (status == REEF_OK)
         print_report(r, pool, table, directory);
@@ -630,12 +705,15 @@ reef_status reef_cmd_report(reef_cli_call *cli, reef_error *err) {
     report r = {0};
     reef_cli_pool pool = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
+    // The report speaks of bits a byte.
     if (status == REEF_OK)
         status = reef_cli_pool_wants_bytes(&pool,
                                            "reef eval --matrix shows accuracy and forgetting", err);
     if (status == REEF_OK) status = read_request(&r, cli, &pool, err);
+    // The directory is tried before the evaluation, which may take an hour.
     if (status == REEF_OK)
         status = reef_cli_output_directory(reef_cli_text(cli, "out"), "report.json", err);
+    // Domains need their generations before the matrix can be read.
     if (status == REEF_OK) {
         status = assign_generations(&r, &pool, err);
         if (status == REEF_OK) status = measure_report(&r, cli, &pool, err);

@@ -56,17 +56,21 @@ static char *beside_this(void) {
     return slash != NULL ? reef_cli_format("%.*s/" DAEMON_NAME, (int)(slash - path), path) : NULL;
 }
 
-// On the heap; NULL where there is none.
+// Returned on the heap; NULL if there is none.
 static char *find_daemon(void) {
+    // Beside this program first: a build tree must not start the installed daemon.
     char *path = beside_this();
     if (path != NULL && is_program(path)) return path;
     free(path);
+    // execvp() would search too, but the path is also printed and checked before.
     for (const char *at = getenv("PATH"); at != NULL && *at;) {
         size_t length = strcspn(at, ":");
+        // An empty element of PATH is the current directory (POSIX).
         path = reef_cli_format("%.*s%s/" DAEMON_NAME, (int)length, at, length ? "" : ".");
         if (is_program(path)) return path;
         free(path);
         at += length;
+        // Skips the colon, if the end is not reached yet.
         at += *at == ':';
     }
     return NULL;
@@ -89,20 +93,25 @@ static bool takes_value(const char *name) {
     return false; // the opposite of a switch
 }
 
-// What follows a name stands in the same argument, so that a value may begin with a dash.
+// A value stands in the same argument as its name ("--name=value"), so that it may begin with a
+// dash.
 static char **arguments_new(const reef_cli_call *cli, size_t *count) {
     char **argv = reef_cli_alloc(cli->given_count + ARGUMENTS_MORE, sizeof(*argv));
     size_t used = 0;
     argv[used++] = reef_cli_format(DAEMON_NAME);
+    // The pool may be named in the configuration file instead.
     if (cli->pool != NULL) argv[used++] = reef_cli_format("--pool=%s", cli->pool);
     for (size_t i = 0; i < cli->given_count; i++) {
         const reef_cli_given *given = &cli->given[i];
+        // Options of `reef run` itself are not the daemon's.
         if (is_own(given->name)) continue;
         argv[used++] = takes_value(given->name)
                            ? reef_cli_format("--%s=%s", given->name, given->value)
                            : reef_cli_format("--%s", given->name);
     }
+    // The general options of reef have their own names in reefd.
     if (cli->json) argv[used++] = reef_cli_format("--json-log");
+    // A dry run lets the daemon check its settings and end.
     if (cli->dry_run) argv[used++] = reef_cli_format("--check");
     *count = used;
     return argv;
@@ -153,16 +162,21 @@ static reef_status become_run(const reef_cli_call *cli,
 reef_status reef_cmd_run(reef_cli_call *cli, reef_error *err) {
     size_t count;
     char **argv = arguments_new(cli, &count);
+    // Checked here by the daemon's own parser: a mistake is reported by reef, with its exit code.
     reef_status status = check_arguments(argv, count, err);
     char *program = status == REEF_OK ? find_daemon() : NULL;
     if (status == REEF_OK && program == NULL)
+        // The packages hold both programs, so this is a broken installation.
         status = reef_fail(err, REEF_ERR_NOT_FOUND,
                            "there is no program " DAEMON_NAME
                            ", neither beside this one nor in PATH; the package reef has both");
     if (status == REEF_OK) {
+        // The command line is printed, so that it can be copied into a unit file.
         say_what_runs(cli, program, argv);
+        // Replaces this process: signals and the exit code are then the daemon's own.
         status = become_run(cli, program, argv, err);
     }
+    // Only reached if the daemon could not be started.
     free(program);
     arguments_free(argv, count);
     return status;

@@ -29,9 +29,11 @@ static reef_status seal(reef_trainer *trainer,
                         json_t **result,
                         reef_error *err) {
     reef_sealing sealing;
+    // Absent means the pool's own setting.
     const char *dtype = json_string_value(json_object_get(arguments, "seal_dtype"));
     reef_status status = reef_trainer_seal(trainer, dtype, &sealing, err);
     if (status == REEF_OK) // as the daemon answers
+        // The same members as the daemon's reply, because the printing functions read both.
         *result = json_pack(
             "{s:I, s:I, s:I, s:o, s:o}", "sealed", (json_int_t)sealing.generation, "task",
             (json_int_t)sealing.task, "loss_bytes", (json_int_t)sealing.loss_bytes, "loss_before",
@@ -62,11 +64,14 @@ static reef_status reply_json(reef_cli_call *cli,
                               const char *dtype,
                               const json_t *result,
                               reef_error *err) {
+    // A dry run opens nothing, so there is no next generation to show.
     json_t *opened =
         cli->dry_run ? json_null() : reef_cli_generation_json(pool, &pool->generations[sealed + 1]);
+    // How much text was used to compare the two precisions.
     json_t *bytes = cli->dry_run ? json_null() : json_copy(json_object_get(result, "loss_bytes"));
     return reef_cli_reply(
         cli,
+        // Losses before and after show what the smaller type costs.
         json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "seal_dtype", dtype,
                   "sealed", reef_cli_generation_json(pool, &pool->generations[sealed]), "opened",
                   opened, "loss_bytes", bytes, "loss_before", loss_json(result, "loss_before"),
@@ -94,24 +99,29 @@ static void print_reply(const reef_cli_call *cli,
     const reef_generation_record *old = &pool->generations[sealed];
     char words[CLI_WORD_BYTES];
     const reef_config *config = &pool->config;
+    // One word decides between plan and result in both lines.
     const char *would = cli->dry_run ? "would seal" : "sealed";
     bool vectors = reef_config_is_vector(config);
+    // The next side is the trainer's decision: it is told in the reply of the check.
     uint32_t side = cli->dry_run ? (uint32_t)json_integer_value(json_object_get(result, "side"))
                                  : pool->generations[sealed + 1].side;
     printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
            would, sealed, reef_cli_count(reef_cli_generation_experts(pool, old), words),
            reef_cli_stream_unit(config), reef_cli_stream_units(config, old->opened_at), dtype);
+    // Without text in the reservoir there is no loss to compare, and for vectors no rounding.
     if (!cli->dry_run && !vectors) print_loss(config, result);
     printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts%s)\n",
            cli->dry_run ? "would open" : "opened", sealed + 1, side, side,
+           // The side of a language model is that of one layer.
            vectors ? "" : " in each PEER layer");
 }
 
-// With a rival of generations nothing is sealed: a boundary counts tasks.
+// A pool with another strategy than generations seals nothing: a boundary only counts tasks.
 static reef_status reply_task(reef_cli_call *cli,
                               const reef_cli_pool *pool,
                               const json_t *result,
                               reef_error *err) {
+    // The task that would be next.
     json_int_t task = cli->dry_run ? (json_int_t)pool->tasks.task + 1
                                    : json_integer_value(json_object_get(result, "task"));
     if (cli->json)
@@ -119,6 +129,7 @@ static reef_status reply_task(reef_cli_call *cli,
                               json_pack("{s:b, s:s, s:I}", "done", !cli->dry_run, "strategy",
                                         reef_config_word(&pool->config, "strategy"), "task", task),
                               err);
+    // Says why nothing was sealed.
     printf("strategy %s keeps generation 0 open: task %" JSON_INTEGER_FORMAT " %s\n",
            reef_config_word(&pool->config, "strategy"), task,
            cli->dry_run ? "would begin" : "begins");
@@ -131,24 +142,28 @@ reef_status reef_cmd_seal(reef_cli_call *cli, reef_error *err) {
     const char *dtype = reef_cli_text(cli, "seal-dtype");
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
+    // Valid for a dry run; a real one reads it from the reply.
     uint32_t sealed = pool.generation_count - 1;
-    // A dry run refuses what the real one would.
+    // Setting it checks the word, so that a dry run refuses what the real one would.
     if (dtype != NULL) status = reef_config_set(&pool.config, "seal_dtype", dtype, err);
+    // The joint strategy trains on all data at once and has no tasks.
     if (status == REEF_OK && cli->dry_run && pool.config.strategy == REEF_STRATEGY_JOINT)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "the pool's strategy is joint, which has no boundaries");
     json_t *request = json_pack("{s:s, s:s*}", "command", "seal", "seal_dtype", dtype);
     if (dtype == NULL)
+        // What is shown when the option is missing: the setting of the pool.
         dtype = reef_config_is_vector(&pool.config) ? "f32"
                                                     : reef_config_word(&pool.config, "seal_dtype");
     if (status == REEF_OK && cli->dry_run) {
         status = reef_cli_check(cli, request, check_seal, &result, err);
     } else if (status == REEF_OK) {
         status = reef_cli_change(cli, json_incref(request), seal, &result, err);
-        // The daemon may have opened generations of its own since we looked.
+        // The daemon may have opened generations of its own since the pool was read.
         sealed = (uint32_t)json_integer_value(json_object_get(result, "sealed"));
         if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     }
+    // The strategy decides what a seal means.
     if (status == REEF_OK && reef_cli_keeps_one_generation(&pool))
         status = reply_task(cli, &pool, result, err);
     else if (status == REEF_OK && cli->json)

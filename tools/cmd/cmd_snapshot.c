@@ -90,13 +90,17 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     reef_snapshot snapshot = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
+    // A taken name is found before anything is asked of the daemon.
     status = check_free(&pool, name, err);
     if (status == REEF_OK && !cli->dry_run) {
         json_t *request = json_pack("{s:s, s:s}", "command", "snapshot", "name", name);
         status = request != NULL
+                     // Through the daemon where one runs: the snapshot is then of its last commit.
                      ? reef_cli_change(cli, request, create, &result, err)
+                     // json_pack fails only where a name is not UTF-8.
                      : reef_fail(err, REEF_ERR_INVALID, "the name of a snapshot must be text");
         if (status == REEF_OK)
+            // Read back, to show what was stored.
             status = read_snapshot(&pool, reef_snapshot_read, name, &snapshot, err);
     }
     json_decref(result);
@@ -105,11 +109,13 @@ reef_status reef_cmd_snapshot_create(reef_cli_call *cli, reef_error *err) {
     if (cli->json)
         return reef_cli_reply(cli,
                               json_pack("{s:b, s:o}", "done", !cli->dry_run, "snapshot",
+                                        // A dry run has no snapshot to show.
                                         cli->dry_run ? json_null() : reef_snapshot_json(&snapshot)),
                               err);
     if (cli->dry_run)
         printf("would make snapshot %s\n", name);
     else
+        // The step tells which state it is.
         printf("made snapshot %s of step %" PRIu64 "\n", name, snapshot.step);
     return REEF_OK;
 }
@@ -133,23 +139,28 @@ static void list_damaged(listing *list, const char *name) {
 }
 
 static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
+    // Cannot fail: a damaged record is listed and the scan continues.
     (void)err;
     listing *list = context;
     char words[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     list->count++;
+    // Nothing of it can be shown but its name.
     if (snapshot->damaged) {
         list_damaged(list, snapshot->name);
         return REEF_OK;
     }
+    // Table and document are filled together: both outputs show the same snapshots.
     json_array_append_new(list->array, reef_snapshot_json(snapshot));
     reef_cli_table_cell(list->table, "%s", snapshot->name);
     reef_cli_table_cell(list->table, "%" PRIu64, snapshot->step);
     reef_cli_table_cell(
         list->table, "%s",
+        // In the unit of the pool, so that positions compare with those of `reef status`.
         reef_cli_count(reef_cli_stream_units(list->config, snapshot->stream_bytes), words));
     reef_cli_table_cell(list->table, "%" PRIu32, snapshot->open_generation);
     reef_cli_table_cell(list->table, "%s", reef_cli_time(snapshot->unix_ms, words));
     reef_hash_format(snapshot->root, root);
+    // Twelve hex digits tell roots apart; the document has all of them.
     reef_cli_table_cell(list->table, "%.12s", root);
     return REEF_OK;
 }
@@ -159,24 +170,29 @@ reef_status reef_cmd_snapshot_list(reef_cli_call *cli, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
+    // The unit stands in the heading and not in each cell.
     char *stream = reef_cli_format("stream %ss", reef_cli_stream_unit(&pool.config));
     const char *const heading[] = {"snapshot", "step", stream, "open generation", "made", "root"};
     listing list = {.config = &pool.config,
                     .table = reef_cli_table_new("<>>><<", heading),
                     .array = json_array(),
                     .damaged = json_array()};
+    // One transaction, so that the list is of one commit.
     status = reef_txn_begin(&txn, pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, &list, err);
     reef_txn_abort(txn);
+    // Names and table are copies, so the pool can be closed before printing.
     reef_cli_pool_close(&pool);
     if (status == REEF_OK && cli->json)
         status = reef_cli_reply(
             cli, json_pack("{s:O, s:O}", "snapshots", list.array, "damaged", list.damaged), err);
     else if (status == REEF_OK && list.count == 0)
+        // An empty list tells what to do next.
         printf("no snapshots; make one with: reef snapshot create %s NAME\n", cli->pool);
     else if (status == REEF_OK)
         reef_cli_table_print(list.table, stdout);
     size_t damaged = json_array_size(list.damaged);
+    // The sound ones are shown first; then the command fails, so that scripts notice.
     if (status == REEF_OK && damaged > 0)
         status = reef_fail(err, REEF_ERR_CORRUPT,
                            "the records of %zu of %zu snapshots are damaged; see reef verify "
@@ -194,7 +210,9 @@ reef_status reef_cmd_snapshot_show(reef_cli_call *cli, reef_error *err) {
     reef_snapshot snapshot;
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
+        // A unique beginning of the name is enough to show one.
         status = read_snapshot(&pool, reef_snapshot_find, cli->operands[0], &snapshot, err);
+    // Copied, because the pool is closed before printing.
     const reef_config config = pool.config;
     reef_cli_pool_close(&pool);
     if (status != REEF_OK) return status;
@@ -203,18 +221,22 @@ reef_status reef_cmd_snapshot_show(reef_cli_call *cli, reef_error *err) {
     reef_hash_format(snapshot.root, root);
     printf("snapshot          %s\n", snapshot.name);
     printf("made              %s\n", reef_cli_time(snapshot.unix_ms, words));
+    // Commit and step are those of the state, not of the moment it was made in.
     printf("commit            %" PRIu64 "\n", snapshot.commit);
     printf("step              %" PRIu64 "\n", snapshot.step);
     printf("stream            %s %ss\n",
            reef_cli_count(reef_cli_stream_units(&config, snapshot.stream_bytes), words),
            reef_cli_stream_unit(&config));
+    // Sealed generations are shared: a snapshot costs only the open one.
     printf("shares            %" PRIu32 " sealed generation%s\n", snapshot.shared_count,
            snapshot.shared_count == 1 ? "" : "s");
+    // After a consolidation the snapshot keeps copies of what the pool no longer has.
     if (snapshot.shared_count < snapshot.sealed_count)
         printf("holds copies of   generations %" PRIu32 " to %" PRIu32 "\n", snapshot.shared_count,
                snapshot.open_generation);
     else
         printf("holds a copy of   generation %" PRIu32 "\n", snapshot.open_generation);
+    // Older snapshots have no moments: their training would continue a little differently.
     printf("restores          %s\n", snapshot.exact ? "exactly: with moments, usage and reservoir"
                                                     : "without moments and usage");
     printf("root              %s\n", root);

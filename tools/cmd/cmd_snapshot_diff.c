@@ -46,12 +46,15 @@ static json_t *experts_json(const reef_state_change *change) {
     json_t *array = json_array();
     for (size_t i = 0; i < change->layer_count; i++) {
         const reef_layer_change *one = &change->layers[i];
+        // One object per layer that has experts.
         json_array_append_new(
             array,
             json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "layer", (json_int_t)one->layer,
                       "before", (json_int_t)one->before, "after", (json_int_t)one->after, "changed",
                       (json_int_t)one->changed, "added",
+                      // May be negative, if the second state is the older one.
                       (json_int_t)one->after - (json_int_t)one->before, "uses",
+                      // Not a number where a state has no usage: null.
                       (json_int_t)one->uses, "usage_drift", reef_cli_real(one->usage_drift)));
     }
     return array;
@@ -105,15 +108,18 @@ static void print_between(const reef_state_change *change, const reef_config *co
 
 static void print_sealed(const reef_state_change *change) {
     static const char *const HEADING[] = {"generation", "experts a layer", "sealed at step"};
+    // Nothing to show, if the same generations are sealed in both.
     if (change->sealed_count == 0) return;
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < change->sealed_count; i++) {
         const reef_generation_record *one = &change->sealed[i];
         char words[CLI_WORD_BYTES];
         reef_cli_table_cell(table, "%" PRIu32, one->generation);
+        // Of one layer: layers have equally many.
         reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)one->side * one->side, words));
         reef_cli_table_cell(table, "%" PRIu64, one->sealed_step);
     }
+    // The order of the operands decides whether they were sealed or undone.
     printf("\n%s\n", change->sealed_gone ? "sealed in the first only" : "sealed between them");
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
@@ -124,16 +130,20 @@ static void print_experts(const reef_state_change *change) {
     reef_cli_table *table = reef_cli_table_new("<>>>>", HEADING);
     for (size_t i = 0; i < change->layer_count; i++) {
         const reef_layer_change *one = &change->layers[i];
+        // Of the generation that is open in both states.
         char words[CLI_WORD_BYTES];
         reef_cli_table_cell(table, "%" PRIu32, one->layer);
         reef_cli_table_cell(table, "%s", reef_cli_count(one->after, words));
         reef_cli_table_cell(table, "%s", reef_cli_count(one->changed, words));
         reef_cli_table_cell(table, "%" PRId64, (int64_t)one->after - (int64_t)one->before);
+        // Snapshots without usage records have no distribution to compare.
         if (isnan(one->usage_drift))
             reef_cli_table_cell(table, "not known");
         else
+            // Total variation distance: 0 is the same use, 1 is use of other experts.
             reef_cli_table_cell(table, "%.3f", one->usage_drift);
     }
+    // The state says why the experts could change.
     printf("\nexperts of generation %" PRIu32 ", %s\n", change->generation,
            generation_state(change));
     reef_cli_table_print(table, stdout);
@@ -142,6 +152,7 @@ static void print_experts(const reef_state_change *change) {
 
 static void print_tensors(const reef_state_change *change) {
     static const char *const HEADING[] = {"tensor", "values", "change"};
+    // Counted while the rows are made.
     size_t changed = 0;
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     for (size_t i = 0; i < change->tensor_count; i++) {
@@ -149,32 +160,41 @@ static void print_tensors(const reef_state_change *change) {
         char words[CLI_WORD_BYTES];
         changed += !isnan(one->relative);
         reef_cli_table_cell(table, "%s", one->name);
+        // The larger state's size: one of them may lack the tensor.
         reef_cli_table_cell(table, "%s",
                             reef_cli_count(one->after > 0 ? one->after : one->before, words));
+        // Only one state has it, so there is no difference to take.
         if (isnan(one->relative))
             reef_cli_table_cell(table, "%s", one->after > 0 ? "new" : "gone");
+        // A relative change from zero is infinite.
         else if (isinf(one->relative))
             reef_cli_table_cell(table, "from zeros");
+        // The values both have are compared; the rest is new.
         else if (one->before != one->after)
             reef_cli_table_cell(table, "%.3g, grown", one->relative);
         else
             reef_cli_table_cell(table, "%.3g", one->relative);
     }
+    // The number of those compared shows that nothing was left out.
     printf("\n%zu of %zu tensors changed\n", changed, change->tensors_compared);
+    // No table if nothing changed.
     if (change->tensor_count > 0) reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
 }
 
 reef_status reef_cmd_snapshot_diff(reef_cli_call *cli, reef_error *err) {
+    // Without a second name the comparison is with the last commit.
     const char *after = cli->operand_count > 1 ? cli->operands[1] : NULL;
     reef_cli_pool pool;
     reef_state_change change = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
+    // Reads both states in one transaction, row by row: memory does not grow with the pool.
     status = reef_state_diff(pool.store, cli->operands[0], after, &change, err);
     if (status == REEF_OK && cli->json) {
         status = reef_cli_reply(cli, change_json(&change), err);
     } else if (status == REEF_OK) {
+        // The states first, since every figure below depends on which they are.
         print_state("from   ", &change.before, &pool.config);
         print_state("to     ", &change.after, &pool.config);
         print_between(&change, &pool.config);

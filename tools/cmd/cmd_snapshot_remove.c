@@ -130,34 +130,41 @@ static bool mark_snapshot_remove(choices *list, const char *name) {
     return found;
 }
 
-// Nothing is known of it that could be shown before it goes, so a beginning of its name is not
-// enough. Where the record is lost altogether, no scan meets it.
+// A damaged record shows nothing by which a user could recognise it, so the beginning of its name
+// is not enough. A record that is lost altogether is met by no scan: it is added here.
 static reef_status mark_damaged(reef_txn *txn, choices *list, const char *name, reef_error *err) {
     reef_snapshot found;
     const reef_error why = *err;
+    // Read by its exact name.
     reef_status status = reef_snapshot_read(txn, name, &found, err);
     if (status != REEF_ERR_CORRUPT)
+        // The earlier message says what is damaged.
         return reef_fail(err, REEF_ERR_CORRUPT, "%.180s; its whole name is needed to remove it",
                          why.message);
+    // The scan has found it.
     if (mark_snapshot_remove(list, name)) return REEF_OK;
     found = (reef_snapshot){.damaged = true};
     snprintf(found.name, sizeof(found.name), "%s", name);
     add_snapshot_remove(list, &found);
+    // Its slot was just added, so this succeeds.
     (void)mark_snapshot_remove(list, name);
     return REEF_OK;
 }
 
-// Mark what the operands name.
+// Mark the snapshots that the operands name.
 static reef_status list_named(const reef_cli_call *cli,
                               reef_cli_pool *pool,
                               choices *list,
                               reef_error *err) {
     reef_txn *txn = NULL;
+    // All are listed, so that the reply can show what stays.
     reef_status status = list_all(pool, list, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     for (size_t i = 0; status == REEF_OK && i < cli->operand_count; i++) {
+        // Each operand is checked before anything is removed: all or none.
         reef_snapshot found;
         status = reef_snapshot_find(txn, cli->operands[i], &found, err);
+        // Naming one twice is harmless.
         if (status == REEF_OK)
             (void)mark_snapshot_remove(list, found.name);
         else if (status == REEF_ERR_CORRUPT)
@@ -180,14 +187,17 @@ static reef_status remove_names(reef_trainer *trainer,
                                 json_t **result,
                                 reef_error *err) {
     json_t *names = json_object_get(arguments, "names"), *item;
+    // The names come as JSON from this program itself, so each is a string that fits.
     char(*copies)[REEF_NAME_BYTES_MAX + 1] =
         reef_cli_alloc(json_array_size(names), sizeof(*copies));
     size_t i;
     json_array_foreach(names, i, item)
         snprintf(copies[i], sizeof(*copies), "%s", json_string_value(item));
+    // All of them in one commit.
     reef_status status =
         reef_trainer_snapshots_remove(trainer, copies, json_array_size(names), err);
     free(copies);
+    // The same member as the daemon's reply.
     if (status == REEF_OK) *result = json_pack("{s:O}", "removed", names);
     return status;
 }
@@ -206,6 +216,7 @@ static reef_status remove_chosen(const reef_cli_call *cli, const choices *list, 
 }
 
 static reef_status reply_snapshot_remove(reef_cli_call *cli, const choices *list, reef_error *err) {
+    // Four lists: what can be shown in full and what has only a name, each gone or staying.
     json_t *removed = json_array(), *kept = json_array();
     json_t *damaged_removed = json_array(), *damaged_kept = json_array();
     for (size_t i = 0; i < list->count; i++) {
@@ -216,6 +227,7 @@ static reef_status reply_snapshot_remove(reef_cli_call *cli, const choices *list
         else
             json_array_append_new(one->goes ? removed : kept, reef_snapshot_json(&one->snapshot));
     }
+    // A dry run has the same lists, of what would go.
     return reef_cli_reply(cli,
                           json_pack("{s:b, s:o, s:o, s:o, s:o}", "done", !cli->dry_run, "removed",
                                     removed, "kept", kept, "damaged_removed", damaged_removed,
@@ -226,11 +238,13 @@ static reef_status reply_snapshot_remove(reef_cli_call *cli, const choices *list
 static void print_snapshot_remove(const reef_cli_call *cli, const choices *list) {
     static const char *const HEADING[] = {"snapshot", "step", "made", ""};
     reef_cli_table *table = reef_cli_table_new("<><<", HEADING);
+    // Counted from the list, as for the last line.
     size_t count = going(list);
     for (size_t i = 0; i < list->count; i++) {
         const choice *one = &list->all[i];
         char words[CLI_WORD_BYTES];
         reef_cli_table_cell(table, "%s", one->snapshot.name);
+        // Columns of a damaged record stay empty, but its row is there.
         if (one->snapshot.damaged) {
             reef_cli_table_cell(table, "%s", "");
             reef_cli_table_cell(table, "record damaged");
@@ -238,10 +252,12 @@ static void print_snapshot_remove(const reef_cli_call *cli, const choices *list)
             reef_cli_table_cell(table, "%" PRIu64, one->snapshot.step);
             reef_cli_table_cell(table, "%s", reef_cli_time(one->snapshot.unix_ms, words));
         }
+        // The last column says what happens; the table is in the order of names.
         reef_cli_table_cell(table, "%s", !one->goes ? "stays" : cli->dry_run ? "would go" : "gone");
     }
     if (list->count > 0) reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
+    // The totals are repeated, because a long table hides them.
     printf("%s %zu snapshot%s, %zu %s left\n", cli->dry_run ? "would remove" : "removed", count,
            count == 1 ? "" : "s", list->count - count,
            cli->dry_run ? "would be" : (list->count - count == 1 ? "is" : "are"));
@@ -283,11 +299,13 @@ reef_status reef_cmd_snapshot_remove(reef_cli_call *cli, reef_error *err) {
 }
 
 reef_status reef_cmd_snapshot_prune(reef_cli_call *cli, reef_error *err) {
+    // Zero is "not given": a rule that keeps nothing must be said with `remove`.
     uint64_t keep_last = 0, keep_daily = 0;
     reef_status status = reef_cli_integer(cli, "keep-last", 1, KEEP_MAX, &keep_last, err);
     if (status == REEF_OK)
         status = reef_cli_integer(cli, "keep-daily", 1, KEEP_MAX, &keep_daily, err);
     if (status != REEF_OK) return status;
+    // Without a rule everything would go.
     if (keep_last == 0 && keep_daily == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "which snapshots should stay? give --keep-last N, --keep-daily N or both");
@@ -296,7 +314,9 @@ reef_status reef_cmd_snapshot_prune(reef_cli_call *cli, reef_error *err) {
     status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status = list_all(&pool, &list, err);
+    // A snapshot stays if one of the rules keeps it.
     if (status == REEF_OK && list.count > 0) choose_snapshot_remove(&list, keep_last, keep_daily);
+    // Shows the list first where it asks; through the daemon where one runs.
     if (status == REEF_OK) status = carry_out(cli, &list, err);
     reef_cli_pool_close(&pool);
     free(list.all);

@@ -43,16 +43,20 @@ static reef_status restore_in_place(const reef_cli_call *cli,
                                     reef_restoration *done,
                                     reef_error *err) {
     reef_store *store = NULL;
+    // Kept apart: the lock's own message does not say what to do about it.
     reef_error reason;
     reef_status status =
         reef_store_open(&store, cli->pool, &(reef_store_options){.write = true}, &reason);
+    // A running daemon holds the model in memory, which would overwrite what is restored.
     if (status == REEF_ERR_BUSY)
         return reef_fail(err, REEF_ERR_BUSY,
                          "%.140s: stop it first, or give a directory OUT instead of --in-place",
                          reason.message);
     if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
+    // Asked with the lock held, so that what is shown cannot change before the reply.
     status = confirm_snapshot_restore(cli, err);
     if (status == REEF_OK)
+        // The trainer keeps the present state as a snapshot first, so this can be undone.
         status = reef_pool_restore_in_place(store, cli->operands[0], cli->dry_run, done, err);
     reef_store_close(store);
     return status;
@@ -90,18 +94,23 @@ static void print_snapshot_restore(const reef_cli_call *cli,
     const reef_restore_plan *plan = &done->plan;
     const reef_snapshot *snapshot = &plan->snapshot;
     char words[CLI_WORD_BYTES];
+    // One label column for all lines, wide enough for the longest.
     printf("%-25s%s\n", cli->dry_run ? "would restore" : "restored", snapshot->name);
     printf("%-25s%s\n", "pool", in_place ? cli->pool : cli->operands[1]);
     printf("%-25s%" PRIu64 "\n", "step", snapshot->step);
     printf("%-25s%s %ss\n", "stream",
            reef_cli_count(reef_cli_stream_units(config, snapshot->stream_bytes), words),
            reef_cli_stream_unit(config));
+    // Generations sealed after the snapshot are not part of it.
     printf("%-25s%" PRIu32 "\n", "sealed generations gone", plan->sealed_gone);
     if (in_place)
+        // In place, nothing is lost: the old state has a name.
         printf("%-25ssnapshot %s\n", "state before", done->kept_as);
     else
+        // Snapshots that need generations sealed later cannot be in the new pool.
         printf("%-25s%zu\n", "snapshots gone", plan->needy_count);
     printf("%-25s%s\n", "training goes on",
+           // Older snapshots have no moments: training would continue a little differently.
            snapshot->exact ? "exactly as it did from there"
                            : "without moments and usage, which the snapshot does not hold");
 }
@@ -121,6 +130,7 @@ static reef_status read_config(const reef_cli_call *cli, reef_config *config, re
 reef_status reef_cmd_snapshot_restore(reef_cli_call *cli, reef_error *err) {
     bool in_place = reef_cli_text(cli, "in-place") != NULL;
     reef_restoration done;
+    // Exactly one of the two: a directory or --in-place.
     if (in_place == (cli->operand_count == 2))
         return reef_fail(err, REEF_ERR_INVALID,
                          in_place
@@ -130,7 +140,9 @@ reef_status reef_cmd_snapshot_restore(reef_cli_call *cli, reef_error *err) {
         in_place ? restore_in_place(cli, &done, err) : restore_elsewhere(cli, &done, err);
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_reply(cli, restoration_json(cli, &done, in_place), err);
+    // The configuration gives the unit of the stream.
     reef_config config;
+    // Read after the change, from the pool that was changed or read.
     status = read_config(cli, &config, err);
     if (status == REEF_OK) print_snapshot_restore(cli, &config, &done, in_place);
     return status;

@@ -47,22 +47,27 @@ static json_t *pool_json(const reef_cli_call *cli,
     for (uint32_t g = 0; g < pool->generation_count; g++) {
         uint64_t count = reef_cli_generation_experts(pool, &pool->generations[g]);
         experts += count;
+        // Only open experts still learn.
         if (!pool->generations[g].sealed) experts_open += count;
     }
+    // The newest is the open one: there is always exactly one.
     const reef_generation_record *open = &pool->generations[pool->generation_count - 1];
     bool vectors = reef_config_is_vector(&pool->config);
     json_t *object = json_pack(
+        // "idle": this is the document of a pool without a daemon.
         "{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "pool",
         reef_cli_path(cli->pool), "state", "idle", "strategy",
         reef_config_word(&pool->config, "strategy"), "task", (json_int_t)pool->tasks.task, "step",
         (json_int_t)pool->commit.step, "stream_bytes", (json_int_t)pool->commit.stream_bytes,
         "generation", (json_int_t)open->generation, "opened_at", (json_int_t)open->opened_at,
+        // The name carries the unit, so that no reader mistakes one for another.
         vectors                           ? "last_error_share"
         : reef_cli_has_ids(&pool->config) ? "last_bits_per_token"
                                           : "last_bits_per_byte",
         last_loss_json(pool, points), "experts", (json_int_t)experts, "experts_open",
         (json_int_t)experts_open, "file_bytes", (json_int_t)pool->file_bytes, "last_commit",
         reef_cli_commit_json(&pool->commit));
+    // Units that the daemon's document has as well, so that `reef top` reads both.
     size_t record = vectors ? reef_vector_record_bytes(&pool->config) : 0;
     json_object_set_new(object, "skipped_bytes", skipped_json(pool));
     json_object_set_new(object, "recycled_experts",
@@ -73,14 +78,16 @@ static json_t *pool_json(const reef_cli_call *cli,
     return object;
 }
 
-// What the daemons before have kept. Where the record is damaged nothing is known.
+// What earlier daemons recorded. If the record is damaged, nothing is known of it.
 static json_t *scrub_json(const reef_cli_pool *pool) {
     reef_txn *txn = NULL;
     reef_scrub scrub = {0};
     if (reef_txn_begin(&txn, pool->store, REEF_TXN_READ, NULL) != REEF_OK ||
         reef_scrub_read(txn, &scrub, NULL) != REEF_OK)
+        // `reef verify` reports the damage; the status must be shown in any case.
         scrub = (reef_scrub){0};
     reef_txn_abort(txn);
+    // Null before the first pass: a time of zero would be a date in 1970.
     json_t *last = scrub.passes ? json_integer((json_int_t)scrub.last_ms) : json_null();
     return json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "passes", (json_int_t)scrub.passes,
                      "last_scrub", last, "last_records", (json_int_t)scrub.last_records,
@@ -183,10 +190,12 @@ static void print_commit(const json_t *commit) {
 
 static void print_daemon(const json_t *status) {
     char words[CLI_WORD_BYTES];
+    // Members may be missing: the daemon may be of another version.
     const char *state = json_string_value(json_object_get(status, "state"));
     printf("reefd %" PRIu64 " runs on this pool: %s, up %s\n", status_integer(status, "pid"),
            state != NULL ? state : "in an unknown state",
            reef_cli_duration(json_number_value(json_object_get(status, "uptime_s")), words));
+    // Not known in the first seconds, and never for an endless stream.
     const json_t *rate = json_object_get(status, "bytes_per_s"),
                  *eta = json_object_get(status, "eta_s");
     if (json_is_number(rate)) {
@@ -200,11 +209,14 @@ static void print_daemon(const json_t *status) {
     json_array_foreach(json_object_get(status, "sources"), index, source) {
         char cursor[CLI_WORD_BYTES], size[CLI_WORD_BYTES];
         const char *name = json_string_value(json_object_get(source, "name"));
+        // Names come from the configuration and may hold anything: made printable.
         char *shown =
             reef_cli_printable((const uint8_t *)name, name != NULL ? strlen(name) : 0, false);
         printf("  %-14s%s: %s", index ? "" : "sources", shown,
+               // One line per source, with the label on the first.
                reef_cli_bytes(status_integer(source, "cursor"), cursor));
         free(shown);
+        // Only a file has a size; a pipe or a socket is endless.
         if (json_is_integer(json_object_get(source, "bytes")))
             printf(" of %s", reef_cli_bytes(status_integer(source, "bytes"), size));
         printf("%s\n", json_is_true(json_object_get(source, "ended")) ? ", ended" : "");
@@ -218,20 +230,25 @@ static void print_strategy(const json_t *status) {
            strategy, status_integer(status, "task"));
 }
 
-// When what is sealed was last read again as a whole, and how far the next time has come.
+// When sealed records were last read as a whole, and how far the current pass has come.
 static void print_scrub(const json_t *scrub) {
     char when[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
+    // A daemon of an earlier version reports none.
     if (!json_is_object(scrub)) return;
     const char *damage = json_string_value(json_object_get(scrub, "damage"));
+    // Damage stands first and in capitals: it is why someone looks here.
     if (damage != NULL) printf("  %-14s%s\n", "DAMAGED", damage);
+    // Absent before the first pass ends.
     if (json_is_integer(json_object_get(scrub, "last_scrub"))) {
         uint64_t damaged = status_integer(scrub, "last_damaged");
         printf("  %-14s%s, ", "last scrub",
                reef_cli_time(status_integer(scrub, "last_scrub"), when));
         printf("%s sealed records, ", reef_cli_count(status_integer(scrub, "last_records"), words));
         printf("%s: %s\n", reef_cli_bytes(status_integer(scrub, "last_bytes"), words),
+               // Says which command tells more.
                damaged ? "damage was found, see reef verify --repair-plan" : "all sound");
     }
+    // A pass under way; nothing while it rests.
     if (status_integer(scrub, "records")) {
         printf("  %-14s%s records, ", "scrub so far",
                reef_cli_count(status_integer(scrub, "records"), words));
@@ -251,30 +268,38 @@ static void print_readers(const json_t *readers) {
 }
 
 static void print_status(const json_t *status, bool daemon) {
+    // Where the figures come from stands first.
     if (daemon)
         print_daemon(status);
     else
         printf("no daemon runs on this pool; as of its last commit:\n");
+    // Lines whose member is missing are left out: one order serves both documents.
     print_count(status, "step", "step", "");
     print_stream(status);
+    // Zero is the normal case and needs no line.
     if (status_integer(status, "recycled_experts") > 0)
         print_count(status, "recycled_experts", "recycled", "experts that nothing chose");
     print_count(status, "generation", "generation", "is open");
     print_strategy(status);
     print_count(status, "experts", "experts", "in all layers and generations");
     print_count(status, "experts_open", "", "of them in the open generation");
+    // A daemon knows recent batches, an idle pool only the last one.
     print_number(status, "bits_per_byte", "loss", "bits per byte (median of recent batches)");
     print_number(status, "last_bits_per_byte", "last batch", "bits per byte");
     print_number(status, "last_bits_per_token", "last batch", "bits per token");
+    // Vector models have a share of errors instead of bits.
     print_share(status, "error_share", "examples", " before training on them (recent batches)");
     print_share(status, "last_error_share", "last batch", "");
+    // The daemon does not always report the size.
     if (json_is_integer(json_object_get(status, "file_bytes"))) {
         char words[CLI_WORD_BYTES];
         printf("  %-14s%s\n", "on disk",
                reef_cli_bytes(status_integer(status, "file_bytes"), words));
     }
+    // The age of the last commit is what would be lost by a crash.
     print_commit(json_object_get(status, "last_commit"));
     print_scrub(json_object_get(status, "scrub"));
+    // Old readers keep pages from reuse, so they are shown last as a warning.
     print_readers(json_object_get(status, "readers"));
 }
 
@@ -283,11 +308,14 @@ reef_status reef_status_read(const reef_cli_call *cli,
                              bool *daemon,
                              reef_error *err) {
     *result = NULL;
+    // A daemon is asked first: it knows what is not committed yet.
     reef_status status = reef_cli_daemon_status(cli, result, err);
     *daemon = status == REEF_OK;
+    // No daemon is no error: the pool itself is read. Any other failure is one.
     if (status == REEF_ERR_NOT_FOUND) status = read_pool(cli, result, err);
     if (status != REEF_OK) return status;
     if (*result == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "the status could not be built");
+    // Read from LMDB's lock file, for both cases.
     json_object_set_new(*result, "readers", readers_json(cli));
     json_object_set_new(*result, "daemon", json_boolean(*daemon));
     return REEF_OK;

@@ -71,16 +71,21 @@ static void bucket_name(size_t bucket, char out[BUCKET_NAME_BYTES]) {
 
 static void print_histogram(const reef_usage_layer *layer) {
     static const char *const HEADING[] = {"  times chosen", "experts", ""};
+    // At least 1, so that the division below is safe.
     uint64_t most = 1;
     for (size_t b = 0; b < layer->bucket_count; b++)
         if (layer->buckets[b] > most) most = layer->buckets[b];
     reef_cli_table *table = reef_cli_table_new(">><", HEADING);
+    // The bucket of dead experts is always shown; then the table begins at the least used.
     size_t first = 1; // the dead ones are always shown, then nothing until the least used
     while (first < layer->bucket_count && layer->buckets[first] == 0) first++;
     for (size_t b = 0; b < layer->bucket_count; b++) {
+        // Empty buckets in between stay: the shape matters.
         if (b > 0 && b < first) continue;
         char name[BUCKET_NAME_BYTES], words[CLI_WORD_BYTES], bar[BAR_COLUMNS + 1];
+        // Relative to the largest bucket.
         double share = (double)layer->buckets[b] / (double)most;
+        // Rounded up: a bucket that has experts has a mark.
         size_t length = (size_t)ceil(share * BAR_COLUMNS);
         memset(bar, '#', length);
         bar[length] = '\0';
@@ -96,15 +101,20 @@ static void print_histogram(const reef_usage_layer *layer) {
 static void print_span(const reef_usage_layer *layer) {
     char from[CLI_WORD_BYTES], to[CLI_WORD_BYTES], words[CLI_WORD_BYTES];
     const reef_usage_range *range = &layer->range;
+    // Windows are those of the commits: the range that was asked for is rounded to them.
     if (range->windows > 0)
         printf("  commits from %s to %s\n", reef_cli_time(range->from_ms, from),
                reef_cli_time(range->to_ms, to));
     else
+        // Not an error: the pool may have been idle.
         printf("  nothing was recorded in this range\n");
+    // Counts from before records by time existed, or from after their compaction to totals.
     if (layer->before == 0) return;
     printf("  %s selections%s%s are known in total only and are %s\n",
            reef_cli_count(layer->before, words), range->known_ms > 0 ? " before " : "",
+           // Known before which time they happened, if anything is.
            range->known_ms > 0 ? reef_cli_time(range->known_ms, from) : "",
+           // Counted only if the range is open to the past.
            range->since_ms > 0 ? "not counted" : "counted");
 }
 
@@ -123,16 +133,21 @@ static void print_dead(const reef_usage_layer *layer) {
 static void print_layer(uint32_t index, const reef_usage_layer *layer, bool ranged) {
     char words[CLI_WORD_BYTES];
     const reef_usage_summary *s = &layer->summary;
+    // Dead experts are what growing and recycling act on, so both figures are shown.
     printf("layer %" PRIu32 ": %.1f %% of ", index, s->used_percent);
     printf("%s experts used, ", reef_cli_count(s->expert_count, words));
     printf("%s dead, unevenness %.3f, ", reef_cli_count(s->expert_count - s->used_count, words),
+           // Gini coefficient: 0 is even use.
            s->unevenness);
     printf("%s selections\n", reef_cli_count(s->selections, words));
+    // The most used ones, with their share of all selections.
     if (layer->top_count > 0) printf("  most used:");
     for (size_t i = 0; i < layer->top_count; i++)
         printf("%s %" PRIu32 " (%.2f %%)", i ? "," : "", layer->top[i], 100 * layer->top_share[i]);
     if (layer->top_count > 0) printf("\n");
+    // Which ones are dead, as far as a line holds.
     print_dead(layer);
+    // Only where a range was asked for.
     if (ranged) print_span(layer);
     print_histogram(layer);
 }
@@ -141,14 +156,17 @@ static reef_status choose_usage(const reef_cli_call *cli,
                                 const reef_cli_pool *pool,
                                 const reef_generation_record **out,
                                 reef_error *err) {
+    // The open generation is what most people look at.
     uint64_t generation = pool->generation_count - 1;
     reef_status status = reef_cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
     if (status != REEF_OK) return status;
+    // The range is part of the message.
     if (generation >= pool->generation_count)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no generation %" PRIu64 ": the pool has 0 to %" PRIu32,
                          generation, pool->generation_count - 1);
     *out = &pool->generations[generation];
+    // Its experts have other numbers in the merged generation.
     if (reef_generation_is_empty(*out))
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "generation %" PRIu64 " was consolidated into generation %" PRIu32
@@ -162,6 +180,7 @@ static reef_status choose_layers(const reef_cli_call *cli,
                                  request *asked,
                                  reef_error *err) {
     uint64_t layer = 0;
+    // Without --layer all layers are shown; others than PEER layers are passed over.
     asked->end = pool->config.layers;
     if (reef_cli_text(cli, "layer") == NULL) return REEF_OK;
     reef_status status = reef_cli_integer(cli, "layer", 0, UINT32_MAX, &layer, err);
@@ -170,6 +189,7 @@ static reef_status choose_layers(const reef_cli_call *cli,
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no layer %" PRIu64 ": the model has 0 to %" PRIu32, layer,
                          pool->config.layers - 1);
+    // A dense layer has no retrieval to count.
     if (!reef_cli_layer_is_peer(&pool->config, (uint32_t)layer))
         return reef_fail(err, REEF_ERR_INVALID,
                          "layer %" PRIu64 " is of kind %s: it has no experts that are retrieved",
@@ -185,9 +205,12 @@ static reef_status read_layer(reef_cli_pool *pool,
                               reef_usage_layer *layer,
                               reef_error *err) {
     reef_txn *txn = NULL;
+    // The window is a copy: reading narrows it to the commits found.
     const reef_usage_range range = {.since_ms = asked->since_ms, .until_ms = asked->until_ms};
+    // One transaction per layer keeps the read short.
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK)
+        // Without a range the totals are read, which is far cheaper.
         status = reef_usage_layer_read(txn, asked->generation, index, asked->ranged ? &range : NULL,
                                        layer, err);
     reef_txn_abort(txn);
@@ -211,13 +234,16 @@ static reef_status print_usage(reef_cli_call *cli,
                                reef_error *err) {
     json_t *array = json_array();
     reef_status status = REEF_OK;
+    // A line on top, as the table of layers does not name the generation.
     if (!cli->json)
         printf("generation %" PRIu32 ", %s\n", asked->generation->generation,
                asked->generation->sealed ? "sealed" : "open");
+    // Each layer is printed as soon as it is read: a large pool takes seconds.
     for (uint32_t l = asked->first; l < asked->end && status == REEF_OK; l++) {
         reef_usage_layer layer;
         if (!reef_cli_layer_is_peer(&pool->config, l)) continue;
         status = read_layer(pool, asked, l, &layer, err);
+        // Layers before the failure were printed; the document is not.
         if (status != REEF_OK) break;
         json_array_append_new(array, reef_usage_layer_json(l, &layer, asked->ranged));
         if (!cli->json) print_layer(l, &layer, asked->ranged);
@@ -227,13 +253,14 @@ static reef_status print_usage(reef_cli_call *cli,
     return status;
 }
 
-// A row of counts for each layer that is shown.
+// Writes one row of counts.
 static reef_status write_layer(reef_cli_pool *pool,
                                const request *asked,
                                uint32_t layer,
                                reef_npy_file *npy,
                                reef_error *err) {
     reef_txn *txn = NULL;
+    // One number per expert, dead ones included: the index is the id.
     size_t count = (size_t)asked->generation->side * asked->generation->side;
     reef_usage *usage = reef_cli_alloc(count, sizeof(*usage));
     int64_t *counts = reef_cli_alloc(count, sizeof(*counts));
@@ -241,6 +268,7 @@ static reef_status write_layer(reef_cli_pool *pool,
     if (status == REEF_OK)
         status = reef_usage_read(txn, asked->generation->generation, layer, count, usage, err);
     reef_txn_abort(txn);
+    // NumPy has no unsigned type that every reader takes, so counts are signed.
     for (size_t n = 0; n < count; n++) counts[n] = (int64_t)usage[n].count;
     if (status == REEF_OK) status = reef_npy_write(npy, counts, count * sizeof(*counts), err);
     free(counts);
@@ -253,19 +281,24 @@ static reef_status write_counts(const reef_cli_call *cli,
                                 const request *asked,
                                 reef_error *err) {
     const char *path = reef_cli_text(cli, "npy");
+    // Rows are layers that have experts, columns are experts.
     uint64_t shape[] = {0, (uint64_t)asked->generation->side * asked->generation->side};
     reef_npy_file npy = {0};
     if (path == NULL) return REEF_OK;
+    // Times are stored sparsely; the array is of the totals.
     if (asked->ranged)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--npy writes counts since ever: leave --since and --until out");
+    // Counted first: the header of the format has the shape.
     for (uint32_t l = asked->first; l < asked->end; l++)
         shape[0] += reef_cli_layer_is_peer(&pool->config, l);
+    // A temporary name until it is whole.
     reef_status status = reef_npy_create(&npy, path, false, "<i8", 2, shape, err);
     for (uint32_t l = asked->first; status == REEF_OK && l < asked->end; l++)
         if (reef_cli_layer_is_peer(&pool->config, l))
             status = write_layer(pool, asked, l, &npy, err);
     if (status == REEF_OK) status = reef_npy_finish(&npy, err);
+    // Removes the temporary file after a failure, and does nothing after success.
     reef_npy_abandon(&npy);
     return status;
 }
@@ -274,6 +307,7 @@ reef_status reef_cmd_usage(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool;
     request asked = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
+    // Vector models choose by class and keep no usage.
     if (status == REEF_OK)
         status =
             reef_cli_pool_wants(&pool, false,
@@ -284,6 +318,7 @@ reef_status reef_cmd_usage(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = choose_layers(cli, &pool, &asked, err);
     if (status == REEF_OK)
         status = reef_cli_time_range(cli, &asked.ranged, &asked.since_ms, &asked.until_ms, err);
+    // Before anything is printed, so that a failure to write comes alone.
     if (status == REEF_OK) status = write_counts(cli, &pool, &asked, err);
     if (status == REEF_OK) status = print_usage(cli, &pool, &asked, err);
     reef_cli_pool_close(&pool);

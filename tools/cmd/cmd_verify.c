@@ -75,19 +75,23 @@ static reef_status read_options(const reef_cli_call *cli,
                                 reef_check_options *options,
                                 double *percent,
                                 reef_error *err) {
+    // Everything, if no sample is asked for.
     *percent = 100;
     options->quick = reef_cli_text(cli, "quick") != NULL;
-    // Another sample each time, and a number that is short enough to be typed again.
+    // Another sample on each run, and a number short enough to be typed again.
     options->seed = (reef_cli_now_ms() ^ (uint64_t)getpid() << 20) & UINT32_MAX;
+    // A quick check hashes no sealed record at all.
     if (options->quick && reef_cli_text(cli, "sample") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--quick hashes nothing that is sealed and --sample a part of it: give "
                          "one of them");
+    // A seed without a sample would have no effect.
     if (reef_cli_text(cli, "seed") != NULL && reef_cli_text(cli, "sample") == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "--seed draws a sample: give --sample as well");
     reef_status status = reef_cli_number(cli, "sample", 0.001, 100, percent, err);
     if (status == REEF_OK)
         status = reef_cli_integer(cli, "seed", 0, INT64_MAX, &options->seed, err);
+    // The store takes a fraction.
     options->sample = *percent / 100;
     return status;
 }
@@ -98,9 +102,12 @@ static void print_hashed(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report) {
     char some[CLI_WORD_BYTES], all[CLI_WORD_BYTES], bytes[CLI_WORD_BYTES];
+    // Into buffers, because both are used in one line.
     (void)reef_cli_count(report->hashed_records, some);
     (void)reef_cli_count(report->sealed_records, all);
+    // What is not sealed is small and always hashed as a whole.
     printf("hashed       everything that is not sealed");
+    // What was left out is said, so that nobody takes a quick check for a full one.
     if (options->quick)
         printf("; of %s sealed records only the headers\n", all);
     else if (options->sample < 1)
@@ -109,7 +116,9 @@ static void print_hashed(const reef_cli_call *cli,
     else
         printf(", and all %s sealed records, %s\n", all,
                reef_cli_bytes(report->sealed_bytes, bytes));
+    // Nothing more to say: all or nothing was sampled.
     if (options->quick || options->sample >= 1) return;
+    // The seed makes a finding repeatable.
     printf("             again with --sample %s --seed %" PRIu64 "\n", reef_cli_text(cli, "sample"),
            options->seed);
     printf("not hashed   %s\n", reef_cli_bytes(report->sealed_bytes - report->hashed_bytes, bytes));
@@ -119,6 +128,7 @@ static void print_report(const reef_cli_call *cli,
                          const reef_check_options *options,
                          const reef_check_report *report,
                          double seconds) {
+    // The facts of the pool first, the judgement last.
     char words[CLI_WORD_BYTES], longest[CLI_WORD_BYTES], root[2 * REEF_HASH_BYTES + 1];
     printf("records      %s", reef_cli_count(report->records, words));
     printf(", %s\n", reef_cli_bytes(report->bytes, words));
@@ -126,20 +136,25 @@ static void print_report(const reef_cli_call *cli,
     printf("generations  %" PRIu64 "\n", report->generations);
     printf("snapshots    %" PRIu64 "\n", report->snapshots);
     printf("commits      %s\n", reef_cli_count(report->commits, words));
+    // The rest is free pages, which LMDB reuses.
     printf("file         %s, ", reef_cli_bytes(report->file_bytes, words));
     printf("%s in use\n", reef_cli_bytes(report->used_bytes, words));
     printf("pages        %s: ", reef_cli_count(report->pages, words));
     printf("%s used, ", reef_cli_count(report->pages_used, words));
     printf("%s free", reef_cli_count(report->pages_free, words));
+    // Pages that are neither used nor free are lost: a defect of the file.
     if (report->pages_lost) printf(", %s neither", reef_cli_count(report->pages_lost, words));
     printf("\n");
     reef_hash_format(report->root, root);
     printf("root         %s\n", root);
+    // The longest read matters to a daemon: it keeps freed pages from reuse.
     printf("checked in   %s, ", reef_cli_duration(seconds, words));
     printf("%s read%s of which the longest kept pages from reuse for %s\n",
            reef_cli_count(report->reads, words), report->reads == 1 ? "" : "s",
            reef_cli_duration(report->longest_read_ms / 1e3, longest));
+    // Every damage has had its own line; the error message follows.
     if (report->damaged > 0) return;
+    // The judgement is limited by what was looked at.
     printf("%s\n", options->quick        ? "sound, as far as a quick check looks"
                    : options->sample < 1 ? "sound, as far as the sample goes"
                                          : "sound: nothing is damaged");
@@ -152,7 +167,9 @@ static json_t *report_json(const reef_cli_call *cli,
                            double percent,
                            double seconds) {
     json_t *object = reef_check_json(reef_cli_path(cli->pool), options, report,
+                                     // The reply takes one reference to the lines.
                                      json_incref(found->lines), percent, seconds);
+    // Without --repair-plan these members are absent.
     if (options->on_repair == NULL) return object;
     json_object_set_new(object, "plan", reef_verify_plan_json(&found->plan));
     json_object_set_new(object, "whole", reef_verify_plan_whole_json(&found->plan));
@@ -162,22 +179,29 @@ static json_t *report_json(const reef_cli_call *cli,
 reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
     reef_check_report report = {0};
     findings found = {.lines = json_array(), .print = !cli->json, .plan = {.pool = cli->pool}};
+    // The plan is made from the same scan, by two more callbacks.
     bool plan = reef_cli_text(cli, "repair-plan") != NULL;
     reef_check_options options = {.also = reef_pool_check_sizes,
                                   .on_damage = on_damage,
+                                  // Left out where no plan is asked for: finding what is whole
+                                  // takes extra reads.
                                   .on_repair = plan ? on_repair : NULL,
                                   .on_whole = plan ? on_whole : NULL,
                                   .context = &found};
+    // The time includes opening the pool, as a user waits for it.
     double percent, started = reef_cli_clock();
     reef_status status = read_options(cli, &options, &percent, err);
     if (status == REEF_OK) status = reef_store_verify_with(cli->pool, &options, &report, err);
     double seconds = reef_cli_clock() - started;
+    // The scan could not continue, but the document has all that was found until then.
     if (status == REEF_ERR_CORRUPT && cli->json) { // the document has all that was found until then
         reef_error reason;
         add_line(&found, err->message);
         report.damaged++;
         if (reef_cli_reply(cli, report_json(cli, &options, &report, &found, percent, seconds),
                            &reason) != REEF_OK)
+            // A failure to write replaces the finding: the exit code must not be taken for a whole
+            // report.
             status = reef_fail(err, reason.status, "%s", reason.message);
     } else if (status == REEF_OK && cli->json) {
         status =
@@ -185,10 +209,12 @@ reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
     } else if (status == REEF_OK) {
         print_report(cli, &options, &report, seconds);
     }
+    // A plan is most useful when the scan had to stop.
     if (plan && !cli->json && (status == REEF_OK || status == REEF_ERR_CORRUPT))
         reef_verify_plan_print(&found.plan);
     reef_verify_plan_release(&found.plan);
     json_decref(found.lines);
+    // The report was shown; the exit code says that the pool is damaged.
     if (status == REEF_OK && report.damaged > 0)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "%.160s is damaged: %" PRIu64 " of %" PRIu64 " records", cli->pool,

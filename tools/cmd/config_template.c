@@ -20,14 +20,17 @@
 #define POOL_BYTES_MAX 180 // with its key; reefd reads lines of about 200
 
 static void put_comment(FILE *out, const char *text) {
+    // The column after "#".
     size_t at = 1;
     fputc('#', out);
+    // Wrapped by words; a word longer than a line keeps a line of its own.
     while (*text) {
         size_t word = strcspn(text, " ");
         if (at > 1 && at + 1 + word > COLUMNS) {
             fputs("\n#", out);
             at = 1;
         }
+        // A blank before each word, so the first is "# word".
         fprintf(out, " %.*s", (int)word, text);
         at += word + 1;
         text += word;
@@ -64,8 +67,10 @@ static void put_setting(FILE *out, const reef_option_text *option, const char *p
 }
 
 static void put_all(FILE *out, const char *path, const char *pool, const char *about) {
+    // All options are written, as comments: the file is also their reference.
     size_t count;
     const reef_option_text *options = reef_option_texts(&count);
+    // The first line tells how to use the file.
     fprintf(out, "# reefd --config %s; check it: reef config check %s\n", path, path);
     put_comment(out,
                 "A line that begins with ; is a setting with a value to begin with: take the ; "
@@ -73,8 +78,10 @@ static void put_all(FILE *out, const char *path, const char *pool, const char *a
                 "option of reefd, or REEF_NAME in the environment, wins over what stands here.");
     if (about[0]) fputs("#\n", out);
     put_lines(out, about);
+    // One section, as reefd reads it.
     fputs("\n[reefd]", out);
     for (size_t i = 0; i < count; i++)
+        // Options without a sample make no sense in a file.
         if (options[i].sample != NULL) put_setting(out, &options[i], pool);
 }
 
@@ -105,15 +112,19 @@ static char *folder_of(const char *path) {
     return end > 0 ? reef_cli_format("%.*s", (int)end, path) : reef_cli_format(".");
 }
 
-// The whole path of what is not there yet, in a folder that is; false where that is not.
+// Absolute path of a file that does not exist yet, in a directory that does; false if that is not
+// so.
 static bool place_of(const char *path, char place[2 * PATH_MAX]) {
+    // realpath() fails on a missing file, so it is applied to the directory.
     char full[PATH_MAX], *folder = folder_of(path);
     bool found = realpath(folder, full) != NULL;
     size_t end = strlen(path);
+    // Slashes at the end are not part of the last name.
     while (end > 1 && path[end - 1] == '/') end--;
     size_t begin = end;
     while (begin > 0 && path[begin - 1] != '/') begin--;
     if (found)
+        // The root directory has its slash already.
         snprintf(place, (size_t)2 * PATH_MAX, "%s/%.*s", strcmp(full, "/") == 0 ? "" : full,
                  (int)(end - begin), path + begin);
     free(folder);
@@ -138,17 +149,21 @@ reef_status reef_config_text_write(const char *path,
                                    const char *about,
                                    reef_error *err) {
     char full[PATH_MAX];
+    // Absolute, because the daemon may be started from anywhere.
     if (realpath(pool, full) == NULL) return fail_write(pool, errno, err);
     reef_status status = check_pool(full, err);
     if (status != REEF_OK) return status;
+    // O_EXCL: a file that appeared since the check is not overwritten.
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return fail_write(path, errno, err);
     FILE *out = fdopen(fd, "w");
+    // The descriptor is ours until fdopen() has it.
     if (out == NULL) {
         close(fd);
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
     }
     put_all(out, path, full, about);
+    // Write errors are reported at the latest by fclose().
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
     return failed ? fail_write(path, errno, err) : REEF_OK;

@@ -95,13 +95,16 @@ static reef_status read_files(const reef_cli_call *cli,
 static void print_last_words(const reef_cli_file *files, const file_score *scores, size_t count) {
     static const char *const HEADING[] = {"file", "passages", "last word %", "with its end %",
                                           "bits/word"};
+    // Only with --last-word: the table has its own unit, passages.
     reef_cli_table *table = reef_cli_table_new("<>>>>", HEADING);
     for (size_t i = 0; i < count; i++) {
         const reef_eval_last_words *last = &scores[i].last;
         char words[CLI_WORD_BYTES];
+        // At least one: files without a passage are refused when they are read.
         double all = (double)last->passages;
         reef_cli_table_cell(table, "%s", files[i].path);
         reef_cli_table_cell(table, "%s", reef_cli_count(last->passages, words));
+        // LAMBADA counts the word alone; a model of bytes must also end it.
         reef_cli_table_cell(table, "%.2f", 100 * (double)last->right / all);
         reef_cli_table_cell(table, "%.2f", 100 * (double)last->ended / all);
         reef_cli_table_cell(table, "%.3f", last->bits / all);
@@ -131,12 +134,15 @@ static void print_ids(const reef_cli_file *files,
                       uint32_t generations) {
     static const char *const HEADING[] = {"file", "tokens", "bits/token", "perplexity/token",
                                           "fired % by generation"};
+    // A model of ids has no words: tokens are the unit.
     reef_cli_table *table = reef_cli_table_new("<>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES];
         reef_cli_table_cell(table, "%s", files[i].path);
         reef_cli_table_cell(table, "%s", reef_cli_count(scores[i].score.bytes, words));
+        // The score's fields are named for bytes, but count tokens here.
         reef_cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
+        // Four digits: it may be large for a model that is not trained.
         reef_cli_table_cell(table, "%.4g", exp2(scores[i].score.bits_per_byte));
         print_shares(table, &scores[i], generations);
     }
@@ -148,6 +154,7 @@ static void print_scores(const reef_cli_file *files,
                          const file_score *scores,
                          size_t count,
                          uint32_t generations) {
+    // Bits a byte compare with compressors, perplexity a word with the literature.
     static const char *const HEADING[] = {"file",
                                           "bytes",
                                           "bits/byte",
@@ -160,7 +167,9 @@ static void print_scores(const reef_cli_file *files,
         reef_cli_table_cell(table, "%s", files[i].path);
         reef_cli_table_cell(table, "%s", reef_cli_count(scores[i].score.bytes, words));
         reef_cli_table_cell(table, "%.4f", scores[i].score.bits_per_byte);
+        // Between 1 and 256, so three digits after the point fit.
         reef_cli_table_cell(table, "%.3f", exp2(scores[i].score.bits_per_byte));
+        // A file without letters has no words to divide by.
         if (scores[i].words == 0)
             reef_cli_table_cell(table, "-");
         else
@@ -177,8 +186,10 @@ static json_t *score_json(const reef_cli_file *file,
                           uint32_t generations,
                           bool ids) {
     json_t *shares = json_array();
+    // One share per generation, in their order.
     for (uint32_t g = 0; g < generations; g++)
         json_array_append_new(shares, reef_cli_real(score->fire_share[g]));
+    // Names carry the unit, so that no reader mistakes one for another.
     if (ids)
         return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o}", "file", reef_cli_path(file->path),
                          "tokens", (json_int_t)score->score.bytes, "bits",
@@ -191,8 +202,10 @@ static json_t *score_json(const reef_cli_file *file,
                   "bits", reef_cli_real(score->score.bits), "bits_per_byte",
                   reef_cli_real(score->score.bits_per_byte), "perplexity_per_byte",
                   reef_cli_real(exp2(score->score.bits_per_byte)), "perplexity_per_word",
+                  // Null for a file without words.
                   reef_cli_real(reef_eval_word_perplexity(score->score.bits, score->words)),
                   "fire_share", shares);
+    // Only with --last-word.
     if (score->last.passages > 0)
         json_object_set_new(object, "last_word", last_words_json(&score->last));
     return object;
@@ -206,6 +219,7 @@ static reef_status reply_eval(reef_cli_call *cli,
                               bool ids,
                               reef_error *err) {
     if (!cli->json) {
+        // Chosen once, so that the loops below are free of conditions.
         (ids ? print_ids : print_scores)(files, scores, cli->operand_count, generations);
         if (reef_cli_text(cli, "last-word") != NULL)
             print_last_words(files, scores, cli->operand_count);
@@ -214,6 +228,7 @@ static reef_status reply_eval(reef_cli_call *cli,
     json_t *array = json_array();
     for (size_t i = 0; i < cli->operand_count; i++)
         json_array_append_new(array, score_json(&files[i], &scores[i], generations, ids));
+    // `as_of` is repeated, so that a stored document says what it measured.
     return reef_cli_reply(cli, json_pack("{s:s, s:o}", "as_of", as_of, "files", array), err);
 }
 
@@ -221,11 +236,13 @@ static reef_status eval_once(reef_cli_call *cli,
                              reef_cli_pool *pool,
                              const reef_cli_file *files,
                              reef_error *err) {
+    // It belongs to the matrix of states.
     if (reef_cli_text(cli, "learned") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--learned is about forgetting: it needs --matrix or --gates");
     const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
     reef_model *model = NULL;
+    // Opened first: what the options may ask depends on the model.
     reef_status status = reef_model_open(
         &model, pool->store, as_of,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
@@ -238,11 +255,13 @@ static reef_status eval_once(reef_cli_call *cli,
     }
     if (reef_cli_text(cli, "logits") != NULL)
         status = reef_cli_pool_wants(pool, false, "leave --logits out", err);
+    // Logits are written in a pass of their own, so that they can be compared with other programs.
     if (status == REEF_OK) status = reef_eval_logits_write(cli, model, files, err);
     if (status != REEF_OK) {
         reef_model_close(model);
         return status;
     }
+    // Vector models have classes and not bits; they are evaluated elsewhere.
     if (reef_config_is_vector(&pool->config)) {
         status = reef_eval_vectors(cli, model, as_of, files, err);
         reef_model_close(model);
@@ -252,19 +271,24 @@ static reef_status eval_once(reef_cli_call *cli,
     uint32_t generations = reef_model_generation_count(model);
     file_score *scores = reef_cli_alloc(cli->operand_count, sizeof(*scores));
     uint64_t total = 0;
+    // All files count into one bar, so that its ETA is for the whole command.
     for (size_t i = 0; i < cli->operand_count; i++) total += files[i].count;
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "evaluating", total, "B");
     for (size_t i = 0; i < cli->operand_count && status == REEF_OK; i++) {
         scores[i].fire_share = reef_cli_alloc(generations, sizeof(double));
+        // The score writes its shares here.
         scores[i].score.fire_share = scores[i].fire_share;
+        // Words are counted in the text; the model sees bytes.
         if (!ids) scores[i].words = reef_eval_word_count(files[i].bytes, files[i].count);
         status = reef_score_file(model, &files[i], &progress, NULL, &scores[i].score, err);
     }
+    // A second pass over the same bytes: each passage is read again up to its last word.
     progress.total *= last_word ? 2 : 1;
     for (size_t i = 0; last_word && i < cli->operand_count && status == REEF_OK; i++)
         status = reef_eval_last_words_measure(model, &files[i], &progress, &scores[i].last, err);
     reef_cli_progress_end(&progress);
+    // Nothing is printed before all files are read, so that a failure leaves no half table.
     if (status == REEF_OK) status = reply_eval(cli, as_of, files, scores, generations, ids, err);
     for (size_t i = 0; i < cli->operand_count; i++) free(scores[i].fire_share);
     free(scores);
@@ -295,19 +319,23 @@ static reef_status eval_matrix(reef_cli_call *cli,
                                const reef_cli_file *files,
                                reef_error *err) {
     static const char *const ONE_STATE[] = {"as-of", "last-word", "logits"};
+    // Options of one state would silently apply to none here.
     for (size_t i = 0; i < sizeof(ONE_STATE) / sizeof(*ONE_STATE); i++)
         if (reef_cli_text(cli, ONE_STATE[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--matrix evaluates every state: it takes no --%s", ONE_STATE[i]);
     size_t *learned = reef_cli_alloc(cli->operand_count, sizeof(*learned));
     reef_cli_matrix matrix = {0};
+    // Which state learned which file is needed before hours of evaluation.
     reef_status status =
         reef_eval_learned_read(cli, pool->generation_count, learned, cli->operand_count, err);
     if (status == REEF_OK)
         status = reef_matrix_measure(&matrix, cli, pool, files, cli->operand_count, err);
+    // Forgetting is measured from those rows; the matrix keeps its own copy.
     if (status == REEF_OK) memcpy(matrix.learned, learned, cli->operand_count * sizeof(*learned));
     free(learned);
     if (status != REEF_OK) return status;
+    // The printing function takes plain names.
     const char **names = reef_cli_alloc(cli->operand_count, sizeof(*names));
     json_t *columns = json_array(), *rows = json_array();
     for (size_t i = 0; i < cli->operand_count; i++) {
@@ -318,6 +346,7 @@ static reef_status eval_matrix(reef_cli_call *cli,
         char name[CLI_WORD_BYTES];
         json_array_append_new(rows, json_string(reef_matrix_row_name(&matrix, row, name)));
     }
+    // The document has the figures; the printed matrix ends with them too.
     if (cli->json)
         status = reef_cli_reply(
             cli,
@@ -329,6 +358,7 @@ static reef_status eval_matrix(reef_cli_call *cli,
             err);
     else
         reef_matrix_print(&matrix, names);
+    // The reply took its own references.
     json_decref(columns);
     json_decref(rows);
     free(names);
@@ -340,6 +370,7 @@ reef_status reef_cmd_eval(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool = {0};
     reef_cli_file *files = reef_cli_alloc(cli->operand_count, sizeof(*files));
     reef_status status = reef_cli_pool_open(&pool, cli, err);
+    // Gates are measured on the pool's own reservoir: they need no file.
     if (status == REEF_OK && reef_cli_text(cli, "gates") != NULL) {
         status = reef_eval_gates(cli, &pool, err);
         goto cleanup;
@@ -347,6 +378,7 @@ reef_status reef_cmd_eval(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK && reef_cli_text(cli, "svg") != NULL)
         status = reef_fail(err, REEF_ERR_INVALID, "--svg is a picture of gates: it needs --gates");
     if (status == REEF_OK) status = read_files(cli, &pool.config, files, err);
+    // All files are read before the first is evaluated, so that a missing one is found at once.
     if (status == REEF_OK)
         status = reef_cli_text(cli, "matrix") != NULL ? eval_matrix(cli, &pool, files, err)
                                                       : eval_once(cli, &pool, files, err);
