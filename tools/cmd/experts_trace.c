@@ -18,17 +18,20 @@ static double strength_of(const reef_expert_use *place) {
     return fabs(place->score * place->activation);
 }
 
-// Insertion into the list of the strongest; among equals the earlier comes first, because they come
-// in order.
+// Insertion into the list of the strongest. Among equals the earlier comes first, because positions
+// come in order.
 static void on_use(void *context, size_t at, double score, double activation) {
     reef_experts_text *text = context;
+    // Strength is the size of what the expert adds: score times activation.
     reef_expert_use place = {at, score, activation};
     double strength = strength_of(&place);
     text->chosen++;
     text->strength += strength;
+    // By byte, which tells at a glance what an expert is for.
     text->by_byte[text->file.bytes[at]] += strength;
     size_t to = text->count;
     while (to > 0 && strength_of(&text->places[to - 1]) < strength) to--;
+    // Weaker than all in a full list.
     if (to == text->room) return;
     if (text->count < text->room) text->count++;
     memmove(&text->places[to + 1], &text->places[to],
@@ -43,8 +46,10 @@ reef_status reef_experts_text_open(reef_cli_call *cli,
                                    reef_error *err) {
     const reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
     out->as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
+    // A fixed number of positions, so that memory does not grow with the text.
     out->room = places;
     out->places = reef_cli_alloc(places, sizeof(*out->places));
+    // The text first: a missing file is found before the model is loaded.
     reef_status status = reef_cli_text_read(&out->file, reef_cli_text(cli, "text"), err);
     if (status != REEF_OK) return status;
     return reef_model_open(&out->model, pool->store, out->as_of, &options, err);
@@ -88,12 +93,14 @@ static void context_release(context *words) {
     free(words->after);
 }
 
-// The bytes with the largest shares, at most EXPERTS_TEXT_BYTES of them; their number.
+// Fills `out` with the bytes of the largest shares; returns their number.
 static size_t top_bytes(const reef_experts_text *text, uint8_t out[EXPERTS_TEXT_BYTES]) {
     size_t count = 0;
     for (size_t b = 0; b < 256; b++) {
+        // Bytes that it never fires on are no answer, even if the list is short.
         if (text->by_byte[b] <= 0.0) continue;
         size_t to = count;
+        // Insertion again: at most a handful of bytes.
         while (to > 0 && text->by_byte[out[to - 1]] < text->by_byte[b]) to--;
         if (to == EXPERTS_TEXT_BYTES) continue;
         if (count < EXPERTS_TEXT_BYTES) count++;
@@ -118,11 +125,13 @@ static void print_bytes(const reef_experts_text *text) {
 void reef_experts_text_print(const reef_experts_text *text) {
     static const char *const HEADING[] = {"byte", "weight", "activation", "strength", "context"};
     char words[CLI_WORD_BYTES], all[CLI_WORD_BYTES];
+    // What share of the text chose it comes before where.
     printf("in the text  ");
     if (strcmp(text->as_of, "now") != 0) printf("as of %s ", text->as_of);
     printf("chosen by %s of %s bytes, %.2f %%\n", reef_cli_count(text->chosen, words),
            reef_cli_count(text->file.count, all),
            100 * (double)text->chosen / (double)text->file.count);
+    // No table for an expert that this text does not use.
     if (text->chosen == 0) return;
     print_bytes(text);
     reef_cli_table *table = reef_cli_table_new(">>>><", HEADING);
@@ -130,9 +139,11 @@ void reef_experts_text_print(const reef_experts_text *text) {
         const reef_expert_use *place = &text->places[i];
         context around = context_of(text, place->at);
         reef_cli_table_cell(table, "%zu", place->at);
+        // Score and activation apart: a strong expert may be chosen rarely, and the reverse.
         reef_cli_table_cell(table, "%.4f", place->score);
         reef_cli_table_cell(table, "%+.4f", place->activation);
         reef_cli_table_cell(table, "%+.4f", place->score * place->activation);
+        // The byte stands between guillemets, as it may be a blank.
         reef_cli_table_cell(table, "%s\xc2\xbb%s\xc2\xab%s", around.before, around.byte,
                             around.after);
         context_release(&around);
@@ -142,6 +153,7 @@ void reef_experts_text_print(const reef_experts_text *text) {
 }
 
 json_t *reef_experts_text_json(const reef_experts_text *text) {
+    // The same lists as in the table, with the shares as numbers.
     uint8_t top[EXPERTS_TEXT_BYTES];
     size_t count = top_bytes(text, top);
     json_t *bytes = json_array(), *places = json_array();
@@ -151,6 +163,7 @@ json_t *reef_experts_text_json(const reef_experts_text *text) {
                                         reef_cli_real(text->by_byte[top[i]] / text->strength)));
     for (size_t i = 0; i < text->count; i++) {
         const reef_expert_use *place = &text->places[i];
+        // Context before and after, printable, so that JSON takes it.
         context around = context_of(text, place->at);
         json_array_append_new(
             places,

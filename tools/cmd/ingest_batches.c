@@ -25,14 +25,18 @@ static size_t room(const reef_ingest_feed *feed) {
 
 static reef_status skip_bytes(reef_ingest_feed *feed, reef_error *err) {
     uint64_t left = feed->skip;
+    // A file is skipped by seeking; the size is checked, because lseek() goes past the end.
     if (left > 0 && feed->size > 0 && left <= feed->size &&
         lseek(feed->fd, (off_t)left, SEEK_CUR) >= 0)
         return REEF_OK;
+    // A pipe can only be read.
     while (left > 0) {
         size_t want = left < feed->bytes_max ? (size_t)left : feed->bytes_max;
         ssize_t got = read(feed->fd, feed->buffer, want);
+        // A signal is no end of input.
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return open_failed(feed, "read", err);
+        // The offset was that of another file, or the file was cut.
         if (got == 0)
             return reef_fail(err, REEF_ERR_INVALID,
                              "%.160s has fewer than the %" PRIu64 " bytes to skip", feed->path,
@@ -46,15 +50,19 @@ reef_status reef_ingest_feed_open(reef_ingest_feed *feed, reef_error *err) {
     struct stat state;
     bool standard = strcmp(feed->path, "-") == 0;
     if (standard) feed->path = "standard input";
+    // O_NOCTTY: a terminal named as a file must not become the controlling one.
     feed->fd = standard ? STDIN_FILENO : open(feed->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     feed->buffer = reef_cli_alloc(room(feed), 1);
+    // The offset is counted from the beginning, so that it can be given to --skip again.
     feed->offset = feed->skip;
     feed->line = 1;
     if (feed->fd < 0) return open_failed(feed, "open", err);
     if (fstat(feed->fd, &state) != 0) return open_failed(feed, "look at", err);
+    // open() succeeds on a directory; read() would fail with a message about the descriptor.
     if (S_ISDIR(state.st_mode))
         return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read %.160s: it is a directory",
                          feed->path);
+    // Zero is "unknown", as for a pipe.
     feed->size = S_ISREG(state.st_mode) ? (uint64_t)state.st_size : 0;
     return skip_bytes(feed, err);
 }
@@ -73,17 +81,21 @@ static size_t ingest_batches_most(const reef_ingest_feed *feed) {
  * Whole lines at the beginning of the buffer, as many as a batch takes; whether no more could go
  * into it.
  */
+// Counts whole lines of the buffer; true if they make a batch.
 static bool count_lines(reef_ingest_feed *feed) {
     feed->bytes = feed->lines = 0;
     while (feed->lines < feed->lines_max) {
         const uint8_t *at = feed->buffer + feed->bytes;
         const uint8_t *end = memchr(at, '\n', feed->used - feed->bytes);
+        // A line without its end waits for more input.
         if (end == NULL) break;
         size_t bytes = (size_t)(end + 1 - feed->buffer);
+        // The next line goes into the next batch: a batch has a limit of bytes.
         if (bytes > ingest_batches_most(feed)) return true;
         feed->bytes = bytes;
         feed->lines++;
     }
+    // Enough lines, or so many bytes that one line is too long.
     return feed->lines == feed->lines_max || feed->used > ingest_batches_most(feed);
 }
 
@@ -112,12 +124,15 @@ static void move_on(reef_ingest_feed *feed) {
 }
 
 reef_status reef_ingest_feed_next(reef_ingest_feed *feed, reef_error *err) {
+    // The bytes of the last batch are dropped, and the rest moved to the front.
     move_on(feed);
+    // Reads until a batch is full, the input ends, or a pipe is quiet for a while.
     while (!count_lines(feed) && !feed->eof && !is_quiet(feed)) {
         reef_status status = read_more(feed, err);
         if (status != REEF_OK) return status;
     }
     size_t rest = feed->used - feed->bytes;
+    // The last line of the input counts without its newline.
     bool last = feed->eof && rest > 0 && feed->lines < feed->lines_max &&
                 memchr(feed->buffer + feed->bytes, '\n', rest) == NULL;
     if (last && feed->used <= ingest_batches_most(feed)) {
@@ -125,7 +140,9 @@ reef_status reef_ingest_feed_next(reef_ingest_feed *feed, reef_error *err) {
         feed->lines++;
     }
     feed->batch = feed->buffer;
+    // An empty batch and an empty buffer are the end.
     if (feed->bytes > 0 || feed->used == 0) return REEF_OK;
+    // One line longer than a batch: cutting it would make two records of one.
     return reef_fail(err, REEF_ERR_INVALID,
                      "%.120s line %" PRIu64 " has more than the %zu bytes that go into one batch",
                      feed->path, feed->line, feed->line_max);

@@ -37,6 +37,7 @@ static const rung RUNGS[] = {{"small", 2, 64, 2, 32, 32, 32, 16, 200},
 #define RUNG_COUNT (sizeof(RUNGS) / sizeof(RUNGS[0]))
 
 static void take_rung(const rung *one, reef_config *config) {
+    // Vector models have two sizes only; the rest follows from the data.
     if (reef_config_is_vector(config)) {
         config->side = config->side_new = one->vector_side;
         config->memory = one->vector_memory;
@@ -45,6 +46,7 @@ static void take_rung(const rung *one, reef_config *config) {
     config->layers = one->layers;
     config->d_model = one->d_model;
     config->attention_heads = one->attention_heads;
+    // Four times the width, as in transformers.
     config->d_ffw = 4 * one->d_model;
     config->d_key = one->d_key;
     config->side = config->side_new = one->side;
@@ -74,11 +76,15 @@ static reef_status configure_init_size(const reef_cli_call *cli,
                                        reef_config *config,
                                        reef_error *err) {
     reef_config_default(config);
+    // The user's options first, because the fit below depends on them.
     reef_status status = take_given(cli, config, err); // what the rest is chosen for
     if (status != REEF_OK) return status;
+    // The size fills in the rest.
     if (one != NULL) take_rung(one, config);
     reef_config_fit_reservoir(config);
+    // Applied again: what the user gave wins over the size.
     status = take_given(cli, config, err);
+    // In the form in which it is stored.
     if (status == REEF_OK) reef_config_reduce(config); // as it is written
     return status == REEF_OK ? reef_config_check_new(config, err) : status;
 }
@@ -93,24 +99,33 @@ static uint64_t rows_bytes(const reef_config *config, uint32_t side) {
 
 static void estimate(const reef_config *config, reef_init_size *size) {
     if (reef_config_is_vector(config)) {
+        // Each expert has a row of weights for each input, a bias and a label.
         uint64_t experts = (uint64_t)config->side * config->side, examples = config->memory;
         size->generation_bytes = experts * (config->inputs + 2) * sizeof(float);
+        // The pair term is the matrix of the ridge regression.
         size->memory_bytes =
             VECTOR_BASE_BYTES + 2 * size->generation_bytes + experts * experts * PAIR_BYTES +
+            // Examples are kept with their activations.
             examples * (reef_vector_record_bytes(config) + experts * sizeof(float));
         return;
     }
+    // Rows of experts and their moments dominate a language model.
     uint64_t rows = rows_bytes(config, config->side);
+    // Rehearsal windows are part of each step.
     uint64_t tokens = (uint64_t)(config->batch + config->rehearse) * config->context;
     uint64_t dense =
+        // Attention and the dense parts, a little above what they need.
         (uint64_t)config->layers * 6 * config->d_model * config->d_model * sizeof(float);
-    // Tables of embeddings, the head and logits; of bytes they are among BASE_BYTES.
+    // Tables of a vocabulary beyond bytes. Those of bytes are part of BASE_BYTES.
     uint64_t more = config->vocab > REEF_VOCAB ? config->vocab - REEF_VOCAB : 0;
+    // A table for each previous token, one for the token itself, and the output layer.
     uint64_t tables =
         more * (2 + (uint64_t)config->previous_bytes) * config->d_model * sizeof(float);
+    // Copies: weights, gradients and two moments.
     size->memory_bytes = BASE_BYTES + COPIES * (rows + dense + tables) +
                          tokens * 2 * more * sizeof(float) +
                          tokens * config->layers * TOKEN_VECTORS * config->d_model * sizeof(float);
+    // A sealed generation has its rows, but no moments.
     size->generation_bytes = rows_bytes(config, config->side_new) + tables;
 }
 
@@ -126,21 +141,24 @@ static reef_status find_rung(const char *name, const rung **out, reef_error *err
                      name);
 }
 
-// Half of the memory is left for generations to come.
+// Chooses the largest size that leaves half of the memory to later generations.
 static reef_status fit_rung(const reef_cli_call *cli,
                             uint64_t budget,
                             const rung **out,
                             reef_error *err) {
+    // From the largest down; RUNGS is in ascending order.
     for (size_t i = RUNG_COUNT; i > 0; i--) {
         reef_config config;
         reef_init_size size = {0};
         reef_status status = configure_init_size(cli, &RUNGS[i - 1], &config, err);
         if (status != REEF_OK) return status;
         estimate(&config, &size);
+        // Set before the check, so that the last one is returned with its error.
         *out = &RUNGS[i - 1];
         if (2 * size.memory_bytes <= budget) return REEF_OK;
         if (i > 1) continue;
         char least[CLI_WORD_BYTES];
+        // Not even the smallest fits: the message says how much that one needs.
         return reef_fail(err, REEF_ERR_INVALID,
                          "--memory %.40s is too little: the smallest size wants %s, and as much "
                          "for generations to "
@@ -181,19 +199,24 @@ reef_status reef_init_configure(const reef_cli_call *cli,
     const char *name = reef_cli_text(cli, "size"), *memory = reef_cli_text(cli, "memory");
     const rung *one = NULL;
     reef_status status = REEF_OK;
+    // A number with a unit is a budget; the option has other meanings elsewhere.
     *size = (reef_init_size){.budget_bytes = is_budget(memory) ? cli->memory_bytes : 0};
     if (reef_cli_text(cli, "from") != NULL) {
+        // A model file brings its own sizes.
         size->budget_bytes = 0;
         return configure_from(cli, reef_cli_text(cli, "from"), config, err);
     }
+    // Two ways to say the same.
     if (name != NULL && size->budget_bytes)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--size and --memory both choose sizes: give one of them");
     status = check_unit(cli, err);
     if (status == REEF_OK && name != NULL) status = find_rung(name, &one, err);
+    // An explicit size is not checked against memory: the user knows better.
     if (status == REEF_OK && size->budget_bytes)
         status = fit_rung(cli, size->budget_bytes, &one, err);
     if (status == REEF_OK) status = configure_init_size(cli, one, config, err);
+    // Without a size, fields alone decide, and there is nothing to estimate.
     if (status != REEF_OK || one == NULL) return status;
     size->name = one->name;
     estimate(config, size);
@@ -202,16 +225,19 @@ reef_status reef_init_configure(const reef_cli_call *cli,
 
 // ---- the probe ----------------------------------------------------------------------------------
 
-// Records of vectors with labels, from a fixed generator.
+// Records of vectors with labels, from a fixed generator: the same work on every machine.
 static uint8_t *vectors_text(const reef_config *config, size_t *count) {
     size_t record = reef_vector_record_bytes(config), records = TEXT_BYTES / record + 1;
     uint8_t *bytes = reef_cli_alloc(records, record);
     uint32_t draw = 1;
     for (size_t i = 0; i < records; i++) {
+        // Labels in turn, so that each class occurs.
         int32_t label = (int32_t)(i % PROBE_LABELS);
         memcpy(bytes + i * record, &label, sizeof(label));
         for (size_t k = 0; k < config->inputs; k++) {
+            // A linear congruential generator (Numerical Recipes) is random enough for a timing.
             draw = draw * 1664525u + 1013904223u;
+            // The upper bits are the better ones; in [0, 1).
             float value = (float)(draw >> 8) / (float)(1u << 24);
             memcpy(bytes + i * record + REEF_VECTOR_LABEL_BYTES + k * sizeof(value), &value,
                    sizeof(value));
@@ -221,7 +247,7 @@ static uint8_t *vectors_text(const reef_config *config, size_t *count) {
     return bytes;
 }
 
-// The same data again and again, until the time is over or somebody has seen enough.
+// Trains on the same data until the time is over.
 static reef_status train_init_size(reef_trainer *trainer,
                                    const uint8_t *text,
                                    size_t count,
@@ -229,14 +255,17 @@ static reef_status train_init_size(reef_trainer *trainer,
                                    reef_error *err) {
     size_t at = 0;
     double started = reef_cli_clock();
+    // At least some steps, since the first ones include warming up.
     while (probe->steps < PROBE_STEPS_MIN || probe->seconds < PROBE_SECONDS) {
         size_t taken = 0, ran = 0;
         reef_status status =
             reef_trainer_feed(trainer, "probe", text + at, count - at, &taken, &ran, err);
         if (status != REEF_OK) return status;
+        // From the beginning again when the text ends.
         at = at + taken == count ? 0 : at + taken;
         probe->steps += ran;
         probe->bytes += taken;
+        // The clock runs while feeding only, not while the model is made.
         probe->seconds = reef_cli_clock() - started;
     }
     return REEF_OK;
@@ -253,15 +282,19 @@ static reef_status probe_pool(const char *path,
                               reef_error *err) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
+    // Measured by difference: the estimate is compared with it.
     uint64_t before = resident_bytes();
     size_t count = TEXT_BYTES;
+    // Text of the benchmark's generator is as compressible as prose.
     uint8_t *text =
         reef_config_is_vector(config) ? vectors_text(config, &count) : reef_bench_text(count);
     if (reef_token_bytes(config) != 1)
+        // Ids as likely as the bytes.
         for (size_t i = 0; i + 1 < count; i += 2) { // ids as likely as the bytes
             text[i] = (uint8_t)(text[i] % config->vocab);
             text[i + 1] = 0;
         }
+    // A real pool in a temporary directory: what is measured is what will run.
     reef_status status = reef_pool_init(path, config, err);
     if (status == REEF_OK)
         status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);
@@ -270,6 +303,7 @@ static reef_status probe_pool(const char *path,
             reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = threads}, err);
     if (status == REEF_OK) status = train_init_size(trainer, text, count, probe, err);
     uint64_t after = resident_bytes();
+    // Pages may also have been returned meanwhile.
     probe->memory_bytes = after > before ? after - before : 0;
     reef_trainer_close(trainer);
     if (store != NULL) reef_store_close(store);
@@ -283,6 +317,7 @@ reef_status reef_init_probe_run(const reef_config *config,
                                 reef_error *err) {
     reef_bench_directory directory = {0};
     *probe = (reef_init_probe){0};
+    // The data has no meaning, so no boundary is looked for.
     reef_config steady = *config; // the data is nobody's: no boundary is to be found in it
     steady.boundaries = REEF_BOUNDARIES_GIVEN;
     reef_status status = reef_bench_directory_new(&directory, err);
@@ -291,6 +326,7 @@ reef_status reef_init_probe_run(const reef_config *config,
         status = probe_pool(path, &steady, threads, probe, err);
         free(path);
     }
+    // Removed in any case.
     reef_bench_directory_remove(&directory);
     return status;
 }

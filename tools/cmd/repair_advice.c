@@ -39,8 +39,10 @@ void reef_verify_plan_release(reef_verify_plan *plan) {
 // ---- words --------------------------------------------------------------------------------------
 
 static char *part_text(const reef_repair *r) {
+    // Most records are named by layer and block.
     char where[64];
     snprintf(where, sizeof(where), "layer %" PRIu32 ", block %" PRIu32, r->key.layer, r->key.block);
+    // One text for each table of the store, in words of the user's documents.
     switch (r->key.db) {
     case REEF_DB_TENSORS:
         return reef_cli_format("tensor %s", r->name);
@@ -49,9 +51,11 @@ static char *part_text(const reef_repair *r) {
     case REEF_DB_FLAGS:
         return reef_cli_format("flags of frozen experts, %s", where);
     case REEF_DB_MOMENTS:
+        // Moments of tensors have names, those of experts have blocks.
         return r->name[0] ? reef_cli_format("training state %s", r->name)
                           : reef_cli_format("training state of experts, %s", where);
     case REEF_DB_USAGE:
+        // Totals are read by training, windows only by people.
         return reef_cli_format(r->key.level == REEF_USAGE_TOTALS ? "totals of usage, %s"
                                                                  : "usage over time, %s",
                                where);
@@ -63,13 +67,16 @@ static char *part_text(const reef_repair *r) {
         return reef_cli_format("sample of the past, slot %" PRIu32, r->key.block);
     case REEF_DB_TIMELINE:
         return reef_cli_format("timeline, event %" PRIu64, r->key.sequence);
+    // A point of the curve is named by its position.
     case REEF_DB_SERIES:
         return reef_cli_format("curve of %s from %" PRIu64 " on", r->name, r->key.sequence);
     default:
+        // Other records have a name, or none that would help.
         return reef_cli_format("%s of the pool", r->name[0] ? r->name : "record");
     }
 }
 
+// Others belong to the pool as a whole.
 static bool is_of_generation(const reef_repair *r) {
     switch (r->key.db) {
     case REEF_DB_TENSORS:
@@ -113,6 +120,7 @@ static bool is_pushed(const reef_repair *r) {
 }
 
 static char *lost_text(const reef_repair *r) {
+    // A record of a snapshot is lost to the snapshot alone.
     if (r->snapshot[0])
         return reef_cli_format("snapshot %s; the pool as it is now does not need it", r->snapshot);
     switch (r->key.db) {
@@ -120,13 +128,16 @@ static char *lost_text(const reef_repair *r) {
     case REEF_DB_EXPERTS:
     case REEF_DB_FLAGS:
     case REEF_DB_GENERATIONS:
+        // A sealed generation belongs to every later state.
         return r->sealed
                    ? reef_cli_format("every state that has generation %" PRIu32, r->generation)
                    : reef_cli_format("the present state of the open generation");
     case REEF_DB_MOMENTS:
+    // Not lost for evaluation: the model answers as before.
     case REEF_DB_RESERVOIR:
         return reef_cli_format("what training needs to go on; the model itself is not touched");
     case REEF_DB_USAGE:
+        // Totals decide which experts are recycled.
         return r->key.level == REEF_USAGE_TOTALS
                    ? reef_cli_format("how often these experts were used in all; training reads it")
                    : reef_cli_format("who was used when, in that window; nothing computes with it");
@@ -136,10 +147,12 @@ static char *lost_text(const reef_repair *r) {
     case REEF_DB_SERIES:
         return reef_cli_format("a piece of the history; nothing computes with it");
     case REEF_DB_JOURNAL:
+        // The journal has two kinds of records: pushed data, and positions of sources.
         return is_pushed(r)
                    ? reef_cli_format("what was pushed and not trained yet, from here on")
                    : reef_cli_format("where a live source is read on, or whose turn it is");
     default:
+        // The rest are records of one kind each.
         if (is_scrub(r)) return reef_cli_format("when the sealed records were last read again");
         if (is_kernels(r))
             return reef_cli_format("whether it was trained on another kind of processor");
@@ -148,16 +161,20 @@ static char *lost_text(const reef_repair *r) {
 }
 
 static char *kept_text(const reef_repair *r) {
+    // Where a copy of the lost bytes is, from the safest to the least certain.
     if (r->intact && r->key.db == REEF_DB_GENERATIONS)
         return reef_cli_format("this record is intact; others are not what it was sealed with");
+    // Only the checksum is lost, so the content can be trusted after a look.
     if (r->intact)
         return reef_cli_format("its bytes are intact; its entry in sums is damaged or lost");
+    // The same bytes under another key: blocks are shared between states.
     if (r->identical && r->twin[0])
         return reef_cli_format("the same bytes are in snapshot %s (its generation %" PRIu32 ")",
                                r->twin, r->identical_generation);
     if (r->identical)
         return reef_cli_format("the same bytes are in the pool's own generation %" PRIu32,
                                r->identical_generation);
+    // An older version is better than none, and the text says how old.
     if (r->stale)
         return reef_cli_format("the bytes of commit %" PRIu64 "; those of commit %" PRIu64
                                " are nowhere in the pool",
@@ -165,12 +182,15 @@ static char *kept_text(const reef_repair *r) {
     return reef_cli_format("nowhere in this pool");
 }
 
-// What a command brings back, or what to do where there is none.
+// What a command brings back, or what to do if there is none.
 static char *remedy_text(const reef_repair *r) {
+    // A snapshot from which a whole pool can be made is the best remedy.
     if (r->restore[0])
         return reef_cli_format("a new pool as of snapshot %s (commit %" PRIu64
                                "); training goes on from byte %" PRIu64 " of the stream%s",
                                r->restore, r->restore_commit, r->restore_stream_bytes,
+                               // Exact if the snapshot has moments: the training is then repeated
+                               // bit by bit.
                                r->restore_exact ? ", to the same bits" : "");
     if (r->snapshot[0])
         return reef_cli_format("lets go of the snapshot, and of what is damaged in it");
@@ -178,12 +198,14 @@ static char *remedy_text(const reef_repair *r) {
         return reef_cli_format(
             "lets go of the snapshot, and of what it held; the pool as it is now does "
             "not need it");
+    // Records that nothing computes with need no remedy to continue.
     switch (r->key.db) {
     case REEF_DB_TIMELINE:
         return reef_cli_format("none is needed to train on; reef timeline cannot be read");
     case REEF_DB_SERIES:
         return reef_cli_format("none is needed to train on; reef plot loss cannot be drawn");
     case REEF_DB_USAGE:
+        // A window is left out by the next compaction.
         if (r->key.level != REEF_USAGE_TOTALS)
             return reef_cli_format(
                 "none is needed to train on; reef usage cannot look at that time");
@@ -196,8 +218,10 @@ static char *remedy_text(const reef_repair *r) {
     default:
         break;
     }
+    // Written again by itself.
     if (is_scrub(r)) return reef_cli_format("none is needed: the next daemon writes it anew");
     if (is_kernels(r)) return reef_cli_format("none is needed: the next commit writes it anew");
+    // A sealed generation that is lost here may exist in a copy or an exported file.
     if (r->sealed)
         return reef_cli_format(
             "no snapshot is whole without it: go back to a copy of the pool (reef "
@@ -217,35 +241,41 @@ static bool is_printable(const char *text) {
     return same;
 }
 
-// What neither JSON nor a terminal takes as it is, in a form that any shell reads back. Of what a
-// command says shells leave line ends at the end out; behind them stands a slash, as these are
-// paths of directories.
+// Text that neither JSON nor a terminal takes as it is, in a form that any shell reads back.
+// Command substitution drops newlines at the end, so a slash follows them: these are paths of
+// directories.
 static char *printed(const char *text) {
     static const char BEGIN[] = "\"$(printf '", END[] = "')\"";
     char *out = reef_cli_alloc(4 * strlen(text) + sizeof(BEGIN) + sizeof(END) + 1, 1);
+    // Four bytes for each character are enough for "\ooo".
     char *at = stpcpy(out, BEGIN);
     for (const char *c = text; *c; c++) {
+        // A leading dash would be taken for an option by printf.
         if (strchr(PLAIN, *c) != NULL && (c > text || *c != '-'))
             *at++ = *c;
         else
             at += sprintf(at, "\\%03o", (unsigned)(uint8_t)*c);
     }
+    // The slash changes nothing in the meaning of the path.
     if (text[strlen(text) - 1] == '\n') *at++ = '/';
     strcpy(at, END);
     return out;
 }
 
-// As a shell reads it back.
+// A word as a shell reads it back.
 static char *quoted(const char *text) {
     if (!is_printable(text)) return printed(text);
+    // Plain names stay as they are, so that commands look as if typed.
     if (text[0] && strspn(text, PLAIN) == strlen(text)) return reef_cli_format("%s", text);
     char *out = reef_cli_alloc(4 * strlen(text) + 3, 1), *at = out;
     *at++ = '\'';
     for (; *text; text++) {
+        // Inside single quotes everything is literal but the quote itself.
         if (*text != '\'') {
             *at++ = *text;
             continue;
         }
+        // Ends the string, adds a quote, and begins again.
         memcpy(at, "'\\''", 4);
         at += 4;
     }
@@ -253,17 +283,21 @@ static char *quoted(const char *text) {
     return out;
 }
 
-// NULL where there is none.
+// The command that carries out the remedy; NULL if there is none.
 static char *command_text(const char *pool, const reef_repair *r) {
     char *from = quoted(pool), *text = NULL;
+    // Restores beside the damaged pool: nothing is overwritten.
     if (r->restore[0]) {
+        // Quoted after the suffix is added, so that it is part of the word.
         char *path = reef_cli_format("%s.restored", pool), *to = quoted(path);
         text = reef_cli_format("reef snapshot restore %s %s %s", from, r->restore, to);
         free(path);
         free(to);
+    // Removing the snapshot removes its damaged records.
     } else if (r->snapshot[0]) {
         text = reef_cli_format("reef snapshot remove %s %s", from, r->snapshot);
     } else if (r->key.db == REEF_DB_SNAPSHOTS) {
+        // A name read from a damaged record may hold any bytes.
         char *name = quoted(r->name);
         text = reef_cli_format("reef snapshot remove %s %s", from, name);
         free(name);
@@ -290,18 +324,22 @@ static void print_line(const char *label, char *text) {
 }
 
 void reef_verify_plan_print(const reef_verify_plan *plan) {
+    // Said first, because a plan looks like a list of things done.
     if (plan->count > 0) printf("\nplan (nothing has been changed)\n");
     for (size_t i = 0; i < plan->count; i++) {
         const reef_repair *r = &plan->repairs[i];
+        // Descriptions may hold names from the damaged record.
         char *what = reef_cli_printable((const uint8_t *)r->what, strlen(r->what), false);
         printf("%zu. %s\n", i + 1, what);
         free(what);
+        // The same five lines for each damage; empty ones are left out.
         print_line("part of", belongs_text(r));
         print_line("lost", lost_text(r));
         print_line("kept", kept_text(r));
         print_line("remedy", remedy_text(r));
         print_line("command", command_text(plan->pool, r));
     }
+    // What is whole can be saved before anything is tried.
     if (plan->whole_count > 0)
         printf("\nstill whole; of a language model each can be kept as a file\n");
     for (size_t i = 0; i < plan->whole_count; i++)
@@ -319,12 +357,14 @@ static json_t *name_json(const char *name) {
 
 json_t *reef_verify_plan_json(const reef_verify_plan *plan) {
     json_t *list = json_array();
+    // The texts are those of the printed plan, the members beside them are for programs.
     for (size_t i = 0; i < plan->count; i++) {
         const reef_repair *r = &plan->repairs[i];
         json_t *one = json_object();
         set_text(one, "damage",
                  reef_cli_printable((const uint8_t *)r->what, strlen(r->what), false));
         set_text(one, "part_of", belongs_text(r));
+        // Null for records of the pool as a whole.
         json_object_set_new(one, "generation",
                             is_of_generation(r) ? json_integer((json_int_t)r->generation)
                                                 : json_null());
@@ -334,11 +374,13 @@ json_t *reef_verify_plan_json(const reef_verify_plan *plan) {
         json_object_set_new(one, "block", json_integer((json_int_t)r->key.block));
         set_text(one, "lost", lost_text(r));
         set_text(one, "kept", kept_text(r));
+        // The facts behind the texts, so that no program has to read them.
         json_object_set_new(one, "identical", json_boolean(r->identical));
         json_object_set_new(one, "identical_in_snapshot", name_json(r->twin));
         json_object_set_new(one, "intact", json_boolean(r->intact));
         json_object_set_new(one, "stale", json_boolean(r->stale));
         json_object_set_new(one, "restore", name_json(r->restore));
+        // Null if there is no snapshot to restore.
         json_object_set_new(one, "restore_commit",
                             r->restore[0] ? json_integer((json_int_t)r->restore_commit)
                                           : json_null());

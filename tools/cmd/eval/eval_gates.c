@@ -22,6 +22,7 @@ static reef_status read_texts(reef_gate_texts *texts,
                               const reef_config *config,
                               reef_error *err) {
     size_t count = cli->operand_count;
+    // The arrays are allocated at once, so that one release function frees them in any state.
     *texts = (reef_gate_texts){.count = count,
                                .token_bytes = reef_token_bytes(config),
                                .names = reef_cli_alloc(count, sizeof(*texts->names)),
@@ -29,14 +30,18 @@ static reef_status read_texts(reef_gate_texts *texts,
                                .learned = reef_cli_alloc(count, sizeof(*texts->learned)),
                                .at_once = reef_cli_alloc(count, sizeof(double)),
                                .too_many = reef_cli_alloc(count, sizeof(double))};
+    // Which generation learned a text decides on which side of the curve it counts.
     reef_status status = reef_eval_learned_read(cli, generations, texts->learned, count, err);
     for (size_t j = 0; j < count && status == REEF_OK; j++) {
+        // NAME=FILE gives a column a short heading; "=FILE" is a file whose name begins with the
+        // sign.
         const char *operand = cli->operands[j], *equals = strchr(operand, '=');
         bool named = equals != NULL && equals != operand;
         texts->names[j] = named ? reef_cli_format("%.*s", (int)(equals - operand), operand)
                                 : reef_cli_format("%s", operand);
         status =
             reef_cli_examples_read(&texts->files[j], named ? equals + 1 : operand, config, err);
+        // The mean over all texts is by tokens and not by files.
         texts->tokens += texts->files[j].count / texts->token_bytes;
     }
     return status;
@@ -48,15 +53,17 @@ static const char *unit_of(const reef_gate_texts *texts) {
     return texts->token_bytes == 1 ? "bytes" : "tokens";
 }
 
-// A table with `before` columns of its own and one for each text.
+// A table with `before` fixed columns and one more for each text.
 static reef_cli_table *text_table(const reef_gate_texts *texts,
                                   size_t before,
                                   const char *const *own) {
     const char **headings = reef_cli_alloc(before + texts->count, sizeof(*headings));
     char *columns = reef_cli_alloc(before + texts->count + 1, 1);
+    // Numbers only, so every column is right-aligned.
     memset(columns, '>', before + texts->count);
     for (size_t i = 0; i < before; i++) headings[i] = own[i];
     for (size_t j = 0; j < texts->count; j++) headings[before + j] = texts->names[j];
+    // The table keeps copies of the headings.
     reef_cli_table *table = reef_cli_table_new(columns, headings);
     free(headings);
     free(columns);
@@ -90,16 +97,19 @@ static void print_fired(const reef_gate_curve *curves, size_t count, const reef_
     print_table(table);
 }
 
-// Only where there is something to tell.
+// Printed only if some gate reads the loss of the older model.
 static void print_losses(const reef_gate_curve *curves, size_t count) {
     static const char *const HEADINGS[] = {"gate", "weight", "nats on old text", "passes a window"};
     reef_cli_table *table = NULL;
     for (size_t i = 0; i < count; i++) {
+        // A weight of zero means that this gate does not read the loss.
         if (!(curves[i].stats.loss_weight > 0)) continue;
+        // Made at the first row, so that no empty table appears.
         if (table == NULL) table = reef_cli_table_new(">>>>", HEADINGS);
         reef_cli_table_cell(table, "%u", curves[i].generation);
         reef_cli_table_cell(table, "%.3f", (double)curves[i].stats.loss_weight);
         reef_cli_table_cell(table, "%.3f", (double)curves[i].stats.loss_reference);
+        // Extra passes of the older model are what such a gate costs.
         reef_cli_table_cell(table, "%.2f", curves[i].passes);
     }
     if (table == NULL) return;
@@ -109,11 +119,13 @@ static void print_losses(const reef_gate_curve *curves, size_t count) {
 
 static void print_first(const reef_gate_curve *curves, size_t count, const reef_gate_texts *texts) {
     static const char *const OWN[] = {"gate"};
+    // From a cold start: the running mean of a gate needs some tokens before it can fire.
     printf("\n%s from a cold start until it first fires\n", unit_of(texts));
     reef_cli_table *table = text_table(texts, 1, OWN);
     for (size_t i = 0; i < count; i++) {
         reef_cli_table_cell(table, "%u", curves[i].generation);
         for (size_t j = 0; j < texts->count; j++)
+            // A gate that never fires on a text must not look like one that fires at once.
             if (curves[i].first[j] == GATE_NEVER)
                 reef_cli_table_cell(table, "never");
             else
@@ -125,10 +137,12 @@ static void print_first(const reef_gate_curve *curves, size_t count, const reef_
 static void print_together(const reef_gate_texts *texts, uint32_t fire_max) {
     static const char *const OWN[] = {""};
     char words[CLI_WORD_BYTES];
+    // Two gates at once cost two generations' work; fire_max bounds it.
     printf("\ngates that fire at once\n");
     reef_cli_table *table = text_table(texts, 1, OWN);
     reef_cli_table_cell(table, "mean");
     for (size_t j = 0; j < texts->count; j++) reef_cli_table_cell(table, "%.3f", texts->at_once[j]);
+    // The bound is in the label, as it is a setting of the pool.
     snprintf(words, sizeof(words), "more than %" PRIu32 ", %%", fire_max);
     reef_cli_table_cell(table, "%s", words);
     for (size_t j = 0; j < texts->count; j++)
@@ -140,18 +154,23 @@ static void print_levels(const reef_gate_curve *curves,
                          size_t count,
                          const reef_gate_texts *texts) {
     static const char *const OWN[] = {"gate", "leak at most, %", "threshold", "leak, %"};
+    // What would happen at other thresholds, without training anything again.
     printf("\n%s on which it would fire with another threshold, %%\n", unit_of(texts));
     reef_cli_table *table = text_table(texts, 4, OWN);
     for (size_t i = 0; i < count; i++) {
+        // Without a threshold of its own a gate has no levels to show.
         for (size_t l = 0; curves[i].known && l < GATE_TARGETS; l++) {
             const reef_gate_level *level = &curves[i].levels[l];
             reef_cli_table_cell(table, "%u", curves[i].generation);
+            // The first level is the threshold in use, whatever leak it has.
             if (isnan(level->target))
                 reef_cli_table_cell(table, "its own");
             else
                 reef_cli_table_cell(table, "%g", 100 * level->target);
+            // Relative to the threshold in use, with a sign.
             reef_cli_table_cell(table, "%+.3f", level->offset);
             reef_cli_table_cell(table, "%.4f", 100 * level->leak);
+            // One cell for each text, so that own and foreign texts stand beside each other.
             for (size_t j = 0; j < texts->count; j++)
                 share_cell(table, texts, j, curves[i].generation, level->fired[j]);
         }
@@ -180,6 +199,7 @@ static void print_all(const reef_gate_curve *curves,
     print_losses(curves, count);
     print_first(curves, count, texts);
     print_together(texts, fire_max);
+    // A picture without curves needs a reason.
     if (!any_known(curves, count)) {
         printf("\nno curves: %s\n",
                any_fitted(curves, count)
@@ -216,10 +236,12 @@ static json_t *levels_json(const reef_gate_curve *curve, size_t text_count) {
 static json_t *curve_json(const reef_gate_curve *curve, const reef_gate_texts *texts) {
     json_t *first = json_array();
     for (size_t j = 0; j < texts->count; j++)
+        // Null and not a large number: the gate did not fire.
         json_array_append_new(first, curve->first[j] == GATE_NEVER
                                          ? json_null()
                                          : json_integer((json_int_t)curve->first[j]));
     return json_pack(
+        // Everything that the trainer stored about the gate, beside what was measured here.
         "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
         (json_int_t)curve->generation, "decay", reef_cli_real((double)curve->stats.decay),
         "threshold", reef_cli_real((double)curve->stats.threshold), "loss_weight",
@@ -227,6 +249,7 @@ static json_t *curve_json(const reef_gate_curve *curve, const reef_gate_texts *t
         reef_cli_real((double)curve->stats.loss_reference), "passes", reef_cli_real(curve->passes),
         "gate_leak", reef_cli_real((double)curve->stats.leak), "gate_detect",
         reef_cli_real((double)curve->stats.detect), "fired",
+        // In the order of the files above.
         shares_json(curve->fired, texts->count), "first_fired", first, "curve",
         levels_json(curve, texts->count));
 }
@@ -238,11 +261,13 @@ static json_t *all_json(const reef_gate_curve *curves,
                         uint32_t fire_max) {
     json_t *files = json_array(), *gates = json_array();
     for (size_t j = 0; j < texts->count; j++)
+        // One entry per text, then one per gate.
         json_array_append_new(files,
                               json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}", "name",
                                         reef_cli_path(texts->names[j]), "file",
                                         reef_cli_path(texts->files[j].path), "bytes",
                                         (json_int_t)texts->files[j].count, "learned",
+                                        // Null where --learned was not given for this text.
                                         texts->learned[j] == METRICS_UNKNOWN
                                             ? json_null()
                                             : json_integer((json_int_t)texts->learned[j]),
@@ -283,6 +308,7 @@ static reef_status print_gates(reef_cli_call *cli,
                                const reef_gate_texts *texts,
                                reef_error *err) {
     uint32_t fire_max = reef_model_config(model)->fire_max;
+    // The file is written before anything is printed, so that an error comes alone.
     const char *path = reef_cli_text(cli, "svg");
     reef_status status = path != NULL ? write_svg(curves, count, path, err) : REEF_OK;
     if (status != REEF_OK) return status;
@@ -294,6 +320,7 @@ static reef_status print_gates(reef_cli_call *cli,
 
 reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error *err) {
     const char *as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
+    // Each of these options asks for another table.
     if (reef_cli_text(cli, "matrix") != NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--gates and --matrix are two answers: ask for one");
@@ -302,6 +329,7 @@ reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error 
         if (reef_cli_text(cli, OF_LOSS[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--gates asks about gates alone: it takes no --%s", OF_LOSS[i]);
+    // Vector models choose a generation by class: they have no gates.
     if (reef_config_is_vector(&pool->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--gates is about text: a model of vectors has none");
@@ -313,6 +341,7 @@ reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error 
         &model, pool->store, as_of,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) return status;
+    // Generation 0 has no gate: it always answers.
     size_t generations = reef_model_generation_count(model);
     if (generations == 1) {
         status = reef_fail(err, REEF_ERR_INVALID,
@@ -323,6 +352,7 @@ reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error 
     curves = reef_cli_alloc(generations - 1, sizeof(*curves));
     status = read_texts(&texts, cli, generations, &pool->config, err);
     if (status == REEF_OK)
+        // The state's generations decide, not those of the pool now.
         status = reef_gate_curves_measure(curves, &count, model, pool->generations, &texts, err);
     if (status == REEF_OK) status = print_gates(cli, as_of, model, curves, count, &texts, err);
 

@@ -12,7 +12,9 @@ static reef_status check_logits(const reef_cli_call *cli,
                                 const reef_config *config,
                                 const reef_cli_file *files,
                                 reef_error *err) {
+    // Bounded, because the array is kept in memory: tokens times vocabulary floats.
     size_t most = LOGITS_MAX / config->vocab * reef_token_bytes(config);
+    // One array has one axis of tokens.
     if (cli->operand_count != 1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--logits is of one text, and %zu were given; name one of them",
@@ -34,12 +36,15 @@ reef_status reef_eval_logits_write(const reef_cli_call *cli,
     reef_status status = check_logits(cli, config, files, err);
     if (status != REEF_OK) return status;
     size_t tokens = files[0].count / reef_token_bytes(config), values = tokens * config->vocab;
+    // A row for each token: the prediction made before it was read.
     float *logits = reef_cli_alloc(values, sizeof(*logits));
     const uint64_t shape[] = {tokens, config->vocab};
     status = reef_model_logits(model, files[0].bytes, files[0].count, logits, err);
+    // 32-bit little-endian floats: the precision in which the model computes.
     if (status == REEF_OK) status = reef_npy_create(&npy, path, false, "<f4", 2, shape, err);
     if (status == REEF_OK) status = reef_npy_write(&npy, logits, values * sizeof(*logits), err);
     if (status == REEF_OK) status = reef_npy_finish(&npy, err);
+    // Removes the temporary file after a failure, and does nothing after success.
     reef_npy_abandon(&npy);
     free(logits);
     return status;

@@ -15,6 +15,7 @@ static void print_results(const reef_cli_file *files,
                           uint32_t generations) {
     static const char *const HEADING[] = {"file", "examples", "labelled", "accuracy %",
                                           "answered % by generation"};
+    // A column of text for the shares, as their number varies.
     reef_cli_table *table = reef_cli_table_new("<>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         char words[CLI_WORD_BYTES];
@@ -22,10 +23,12 @@ static void print_results(const reef_cli_file *files,
         reef_cli_table_cell(table, "%s", files[i].path);
         reef_cli_table_cell(table, "%s", reef_cli_count(results[i].examples, words));
         reef_cli_table_cell(table, "%s", reef_cli_count(results[i].labelled, words));
+        // A file without labels can be answered but not judged.
         if (isnan(results[i].accuracy))
             reef_cli_table_cell(table, "-");
         else
             reef_cli_table_cell(table, "%.2f", 100 * results[i].accuracy);
+        // Which generations answered shows whether the routing found the right one.
         reef_cli_table_cell(table, "%s", shares);
         free(shares);
     }
@@ -55,6 +58,7 @@ static reef_status reply_vectors(reef_cli_call *cli,
         print_results(files, results, cli->operand_count, generations);
         return REEF_OK;
     }
+    // The members are those of the model's own result, so that texts and vectors differ only there.
     json_t *array = json_array();
     for (size_t i = 0; i < cli->operand_count; i++)
         json_array_append_new(array, result_json(&files[i], &results[i], generations));
@@ -68,6 +72,7 @@ reef_status reef_eval_vectors(reef_cli_call *cli,
                               reef_error *err) {
     reef_cli_accuracy *results = reef_cli_alloc(cli->operand_count, sizeof(*results));
     uint64_t total = 0;
+    // All files count into one bar, so that its ETA is for the whole command.
     for (size_t i = 0; i < cli->operand_count; i++) total += files[i].count;
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "evaluating", total, "B");
@@ -76,7 +81,9 @@ reef_status reef_eval_vectors(reef_cli_call *cli,
         status = reef_cli_accuracy_measure(model, &files[i], &progress, &results[i], err);
     reef_cli_progress_end(&progress);
     if (status == REEF_OK)
+        // Nothing is printed before all files are read, so that a failure leaves no half table.
         status = reply_vectors(cli, as_of, files, results, reef_model_generation_count(model), err);
+    // The shares were allocated by each measurement.
     for (size_t i = 0; i < cli->operand_count; i++) free(results[i].answered_share);
     free(results);
     return status;

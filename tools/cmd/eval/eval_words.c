@@ -59,18 +59,23 @@ static void judge_words(const passage *p,
                         const float *logits,
                         reef_eval_last_words *out) {
     bool right = true;
+    // Byte by byte: each is predicted with the true bytes before it.
     for (size_t at = p->word; at < p->end; at++) {
+        // Row i of the window predicts the byte after position i.
         const float *row = logits + (at - 1 - first) * REEF_VOCAB;
+        // The word counts only if each of its bytes is the most likely one.
         right = right && most_likely(row) == p->bytes[at];
         out->bits += bits_of(row, p->bytes[at]);
     }
     out->right += right;
+    // The byte after the word: without it "the" would count where the model means "there".
     const float *after = logits + (p->end - 1 - first) * REEF_VOCAB;
     out->ended += right && is_blank((uint8_t)most_likely(after));
     out->passages++;
 }
 
-// The last window of the passage: with more, the first bytes would be in a window of their own.
+// Reads the last window of the passage. With more, the first bytes would be in a window of their
+// own.
 static reef_status ask_words(reef_model *model,
                              const passage *p,
                              float *logits,
@@ -78,7 +83,9 @@ static reef_status ask_words(reef_model *model,
                              reef_error *err) {
     size_t T = reef_model_config(model)->context;
     size_t first = p->end > T ? p->end - T : 0;
+    // A word that begins at the edge of the window has nothing before it to be predicted from.
     if (p->word == 0 || p->word <= first) {
+        // An empty line is no passage; a word that is too long is counted as skipped.
         out->skipped += p->end > 0;
         return REEF_OK;
     }
@@ -93,20 +100,24 @@ reef_status reef_eval_last_words_measure(reef_model *model,
                                          reef_eval_last_words *out,
                                          reef_error *err) {
     float *logits =
+        // One window of logits is used again for each passage.
         reef_cli_alloc((size_t)reef_model_config(model)->context * REEF_VOCAB, sizeof(*logits));
     reef_status status = REEF_OK;
     *out = (reef_eval_last_words){0};
     for (size_t at = 0; status == REEF_OK && at < file->count;) {
         const uint8_t *line = file->bytes + at;
         const uint8_t *end = memchr(line, '\n', file->count - at);
+        // The last line may lack its newline.
         size_t bytes = end != NULL ? (size_t)(end - line) : file->count - at;
         passage p = read_passage(line, bytes);
         status = ask_words(model, &p, logits, out, err);
         at += bytes + 1;
         reef_cli_progress_show(progress, at);
     }
+    // Done with this file: the bar goes on from here for the next.
     progress->done_before += file->count;
     free(logits);
+    // Probably not a file of passages; a table of zeros would look like a result.
     if (status == REEF_OK && out->passages == 0)
         status = reef_fail(err, REEF_ERR_INVALID,
                            "%.160s has no passage whose last word could be asked for: --last-word "

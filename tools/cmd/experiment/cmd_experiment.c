@@ -115,16 +115,18 @@ static size_t threads_of(const reef_cli_call *cli, size_t jobs) {
     return cores > jobs ? cores / jobs : 1;
 }
 
-// What a cell's process has to know to make the same plan.
+// The arguments of a cell's process: what it needs to make the same plan.
 static void list_arguments(run *r) {
     const reef_cli_call *cli = r->cli;
     size_t count = 0;
+    // Each cell runs in a process of its own, so that a crash costs one cell.
     r->arguments[count++] = "reef";
     r->arguments[count++] = "experiment";
     r->arguments[count++] = kind_name(r);
     r->arguments[count++] = cli->operands[0];
     r->arguments[count++] = "--work";
     r->arguments[count++] = r->work.directory;
+    // The threads of one cell: the jobs share the cores.
     r->arguments[count++] = "--threads";
     r->arguments[count++] = r->threads;
     if (reef_cli_text(cli, "data") != NULL) {
@@ -132,6 +134,7 @@ static void list_arguments(run *r) {
         r->arguments[count++] = reef_cli_text(cli, "data");
     }
     if (reef_cli_text(cli, "quick") != NULL) r->arguments[count++] = "--quick";
+    // As a number of bytes: a percentage would be of what is free at another moment.
     if (cli->memory_bytes > 0) {
         snprintf(r->memory, sizeof(r->memory), "%" PRIu64, cli->memory_bytes);
         r->arguments[count++] = "--memory";
@@ -142,26 +145,33 @@ static void list_arguments(run *r) {
 
 static reef_status begin_experiment(run *r, reef_error *err) {
     reef_cli_call *cli = r->cli;
+    // One cell at a time, unless the user says otherwise: timings are then undisturbed.
     r->jobs = 1;
     reef_status status = reef_cli_integer(cli, "jobs", 1, JOBS_MAX, &r->jobs, err);
+    // The file is read and its data checked before anything is locked or trained.
     if (status == REEF_OK)
         status = reef_experiment_read(&r->e, cli->operands[0], reef_cli_text(cli, "data"),
                                       reef_cli_text(cli, "quick") != NULL, err);
     if (status == REEF_OK) status = reef_experiment_check(&r->e, r->kind, err);
     if (status != REEF_OK) return status;
     r->work = (reef_experiment_work){.directory = work_directory(cli),
+                                     // Cores are divided by the number of jobs.
                                      .threads = threads_of(cli, (size_t)r->jobs),
                                      .memory_bytes = cli->memory_bytes,
                                      .keep_pools = reef_cli_text(cli, "keep-pools") != NULL,
                                      .arguments = r->arguments};
     snprintf(r->threads, sizeof(r->threads), "%zu", r->work.threads);
+    // After the fields it points to are set.
     list_arguments(r);
+    // Results of --quick have names of their own: they must not replace real ones.
     char *name = result_name(r);
     r->csv = reef_cli_format("%s/%s.csv", r->work.directory, name);
+    // Data sets are shown as a table, which has no picture.
     if (r->kind != EXPERIMENT_DATASETS) // a table
         r->svg = reef_cli_format("%s/%s.svg", r->work.directory, name);
     free(name);
-    // A plan only reads, also beside the run that it is of; a cell is that run's.
+    // A plan only reads, also beside a running experiment; a cell belongs to the run that holds the
+    // lock.
     if (reef_cli_text(cli, "cell") == NULL && reef_cli_text(cli, "plan") == NULL)
         status = reef_experiment_lock(r->work.directory, &r->lock, err);
     return status == REEF_OK ? reef_experiment_results_read(r->work.directory, &r->results, err)
@@ -188,7 +198,7 @@ static reef_status run_cell(run *r, reef_error *err) {
     return reef_fail(err, REEF_ERR_NOT_FOUND, "no model '%.40s' is wanted; see --plan --json", id);
 }
 
-// What is wanted follows from what is known, so it is asked again after every stage.
+// Which cells are wanted depends on results, so the plan is made again after each stage.
 static reef_status run_stages(run *r, reef_error *err) {
     reef_status status = plan_experiment(r, err);
     while (status == REEF_OK && experiment_missing(r) > 0 && !r->stopped) {
@@ -196,6 +206,7 @@ static reef_status run_stages(run *r, reef_error *err) {
                                      &r->stopped, err);
         if (status == REEF_OK) status = plan_experiment(r, err);
     }
+    // Written after an interrupt too: what is known is worth a table.
     if (status == REEF_OK)
         status = reef_experiment_write_csv(r->csv, &r->e, &r->cells, r->results, err);
     if (status == REEF_OK && r->svg != NULL)
@@ -210,7 +221,9 @@ static reef_status reply_plan(run *r, reef_error *err) {
     double flops = 0;
     for (size_t i = 0; i < r->cells.count; i++) {
         const reef_experiment_cell *cell = &r->cells.items[i];
+        // Done in an earlier run.
         if (json_object_get(r->results, cell->id) != NULL) continue;
+        // The sum tells how long it will take, from the rate of this machine.
         flops += cell->budget;
         json_array_append_new(wanted,
                               json_pack("{s:s, s:s, s:s, s:o, s:b}", "id", cell->id, "system",
@@ -222,6 +235,7 @@ static reef_status reply_plan(run *r, reef_error *err) {
                               json_pack("{s:o, s:o, s:o}", "work", reef_cli_path(r->work.directory),
                                         "wanted", wanted, "flops", reef_cli_real(flops)),
                               err);
+    // Tuning decides which cells come next, so the number is not final.
     printf("%zu models are wanted now, for %.3g FLOPs; what they say may want more\n",
            json_array_size(wanted), flops);
     json_decref(wanted);
@@ -229,12 +243,14 @@ static reef_status reply_plan(run *r, reef_error *err) {
 }
 
 static reef_status reply_experiment(run *r, reef_error *err) {
+    // On standard error, so that a document on standard output stays whole.
     if (r->stopped)
         fprintf(stderr,
                 "reef %s: stopped; %zu models are still wanted, and the same command goes on from "
                 "here\n",
                 r->cli->command->name, experiment_missing(r));
     if (r->cli->json)
+        // An unfinished run has a document too; `finished` tells them apart.
         return reef_cli_reply(r->cli,
                               json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "experiment",
                                         kind_name(r), "finished", !r->stopped, "work",
@@ -251,6 +267,7 @@ static reef_status reply_experiment(run *r, reef_error *err) {
 static reef_status run_experiment(reef_cli_call *cli, reef_experiment_kind kind, reef_error *err) {
     run r = {.cli = cli, .kind = kind, .lock = -1};
     reef_status status = begin_experiment(&r, err);
+    // --plan and --cell make the plan once; only a run repeats it.
     bool only_plan = reef_cli_text(cli, "plan") != NULL,
          one_cell = reef_cli_text(cli, "cell") != NULL;
     if (status == REEF_OK)
@@ -265,6 +282,7 @@ static reef_status run_experiment(reef_cli_call *cli, reef_experiment_kind kind,
     free(r.work.directory);
     free(r.csv);
     free(r.svg);
+    // Closing the file releases the lock.
     if (r.lock >= 0) (void)close(r.lock);
     return status;
 }

@@ -34,12 +34,15 @@ static bool retrieves(const reef_experiment_cell *cell) {
 static double x_of(reef_experiment_kind kind,
                    const reef_experiment_cell *cell,
                    const json_t *results) {
+    // Each kind of experiment has one axis that it varies.
     switch (kind) {
     case EXPERIMENT_EXPERTS:
     case EXPERIMENT_BATCHNORM:
+        // Experts are counted per layer, as in the paper's figure.
         return (double)cell->config.side * cell->config.side;
     case EXPERIMENT_ACTIVE:
         return cell->config.heads;
+    // Counted, not configured: systems of one width differ in parameters.
     default:
         return reef_experiment_figure(results, cell, "parameters");
     }
@@ -71,17 +74,21 @@ typedef struct sums {
     size_t count;
 } sums;
 
+// The figures of all seeds at one position of one curve.
 static sums same_position(reef_experiment_kind kind,
                           const reef_experiment_cells *cells,
                           const json_t *results,
                           const reef_experiment_cell *like) {
+    // Infinite bounds, so that the first value sets both.
     sums s = {.x = x_of(kind, like, results), .low = INFINITY, .high = -INFINITY};
     char *name = curve_name(kind, like);
     for (size_t i = 0; i < cells->count; i++) {
         const reef_experiment_cell *cell = &cells->items[i];
         double y = reef_experiment_figure(results, cell, reef_cli_perplexity_name(&cell->config));
+        // Cells that are not trained, or that diverged, take no part.
         if (!is_shown(kind, cell) || isnan(y) || cell->budget != like->budget) continue;
         char *other = curve_name(kind, cell);
+        // A dense system has no x of its own in an ablation: all its cells are one level.
         bool same = strcmp(name, other) == 0 && strcmp(cell->size, like->size) == 0 &&
                     (!retrieves(cell) || x_of(kind, cell, results) == s.x);
         free(other);
@@ -97,12 +104,15 @@ static sums same_position(reef_experiment_kind kind,
 
 static void add_point(reef_chart_curve *curve, const sums *s) {
     size_t at = curve->count;
+    // Points are kept in order of x, as a line needs them.
     while (at > 0 && curve->points[at - 1].x > s->x) at--;
+    // Another seed of the same point was added before; a level has one point only.
     if (at > 0 && (curve->points[at - 1].x == s->x || curve->level)) return; // another seed of it
     reef_chart_point *grown = reef_cli_alloc(curve->count + 1, sizeof(*grown));
     if (at > 0) memcpy(grown, curve->points, at * sizeof(*grown));
     if (at < curve->count)
         memcpy(grown + at + 1, curve->points + at, (curve->count - at) * sizeof(*grown));
+    // Mean of the seeds, with the range as an error bar.
     grown[at] = (reef_chart_point){s->x, s->sum / (double)s->count, s->low, s->high};
     free(curve->points);
     curve->points = grown;
@@ -123,19 +133,24 @@ static reef_chart_curves make_curves(reef_experiment_kind kind,
                                      const reef_experiment_cells *cells,
                                      const json_t *results,
                                      double budget) {
+    // One axis title fits all, because an experiment has one vocabulary.
     reef_chart_curves chart = {.curves = reef_cli_alloc(cells->count + 1, sizeof(*chart.curves)),
                                .y_title =
                                    cells->count > 0 && reef_cli_has_ids(&cells->items[0].config)
                                        ? "perplexity per token, held out"
                                        : "perplexity per byte, held out"};
+    // In an ablation a dense system is a horizontal line.
     bool isoflop = kind == EXPERIMENT_ISOFLOP || kind == EXPERIMENT_DATASETS;
     for (size_t i = 0; i < cells->count; i++) {
         const reef_experiment_cell *cell = &cells->items[i];
         if (!is_shown(kind, cell) || cell->budget != budget || !is_done(results, cell)) continue;
+        // Computed for the first cell of each position; add_point() ignores the others.
         sums s = same_position(kind, cells, results, cell);
+        // All of its losses are not a number.
         if (s.count == 0) continue; // its loss is no number
         add_point(curve_in(&chart, curve_name(kind, cell), !isoflop && !retrieves(cell)), &s);
     }
+    // A fixed order keeps colours stable while results come in.
     qsort(chart.curves, chart.count, sizeof(*chart.curves), by_name);
     return chart;
 }
@@ -168,14 +183,17 @@ static void draw_report(FILE *out,
                         const reef_experiment_cells *cells,
                         const json_t *results) {
     reef_svg_begin(out, PANEL_WIDTH * (double)e->budgets.count, PANEL_HEIGHT);
+    // One panel for each budget, side by side: scales differ too much for one.
     for (size_t b = 0; b < e->budgets.count; b++) {
         reef_chart_curves chart = make_curves(kind, cells, results, e->budgets.values[b]);
+        // The budget is the title, as in the paper's figures.
         char *title = reef_cli_format("%.3g FLOPs", e->budgets.values[b]);
         chart.title = title;
         chart.x_title = x_title(kind);
         reef_chart_curves_svg(
             out, &chart, (reef_chart_box){PANEL_WIDTH * (double)b, 0, PANEL_WIDTH, PANEL_HEIGHT});
         free(title);
+        // The points are copies of figures, so they are released with the chart.
         release_curves(&chart);
     }
     reef_svg_end(out);
@@ -236,21 +254,26 @@ static void csv_row(FILE *out,
                     const reef_experiment_cell *cell,
                     const json_t *results) {
     const reef_config *c = &cell->config;
+    // Columns of retrieval stay empty for dense systems.
     bool pairs = retrieves(cell);
     csv_text(out, cell->system);
     fputc(',', out);
     csv_text(out, cell->size);
     fprintf(out, ",%d", cell->tuning);
     csv_number(out, cell->budget);
+    // A float: more digits would be noise.
     fprintf(out, ",%g", (double)c->learning_rate); // a float: more digits would be noise
     csv_number(out, (double)c->seed);
+    // Not a number becomes an empty field.
     csv_number(out, pairs ? (double)c->side : (double)NAN);
     csv_number(out, pairs ? (double)c->heads : (double)NAN);
     csv_number(out, pairs ? (double)c->topk : (double)NAN);
     csv_number(out, pairs ? (double)c->batch_norm : (double)NAN);
+    // One table of names for header and rows keeps them in step.
     for (size_t f = 0; f < FIGURE_COUNT; f++)
         csv_number(out, reef_experiment_figure(results, cell, figure_name(c, f)));
     const json_t *sets = json_object_get(json_object_get(results, cell->id), "datasets");
+    // Only some cells have data sets; others have empty fields.
     for (size_t i = 0; i < e->set_count; i++) {
         const json_t *value = json_object_get(json_object_get(sets, e->sets[i].name),
                                               reef_cli_perplexity_name(&e->first));
@@ -266,6 +289,7 @@ reef_status reef_experiment_write_csv(const char *path,
                                       reef_error *err) {
     FILE *out = fopen(path, "w");
     if (out == NULL) return reef_cli_write_failed(path, errno, err);
+    // Written in full each time: a half-written table would be worse than an old one.
     fputs("system,size,tuning,budget,learning_rate,seed,side,heads,topk,batch_norm", out);
     for (size_t f = 0; f < FIGURE_COUNT; f++) fprintf(out, ",%s", figure_name(&e->first, f));
     for (size_t i = 0; i < e->set_count; i++) {
@@ -273,17 +297,20 @@ reef_status reef_experiment_write_csv(const char *path,
         csv_text(out, e->sets[i].name);
     }
     fputc('\n', out);
+    // Tuning cells are in the file as well, marked as such.
     for (size_t i = 0; i < cells->count; i++)
         if (is_done(results, &cells->items[i])) csv_row(out, e, &cells->items[i], results);
     return close_file(out, path, err);
 }
 
-// A row that another name led to is the same model; the names are the experiment's.
+// A cell with the same configuration under another name has the same row; the names shown are this
+// experiment's.
 json_t *reef_experiment_json(const reef_experiment_cells *cells, const json_t *results) {
     json_t *array = json_array();
     for (size_t i = 0; i < cells->count; i++) {
         const reef_experiment_cell *cell = &cells->items[i];
         const json_t *row = json_object_get(results, cell->id);
+        // A cell that is not done appears with its name, so a reader sees what is missing.
         json_t *object = row != NULL ? json_deep_copy(row) : json_pack("{s:s}", "id", cell->id);
         json_object_set_new(object, "done", json_boolean(row != NULL));
         json_object_set_new(object, "system", json_string(cell->system));
@@ -316,9 +343,11 @@ static void count_cell(reef_cli_table *table, double value) {
 static void print_cells(reef_experiment_kind kind,
                         const reef_experiment_cells *cells,
                         const json_t *results) {
+    // The columns of the paper's tables, as far as they apply.
     const char *heading[] = {"system", "size",      "FLOPs",    "rate",   "seed",
                              "N",      "h x k",     "norm",     "params", "active",
                              "epochs", "bits/byte", "ppl/byte", "used %", "unevenness"};
+    // Two headings depend on the vocabulary.
     if (cells->count > 0 && reef_cli_has_ids(&cells->items[0].config)) {
         heading[11] = "bits/token";
         heading[12] = "ppl/token";
@@ -327,21 +356,27 @@ static void print_cells(reef_experiment_kind kind,
     for (size_t i = 0; i < cells->count; i++) {
         const reef_experiment_cell *cell = &cells->items[i];
         const reef_config *c = &cell->config;
+        // For data sets only the best models are of interest.
         if ((kind == EXPERIMENT_DATASETS && !cell->sets) || !is_done(results, cell)) continue;
         bool pairs = retrieves(cell);
+        // Tuning is marked, since its budget is smaller.
         reef_cli_table_cell(table, "%s%s", cell->system, cell->tuning ? " (tuning)" : "");
         reef_cli_table_cell(table, "%s", cell->size);
         reef_cli_table_cell(table, "%.3g", cell->budget);
         reef_cli_table_cell(table, "%g", (double)c->learning_rate);
         reef_cli_table_cell(table, "%" PRIu64, c->seed);
+        // A dash where the column does not apply: zero would be a value.
         count_cell(table, pairs ? (double)c->side * c->side : NAN);
         if (pairs)
             reef_cli_table_cell(table, "%" PRIu32 " x %" PRIu32, c->heads, c->topk);
         else
+            // Dense layers have no heads.
             reef_cli_table_cell(table, "-");
         reef_cli_table_cell(table, "%s", !pairs ? "-" : c->batch_norm ? "yes" : "no");
+        // All and active parameters: the second is what a token costs.
         count_cell(table, reef_experiment_figure(results, cell, "parameters"));
         count_cell(table, reef_experiment_figure(results, cell, "parameters_active"));
+        // More than one epoch means that text was repeated.
         figure_cell(table, "%.2f", reef_experiment_figure(results, cell, "epochs"));
         figure_cell(table, "%.4f", reef_experiment_figure(results, cell, reef_cli_bits_name(c)));
         figure_cell(table, "%.3f",
@@ -353,7 +388,7 @@ static void print_cells(reef_experiment_kind kind,
     reef_cli_table_free(table);
 }
 
-// What each system comes to: its best size, as the mean and the range of its seeds.
+// What each system reaches: its best size, as mean and range of its seeds.
 static void print_best(const experiment *e,
                        const reef_experiment_cells *cells,
                        const json_t *results) {
@@ -367,17 +402,21 @@ static void print_best(const experiment *e,
                                    "lowest",
                                    "highest"};
     reef_cli_table *table = reef_cli_table_new("<><>>>>>>", heading);
+    // Ordered by budget, so that systems of equal compute stand together.
     for (size_t b = 0; b < e->budgets.count; b++)
         for (size_t i = 0; i < e->system_count; i++) {
             const reef_experiment_cell *best =
                 reef_experiment_best(e, cells, results, e->systems[i].name, e->budgets.values[b]);
+            // Nothing is trained yet for this pair.
             if (best == NULL) continue;
             sums s = same_position(EXPERIMENT_ISOFLOP, cells, results, best);
             reef_cli_table_cell(table, "%s", best->system);
             reef_cli_table_cell(table, "%.3g", best->budget);
             reef_cli_table_cell(table, "%s", best->size);
+            // The size that was best, in parameters.
             count_cell(table, s.x);
             reef_cli_table_cell(table, "%g", (double)best->config.learning_rate);
+            // The number of seeds says how much the range means.
             reef_cli_table_cell(table, "%zu", s.count);
             figure_cell(table, "%.3f", s.sum / (double)s.count);
             figure_cell(table, "%.3f", s.low);
@@ -387,10 +426,11 @@ static void print_best(const experiment *e,
     reef_cli_table_free(table);
 }
 
-// The paper's table: a line for each system and budget, a column for each data set.
+// The paper's Table 1: a row for each system and budget, a column for each data set.
 static void print_sets(const experiment *e,
                        const reef_experiment_cells *cells,
                        const json_t *results) {
+    // Columns follow from the file, so both strings are built here.
     char *columns = reef_cli_alloc(e->set_count + 3, 1);
     const char **headings = reef_cli_alloc(e->set_count + 2, sizeof(*headings));
     columns[0] = columns[1] = '<';
@@ -404,12 +444,14 @@ static void print_sets(const experiment *e,
     for (size_t i = 0; i < cells->count; i++) {
         const reef_experiment_cell *cell = &cells->items[i];
         const json_t *sets = json_object_get(json_object_get(results, cell->id), "datasets");
+        // Only the best models were evaluated on the data sets.
         if (!cell->sets || sets == NULL) continue;
         reef_cli_table_cell(table, "%s (%.3g)", cell->system, cell->budget);
         reef_cli_table_cell(table, "%s", cell->size);
         for (size_t j = 0; j < e->set_count; j++) {
             const json_t *value = json_object_get(json_object_get(sets, e->sets[j].name),
                                                   reef_cli_perplexity_name(&e->first));
+            // A text that could not be scored shows a dash.
             figure_cell(table, "%.3f", json_is_number(value) ? json_number_value(value) : NAN);
         }
     }

@@ -65,9 +65,11 @@ static reef_status read_line(json_t *results,
     json_error_t reason;
     json_t *row = json_loadb(line, bytes, 0, &reason);
     const char *id = json_string_value(json_object_get(row, "id"));
+    // The id is the key; a row without one cannot be found again.
     bool failed = id == NULL || json_object_set(results, id, row) != 0;
     json_decref(row);
     if (!failed) return REEF_OK;
+    // A damaged line must not silently cost hours of training again.
     return reef_fail(err, REEF_ERR_CORRUPT, "%.160s:%zu: no row of results; remove that line", path,
                      number);
 }
@@ -76,8 +78,10 @@ reef_status reef_experiment_results_read(const char *directory, json_t **results
     char *path = results_path(directory);
     reef_cli_file file = {0};
     *results = json_object();
+    // No file yet is the start of an experiment.
     reef_status status = access(path, F_OK) == 0 ? reef_cli_file_read(&file, path, err) : REEF_OK;
     size_t number = 1;
+    // One row a line, so that an interrupted write damages one row at most.
     for (size_t at = 0; status == REEF_OK && at < file.count; number++) {
         const char *line = (const char *)file.bytes + at;
         const char *end = memchr(line, '\n', file.count - at);
@@ -90,12 +94,13 @@ reef_status reef_experiment_results_read(const char *directory, json_t **results
     return status;
 }
 
-// Complete or as it was, whenever the machine stops.
+// Writes a file that is complete or unchanged, whenever the machine stops: fsync before rename.
 static reef_status write_whole(const char *path, const char *text, size_t bytes, reef_error *err) {
     char *beside = reef_cli_format("%s.part", path);
     FILE *out = fopen(beside, "w");
     bool failed = out == NULL || fwrite(text, 1, bytes, out) != bytes || fflush(out) != 0 ||
                   fsync(fileno(out)) != 0;
+    // Kept before fclose() can overwrite it.
     int why = errno;
     if (out != NULL && fclose(out) != 0) failed = true;
     if (!failed && rename(beside, path) != 0) {
@@ -103,6 +108,7 @@ static reef_status write_whole(const char *path, const char *text, size_t bytes,
         why = errno;
     }
     reef_status status = failed ? reef_cli_write_failed(path, why, err) : REEF_OK;
+    // A half-written file must not be found by the next run.
     if (failed) (void)unlink(beside);
     free(beside);
     return status;
@@ -115,7 +121,9 @@ static reef_status write_results(const char *directory, const json_t *results, r
     bool ok = out != NULL;
     const char *id;
     json_t *row;
+    // All rows each time: the file is small next to a model.
     json_object_foreach((json_t *)results, id, row) {
+        // 17 digits give back the same double, so tables do not depend on restarts.
         char *line = ok ? json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
         ok = line != NULL && fprintf(out, "%s\n", line) > 0;
         free(line);
@@ -129,14 +137,17 @@ static reef_status write_results(const char *directory, const json_t *results, r
 }
 
 reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *err) {
+    // No lock is the value for release after a failure.
     *lock = -1;
     reef_status status = reef_cli_output_directory(directory, "results.jsonl", err);
     if (status != REEF_OK) return status;
     char *path = reef_cli_format("%s/lock", directory);
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    // An fcntl lock ends with the process, so a crash leaves nothing to clean up.
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (*lock < 0)
         status = reef_fail(err, REEF_ERR_IO, "cannot open %.160s: %s", path, strerror(errno));
+    // Two runs in one directory would train the same cells twice.
     else if (fcntl(*lock, F_SETLK, &whole) != 0)
         status = reef_fail(err, REEF_ERR_BUSY,
                            "another experiment is at work in %.160s: wait for it, or choose "
@@ -163,6 +174,7 @@ static reef_status leave_row(const reef_experiment_work *work,
                              const reef_experiment_cell *cell,
                              const json_t *row,
                              reef_error *err) {
+    // The parent reads the file; a pipe could break in the middle of a row.
     char *path = row_path(work, cell);
     char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
     reef_status status = text != NULL
@@ -179,17 +191,21 @@ reef_status reef_experiment_cell_leave(const experiment *e,
                                        reef_error *err) {
     double reported = 0;
     reef_experiment_work work = *given;
-    // Started by hand, there is no pipe, and what is opened next would get its number.
+    // If started by hand there is no pipe, and the next file opened would get its number.
     struct stat info;
+    // Only a pipe is taken for the parent's.
     bool is_heard = fstat(TELL_FD, &info) == 0 && S_ISFIFO(info.st_mode);
     work.stopped = was_interrupted;
     work.progress = is_heard ? report_run : NULL;
     work.context = &reported;
+    // An interrupt lets the trainer commit before it ends.
     catch_signals();
     json_t *row = NULL;
     reef_error reason = {0};
     reef_status status = reef_experiment_cell_run(e, &work, cell, &row, &reason);
+    // Stopped before its budget was used: there is no row, and the pool stays.
     if (status == REEF_OK && row == NULL) return REEF_OK; // stopped
+    // A failure is a row too: the parent shows its message.
     if (status != REEF_OK)
         row = json_pack("{s:i, s:s}", "status", (int)status, "error", reason.message);
     status = leave_row(&work, cell, row, err);
@@ -217,39 +233,48 @@ typedef struct runner {
     reef_cli_progress progress;
 } runner;
 
-// In the child: this program again, for one cell.
+// Runs in the child: executes this program again, for one cell.
 static void become_run(const reef_experiment_work *work,
                        const reef_experiment_cell *cell,
                        pid_t parent,
                        int fd) {
     const char *argv[ARGUMENTS_MAX];
     size_t count = 0;
+    // The arguments of the run, with the cell's name added.
     for (; work->arguments[count] != NULL && count + 3 < ARGUMENTS_MAX; count++)
         argv[count] = work->arguments[count];
     argv[count++] = "--cell";
     argv[count++] = cell->id;
     argv[count] = NULL;
+    // If the parent dies, nobody would take the row.
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody would take the row
+    // The parent may have died before prctl().
     if (getppid() != parent || (fd != TELL_FD && dup2(fd, TELL_FD) < 0)) _exit(1);
+    // The very program that runs, even if its file was replaced meanwhile.
     execv("/proc/self/exe", (char *const *)argv);
+    // Without exit handlers: they belong to the parent.
     _exit(1);
 }
 
 static reef_status start_run(runner *r, job *j, const reef_experiment_cell *cell, reef_error *err) {
     int fds[2];
     pid_t parent = getpid();
+    // A row left by a run that was killed before taking it would be taken for the new one.
     char *stale = row_path(r->work, cell); // of a run that was killed before it took it
     (void)unlink(stale);
     free(stale);
     if (pipe(fds) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
+    // The child executes at once, so no lock of the parent is held there.
     pid_t pid = fork();
     if (pid == 0) become_run(r->work, cell, parent, fds[1]);
+    // Only the child keeps this end, so the pipe closes when it ends.
     (void)close(fds[1]);
     if (pid < 0) {
         (void)close(fds[0]);
         return reef_fail(err, REEF_ERR_IO, "cannot start a process: %s", strerror(errno));
     }
+    // The parent reads what is there and must never wait for one child.
     (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
     *j = (job){.pid = pid, .fd = fds[0], .cell = cell};
     r->running++;
@@ -294,19 +319,24 @@ static void drop_pools(const runner *r) {
 static reef_status take_row(runner *r, const reef_experiment_cell *cell, reef_error *err) {
     char *path = row_path(r->work, cell);
     json_error_t reason;
+    // Absent if the process was killed.
     json_t *row = json_load_file(path, 0, &reason);
     reef_status status = REEF_OK;
     const char *said = json_string_value(json_object_get(row, "error"));
+    // Stored at once: the next crash must not cost this row.
     if (row != NULL && said == NULL) {
         json_object_set(r->results, cell->id, row);
         status = write_results(r->work->directory, r->results, err);
+        // A pool is kept only while its row is missing, unless --keep-pools is given.
         if (status == REEF_OK) drop_pools(r);
     } else {
         json_int_t kind = json_integer_value(json_object_get(row, "status"));
         char *pool = reef_experiment_pool_path(r->work, cell);
+        // The cell's own status is passed on, so that the exit code tells what happened.
         status = reef_fail(err, said != NULL ? (reef_status)kind : REEF_ERR_IO,
                            "system %.24s, size %.24s, %.3g FLOPs, pool %.60s: %.120s", cell->system,
                            cell->size, cell->budget, pool,
+                           // Killed by the kernel, most likely: memory is the usual reason.
                            said != NULL ? said : "its process ended without a word; run it again");
         free(pool);
     }
@@ -316,10 +346,11 @@ static reef_status take_row(runner *r, const reef_experiment_cell *cell, reef_er
     return status;
 }
 
-// Its end of the pipe is closed: it has ended.
+// The child's end of the pipe is closed, so it has ended or is about to.
 static reef_status finish_run(runner *r, job *j, reef_error *err) {
     int state = 0;
     pid_t ended;
+    // A signal may interrupt the wait; the child is there until it is waited for.
     do ended = waitpid(j->pid, &state, 0);
     while (ended < 0 && errno == EINTR);
     const reef_experiment_cell *cell = j->cell;
@@ -327,11 +358,14 @@ static reef_status finish_run(runner *r, job *j, reef_error *err) {
     *j = (job){0};
     r->running--;
     char *path = row_path(r->work, cell);
+    // A row that was left is taken, however the process ended.
     bool left = access(path, F_OK) == 0;
     free(path);
     bool ended_well = ended > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+    // An interrupt may also reach the child before it can catch the signal.
     bool stopped = !left && (ended_well || interrupted); // also before it could catch the signal
     if (stopped) return REEF_OK;
+    // Progress counts FLOPs, so unequal cells advance the bar by what they cost.
     r->done += cell->budget;
     return take_row(r, cell, err);
 }
@@ -361,14 +395,18 @@ static reef_status wait_for_any(runner *r, reef_error *err) {
     nfds_t count = 0;
     for (size_t i = 0; i < r->job_count; i++)
         if (r->jobs[i].pid) fds[count++] = (struct pollfd){.fd = r->jobs[i].fd, .events = POLLIN};
+    // With a time limit, so that an interrupt of this process is noticed.
     (void)poll(fds, count, POLL_MS);
     reef_status status = REEF_OK;
     for (size_t i = 0; i < r->job_count; i++) {
         if (!r->jobs[i].pid) continue;
+        // All are served in every round; the first error is the one reported.
         reef_error *first = status == REEF_OK ? err : NULL;
         reef_status one = listen_to(r, &r->jobs[i], first);
+        // The first failure stays; the others end normally.
         if (status == REEF_OK) status = one;
     }
+    // After each round, so that the rate stays current while nothing ends.
     print_run(r);
     return status;
 }
@@ -421,21 +459,27 @@ reef_status reef_experiment_run(const experiment *e,
                 .job_count = jobs < JOBS_MAX ? jobs : JOBS_MAX};
     size_t next = 0;
     reef_status status = REEF_OK;
+    // From here on an interrupt stops the children, and then this process.
     catch_signals();
     reef_cli_progress_start(&r.progress, "experiment",
+                            // In millions: totals of a real experiment exceed 2^64 in thousandths.
                             (uint64_t)(wanted_flops(cells, results) / 1e6), "MFLOP");
     const reef_experiment_cell *cell = next_cell(&r, &next);
     bool stopping = false;
+    // Children that run are always waited for, also after a failure.
     while (r.running > 0 || (cell != NULL && !stopping)) {
         job *j = free_job(&r);
+        // Two cells of one pool must not train at the same time.
         bool starts = !stopping && cell != NULL && j != NULL && !pool_is_taken(&r, cell);
         if (starts) {
             status = start_run(&r, j, cell, err);
             cell = next_cell(&r, &next);
+        // Wait only if nothing could be started.
         } else {
             reef_status one = wait_for_any(&r, status == REEF_OK ? err : NULL);
             if (status == REEF_OK) status = one;
         }
+        // After the first failure no new cell starts; running ones commit and end.
         if (stopping || (status == REEF_OK && !interrupted)) continue;
         stopping = true;
         stop_children(&r);
