@@ -31,9 +31,11 @@
 static reef_status unknown_option(const reef_cli_options *list,
                                   const char *argument,
                                   reef_error *err) {
+    // Without dashes and value, so that only the name is compared.
     char *name = reef_cli_format("%s", argument + strspn(argument, "-"));
     name[strcspn(name, "=")] = '\0';
     const char *guess = NULL;
+    // A name that shares less than half of its letters is no help.
     size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
     for (size_t i = 0; i < list->count; i++) {
         size_t distance = reef_edit_distance(name, list->options[i].name);
@@ -67,17 +69,21 @@ static reef_status parse_options(reef_cli_call *cli,
                                  bool *help,
                                  reef_error *err) {
     struct option *table = reef_cli_alloc(list->count + 1, sizeof(*table));
+    // The table of getopt_long() is made from the options of the command.
     for (size_t i = 0; i < list->count; i++)
         table[i] = (struct option){.name = list->options[i].name,
                                    .has_arg = list->options[i].value != NULL ? required_argument
                                                                              : no_argument,
+                                   // Above all characters, so that `val` tells both kinds apart.
                                    .val = 256 + (int)i};
     cli->given = reef_cli_alloc((size_t)argc, sizeof(*cli->given));
 
     reef_status status = REEF_OK;
+    // Messages are ours: they name the option as it was typed.
     opterr = 0;
     optind = 1;
     int found;
+    // The colon makes a missing value distinguishable.
     while (status == REEF_OK && (found = getopt_long(argc, argv, ":h", table, NULL)) != -1) {
         if (found == 'h') {
             *help = true;
@@ -85,7 +91,7 @@ static reef_status parse_options(reef_cli_call *cli,
             status =
                 reef_fail(err, REEF_ERR_INVALID, "option '%.64s' needs a value", argv[optind - 1]);
         } else if (found == '?') {
-            // A flag with a value (--json=1) comes here too, with the option's own number.
+            // A flag with a value (--json=1) comes here too, with the number of the option.
             status = optopt >= 256
                          ? reef_fail(err, REEF_ERR_INVALID, "option '--%s' takes no value",
                                      list->options[optopt - 256].name)
@@ -93,6 +99,7 @@ static reef_status parse_options(reef_cli_call *cli,
         } else {
             const char *name = list->options[found - 256].name;
             if (strcmp(name, "help") == 0) *help = true;
+            // An option without a value has an empty one, so that NULL means "not given".
             cli->given[cli->given_count++] =
                 (reef_cli_given){.name = name, .value = optarg != NULL ? optarg : ""};
         }
@@ -106,10 +113,9 @@ static bool is_directory(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// --pool, or the first argument, or REEF_POOL. With REEF_POOL set, the first argument is the pool
-// only
-// where it cannot be anything else: there is one argument too many, or it is a directory and the
-// command leaves open how many arguments it takes.
+// Finds the pool: --pool, the first argument, or REEF_POOL. With REEF_POOL set, the first argument
+// is the pool only if it cannot be anything else: there is one argument too many, or it is a
+// directory and the command takes any number of them.
 static reef_status find_pool(reef_cli_call *cli, reef_error *err) {
     const char *environment = getenv("REEF_POOL");
     bool first = environment == NULL || environment[0] == '\0';
@@ -124,6 +130,7 @@ static reef_status find_pool(reef_cli_call *cli, reef_error *err) {
         cli->pool = environment;
         return REEF_OK;
     }
+    // `reef run` may take the pool from its configuration file.
     if (cli->operand_count == 0 && cli->command->traits & CLI_RUNS) return REEF_OK;
     if (cli->operand_count == 0)
         return reef_fail(
@@ -163,10 +170,11 @@ reef_status reef_cli_parse(reef_cli_call *cli,
     reef_cli_options list;
     reef_cli_options_init(&list, command);
     reef_status status = parse_options(cli, &list, argc, argv, help, err);
-    // The names given are those of the tables, but a configuration's names die with the list.
+    // Names are copied, because those of configuration fields end with the list.
     for (size_t i = 0; i < cli->given_count; i++)
         cli->given[i].name = reef_cli_format("%s", cli->given[i].name);
     reef_cli_options_release(&list);
+    // Set before any error, so that a failure is reported as JSON too.
     cli->json = reef_cli_text(cli, "json") != NULL;
     if (status != REEF_OK || *help) return status;
 
@@ -178,9 +186,11 @@ reef_status reef_cli_parse(reef_cli_call *cli,
     status = reef_cli_integer(cli, "threads", 1, THREADS_MAX, &threads, err);
     cli->threads = (size_t)threads;
     const char *memory = reef_cli_text(cli, "memory");
+    // `reef init` has a field of that name in its configuration.
     if (status == REEF_OK && memory != NULL && !is_field(command, memory))
         status = reef_memory_parse(memory, &cli->memory_bytes, err);
     if (status == REEF_OK && command->traits & CLI_POOL) status = find_pool(cli, err);
+    // Operands are checked last: the pool is one of them.
     return status == REEF_OK ? check_operands(cli, err) : status;
 }
 
@@ -214,10 +224,12 @@ reef_status reef_cli_integer(const reef_cli_call *cli,
                              reef_error *err) {
     const char *text = reef_cli_text(cli, name);
     if (text == NULL) return REEF_OK;
+    // Checked by hand: strtoull takes signs and leading blanks.
     size_t digits = strspn(text, "0123456789");
     errno = 0;
     uint64_t value = strtoull(text, NULL, 10);
     bool number = digits > 0 && text[digits] == '\0' && errno == 0;
+    // The message has the range, so that no second attempt fails.
     if (!number || value < low || value > high)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--%s is '%.64s', but must be an integer, %" PRIu64 " to %" PRIu64, name,
@@ -236,6 +248,7 @@ reef_status reef_cli_number(const reef_cli_call *cli,
     if (text == NULL) return REEF_OK;
     char *end;
     double value = strtod(text, &end);
+    // Written so that not a number fails too.
     if (end == text || *end != '\0' || !(value >= low && value <= high))
         return reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be a number, %g to %g",
                          name, text, low, high);
@@ -314,10 +327,12 @@ reef_status reef_cli_time_range(const reef_cli_call *cli,
                                 uint64_t *until_ms,
                                 reef_error *err) {
     uint64_t now = reef_cli_now_ms();
+    // Open ends: no option means all times.
     *until_ms = UINT64_MAX;
     *ranged = reef_cli_text(cli, "since") != NULL || reef_cli_text(cli, "until") != NULL;
     reef_status status = reef_cli_time_read(cli, "since", now, since_ms, err);
     if (status == REEF_OK) status = reef_cli_time_read(cli, "until", now, until_ms, err);
+    // An empty range is more likely a mistake than a wish.
     if (status != REEF_OK || *since_ms < *until_ms) return status;
     return reef_fail(err, REEF_ERR_INVALID, "--since '%.40s' is not before --until '%.40s'",
                      reef_cli_text(cli, "since") != NULL ? reef_cli_text(cli, "since")

@@ -9,11 +9,12 @@
 #define HELP_COLUMN 26 // where the explanation of an option begins
 #define COLUMNS 110    // longer explanations go on in the next line
 
-// From the column of explanations on: words up to the last column.
+// Prints words from the column of explanations on, up to the last column.
 static void print_wrapped(const char *text) {
     size_t at = HELP_COLUMN;
     while (*text) {
         size_t blanks = strspn(text, " "), word = strcspn(text + blanks, " ");
+        // A word longer than the column keeps a line of its own.
         if (at > HELP_COLUMN && at + blanks + word > COLUMNS) {
             printf("\n%*s", HELP_COLUMN, "");
             at = HELP_COLUMN;
@@ -51,6 +52,7 @@ static void print_options(const reef_cli_command *command, const reef_cli_option
     printf("\noptions:\n");
     for (size_t i = 0; i < list->count; i++) {
         reef_cli_option option = list->options[i];
+        // Fields of the configuration have their default in brackets.
         const reef_config_field *field =
             command->traits & CLI_CONFIG ? reef_cli_config_field(option.name) : NULL;
         char *help =
@@ -59,6 +61,7 @@ static void print_options(const reef_cli_command *command, const reef_cli_option
         print_option(&option);
         free(help);
     }
+    // Only where brackets appear.
     if (command->traits & CLI_CONFIG) printf("\nDefaults stand in brackets.\n");
 }
 
@@ -68,6 +71,7 @@ static void print_help(const reef_cli_command *command, const reef_cli_options *
     printf("\n%s\n", command->manual->about);
     print_options(command, list);
     printf("\nexample:\n");
+    // Each line of the example is a command, so each gets a prompt.
     const char *line = command->manual->example;
     while (*line) {
         int length = (int)strcspn(line, "\n");
@@ -116,13 +120,14 @@ bool reef_cli_group_has(const char *first) {
     return false;
 }
 
-// The second words of a command that has several, such as "create, list, show".
+// Returns the second words of a group of commands, such as "create, list, show".
 static char *second_words(const char *first) {
     size_t count, length = strlen(first);
     const reef_cli_command *commands = reef_cli_commands(&count);
     char *words = reef_cli_format("%s", "");
     for (size_t i = 0; i < count; i++) {
         const char *name = commands[i].name;
+        // The same first word, and another one behind it.
         if (strncmp(name, first, length) != 0 || name[length] != ' ') continue;
         char *more = reef_cli_format("%s%s%s", words, words[0] ? ", " : "", name + length + 1);
         free(words);
@@ -131,7 +136,7 @@ static char *second_words(const char *first) {
     return words;
 }
 
-// With the second word where the first one is that of several commands: "snapsot lst" is near to
+// Guesses with the second word too if the first is that of a group: "snapsot lst" is near to
 // "snapshot list".
 static char *guess_words(const char *first, const char *second) {
     char *guess =
@@ -139,6 +144,7 @@ static char *guess_words(const char *first, const char *second) {
     if (guess == NULL || second == NULL || !reef_cli_group_has(guess)) return guess;
     char *typed = reef_cli_format("%s %s", guess, second), *both = reef_cli_command_guess(typed);
     free(typed);
+    // Not near to any command as a whole, so the group alone is the guess.
     if (both == NULL || strchr(both, ' ') == NULL) {
         free(both);
         return guess;
@@ -150,11 +156,13 @@ static char *guess_words(const char *first, const char *second) {
 reef_status reef_cli_command_unknown(const char *first, const char *second, reef_error *err) {
     char *guess = guess_words(first, second), *typed = NULL;
     reef_status status = REEF_ERR_INVALID;
+    // A group without its second word is not unknown, but incomplete.
     if (guess != NULL && strcmp(guess, first) == 0) {
         char *words = second_words(first);
         status = reef_fail(err, REEF_ERR_INVALID, "%.64s needs one of: %s", first, words);
         free(words);
     } else {
+        // Repeats as much of what was typed as was used for the guess.
         bool both = second != NULL &&
                     (reef_cli_group_has(first) || (guess != NULL && strchr(guess, ' ') != NULL));
         typed = reef_cli_format("%s%s%s", first, both ? " " : "", both ? second : "");
@@ -183,12 +191,14 @@ reef_status reef_cli_help_list(reef_cli_call *cli, const char *first, reef_error
     if (cli->json) return reef_cli_reply(cli, commands_json(first), err);
     size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
+    // A group has a list of its own.
     if (first != NULL)
         printf("usage: reef %s COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n", first);
     else
         printf("reef: a lifelong-learning expert store\n\n"
                "usage: reef COMMAND [POOL] [OPTIONS] [ARGUMENTS]\n\ncommands:\n");
     for (size_t i = 0; i < count; i++)
+        // The summaries line up behind the longest name.
         if (first == NULL || is_group(&commands[i], first))
             printf("  %-22s%s\n", commands[i].name, commands[i].summary);
     if (first != NULL) return REEF_OK;

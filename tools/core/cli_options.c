@@ -55,10 +55,11 @@ static size_t options_count(const reef_cli_option *options) {
     return count;
 }
 
-// d_model is --d-model.
+// Fields of the configuration as options: d_model is --d-model.
 static void list_add_config(reef_cli_options *list) {
     size_t field_count, bytes = 0;
     const reef_config_field *fields = reef_config_fields(&field_count);
+    // Names are copied once, into one block.
     for (size_t i = 0; i < field_count; i++) bytes += strlen(fields[i].name) + 1;
     list->names = reef_cli_alloc(bytes, 1);
     char *name = list->names;
@@ -66,6 +67,7 @@ static void list_add_config(reef_cli_options *list) {
         memcpy(name, fields[i].name, strlen(fields[i].name) + 1);
         for (char *c = name; *c; c++)
             if (*c == '_') *c = '-';
+        // The command explains it itself.
         if (list_has(list, name)) continue; // the command explains it itself
         list->options[list->count++] =
             (reef_cli_option){.name = name, .value = "VALUE", .help = fields[i].help};
@@ -73,7 +75,7 @@ static void list_add_config(reef_cli_options *list) {
     }
 }
 
-// What is a setting of reefd; a switch has an opposite, too.
+// Settings of reefd as options of `reef run`; a switch has an opposite too.
 static void list_add_daemon(reef_cli_options *list) {
     size_t count, bytes = 0;
     const reef_option_text *texts = reef_option_texts(&count);
@@ -81,7 +83,9 @@ static void list_add_daemon(reef_cli_options *list) {
     char *name = list->names = reef_cli_alloc(bytes, 1);
     for (size_t i = 0; i < count; i++) {
         const reef_option_text *one = &texts[i];
+        // --check, --help and --version are not settings.
         bool setting = one->sample != NULL || one->value != NULL; // --check, --help, --version
+        // The pool is an argument of every command.
         if (!setting || strcmp(one->name, "pool") == 0) continue;
         list->options[list->count++] = (reef_cli_option){one->name, one->value, one->help};
         if (one->value != NULL) continue;
@@ -94,12 +98,14 @@ void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *comma
     size_t field_count, daemon_count;
     reef_config_fields(&field_count);
     reef_option_texts(&daemon_count);
+    // An upper bound, so that adding needs no checks.
     size_t most = options_count(command->manual->options) + field_count + 2 * daemon_count +
                   options_count(POOL_OPTIONS) + options_count(THREAD_OPTIONS) +
                   options_count(MEMORY_OPTIONS) + options_count(CHANGE_OPTIONS) +
                   options_count(DAEMON_OPTIONS) + options_count(CONFIRM_OPTIONS) +
                   options_count(COMMON_OPTIONS);
     *list = (reef_cli_options){.options = reef_cli_alloc(most, sizeof(*list->options))};
+    // The command's own options first: they are what a reader looks for.
     list_add(list, command->manual->options);
     if (command->traits & CLI_CONFIG) list_add_config(list);
     if (command->traits & CLI_RUNS) list_add_daemon(list);
@@ -109,6 +115,7 @@ void reef_cli_options_init(reef_cli_options *list, const reef_cli_command *comma
     if (command->traits & CLI_CHANGES) list_add(list, CHANGE_OPTIONS);
     if (command->traits & CLI_CONFIRMS) list_add(list, CONFIRM_OPTIONS);
     if (command->traits & CLI_DAEMON) list_add(list, DAEMON_OPTIONS);
+    // Common options last, on every command.
     list_add(list, COMMON_OPTIONS);
 }
 
@@ -123,6 +130,7 @@ const reef_config_field *reef_cli_config_field(const char *option) {
     const reef_config_field *fields = reef_config_fields(&field_count);
     for (size_t f = 0; f < field_count; f++) {
         const char *a = option, *b = fields[f].name;
+        // Compared in place, as a dash and an underscore are the same here.
         while (*a && (*a == *b || (*a == '-' && *b == '_'))) {
             a++;
             b++;

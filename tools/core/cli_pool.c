@@ -135,6 +135,7 @@ static reef_status open_failed(const char *path, const char *action, int code, r
 
 static reef_status read_all(reef_cli_file *file, FILE *input, reef_error *err) {
     size_t capacity = 0;
+    // Read until the end, because a pipe has no size.
     for (;;) {
         if (file->count == capacity) {
             capacity = capacity ? 2 * capacity : READ_BYTES;
@@ -145,8 +146,10 @@ static reef_status read_all(reef_cli_file *file, FILE *input, reef_error *err) {
         }
         size_t got = fread(file->bytes + file->count, 1, capacity - file->count, input);
         file->count += got;
+        // An error after a partial read must not look like the end.
         if (got == 0 && ferror(input)) return open_failed(file->path, "read", errno, err);
         if (got == 0) return REEF_OK;
+        // Bounded: the whole text is kept in memory.
         if (file->count > CLI_FILE_BYTES_MAX)
             return reef_fail(err, REEF_ERR_INVALID, "%.160s has more than the %zu bytes that fit",
                              file->path, CLI_FILE_BYTES_MAX);
@@ -200,6 +203,7 @@ void reef_cli_file_release(reef_cli_file *file) {
 static reef_status on_point(void *context, const reef_point *point, reef_error *err) {
     (void)err;
     reef_cli_points *points = context;
+    // Doubled: a pool of months has a hundred thousand points.
     if (points->count == points->capacity) {
         size_t capacity = points->capacity ? 2 * points->capacity : 1024;
         reef_point *grown = reef_cli_alloc(capacity, sizeof(*grown));
@@ -238,9 +242,11 @@ reef_status reef_cli_usage_read(reef_cli_pool *pool,
                                 uint32_t layer,
                                 reef_usage **usage,
                                 reef_error *err) {
+    // Usage is stored by expert, so the array has the side squared.
     size_t expert_count = (size_t)generation->side * generation->side;
     *usage = reef_cli_alloc(expert_count, sizeof(**usage));
     reef_txn *txn = NULL;
+    // A short transaction, so that no page is kept from reuse.
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK)
         status = reef_usage_read(txn, generation->generation, layer, expert_count, *usage, err);
@@ -258,6 +264,7 @@ reef_status reef_cli_usage_summary(reef_cli_pool *pool,
     uint32_t layers = reef_cli_peer_layers(&pool->config);
     size_t expert_count = (size_t)generation->side * generation->side;
     *out = (reef_usage_summary){0};
+    // Every expert of a vector model sees every input.
     if (reef_config_is_vector(&pool->config)) return REEF_OK; // every expert sees every input
     for (uint32_t layer = 0; layer < pool->config.layers; layer++) {
         if (!reef_cli_layer_is_peer(&pool->config, layer)) continue;
@@ -270,6 +277,7 @@ reef_status reef_cli_usage_summary(reef_cli_pool *pool,
         out->expert_count += one.expert_count;
         out->used_count += one.used_count;
         out->selections += one.selections;
+        // The mean over layers: each chooses equally often.
         out->unevenness += one.unevenness / layers;
     }
     if (out->expert_count > 0)

@@ -56,10 +56,12 @@ reef_status reef_cli_pool_wants(const reef_cli_pool *pool,
                                 const char *instead,
                                 reef_error *err) {
     if (reef_config_is_vector(&pool->config) == vectors) return REEF_OK;
+    // A layer model has neither text nor vectors to read.
     if (vectors && reef_config_is_layer(&pool->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "this command is for vector models, but %.100s " CLI_IS_LAYER,
                          reef_store_path(pool->store));
+    // The message says what to use instead.
     return reef_fail(err, REEF_ERR_INVALID,
                      "this command is for %s models, but %.100s has a %s model: %s",
                      vectors ? "vector" : "language", reef_store_path(pool->store),

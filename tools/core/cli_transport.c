@@ -14,6 +14,7 @@ static reef_status call_daemon(const reef_cli_call *cli,
                                json_t **result,
                                reef_error *err) {
     char *reply = NULL;
+    // One line: the protocol ends a request with a newline.
     char *text = json_dumps(request, JSON_COMPACT);
     if (text == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "the request could not be built");
     reef_status status =
@@ -22,6 +23,7 @@ static reef_status call_daemon(const reef_cli_call *cli,
     if (status != REEF_OK) return status;
     *result = json_loads(reply, JSON_DECODE_ANY, NULL);
     free(reply);
+    // How long the request waited behind a commit, for those who measure.
     const json_t *waited = json_object_get(*result, "waited_ms");
     if (cli->verbose && waited != NULL)
         fprintf(stderr,
@@ -47,11 +49,14 @@ reef_status reef_cli_daemon_status(const reef_cli_call *cli, json_t **result, re
 }
 
 void reef_cli_route_log(const reef_cli_call *cli) {
+    // `reef run` becomes the daemon and asks nobody.
     if (!cli->verbose || cli->command->traits & CLI_RUNS) return;
     json_t *running = NULL;
+    // Commands that never ask a daemon say so.
     bool asks = (cli->command->traits & CLI_DAEMON) != 0;
     bool daemon = asks && reef_cli_daemon_status(cli, &running, NULL) != REEF_ERR_NOT_FOUND;
     json_decref(running);
+    // A path may hold anything, and a terminal would obey it.
     char *pool = reef_cli_printable((const uint8_t *)cli->pool, strlen(cli->pool), false);
     if (daemon)
         fprintf(stderr, "reef: using the socket of the daemon that runs on %s\n", pool);
@@ -67,6 +72,7 @@ static reef_status change_pool(
     reef_status (*local)(reef_trainer *, json_t *, json_t **, reef_error *),
     json_t **result,
     reef_error *err) {
+    // The writer's lock is taken here: a second process gets BUSY.
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     reef_store_options options = {.write = true};
@@ -77,6 +83,7 @@ static reef_status change_pool(
     if (status != REEF_OK) goto cleanup;
     status = reef_trainer_open(&trainer, store, &trainer_options, err);
     if (status != REEF_OK) goto cleanup;
+    // The same function as in the daemon's command, so results agree.
     status = local(trainer, arguments, result, err);
 
 cleanup:
@@ -94,11 +101,12 @@ reef_status reef_cli_change(const reef_cli_call *cli,
                             json_t **result,
                             reef_error *err) {
     *result = NULL;
-    // The daemon is asked for its status first: NOT_FOUND from the change itself could also mean
-    // that what is to be changed does not exist.
     json_t *running = NULL;
+    // The status is asked first: NOT_FOUND from the change itself could also mean that its object
+    // does not exist.
     reef_status status = reef_cli_daemon_status(cli, &running, NULL);
     json_decref(running);
+    // A daemon that does not reply has the lock, so trying the pool would fail anyway.
     bool daemon = status != REEF_ERR_NOT_FOUND;
     status = daemon ? call_daemon(cli, request, result, err)
                     : change_pool(cli, request, local, result, err);
@@ -116,6 +124,7 @@ reef_status reef_cli_check(const reef_cli_call *cli,
                            reef_error *err) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
+    // Opened for reading: a check must not stop a daemon.
     reef_trainer_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
     reef_status status = reef_store_open(&store, cli->pool, &(reef_store_options){0}, err);
     if (status == REEF_OK) status = reef_trainer_open(&trainer, store, &options, err);

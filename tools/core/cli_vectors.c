@@ -20,6 +20,7 @@ reef_status reef_cli_vectors_read(reef_cli_file *file,
                                   const reef_config *config,
                                   reef_error *err) {
     *file = (reef_cli_file){.path = spec};
+    // A plain file name would leave the format to be guessed.
     if (!reef_vectors_is_spec(spec))
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.100s' is read as text, but the pool has a vector model: give "
@@ -28,6 +29,7 @@ reef_status reef_cli_vectors_read(reef_cli_file *file,
     reef_vectors *vectors = NULL;
     reef_status status = reef_vectors_open(&vectors, spec, config->inputs, err);
     if (status != REEF_OK) return status;
+    // The size after conversion to records, not that of the file.
     uint64_t bytes = reef_vectors_stream_bytes(vectors);
     if (bytes > CLI_FILE_BYTES_MAX)
         status =
@@ -35,6 +37,7 @@ reef_status reef_cli_vectors_read(reef_cli_file *file,
                       "'%.100s' makes %" PRIu64 " bytes of vectors, more than the %zu that fit: "
                       "take a part with ?first=N or ?skip=N",
                       spec, bytes, CLI_FILE_BYTES_MAX);
+    // Read as a whole: evaluation goes over it more than once.
     if (status == REEF_OK) {
         file->bytes = reef_cli_alloc((size_t)bytes, 1);
         status = reef_vectors_read_bytes(vectors, 0, file->bytes, (size_t)bytes, &file->count, err);
@@ -48,12 +51,14 @@ reef_status reef_cli_examples_read(reef_cli_file *file,
                                    const char *path,
                                    const reef_config *config,
                                    reef_error *err) {
+    // Vectors are named by format, texts by path.
     if (reef_config_is_vector(config)) return reef_cli_vectors_read(file, path, config, err);
     if (!reef_vectors_is_spec(path)) {
         reef_status status = reef_cli_text_read(file, path, err);
         return status == REEF_OK ? reef_cli_tokens_check(file, config, err) : status;
     }
     *file = (reef_cli_file){0};
+    // A layer model takes its input from a program.
     if (reef_config_is_layer(config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.100s' holds vectors, but the pool " CLI_IS_LAYER, path);
@@ -125,16 +130,19 @@ reef_status reef_cli_predict(reef_model *model,
                              void *context,
                              reef_error *err) {
     const reef_config *config = reef_model_config(model);
+    // A record is a label and a vector.
     size_t record = reef_vector_record_bytes(config), total = file->count / record;
     piece p;
     piece_init(&p, model, config->inputs);
     reef_status status = REEF_OK;
     for (size_t done = 0; done < total && status == REEF_OK;) {
+        // In pieces, so that memory does not grow with the file.
         size_t count = total - done < EXAMPLES_AT_ONCE ? total - done : EXAMPLES_AT_ONCE;
         unpack_vectors(file->bytes + done * record, count, config->inputs, p.given, p.vectors);
         status =
             reef_model_predict(model, count, p.vectors, p.labels, p.scores, p.generations, err);
         for (size_t i = 0; i < count && status == REEF_OK; i++)
+            // Results are handed over one by one, in the order of the file.
             visit(context, &(reef_cli_prediction){.label = p.labels[i],
                                                   .given = p.given[i],
                                                   .score = score_of(&p, i),
@@ -142,6 +150,7 @@ reef_status reef_cli_predict(reef_model *model,
         done += count;
         reef_cli_progress_show(progress, done * record);
     }
+    // Done with this file: the bar goes on from here for the next.
     progress->done_before += file->count;
     piece_release(&p);
     return status;
@@ -173,7 +182,9 @@ reef_status reef_cli_accuracy_measure(reef_model *model,
     out->answered_share = reef_cli_alloc(generations, sizeof(*out->answered_share));
     tally t = {.out = out, .answered = reef_cli_alloc(generations, sizeof(*t.answered))};
     reef_status status = reef_cli_predict(model, file, progress, on_prediction, &t, err);
+    // Not a number without labels.
     if (out->labelled) out->accuracy = (double)out->right / (double)out->labelled;
+    // All shares are zero for an empty file.
     for (uint32_t g = 0; g < generations && out->examples; g++)
         out->answered_share[g] = (double)t.answered[g] / (double)out->examples;
     free(t.answered);

@@ -41,13 +41,16 @@ static char *first_word(const char *name) {
 
 char *reef_cli_command_guess(const char *name) {
     char *guess = NULL;
+    // A name that differs in more than a third is no help.
     size_t nearest = strlen(name) / 3 + 1; // what differs in more than a third is no help
     for (size_t i = 0; i < command_count; i++) {
         char *first = first_word(commands[i].name);
+        // The whole name, or the group alone.
         consider(name, commands[i].name, &nearest, &guess);
         consider(name, first, &nearest, &guess);
         free(first);
     }
+    // A beginning is a good guess as well: "snap".
     for (size_t i = 0; guess == NULL && strlen(name) > 1 && i < command_count; i++)
         if (strncmp(commands[i].name, name, strlen(name)) == 0)
             guess = first_word(commands[i].name);

@@ -59,7 +59,7 @@ static void put_quoted_fish(FILE *out, const char *text) {
     }
 }
 
-// The first words of all commands, each once: `visit` gets the row where it comes first.
+// Calls `visit` once for each first word of a command, with the row in which it comes first.
 static void each_first_word(FILE *out,
                             void (*visit)(FILE *, const reef_cli_command *, const char *word)) {
     size_t count;
@@ -67,6 +67,7 @@ static void each_first_word(FILE *out,
     for (size_t i = 0; i < count; i++) {
         size_t length = strcspn(commands[i].name, " ");
         bool seen = false;
+        // Groups stand together in the table, but this does not rely on it.
         for (size_t k = 0; k < i && !seen; k++)
             seen = strncmp(commands[k].name, commands[i].name, length) == 0 &&
                    strcspn(commands[k].name, " ") == length;
@@ -213,13 +214,16 @@ static void bash_group(FILE *out, const reef_cli_command *command, const char *w
 
 static void bash_operands(FILE *out, const reef_cli_command *command) {
     fputs("        operands='", out);
+    // What an operand is follows from its name in the synopsis, so there is no second table.
     value_kind kind = kind_of(command->operands);
     if (kind == VALUE_WORDS)
         put_choices(out, command->operands, ' ');
+    // `reef help` completes commands.
     else if (strstr(command->operands, "COMMAND") != NULL)
         each_first_word(out, bash_first);
     else if (kind == VALUE_FILE)
         fputc('f', out);
+    // A pool is a directory.
     else if (kind == VALUE_DIRECTORY || command->traits & CLI_POOL)
         fputc('d', out);
     fputs("'\n", out);
@@ -228,20 +232,25 @@ static void bash_operands(FILE *out, const reef_cli_command *command) {
 static void write_bash(FILE *out) {
     size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
+    // Locals, so that the function leaves nothing in the user's shell.
     static const char LOCALS[] = "    local cur prev options='' files='' directories='' values='' "
                                  "words='' operands=''\n    _reef_word\n";
     fprintf(out, "%s\n_reef() {\n%s    local command=${COMP_WORDS[1]}\n", BASH_HEAD, LOCALS);
+    // The first word is the command; the general options may stand there too.
     fputs("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        _reef_words '", out);
     each_first_word(out, bash_first);
     fputs(" --help --version'\n        return\n    fi\n    case $command in\n", out);
+    // A group takes its second word before options.
     each_first_word(out, bash_group);
     fputs("    esac\n    case $command in\n", out);
+    // One case for each command, with its own options.
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "    '%s')\n", commands[i].name);
         bash_lists(out, &commands[i]);
         bash_operands(out, &commands[i]);
         fputs("        ;;\n", out);
     }
+    // reefd has its own function, from the same table of settings.
     fprintf(out, "    esac\n    _reef_complete\n}\n\n_reefd() {\n%s", LOCALS);
     bash_lists(out, NULL);
     fputs("    _reef_complete\n}\n\ncomplete -F _reef reef\ncomplete -F _reefd reefd\n", out);
@@ -252,9 +261,12 @@ static void write_bash(FILE *out) {
 static void zsh_option(
     FILE *out, const char *name, const char *value, const char *help, const void *context) {
     (void)context;
+    // The star lets an option be given again, since some collect values.
     fprintf(out, " \\\n        '*--%s%s[", name, value != NULL ? "=" : "");
+    // Help texts hold quotes and brackets, which zsh would read.
     put_quoted(out, help, true);
     fputs("]", out);
+    // The message of zsh for the value.
     if (value != NULL) fputs(":value:", out);
     switch (kind_of(value)) {
     case VALUE_FILE:
@@ -307,6 +319,7 @@ static void zsh_words(FILE *out, const reef_cli_command *command, const char *wo
 }
 
 static void zsh_operands(FILE *out, const reef_cli_command *command) {
+    // The same rules as for bash, in zsh's syntax.
     value_kind kind = kind_of(command->operands);
     if (kind == VALUE_WORDS) {
         fputs(" \\\n        '*:argument:(", out);
@@ -324,6 +337,7 @@ static void zsh_operands(FILE *out, const reef_cli_command *command) {
 }
 
 static void write_zsh(FILE *out) {
+    // Generated as one function with a case for each command, so that zsh loads it once.
     size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
     fputs("#compdef reef reefd\n# Completion of reef(1) and reefd(8) for zsh. Made by: reef "
@@ -360,10 +374,12 @@ static void write_zsh(FILE *out) {
 static void fish_option(
     FILE *out, const char *name, const char *value, const char *help, const void *context) {
     const char *command = context;
+    // A condition for each command; reefd has none.
     if (command != NULL)
         fprintf(out, "complete -c reef -n '__reef_is %s' -l %s", command, name);
     else
         fprintf(out, "complete -c reefd -l %s", name);
+    // fish has its own way to say what a value is.
     switch (kind_of(value)) {
     case VALUE_NONE:
         break;
@@ -397,6 +413,7 @@ static void fish_first(FILE *out, const reef_cli_command *command, const char *w
 }
 
 static void fish_operands(FILE *out, const reef_cli_command *command) {
+    // The same rules as for bash, in fish's syntax.
     value_kind kind = kind_of(command->operands);
     if (kind == VALUE_WORDS) {
         fprintf(out, "complete -c reef -n '__reef_is %s' -a '", command->name);
@@ -433,6 +450,7 @@ static void write_fish(FILE *out) {
           "complete -c reef -f\ncomplete -c reefd -f\n",
           out);
     each_first_word(out, fish_first);
+    // Second words of groups are offered only after the first.
     for (size_t i = 0; i < count; i++) {
         const char *second = strchr(commands[i].name, ' ');
         if (second != NULL) {

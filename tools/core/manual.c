@@ -17,12 +17,14 @@
 
 // ---- text ---------------------------------------------------------------------------------------
 
-// One character; `start`: of a line, where a dot or a quote would be a request.
+// Writes one character in roff. `start` is the beginning of a line, where a dot or a quote would be
+// a request.
 static void put_manual(FILE *out, char c, bool start) {
     if (start && (c == '.' || c == '\'')) fputs("\\&", out);
     if (c == '\\')
         fputs("\\e", out);
     else if (c == '-')
+        // A minus as it is typed, not a hyphen.
         fputs("\\-", out); // as it is typed, not a hyphen
     else if (c == '~')
         fputs("\\(ti", out);
@@ -36,7 +38,7 @@ static void put_text(FILE *out, const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) put_manual(out, text[i], i == 0);
 }
 
-// Paragraphs: what stands in backticks is bold, an empty line begins the next one, an indented line
+// Writes paragraphs: text in backticks is bold, an empty line begins a new one, an indented line
 // stands alone.
 static void put_paragraphs(FILE *out, const char *text) {
     bool start = true, bold = false;
@@ -48,8 +50,10 @@ static void put_paragraphs(FILE *out, const char *text) {
         } else if (*c == '\n' && c[1] == '\n') {
             fputs("\n.PP", out);
         } else if (*c == '\n' && c[1] == ' ') {
+            // Indented lines are examples, so they are not filled.
             c += strspn(c + 1, " ");
             fputs("\n.br\n", out);
+        // Lines are broken in the source too: pages are also read as files.
         } else if (*c == ' ' && column > LINE_COLUMNS && c[1] != ' ') {
             fputc('\n', out); // sources of the manual are read, too
             start = true;
@@ -133,6 +137,7 @@ static void put_head(FILE *out, const char *name, int section, const char *summa
 }
 
 static const char *meaning(reef_status status) {
+    // In a switch, so that the compiler finds a status without a text.
     switch (status) {
     case REEF_OK:
         return "done";
@@ -144,6 +149,7 @@ static const char *meaning(reef_status status) {
     case REEF_ERR_CORRUPT:
         return "the pool, or a file, is damaged, or of another version";
     case REEF_ERR_VERSION:
+        // The exit code of damage, which has its line already.
         return NULL; // the code of damage
     case REEF_ERR_FULL:
         return "the disk is full";
@@ -158,6 +164,7 @@ static const char *meaning(reef_status status) {
 }
 
 static void put_exit_codes(FILE *out) {
+    // The statuses of the list, so that the page cannot miss one.
     static const reef_status ALL[] = {
 #define ONE(name, text, code) name,
         REEF_STATUS_LIST(ONE)
@@ -165,6 +172,7 @@ static void put_exit_codes(FILE *out) {
     };
     put_section(out, "EXIT STATUS");
     for (int code = 0; code <= EXIT_CODE_LAST; code++)
+        // By code: two statuses share one.
         for (size_t i = 0; i < sizeof(ALL) / sizeof(ALL[0]); i++) {
             char text[12];
             if (reef_status_exit_code(ALL[i]) != code || meaning(ALL[i]) == NULL) continue;
@@ -200,6 +208,7 @@ static void put_options(FILE *out, const reef_cli_command *command) {
     put_section(out, "OPTIONS");
     for (size_t i = 0; i < list.count; i++) {
         const reef_cli_option *option = &list.options[i];
+        // Fields of the configuration have a default, options of a command do not.
         const reef_config_field *field =
             command->traits & CLI_CONFIG ? reef_cli_config_field(option->name) : NULL;
         char *help = field != NULL ? reef_cli_format("%s (default: %s)", option->help,
@@ -226,7 +235,9 @@ static void put_relatives(FILE *out, const reef_cli_command *command) {
 static void put_command(FILE *out, const void *context) {
     const reef_cli_command *command = context;
     char name[TITLE_BYTES];
+    // "snapshot create" is the page reef-snapshot-create.
     page_name(command->name, name);
+    // In the order of man-pages(7).
     put_head(out, name, 1, command->summary);
     put_synopsis(out, command);
     put_section(out, "DESCRIPTION");
@@ -252,6 +263,7 @@ static void put_tool(FILE *out, const void *context) {
     size_t count;
     const reef_cli_command *commands = reef_cli_commands(&count);
     (void)context;
+    // The page of the tool lists the commands; each has its own page.
     put_head(out, "reef", 1, "a lifelong-learning expert store");
     put_section(out, "SYNOPSIS");
     fputs(".B reef\n\\fICOMMAND\\fR\n[\\fIPOOL\\fR]\n[\\fIOPTIONS\\fR]\n[\\fIARGUMENTS\\fR]\n",
@@ -273,6 +285,7 @@ static void put_tool(FILE *out, const void *context) {
     for (size_t i = 0; i < count; i++) {
         char name[TITLE_BYTES];
         page_name(commands[i].name, name);
+        // A reference in bold, as man-pages(7) asks for.
         fputs(".TP\n.BR ", out);
         put_text(out, name, strlen(name));
         fputs(" (1)\n", out);
@@ -294,6 +307,7 @@ static void put_tool(FILE *out, const void *context) {
 static void put_daemon(FILE *out, const void *context) {
     size_t count;
     const reef_option_text *options = reef_option_texts(&count);
+    // The texts are the daemon's own, so that page and --help agree.
     const reef_options_manual *m = &REEF_OPTIONS_MANUAL;
     (void)context;
     put_head(out, "reefd", 8, "train a pool of experts on a stream");
@@ -305,6 +319,7 @@ static void put_daemon(FILE *out, const void *context) {
     put_lines(out, m->sources, "");
     put_section(out, "OPTIONS");
     for (size_t i = 0; i < count; i++)
+        // In the order of the reference page.
         put_option(out, options[i].name, options[i].value, options[i].help);
     fputs(".PP\n", out);
     put_paragraphs(out, m->layers);
@@ -331,10 +346,12 @@ static reef_status write_page(const char *directory,
     FILE *out = fopen(path, "w");
     bool failed = out == NULL;
     if (out != NULL) {
+        // ferror() also catches a disk that is full.
         put_page(out, context);
         failed = ferror(out) != 0;
         failed |= fclose(out) != 0;
     }
+    // A missing directory is the user's mistake, all else is the machine's.
     reef_status status = failed ? reef_fail(err, errno == ENOENT ? REEF_ERR_NOT_FOUND : REEF_ERR_IO,
                                             "cannot write %.160s: %s", path, strerror(errno))
                                 : REEF_OK;
@@ -352,6 +369,7 @@ reef_status reef_manual_write(const char *directory, size_t *count, reef_error *
         page_name(commands[i].name, name);
         status = write_page(directory, name, 1, put_command, &commands[i], err);
     }
+    // The tool's page and the daemon's are counted too.
     *count = command_count + 2;
     return status;
 }

@@ -35,12 +35,14 @@ static reef_status add_set(reef_eval_set *set,
                            const char *option,
                            const char *text,
                            reef_error *err) {
+    // A domain needs a name: tables and documents use it.
     const char *equals = strchr(text, '=');
     if (equals == NULL || equals == text || equals[1] == '\0')
         return reef_fail(err, REEF_ERR_INVALID, "--%s is '%.64s', but must be NAME=FILE", option,
                          text);
     char *name = reef_cli_format("%.*s", (int)(equals - text), text);
     bool taken = is_taken(set, name);
+    // The slot is counted first, so that release frees the name on failure.
     reef_eval_domain *domain = &set->domains[set->count++];
     *domain = (reef_eval_domain){.name = name, .path = equals + 1};
     return taken ? reef_fail(err, REEF_ERR_INVALID, "--%s %.64s is given twice", option, name)
@@ -61,6 +63,7 @@ reef_status reef_eval_set_read(reef_eval_set *set,
         if (status != REEF_OK) break;
         reef_eval_domain *domain = &set->domains[set->count - 1];
         status = reef_cli_examples_read(&domain->file, domain->path, config, err);
+        // The sum is the length of the progress bar.
         set->bytes += domain->file.count;
     }
     return status;
@@ -88,7 +91,7 @@ static reef_status measure_text(reef_model *model,
     return status;
 }
 
-// The share of labelled examples that are told right.
+// Measures the share of labelled examples whose class is right.
 static reef_status measure_vectors(reef_model *model,
                                    const reef_cli_file *file,
                                    reef_cli_progress *progress,
@@ -96,6 +99,7 @@ static reef_status measure_vectors(reef_model *model,
                                    reef_error *err) {
     reef_cli_accuracy result;
     reef_status status = reef_cli_accuracy_measure(model, file, progress, &result, err);
+    // Without labels the value would be not a number, which hides the mistake.
     if (status == REEF_OK && result.labelled == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s has no labels to measure accuracy by",
                            file->path);
@@ -114,6 +118,7 @@ reef_status reef_eval_file_measure(reef_model *model,
     uint32_t generations = reef_model_generation_count(model);
     *score = (reef_eval_score){.value = NAN,
                                .fire_share = reef_cli_alloc(generations, sizeof(double)),
+                               // Valid also after a failure, so that the caller may free it.
                                .generation_count = generations};
     return reef_config_is_vector(reef_model_config(model))
                ? measure_vectors(model, file, progress, score, err)
@@ -137,19 +142,23 @@ reef_status reef_eval_learned_read(
     const reef_cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err) {
     const char *text = reef_cli_text(cli, "learned");
     size_t count = 0;
+    // With as many files as generations, file j was learned by generation j.
     for (size_t j = 0; j < files; j++)
         learned[j] = text == NULL && generations == files ? j : METRICS_UNKNOWN;
     for (const char *at = text; at != NULL; count++) {
         char *end;
+        // strtoul takes signs, hence the check of the first character.
         unsigned long generation = strtoul(at, &end, 10);
         bool number = *at >= '0' && *at <= '9' && (*end == ',' || *end == '\0');
         if (!number || generation >= generations || count == files) {
+            // Marks the list as invalid, as no valid count is that large.
             count = METRICS_UNKNOWN;
             break;
         }
         learned[count] = generation;
         at = *end == ',' ? end + 1 : NULL;
     }
+    // All or none: a shorter list would be a guess about the rest.
     if (text == NULL || count == files) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "--learned is '%.64s', but must be one generation, 0 to %zu, for each of %zu "

@@ -81,13 +81,16 @@ reef_metrics_summary reef_metrics_summarise(const reef_metrics_matrix *matrix) {
     double most = 0, learned = 0, forward = 0;
     size_t most_count = 0, learned_count = 0, forward_count = 0;
     for (size_t j = 0; j < matrix->columns; j++) {
+        // A domain that was never learned cannot be forgotten.
         if (reef_metrics_is_old(matrix, j)) {
             add_forgetting(&most, &most_count, reef_metrics_forgetting_max(matrix, j));
             add_forgetting(&learned, &learned_count, reef_metrics_forgetting_learned(matrix, j));
         }
+        // The first domain has no earlier model to gain from.
         if (!is_first(matrix, j))
             add_forgetting(&forward, &forward_count, reef_metrics_forward_transfer(matrix, j));
     }
+    // Means over the domains for which the figure is defined.
     reef_metrics_summary summary = {
         .final_mean = reef_metrics_mean(matrix->columns,
                                         matrix->values + (matrix->rows - 1) * matrix->columns),
@@ -95,6 +98,7 @@ reef_metrics_summary reef_metrics_summarise(const reef_metrics_matrix *matrix) {
         .forgetting_learned = learned_count > 0 ? learned / (double)learned_count : NAN,
         .forward_transfer = forward_count > 0 ? forward / (double)forward_count : NAN,
     };
+    // Backward transfer is forgetting with the sign of the literature (Lopez-Paz 2017).
     summary.backward_transfer = -summary.forgetting_learned;
     return summary;
 }

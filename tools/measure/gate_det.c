@@ -64,19 +64,21 @@ static double offset_at(const sorted *s, double share) {
     return (double)s->margins[above < s->count ? s->count - 1 - above : 0];
 }
 
-// All texts of one kind as one: those older than the generation, or its own.
+// Joins the texts of one side: those older than the generation, or its own.
 static sorted pool(const reef_gate_texts *texts,
                    const sorted *each,
                    uint32_t generation,
                    bool older) {
     sorted all = {.margins = reef_cli_alloc(texts->tokens, sizeof(float))};
     for (size_t j = 0; j < texts->count; j++) {
+        // A text without --learned belongs to neither side.
         bool wanted = texts->learned[j] != METRICS_UNKNOWN &&
                       (older ? texts->learned[j] < generation : texts->learned[j] == generation);
         if (!wanted) continue;
         memcpy(all.margins + all.count, each[j].margins, each[j].count * sizeof(float));
         all.count += each[j].count;
     }
+    // Sorted once: every threshold is then a binary search.
     qsort(all.margins, all.count, sizeof(float), upwards);
     return all;
 }
@@ -90,19 +92,24 @@ static void measure_levels(reef_gate_curve *curve,
                            const sorted *own) {
     for (size_t i = 0; i < GATE_TARGETS; i++) {
         reef_gate_level *level = &curve->levels[i];
+        // The first target is not a number: the gate's own threshold.
         level->target = TARGETS[i];
         level->offset = isnan(TARGETS[i]) ? 0 : offset_at(older, TARGETS[i]);
         level->leak = share_above(older, level->offset);
         level->fired = reef_cli_alloc(texts->count, sizeof(double));
+        // Each text at this threshold, to see which one leaks.
         for (size_t j = 0; j < texts->count; j++)
             level->fired[j] = share_above(&each[j], level->offset);
     }
     for (size_t i = 0; i < GATE_DET_POINTS; i++) {
+        // Shares fall by powers of ten, as DET curves are drawn.
         double share = pow(10, -DET_DECADES * (double)i / (GATE_DET_POINTS - 1));
         double offset = offset_at(older, share);
         curve->leak[i] = share_above(older, offset);
+        // Missed is its own text on which it does not fire.
         curve->missed[i] = 1 - share_above(own, offset);
     }
+    // The threshold in use is one point of the curve.
     curve->own_leak = share_above(older, 0);
     curve->own_missed = 1 - share_above(own, 0);
 }
@@ -118,7 +125,7 @@ static void measure_text(reef_gate_curve *curve, size_t j, const float *margins,
     curve->fired[j] = (double)fired / (double)count;
 }
 
-// firing (tokens of all texts, one after the other) counts gates on each token.
+// `gating` counts the gates that fire on each token of all texts, one after the other.
 static reef_status measure_gate(reef_gate_curve *curve,
                                 reef_model *model,
                                 const reef_gate_texts *texts,
@@ -135,13 +142,17 @@ static reef_status measure_gate(reef_gate_curve *curve,
                                     &curve->stats, each[j].margins, err);
         if (status != REEF_OK) return status;
         measure_text(curve, j, each[j].margins, count);
+        // Weighted by length, as texts differ.
         curve->passes += curve->stats.passes * (double)count / (double)texts->tokens;
         for (size_t t = 0; t < count; t++)
+            // A positive margin is above the threshold.
             gating[at + t] = (uint16_t)(gating[at + t] + (each[j].margins[t] > 0));
+        // After counting: sorting loses the positions.
         qsort(each[j].margins, count, sizeof(float), upwards);
     }
     sorted older = pool(texts, each, curve->generation, true);
     sorted own = pool(texts, each, curve->generation, false);
+    // Without both sides there is no curve.
     curve->known = older.count > 0 && own.count > 0 && isfinite(curve->stats.threshold);
     if (curve->known) measure_levels(curve, texts, each, &older, &own);
     free(older.margins);
@@ -173,18 +184,21 @@ reef_status reef_gate_curves_measure(reef_gate_curve *curves,
     *curve_count = 0;
     sorted *each = reef_cli_alloc(texts->count, sizeof(*each));
     uint16_t *gating = reef_cli_alloc(texts->tokens, sizeof(*gating));
+    // Buffers are made once and used for every gate.
     for (size_t j = 0; j < texts->count; j++)
         each[j] = (sorted){tokens_of(texts, j), reef_cli_alloc(tokens_of(texts, j), sizeof(float))};
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "reading gates", generations - 1, "gates");
     for (uint32_t g = 1; g < generations && status == REEF_OK; g++) {
         reef_cli_progress_show(&progress, g - 1);
+        // Consolidated generations have no gate.
         if (reef_generation_is_empty(&all[g])) continue; // consolidated: no gate
         reef_gate_curve *curve = &curves[(*curve_count)++];
         curve->generation = g;
         status = measure_gate(curve, model, texts, each, gating, err);
     }
     reef_cli_progress_end(&progress);
+    // Only after all gates: they are counted together.
     if (status == REEF_OK) count_together(texts, gating, reef_model_config(model)->fire_max);
     for (size_t j = 0; j < texts->count; j++) free(each[j].margins);
     free(each);

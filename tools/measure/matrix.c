@@ -24,6 +24,7 @@ static reef_status measure_row(double *bits,
     reef_status status = reef_model_open(
         &model, pool->store, as_of,
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+    // All files with one open model: opening is dearer than a short file.
     for (size_t j = 0; j < file_count && status == REEF_OK; j++) {
         reef_eval_score score;
         status = reef_eval_file_measure(model, &files[j], progress, &score, err);
@@ -40,6 +41,7 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
                                 const reef_cli_file *files,
                                 size_t file_count,
                                 reef_error *err) {
+    // A row for each generation's state, and one for the present.
     size_t rows = (size_t)pool->generation_count + 1;
     *matrix = (reef_cli_matrix){.rows = rows,
                                 .columns = file_count,
@@ -47,6 +49,7 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
                                 .measure = reef_eval_measure_words(&pool->config)};
     matrix->bits = reef_cli_alloc(rows * file_count, sizeof(*matrix->bits));
     matrix->learned = reef_cli_alloc(file_count, sizeof(*matrix->learned));
+    // Set by the caller, if it knows.
     for (size_t j = 0; j < file_count; j++) matrix->learned[j] = METRICS_UNKNOWN;
     uint64_t total = 0;
     for (size_t j = 0; j < file_count; j++) total += files[j].count;
@@ -54,8 +57,10 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
     reef_cli_progress_start(&progress, "evaluating", total * rows, "B");
     reef_status status = REEF_OK;
     for (size_t row = 0; row < rows && status == REEF_OK; row++) {
+        // A consolidated generation has no state to evaluate.
         if (row + 1 < rows && reef_generation_is_empty(&pool->generations[row])) {
             for (size_t j = 0; j < file_count; j++) matrix->bits[row * file_count + j] = NAN;
+            // The bar jumps over what is left out.
             progress.done_before += total; // there is no such state any more
             continue;
         }
@@ -65,6 +70,7 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
         free(as_of);
     }
     reef_cli_progress_end(&progress);
+    // A matrix with missing rows must not be shown.
     if (status != REEF_OK) reef_matrix_release(matrix);
     return status;
 }
@@ -97,7 +103,7 @@ const char *reef_matrix_row_name(const reef_cli_matrix *matrix,
     return out;
 }
 
-// A row of one figure per column; none when it is known of no column.
+// Prints a row of one figure for each column; no row if it is known for none.
 static void print_figure(reef_cli_table *table,
                          const char *label,
                          const reef_metrics_matrix *figures,
@@ -108,6 +114,7 @@ static void print_figure(reef_cli_table *table,
     reef_cli_table_cell(table, "%s", label);
     for (size_t j = 0; j < figures->columns; j++) {
         double value = figure(figures, j);
+        // A dash is "does not apply"; zero would be a result.
         if (isnan(value))
             reef_cli_table_cell(table, "-");
         else
@@ -127,6 +134,7 @@ void reef_matrix_print(const reef_cli_matrix *matrix, const char *const *names) 
     const char **headings = reef_cli_alloc(matrix->columns + 1, sizeof(*headings));
     headings[0] = matrix->measure;
     alignment[0] = '<';
+    // Numbers are right-aligned.
     for (size_t j = 0; j < matrix->columns; j++) {
         headings[j + 1] = names[j];
         alignment[j + 1] = '>';
@@ -135,8 +143,10 @@ void reef_matrix_print(const reef_cli_matrix *matrix, const char *const *names) 
     for (size_t row = 0; row < matrix->rows; row++) {
         char name[CLI_WORD_BYTES];
         reef_cli_table_cell(table, "%s", reef_matrix_row_name(matrix, row, name));
+        // Cells that were not measured stay empty.
         for (size_t j = 0; j < matrix->columns; j++) cell(table, reef_matrix_at(matrix, row, j));
     }
+    // Figures stand below the states they are computed from.
     reef_metrics_matrix figures = reef_matrix_metrics(matrix);
     print_figure(table, "forgotten since best", &figures, reef_metrics_forgetting_max);
     print_figure(table, "forgotten since learned", &figures, reef_metrics_forgetting_learned);

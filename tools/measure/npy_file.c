@@ -32,24 +32,29 @@ reef_status reef_npy_create(reef_npy_file *file,
     char header[HEADER_BYTES_MAX] = "\x93NUMPY\x01";
     size_t at = PREFIX_BYTES;
     *file = (reef_npy_file){.path = path};
+    // O_EXCL: an existing array is replaced only with --force.
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0666);
     if (fd < 0 && errno == EEXIST)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write %.160s: it exists; choose another name", path);
     file->out = fd < 0 ? NULL : fdopen(fd, "wb");
     if (file->out == NULL) {
+        // The descriptor is ours until fdopen() has it.
         if (fd >= 0) (void)close(fd);
         return failed_npy_file(file, err);
     }
     at += (size_t)snprintf(header + at, sizeof(header) - at,
                            "{'descr': '%s', 'fortran_order': False, 'shape': (", kind);
+    // A trailing comma makes a tuple of one number valid Python.
     for (size_t i = 0; i < rank; i++)
         at += (size_t)snprintf(header + at, sizeof(header) - at, "%" PRIu64 ",%s", shape[i],
                                i + 1 < rank ? " " : "");
     at += (size_t)snprintf(header + at, sizeof(header) - at, "), }");
+    // Padded to the alignment, with a newline at the end (NumPy's format, version 1.0).
     size_t whole = (at + ALIGNMENT) / ALIGNMENT * ALIGNMENT; // a newline at least
     memset(header + at, ' ', whole - at);
     header[whole - 1] = '\n';
+    // Length of the rest of the header, little-endian.
     header[8] = (char)((whole - PREFIX_BYTES) & 0xff);
     header[9] = (char)((whole - PREFIX_BYTES) >> 8);
     return reef_npy_write(file, header, whole, err);

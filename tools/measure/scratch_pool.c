@@ -18,15 +18,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Nothing to learn, but bytes as in text.
+// Makes bytes that look like text and mean nothing.
 uint8_t *reef_bench_text(size_t count) {
     static const char LETTERS[] = "etaoinshrdlucmfwypvbgk";
     uint8_t *text = reef_cli_alloc(count, 1);
     uint64_t state = 1;
     size_t word = 0;
     for (size_t i = 0; i < count; i++) {
+        // Knuth's MMIX generator: the same text on every machine.
         state = state * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
         uint64_t draw = state >> 33;
+        // Words of 2 to 10 letters, like English.
         bool end = word >= 2 && (draw % 5 == 0 || word == 9);
         text[i] = end ? ' ' : (uint8_t)LETTERS[draw / 5 % (sizeof(LETTERS) - 1)];
         word = end ? 0 : word + 1;
@@ -70,16 +72,18 @@ static void remove_all(const char *path) {
     nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-// Makes the directory, so that there is none without a guardian, tells its name, and waits for the
-// other end to be closed, which the system does for a process that was killed. In a group of its
-// own, as what a terminal sends is for all of a group.
+// The guardian process: makes the directory, sends its name, and waits until the other end is
+// closed, which the system does for a process that was killed. It has a group of its own, because a
+// terminal signals whole groups.
 static void guard_scratch_pool(int other, char *path) {
     (void)setpgid(0, 0);
+    // pkill takes both processes for the same.
     (void)signal(SIGTERM, SIG_IGN); // of pkill, which takes both for the same
     (void)signal(SIGPIPE, SIG_IGN);
     int why = mkdtemp(path) != NULL ? 0 : errno;
     bool sent = write(other, &why, sizeof(why)) == (ssize_t)sizeof(why) &&
                 write(other, path, strlen(path)) == (ssize_t)strlen(path);
+    // Nothing is ever sent: the read ends when the other end closes.
     char byte;
     while (sent && read(other, &byte, 1) < 0 && errno == EINTR) {
     }
@@ -101,12 +105,14 @@ static void await(pid_t guardian) {
     }
 }
 
-// `path` is a template of mkdtemp, and then the directory.
+// `path` is a template of mkdtemp(), and afterwards the directory.
 static reef_status start_guardian(char *path, reef_bench_directory *out, reef_error *err) {
     int ends[2], why = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pair of sockets: %s", strerror(errno));
+    // A rival that is started must not keep it open.
     (void)fcntl(ends[0], F_SETFD, FD_CLOEXEC); // a rival that is started must not keep it open
+    // Otherwise the guardian would print what is buffered again.
     fflush(NULL);                              // or the guardian would print what is buffered again
     pid_t guardian = fork();
     if (guardian == 0) {
@@ -115,6 +121,7 @@ static reef_status start_guardian(char *path, reef_bench_directory *out, reef_er
     }
     if (guardian < 0) why = errno;
     close(ends[1]);
+    // The error number first, then the name, so that a failure has its reason.
     bool made = guardian > 0 && hear_scratch_pool(ends[0], &why, sizeof(why)) &&
                 hear_scratch_pool(ends[0], path, strlen(path)) && why == 0;
     if (made) {
@@ -122,6 +129,7 @@ static reef_status start_guardian(char *path, reef_bench_directory *out, reef_er
         return REEF_OK;
     }
     close(ends[0]);
+    // It has sent its reason, so it ends.
     if (guardian > 0) await(guardian);
     return reef_fail(err, REEF_ERR_IO,
                      "cannot make %.160s: %s; set TMPDIR to a directory that can be written", path,

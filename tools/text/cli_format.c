@@ -30,10 +30,12 @@ const char *reef_cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]) {
     static const char *const UNITS[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
     double value = (double)bytes;
     size_t unit = 0;
+    // Powers of ten, as in the documents and on disks.
     while (value >= 1000 && unit + 1 < sizeof(UNITS) / sizeof(UNITS[0])) {
         value /= 1000;
         unit++;
     }
+    // Bytes are whole, so they have no decimals.
     if (unit == 0)
         snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " B", bytes);
     else
@@ -42,13 +44,16 @@ const char *reef_cli_bytes(uint64_t bytes, char out[CLI_WORD_BYTES]) {
 }
 
 const char *reef_cli_duration(double seconds, char out[CLI_WORD_BYTES]) {
+    // Also turns not a number into zero.
     if (!(seconds >= 0)) seconds = 0;
     if (seconds < 10) {
+        // The bound is where "%.0f ms" would round to 1000.
         bool short_time = seconds < 0.9995;
         snprintf(out, CLI_WORD_BYTES, short_time ? "%.0f ms" : "%.1f s",
                  short_time ? 1e3 * seconds : seconds);
         return out;
     }
+    // Rounded once, so that minutes and seconds carry over together.
     uint64_t whole = (uint64_t)(seconds + 0.5);
     if (whole < 60)
         snprintf(out, CLI_WORD_BYTES, "%" PRIu64 " s", whole);
@@ -87,16 +92,19 @@ static bool is_control(const uint8_t *character, size_t length) {
 }
 
 char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines) {
+    // The longest form of a byte is \xNN.
     char *text = reef_cli_alloc(4 * count + 1, 1); // the longest form of a byte is \xNN
     char *to = text;
     for (size_t at = 0; at < count;) {
         size_t length = reef_character_bytes(bytes + at, count - at);
+        // A valid character that is no control code stays as it is.
         if (length > 0 && !is_control(bytes + at, length)) {
             memcpy(to, bytes + at, length);
             to += length;
             at += length;
         } else if ((bytes[at] == '\n' || bytes[at] == '\t') && lines) {
             *to++ = (char)bytes[at++];
+        // Escaped where lines would break the output.
         } else if (bytes[at] == '\n' || bytes[at] == '\t') {
             *to++ = '\\';
             *to++ = bytes[at++] == '\n' ? 'n' : 't';
@@ -107,9 +115,8 @@ char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines) {
     return text;
 }
 
-// How many bytes of a text have at most so many columns, and how many columns those are. The locale
-// is that of the text, whatever the environment says; where the system has none of UTF-8 a
-// character has one column.
+// Counts how many bytes of a text fit in so many columns, and their width. The locale is UTF-8,
+// whatever the environment says; without one a character has one column.
 static size_t bytes_within(const char *text, size_t columns, size_t *width) {
     static locale_t utf8;
     if (utf8 == NULL) utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
@@ -118,13 +125,17 @@ static size_t bytes_within(const char *text, size_t columns, size_t *width) {
     for (*width = 0; text[at];) {
         size_t length = reef_character_bytes((const uint8_t *)text + at, strnlen(text + at, 4));
         wchar_t wide = L'\0';
+        // An invalid byte was made printable before, so it has one column.
         bool known = length > 1 && mbrtowc(&wide, text + at, length, &(mbstate_t){0}) == length;
+        // 2 for a Chinese character, 0 for a combining accent.
         int own = known ? wcwidth(wide) : 1; // 2 of a Chinese one, 0 of an accent by itself
         size_t more = own < 0 ? 1 : (size_t)own;
+        // Never half of a wide character.
         if (*width + more > columns) break;
         *width += more;
         at += length > 0 ? length : 1;
     }
+    // The caller's locale must not change.
     uselocale(before);
     return at;
 }

@@ -35,6 +35,7 @@ void reef_cli_table_free(reef_cli_table *table) {
 }
 
 void reef_cli_table_cell(reef_cli_table *table, const char *format, ...) {
+    // Doubled: some tables have thousands of cells.
     if (table->count == table->capacity) {
         size_t capacity = table->capacity ? 2 * table->capacity : 64;
         char **cells = reef_cli_alloc(capacity, sizeof(*cells));
@@ -44,6 +45,7 @@ void reef_cli_table_cell(reef_cli_table *table, const char *format, ...) {
         table->capacity = capacity;
     }
     va_list arguments;
+    // Twice: once for the length, once for the text.
     va_start(arguments, format);
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
@@ -51,6 +53,7 @@ void reef_cli_table_cell(reef_cli_table *table, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(cell, (size_t)length + 1, format, arguments);
     va_end(arguments);
+    // Cells may hold names of files, and a terminal would obey control characters.
     table->cells[table->count++] = reef_cli_printable((const uint8_t *)cell, (size_t)length, false);
     free(cell);
 }
@@ -67,6 +70,7 @@ static size_t column_width(const reef_cli_table *table, size_t column) {
 void reef_cli_table_print(const reef_cli_table *table, FILE *out) {
     assert(table->columns > 0);
     size_t *widths = reef_cli_alloc(table->columns, sizeof(*widths));
+    // Widths of the whole table first: columns must line up.
     for (size_t c = 0; c < table->columns; c++) widths[c] = column_width(table, c);
     for (size_t i = 0; i < table->count; i++) {
         size_t column = i % table->columns;

@@ -29,8 +29,9 @@ static int digits(const char *text, size_t count) {
     return value;
 }
 
-// A day or a moment of it, in local time, as cli_time writes them.
+// Reads a day or a moment of it in local time, in the format that cli_time writes.
 static bool read_date(const char *text, uint64_t *out) {
+    // Exactly these forms: a half-understood time would silently select the wrong range.
     bool day = matches(text, "0000-00-00"), minute = matches(text, "0000-00-00T00:00"),
          second = matches(text, "0000-00-00T00:00:00");
     if (!day && !minute && !second) return false;
@@ -43,7 +44,7 @@ static bool read_date(const char *text, uint64_t *out) {
     if (second) local.tm_sec = digits(text + 17, 2);
     const struct tm asked = local;
     time_t seconds = mktime(&local);
-    // mktime would take the 31st of February as a day of March.
+    // mktime() would take the 31st of February as a day of March.
     if (seconds < 0 || local.tm_mday != asked.tm_mday || local.tm_mon != asked.tm_mon ||
         asked.tm_hour > 23 || asked.tm_min > 59 || asked.tm_sec > 59)
         return false;
@@ -51,19 +52,21 @@ static bool read_date(const char *text, uint64_t *out) {
     return true;
 }
 
-// 3h, or 3h ago.
+// Reads "3h" or "3h ago".
 static bool read_ago(const char *text, uint64_t now_ms, uint64_t *out) {
     static const struct {
         char letter;
         uint64_t ms;
     } UNITS[] = {{'s', 1000}, {'m', 60000}, {'h', 3600000}, {'d', 86400000}, {'w', 604800000}};
     size_t count = strspn(text, "0123456789");
+    // Nine digits cannot overflow below.
     if (count == 0 || count > 9) return false;
     const char *unit = text + count;
     if (!*unit || (unit[1] && strcmp(unit + 1, " ago") != 0)) return false;
     for (size_t i = 0; i < sizeof(UNITS) / sizeof(UNITS[0]); i++) {
         if (UNITS[i].letter != *unit) continue;
         uint64_t ago = strtoull(text, NULL, 10) * UNITS[i].ms;
+        // Before the epoch is the epoch.
         *out = ago < now_ms ? now_ms - ago : 0;
         return true;
     }

@@ -63,6 +63,7 @@ static line *cut_lines(const reef_cli_file *file, const float *bits, double mean
     *count = count_lines(file);
     line *lines = reef_cli_alloc(*count, sizeof(*lines));
     size_t at = 0;
+    // The newline belongs to the bits of its line, but not to its bytes.
     for (size_t i = 0; i < *count; i++) {
         line *l = &lines[i];
         *l = (line){.number = i + 1, .offset = at};
@@ -70,6 +71,7 @@ static line *cut_lines(const reef_cli_file *file, const float *bits, double mean
         l->bytes = at - l->offset;
         l->ended = at < file->count;
         if (l->ended) l->bits += (double)bits[at++];
+        // How much more a line costs than the mean of the file: long normal lines do not stand out.
         l->surplus = l->bits - mean * (double)(at - l->offset);
     }
     return lines;
@@ -101,7 +103,9 @@ static void print_lines(const reef_cli_file *file, const line *lines, size_t cou
     reef_cli_table *table = reef_cli_table_new(">>>>><", HEADING);
     for (size_t i = 0; i < count; i++) {
         const line *l = &lines[i];
+        // Control characters of a log must not reach the terminal.
         char *text = reef_cli_printable(file->bytes + l->offset, l->bytes, false);
+        // Cut by columns, so that wide characters keep the table aligned.
         char *shown = reef_cli_cut(text, TEXT_COLUMNS);
         reef_cli_table_cell(table, "%zu", l->number);
         reef_cli_table_cell(table, "%zu", l->bytes);
@@ -123,8 +127,11 @@ static reef_status reply_score(reef_cli_call *cli,
                                size_t top,
                                reef_error *err) {
     size_t count;
+    // Cut with the mean of this very text: a surplus compares lines of one file.
     line *lines = cut_lines(file, bits, score->bits_per_byte, &count);
+    // Zero shows all lines, in the order of the file.
     size_t shown = top > 0 && top < count ? top : count;
+    // Sorted only if some are left out.
     if (top > 0) qsort(lines, count, sizeof(*lines), by_surplus);
     reef_status status = REEF_OK;
     if (cli->json) {
@@ -141,6 +148,7 @@ static reef_status reply_score(reef_cli_call *cli,
         printf("%s: %zu line%s, %" PRIu64 " bytes scored, %.4f bits per byte\n", name, count,
                count == 1 ? "" : "s", score->bytes, score->bits_per_byte);
         free(name);
+        // Said only if lines were left out.
         if (shown < count) printf("the %zu most surprising lines:\n", shown);
         print_lines(file, lines, shown);
     }
@@ -158,11 +166,13 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
 
     reef_status status = reef_score_follow_check(cli, err);
     if (status != REEF_OK) return status;
+    // Following is another program: it has no end and keeps a session.
     if (reef_cli_text(cli, "follow") != NULL) return reef_score_follow(cli, err);
     status = reef_cli_integer(cli, "top", 0, UINT32_MAX, &top, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK)
         status =
+            // Bits a byte need a model of bytes.
             reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
     if (status == REEF_OK) status = reef_cli_text_read(&file, cli->operands[0], err);
     if (status == REEF_OK)
@@ -171,6 +181,7 @@ reef_status reef_cmd_score(reef_cli_call *cli, reef_error *err) {
             &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
     if (status != REEF_OK) goto cleanup;
 
+    // One value per byte: lines are cut afterwards, so that windows do not depend on them.
     bits = reef_cli_alloc(file.count, sizeof(*bits));
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "scoring", file.count, "B");

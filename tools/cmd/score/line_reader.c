@@ -35,9 +35,12 @@ static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err)
     if (fstat(fd, &info) != 0) return failed_line_reader(input, "look at", err);
     if (S_ISDIR(info.st_mode)) {
         errno = EISDIR;
+        // open() succeeds on a directory.
         return failed_line_reader(input, "read", err);
     }
+    // Only a regular file can be rotated, cut or read at an offset.
     input->regular = input->path != NULL && S_ISREG(info.st_mode);
+    // Device and inode recognise the file after a rotation.
     input->device = info.st_dev;
     input->inode = info.st_ino;
     input->offset = 0;
@@ -45,21 +48,25 @@ static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err)
     return REEF_OK;
 }
 
-// Go to the beginning of the last `lines` lines; one without an end counts.
+// Moves to the beginning of the last `lines` lines; one without an end counts.
 static reef_status seek_lines(reef_follow_input *input, size_t *lines, reef_error *err) {
     struct stat info;
     size_t found = 0;
     if (fstat(input->fd, &info) != 0) return failed_line_reader(input, "look at", err);
     uint64_t end = (uint64_t)info.st_size, block = FOLLOW_LINE_BYTES_MAX;
+    // With no line wanted, reading begins at the end.
     input->offset = end;
     if (*lines == 0) return REEF_OK;
+    // Block by block from the end: a log may be larger than memory.
     for (uint64_t at = end; at > 0;) {
         size_t count = (size_t)(at < block ? at : block);
         ssize_t got = pread(input->fd, input->bytes, count, (off_t)(at - count));
         if (got < 0) return failed_line_reader(input, "read", err);
+        // It was cut meanwhile.
         if ((size_t)got < count) break; // it was cut meanwhile
         for (size_t i = count; i-- > 0;) {
             uint64_t after = at - count + i + 1;
+            // A newline at the very end ends the last line and begins none.
             if (input->bytes[i] != '\n' || after == end) continue;
             if (++found < *lines) continue;
             input->offset = after;
@@ -67,6 +74,7 @@ static reef_status seek_lines(reef_follow_input *input, size_t *lines, reef_erro
         }
         at -= count;
     }
+    // Fewer lines than asked for: all of them.
     input->offset = 0;
     *lines = end > 0 ? found + 1 : 0;
     return REEF_OK;
@@ -78,10 +86,12 @@ reef_status reef_follow_open(reef_follow_input *input,
                              reef_error *err) {
     bool standard = strcmp(path, "-") == 0;
     *input = (reef_follow_input){.path = standard ? NULL : path, .fd = STDIN_FILENO};
+    // Standard input is never opened by name, so it is not followed over a rotation.
     if (!standard) input->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (input->fd < 0) return failed_line_reader(input, "open", err);
     input->bytes = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, 1);
     reef_status status = begin_file(input, input->fd, err);
+    // Everything from the beginning needs no search.
     if (status == REEF_OK && input->regular && *lines < SIZE_MAX)
         status = seek_lines(input, lines, err);
     else
@@ -98,14 +108,16 @@ void reef_follow_close(reef_follow_input *input) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// The lines that are there, up to a bound, if there is one. At the end of everything what is left
-// is one, too.
+// Hands out the whole lines that are there, up to a bound. At the end of the input the rest is a
+// line too.
 static bool take_lines(reef_follow_input *input, bool last, const uint8_t **lines, size_t *bytes) {
     const uint8_t *begin = input->bytes + input->taken, *end;
     size_t left = input->used - input->taken, whole = 0;
+    // A line longer than the buffer is handed out in parts.
     bool full = left == FOLLOW_LINE_BYTES_MAX;
     while (whole < left && (end = memchr(begin + whole, '\n', left - whole))) {
         size_t next = (size_t)(end - begin) + 1;
+        // Bounded, so that the caller can show progress and react to signals.
         if (whole > 0 && next > FOLLOW_LINES_BYTES) break;
         whole = next;
     }
@@ -117,20 +129,24 @@ static bool take_lines(reef_follow_input *input, bool last, const uint8_t **line
 }
 
 static reef_status fill_line_reader(reef_follow_input *input, size_t *count, reef_error *err) {
+    // The rest of the last line moves to the front.
     memmove(input->bytes, input->bytes + input->taken, input->used - input->taken);
     input->used -= input->taken;
     input->taken = 0;
     *count = 0;
+    // A pipe must not block: the caller also watches for signals and commits.
     if (!input->regular) {
         struct pollfd ready = {.fd = input->fd, .events = POLLIN};
         if (poll(&ready, 1, 0) <= 0) return REEF_OK;
     }
     size_t room = FOLLOW_LINE_BYTES_MAX - input->used;
     uint8_t *at = input->bytes + input->used;
+    // At an offset, so that a file which is cut and written again is noticed.
     ssize_t got = input->regular ? pread(input->fd, at, room, (off_t)input->offset)
                                  : read(input->fd, at, room);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return REEF_OK;
     if (got < 0) return failed_line_reader(input, "read", err);
+    // A pipe ends; a file may grow.
     if (got == 0 && !input->regular) input->ended = true;
     input->used += (size_t)got;
     input->offset += (uint64_t)got;
@@ -177,18 +193,22 @@ reef_status reef_follow_next(reef_follow_input *input,
                              size_t *bytes,
                              reef_error *err) {
     size_t count;
+    // Nothing can follow the last line of a file that was cut.
     do { // nothing can follow the last line of a file that was cut
         *state = FOLLOW_LINES;
         if (take_lines(input, input->cut, lines, bytes)) return REEF_OK;
         *state = FOLLOW_TRUNCATED;
+        // Cut: begins again at the top, after the old rest was handed out.
         if (input->cut) return begin_file(input, input->fd, err);
         reef_status status = fill_line_reader(input, &count, err);
         if (status != REEF_OK) return status;
     } while (count > 0 || poll_line_reader(input));
     *state = FOLLOW_LINES;
+    // The file was rotated and is read to its end: its last line counts.
     if (input->ended && take_lines(input, true, lines, bytes)) return REEF_OK;
     *state = FOLLOW_NOTHING;
     if (!input->ended) return REEF_OK;
+    // The new file under the old name.
     if (input->regular) return open_next(input, state, err);
     *state = FOLLOW_END;
     return REEF_OK;

@@ -32,6 +32,7 @@ reef_status reef_follow_scorer_open(reef_follow_scorer *scorer,
         (reef_follow_scorer){.cli = cli, .store = store, .as_of = reef_cli_text(cli, "as-of")};
     reef_status status = open_model(scorer, err);
     if (status != REEF_OK) return status;
+    // A piece is half a window, so that each byte has at least half a window before it.
     scorer->piece = reef_model_config(scorer->model)->context / 2;
     scorer->text = reef_cli_alloc(2 * scorer->piece, 1);
     scorer->bits = reef_cli_alloc(2 * scorer->piece, sizeof(*scorer->bits));
@@ -45,10 +46,11 @@ void reef_follow_scorer_close(reef_follow_scorer *scorer) {
     *scorer = (reef_follow_scorer){0};
 }
 
-// A generation that is read in place can be given up for a consolidated one meanwhile: BUSY, and
-// the pool has another state.
+// Scores the two pieces in memory. A generation that is read in place can be replaced by a
+// consolidated one: the model is then opened again, at the present state.
 static reef_status score_text(reef_follow_scorer *scorer, reef_error *err) {
     reef_score score = {0};
+    // Nothing came before the first byte, so it has 8 bits.
     if (scorer->used < 2) { // nothing came before it
         scorer->bits[0] = 8;
         return REEF_OK;
@@ -58,6 +60,7 @@ static reef_status score_text(reef_follow_scorer *scorer, reef_error *err) {
     if (status != REEF_ERR_BUSY) return status;
     reef_model_close(scorer->model);
     scorer->model = NULL;
+    // As of the same state, if one was given.
     status = open_model(scorer, err);
     return status != REEF_OK ? status
                              : reef_model_score(scorer->model, scorer->text, scorer->used,
@@ -69,11 +72,13 @@ reef_status reef_follow_score(
     size_t piece = scorer->piece;
     while (count > 0) {
         if (scorer->used == 2 * piece) { // the piece is full, and what comes next has it as context
+            // The second piece is full: it becomes the context of the next.
             memcpy(scorer->text, scorer->text + piece, piece);
             scorer->used = piece;
         }
-        // The stream's first piece has none before it.
+        // The first piece of the stream has none before it.
         size_t end = scorer->used < piece ? piece : 2 * piece, first = scorer->used;
+        // Never across a piece, so that the scores do not depend on how the bytes arrive.
         size_t taken = end - first < count ? end - first : count;
         memcpy(scorer->text + first, bytes, taken);
         scorer->used += taken;
@@ -81,6 +86,7 @@ reef_status reef_follow_score(
         count -= taken;
         reef_status status = score_text(scorer, err);
         if (status != REEF_OK) return status;
+        // Only the new bytes: the context was scored before.
         memcpy(bits, scorer->bits + first, taken * sizeof(*bits));
         bits += taken;
     }
@@ -90,15 +96,20 @@ reef_status reef_follow_score(
 reef_status reef_follow_renew(reef_follow_scorer *scorer, reef_error *err) {
     reef_txn *txn = NULL;
     reef_commit commit;
+    // A fixed state has no newer commit.
     if (scorer->as_of != NULL && strcmp(scorer->as_of, "now") != 0) return REEF_OK;
+    // Opening takes time: it is repeated only after a multiple of it, so that it stays a small
+    // share.
     if (reef_cli_clock() - scorer->opened < REOPEN_SHARE * scorer->took) return REEF_OK;
     reef_status status = reef_txn_begin(&txn, scorer->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     reef_txn_abort(txn);
+    // The same commit is the same model.
     if (status != REEF_OK || commit.number == reef_model_commit(scorer->model)->number)
         return status;
     reef_model_close(scorer->model);
     scorer->model = NULL;
+    // Counted for the summary.
     scorer->renewed++;
     return open_model(scorer, err);
 }

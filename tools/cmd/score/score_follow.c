@@ -72,13 +72,16 @@ typedef struct settings {
 
 static reef_status read_settings(const reef_cli_call *cli, settings *out, reef_error *err) {
     *out = (settings){LAST_DEFAULT, WINDOW_DEFAULT, THRESHOLD_DEFAULT};
+    // The lines before the present end are needed to know what is usual.
     const char *last = reef_cli_text(cli, "last");
     bool all = last != NULL && strcmp(last, "all") == 0;
     reef_status status =
         all ? REEF_OK : reef_cli_integer(cli, "last", 0, UINT32_MAX, &out->last, err);
+    // No bound: reading begins at the top.
     if (all) out->last = UINT64_MAX;
     if (status == REEF_OK)
         status =
+            // A window too small has no meaningful spread.
             reef_cli_integer(cli, "window", FOLLOW_LINES_MIN, FOLLOW_WINDOW_MAX, &out->window, err);
     if (status == REEF_OK)
         status = reef_cli_number(cli, "threshold", 0.1, 1000, &out->threshold, err);
@@ -89,12 +92,15 @@ static reef_status read_settings(const reef_cli_call *cli, settings *out, reef_e
 
 static json_t *line_json(
     const watch *w, const uint8_t *line, size_t bytes, double bits, double distance, bool outlier) {
+    // The newline is counted in `bytes`, as in `reef score`, but not shown.
     size_t shown = bytes - (bytes > 0 && line[bytes - 1] == '\n');
     char *text = reef_cli_printable(line, shown, false);
+    // One object per line, so that the output can be followed itself.
     json_t *object =
         json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:b, s:I, s:s}", "event", "line", "line",
                   (json_int_t)w->lines, "bytes", (json_int_t)bytes, "bits", reef_cli_real(bits),
                   "bits_per_byte", reef_cli_real(bits / (double)bytes), "distance",
+                  // The commit tells which model judged the line.
                   reef_cli_real(distance), "outlier", outlier, "commit",
                   (json_int_t)reef_model_commit(w->scorer.model)->number, "text", text);
     free(text);
@@ -131,6 +137,7 @@ static reef_status flush(reef_error *err) {
 
 static reef_status summary(watch *w, reef_error *err) {
     double mean = w->bytes ? w->bits / (double)w->bytes : NAN;
+    // The summary ends the stream of objects.
     if (w->cli->json)
         return put_json(w->cli,
                         json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:I}", "event", "summary",
@@ -140,8 +147,10 @@ static reef_status summary(watch *w, reef_error *err) {
                                   "commits_read", (json_int_t)w->scorer.renewed),
                         err);
     char lines[CLI_WORD_BYTES], outliers[CLI_WORD_BYTES];
+    // On standard error: standard output holds lines only.
     fprintf(stderr, "%s line%s", reef_cli_count(w->lines, lines), w->lines == 1 ? "" : "s");
     if (w->bytes) fprintf(stderr, ", %.4f bits per byte", mean);
+    // The threshold explains the number.
     fprintf(stderr, "; %s outlier%s, more than %g above what was usual\n",
             reef_cli_count(w->outliers, outliers), w->outliers == 1 ? "" : "s", w->usual.threshold);
     return REEF_OK;
@@ -151,11 +160,13 @@ static reef_status summary(watch *w, reef_error *err) {
 
 static reef_status print_score_follow(
     watch *w, const uint8_t *line, size_t bytes, double bits, double distance, reef_error *err) {
+    // Not a number while too few lines were seen: the comparison is false.
     bool outlier = distance > w->usual.threshold; // not while it is unknown
     w->lines++;
     w->bytes += bytes;
     w->bits += bits;
     w->outliers += outlier;
+    // Counted all the same: the summary is over all lines.
     if (w->outliers_only && !outlier) return REEF_OK;
     if (!w->cli->json)
         put_line(w, line, bytes, bits, distance, outlier);
@@ -164,6 +175,7 @@ static reef_status print_score_follow(
             put_json(w->cli, line_json(w, line, bytes, bits, distance, outlier), err);
         if (status != REEF_OK) return status;
     }
+    // Flushed line by line, because the reader of a pipe waits for it.
     return flush(err);
 }
 
@@ -201,15 +213,19 @@ static void report_score_follow(const watch *w, reef_follow_state state) {
 static reef_status run_score_follow(watch *w, reef_error *err) {
     reef_status status = REEF_OK;
     reef_follow_state state = FOLLOW_NOTHING;
+    // Ends by a signal, or with the input, if that has an end.
     while (status == REEF_OK && !ended && state != FOLLOW_END) {
         const uint8_t *lines;
         size_t bytes;
         status = reef_follow_next(&w->input, &state, &lines, &bytes, err);
         if (status != REEF_OK) return status;
         if (state == FOLLOW_LINES) status = on_lines(w, lines, bytes, err);
+        // Rotation and cuts are reported on standard error.
         report_score_follow(w, state);
         if (state != FOLLOW_NOTHING) continue;
+        // What was there at the beginning has been read.
         w->silent = 0; // what was there when it began has been read
+        // While waiting, the read transaction is released, so that the daemon can reuse pages.
         reef_model_unpin(w->scorer.model);
         reef_follow_wait(&w->input);
     }
@@ -233,14 +249,18 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
     settings given;
     reef_status status = read_settings(cli, &given, err);
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
+    // Bits a byte need a model of bytes.
     if (status == REEF_OK)
         status =
             reef_cli_pool_wants_bytes(&pool, "reef predict names the class of each vector", err);
+    // The input first: a missing file is found before the model is loaded.
     if (status == REEF_OK) status = open_input(&w, &given, err);
     if (status == REEF_OK) status = reef_follow_scorer_open(&w.scorer, cli, pool.store, err);
     if (status == REEF_OK) {
         reef_follow_usual_init(&w.usual, (size_t)given.window, given.threshold);
+        // One line at most is scored at once.
         w.surprise = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, sizeof(*w.surprise));
+        // From here on an interrupt ends with the summary.
         catch_signals();
         status = run_score_follow(&w, err);
     }

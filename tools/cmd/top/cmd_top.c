@@ -77,15 +77,18 @@ static void release_pool(reef_top_data *data) {
 static reef_status take_pool(top *t, reef_cli_pool *pool, reef_error *err) {
     reef_top_data *data = &t->data;
     reef_cli_points points = {0};
+    // Read into a copy first: a failure leaves the view as it was.
     reef_usage_summary *usage = reef_cli_alloc(pool->generation_count, sizeof(*usage));
     reef_status status = reef_cli_points_read(&points, pool, err);
     for (uint32_t g = 0; status == REEF_OK && g < pool->generation_count; g++)
         status = reef_cli_usage_summary(pool, &pool->generations[g], &usage[g], err);
+    // Old figures are better than none.
     if (status != REEF_OK) {
         reef_cli_points_release(&points);
         free(usage);
         return status;
     }
+    // Only now is the old data replaced.
     release_pool(data);
     data->config = pool->config;
     data->generations = pool->generations;
@@ -93,7 +96,9 @@ static reef_status take_pool(top *t, reef_cli_pool *pool, reef_error *err) {
     data->usage = usage;
     data->points = points.points;
     data->point_count = points.count;
+    // The next commit is read only if its number differs.
     t->commit = pool->commit.number;
+    // The view owns the generations now.
     pool->generations = NULL; // the view's now
     return REEF_OK;
 }
@@ -140,25 +145,30 @@ static uint64_t position_of(const json_t *status) {
 static void take_status(top *t, json_t *status) {
     const char *state = json_string_value(json_object_get(status, "state"));
     uint64_t position = position_of(status);
+    // A daemon that waits for its source is not stuck.
     bool has_work = state != NULL && strcmp(state, "training") == 0;
     json_decref(t->data.status);
     t->data.status = status;
     t->data.daemon = true;
     t->data.trouble = NULL;
+    // Tells "has gone" from "was never there".
     t->seen = true;
     t->heard = reef_cli_clock();
+    // Time since training moved on, for the alarm about a stall.
     if (!has_work || position != t->position) t->advanced = t->heard;
     t->position = position;
     note_speed(&t->data);
 }
 
-// Nobody is there: the last commit is what can be said.
+// No daemon replies, so the last commit is shown.
 static void take_absence(top *t) {
     json_t *status = NULL;
     bool daemon = false;
     t->data.trouble = t->seen ? "the daemon has gone; waiting for one to come back"
                               : "no daemon runs; waiting for one";
+    // Nothing changes until a daemon runs again.
     if (!t->data.daemon && t->data.status != NULL) return; // nothing changes until one does
+    // A daemon may have started in between; the next round asks it.
     if (reef_status_read(t->cli, &status, &daemon, NULL) != REEF_OK || daemon) {
         json_decref(status);
         return;
@@ -317,18 +327,22 @@ static void run_top(top *t) {
     listen_to_signals();
     terminal_begin();
     while (!ended) {
+        // After a stop by Ctrl-Z the screen must be set up again.
         if (suspended || continued) come_back(t);
         double now = reef_cli_clock();
+        // At fixed times: drawing and keys do not delay the figures.
         if (now >= next) {
             request_top(t);
             refresh_pool(t);
             next = now + t->interval;
         }
         draw_top(t);
+        // Drawn at the new size; a signal during the drawing sets it again.
         resized = 0;
         double wait = fmax(0, next - reef_cli_clock());
         struct pollfd events[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                   {.fd = t->link.fd, .events = POLLIN}};
+        // Interrupted by a signal: a new size, or the end.
         if (poll(events, 2, (int)ceil(1000 * wait)) < 0) continue; // a signal: the size, or the end
         if (events[0].revents) read_keys();
         if (events[1].revents) listen_to(t);
@@ -356,6 +370,7 @@ static size_t columns_wanted(void) {
 
 static json_t *usage_json(const reef_top_data *data) {
     json_t *list = json_array();
+    // The document of --once has the list that the live view shows.
     for (uint32_t g = 0; g < data->generation_count; g++)
         json_array_append_new(list,
                               json_pack("{s:I, s:b, s:I, s:I, s:o, s:o, s:I}", "generation",
@@ -373,11 +388,14 @@ static reef_status show_once(top *t, reef_error *err) {
     reef_status status = reef_status_read(t->cli, &data->status, &data->daemon, err);
     if (status == REEF_OK) status = read_pool(t, err);
     if (status != REEF_OK) return status;
+    // Both parts, so that one call is enough for a script.
     if (t->cli->json)
         return reef_cli_reply(
             t->cli,
             json_pack("{s:O, s:o}", "status", data->status, "generations", usage_json(data)), err);
+    // Said in the view, as it would be live.
     if (!data->daemon) data->trouble = "no daemon runs";
+    // No limit of rows: plain output is piped.
     reef_top_view(data, columns_wanted(), 0, NULL, on_plain_line, NULL);
     return REEF_OK;
 }
@@ -395,6 +413,7 @@ static reef_status show_live(top *t, reef_error *err) {
 }
 
 reef_status reef_cmd_top(reef_cli_call *cli, reef_error *err) {
+    // On the heap, because the buffers of the view are large.
     top *t = reef_cli_alloc(1, sizeof(*t));
     t->cli = cli;
     t->interval = 1;
@@ -402,9 +421,11 @@ reef_status reef_cmd_top(reef_cli_call *cli, reef_error *err) {
     t->colours = reef_cli_colours();
     reef_status status = reef_cli_number(cli, "interval", 0.1, INTERVAL_MAX, &t->interval, err);
     if (status == REEF_OK)
+        // The socket's name is checked even if no daemon runs.
         status = reef_top_link_init(&t->link, cli->pool, reef_cli_text(cli, "socket"), err);
     if (status == REEF_OK)
         status =
+            // JSON has no live view.
             cli->json || reef_cli_text(cli, "once") != NULL ? show_once(t, err) : show_live(t, err);
     reef_top_link_close(&t->link);
     release_pool(&t->data);

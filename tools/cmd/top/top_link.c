@@ -82,16 +82,21 @@ bool reef_top_link_read(reef_top_link *link, json_t **status) {
     *status = NULL;
     if (link->fd < 0) return false;
     make_room(link);
+    // Never blocks: the view must react to keys.
     ssize_t count = recv(link->fd, link->line + link->used, READ_BYTES, 0);
+    // Nothing there yet is not a lost connection.
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
     if (count > 0) link->used += (size_t)count;
+    // A reply is one line.
     const char *end = count > 0 ? memchr(link->line, '\n', link->used) : NULL;
     if (end != NULL) {
         *status = parse_top_link(link->line, (size_t)(end - link->line));
+        // One request at a time, so nothing follows the line.
         link->used = 0;
         link->asked = false;
     }
     bool gone =
+        // Too long or not JSON: this is not a reefd, or not of this version.
         count <= 0 || link->used > REEF_REQUEST_BYTES_MAX || (end != NULL && *status == NULL);
     if (gone) reef_top_link_close(link);
     return !gone;

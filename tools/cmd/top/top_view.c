@@ -31,9 +31,11 @@ typedef struct view {
 static void put_top_view(view *v, top_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static void put_top_view(view *v, top_style style, const char *format, ...) {
+    // Rows that do not fit are left out, but a row for the hint is kept.
     if (v->rows > 0 && v->used + v->hinted >= v->rows) return;
     char *text = NULL;
     size_t bytes = 0;
+    // Without memory a line is missing, which is better than ending the view.
     FILE *out = open_memstream(&text, &bytes);
     if (out == NULL) return;
     va_list arguments;
@@ -63,15 +65,18 @@ char *reef_top_sparkline(const double *values, size_t count, size_t columns) {
     static const char *const BLOCKS[] = {"\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83",
                                          "\xe2\x96\x84", "\xe2\x96\x85", "\xe2\x96\x86",
                                          "\xe2\x96\x87", "\xe2\x96\x88"};
+    // The newest values, if there are more than columns.
     size_t first = count > columns ? count - columns : 0;
     double low = INFINITY, high = -INFINITY;
     for (size_t i = first; i < count; i++) {
+        // A gap in the curve stays a gap.
         if (!isfinite(values[i])) continue;
         low = fmin(low, values[i]);
         high = fmax(high, values[i]);
     }
     char *text = reef_cli_alloc(3 * columns + 1, 1), *at = text;
     for (size_t i = first; i < count; i++) {
+        // A constant curve lies at the bottom.
         double share = high > low ? (values[i] - low) / (high - low) : 0;
         const char *block = isfinite(values[i]) ? BLOCKS[(size_t)fmin(7, floor(8 * share))] : " ";
         at = stpcpy(at, block);
@@ -79,23 +84,27 @@ char *reef_top_sparkline(const double *values, size_t count, size_t columns) {
     return text;
 }
 
-// Means of equal parts of the stream, so that all of it fits. An older point, the mean of many
-// batches, may span several.
+// Means over equal parts of the stream, so that all of it fits. An old point is the mean of many
+// batches and may span several parts.
 static double *resample(const reef_point *points, size_t count, size_t parts) {
     double *means = reef_cli_alloc(parts, sizeof(*means)),
            *weights = reef_cli_alloc(parts, sizeof(*weights));
     uint64_t all = 0, before = 0;
+    // Equal parts are of batches, because points have different weights.
     for (size_t i = 0; i < count; i++) all += reef_cli_point_batches(&points[i]);
     for (size_t i = 0; i < count; i++) {
         uint64_t batches = reef_cli_point_batches(&points[i]), end = before + batches;
         double loss = (double)points[i].bits_per_byte,
+               // A batch without a loss has no weight, but takes its place.
                weight = isfinite(loss) ? (double)batches : 0;
+        // Every part that the point reaches into.
         for (uint64_t p = before * parts / all; weight > 0 && p <= (end - 1) * parts / all; p++) {
             means[p] += weight * loss;
             weights[p] += weight;
         }
         before = end;
     }
+    // A part without any loss is a gap.
     for (size_t p = 0; p < parts; p++) means[p] = weights[p] > 0 ? means[p] / weights[p] : NAN;
     free(weights);
     return means;
@@ -129,22 +138,28 @@ static const char *stream_words(const reef_top_data *d,
 static void put_head(view *v) {
     const reef_top_data *d = v->data;
     char words[CLI_WORD_BYTES];
+    // With the process number, for kill and strace.
     if (d->daemon)
         put_top_view(
             v, TOP_BOLD, "%s   reefd %" PRIu64 "   %s   up %s", d->pool,
             top_view_integer(d->status, "pid"), text_of(d->status, "state"),
             reef_cli_duration(json_number_value(json_object_get(d->status, "uptime_s")), words));
     else
+        // Before the first reply there is no status at all.
         put_top_view(v, TOP_BOLD, "%s   %s", d->pool,
                      d->status != NULL ? "as of its last commit" : "");
+    // Each trouble has a line of its own, so that none hides another.
     if (d->trouble != NULL) put_top_view(v, TOP_ALARM, "%s", d->trouble);
     if (!d->daemon) return;
+    // No reply: the process may be stopped or swapping.
     if (d->age > SILENT_SECONDS)
         put_top_view(v, TOP_ALARM, "the daemon has not answered for %s",
                      reef_cli_duration(d->age, words));
+    // Replies, but training stands still although there is work.
     else if (d->still > STALL_SECONDS)
         put_top_view(v, TOP_ALARM, "training has not advanced for %s",
                      reef_cli_duration(d->still, words));
+    // Commits that fail are the worst: what is trained now could be lost.
     if (text_of(d->status, "commit_error")[0])
         put_top_view(v, TOP_ALARM, "commits fail: %s", text_of(d->status, "commit_error"));
     const json_t *scrub = json_object_get(d->status, "scrub");
@@ -155,18 +170,21 @@ static void put_head(view *v) {
 static void put_loss(view *v) {
     const reef_top_data *d = v->data;
     bool vectors = reef_config_is_vector(&d->config);
+    // A daemon reports a median of recent batches, an idle pool its last batch.
     const json_t *now = json_object_get(d->status, vectors ? "error_share" : "bits_per_byte");
     if (!json_is_number(now))
         now = json_object_get(d->status, vectors                        ? "last_error_share"
                                          : reef_cli_has_ids(&d->config) ? "last_bits_per_token"
                                                                         : "last_bits_per_byte");
     size_t columns = curve_columns(v);
+    // No more parts than points: the curve would have gaps.
     size_t parts = d->point_count < columns ? d->point_count : columns;
     double *means = resample(d->points, d->point_count, parts);
     char *curve = reef_top_sparkline(means, parts, columns);
     char *value = !json_is_number(now) ? reef_cli_format("nothing yet")
                   : vectors ? reef_cli_format("%.1f %% told wrong", 100 * json_number_value(now))
                             : reef_cli_format("%.3f %s", json_number_value(now),
+                                              // The unit follows the model.
                                               reef_cli_bits_words(&d->config));
     put_top_view(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
     free(value);
@@ -189,11 +207,14 @@ static void put_speed(view *v) {
 static void put_stream(view *v) {
     const reef_top_data *d = v->data;
     const char *unit = reef_cli_stream_unit(&d->config);
+    // The size has its unit already.
     bool bytes = strcmp(unit, "byte") == 0; // then the size says so
+    // Recognised text is counted in the stream, but not trained.
     uint64_t passed_over = top_view_integer(d->status, "skipped_bytes");
     uint64_t learned = top_view_integer(d->status, "stream_bytes") - passed_over;
     char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], carried[CLI_WORD_BYTES],
         skipped[CLI_WORD_BYTES];
+    // One line, as wide as a terminal of 80 columns takes.
     put_top_view(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS,
                  "trained", stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit,
                  bytes ? "" : "s", reef_cli_count(top_view_integer(d->status, "step"), steps),
@@ -207,6 +228,7 @@ static void put_commit(view *v) {
     if (!json_is_object(commit)) return;
     char ago[CLI_WORD_BYTES], number[CLI_WORD_BYTES], step[CLI_WORD_BYTES];
     uint64_t now = reef_cli_now_ms(), then = top_view_integer(commit, "unix_ms");
+    // An idle pool does not know how long its commit took.
     char *took =
         json_is_number(json_object_get(commit, "ms"))
             ? reef_cli_format(", took %.0f ms", json_number_value(json_object_get(commit, "ms")))
@@ -214,6 +236,7 @@ static void put_commit(view *v) {
     put_top_view(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
                  reef_cli_count(top_view_integer(commit, "number"), number),
                  reef_cli_count(top_view_integer(commit, "step"), step),
+                 // The clock may have been set back.
                  reef_cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
     free(took);
 }
@@ -235,15 +258,19 @@ static void put_source(view *v, const json_t *source) {
     char lag[CLI_WORD_BYTES], rate[CLI_WORD_BYTES];
     const json_t *behind = json_object_get(source, "lag_bytes"),
                  *loss = json_object_get(source, "bits_per_byte");
+    // Vector models have a share of errors instead.
     if (!json_is_number(loss)) loss = json_object_get(source, "error_share");
+    // The name takes what the other columns leave.
     char *name = reef_cli_cut(text_of(source, "name"), v->columns > 60 ? v->columns - 44 : 16);
     char *shown = json_is_number(loss) ? reef_cli_format("%.3f", json_number_value(loss))
                                        : reef_cli_format("%s", "");
+    // The lag of an endless source is unknown.
     if (json_is_integer(behind))
         reef_cli_bytes((uint64_t)json_integer_value(behind), lag);
     else
         snprintf(lag, sizeof(lag), "?");
     reef_cli_bytes((uint64_t)json_number_value(json_object_get(source, "bytes_per_s")), rate);
+    // The policy of a source that waits is shown, as it explains the lag.
     put_top_view(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
                  json_is_true(json_object_get(source, "ended"))      ? "ended"
                  : json_is_true(json_object_get(source, "sits_out")) ? "sits out"
@@ -288,6 +315,7 @@ static void put_generation(view *v, uint32_t g) {
 static void put_generations(view *v) {
     const reef_top_data *d = v->data;
     if (d->generation_count == 0) return;
+    // Vector generations keep no usage.
     char *usage = reef_config_is_vector(&d->config)
                       ? reef_cli_format("%s", "")
                       : reef_cli_format(" %5s %-*s %6s %12s", "used%", BAR_COLUMNS, "", "uneven",
@@ -295,6 +323,7 @@ static void put_generations(view *v) {
     put_top_view(v, TOP_FAINT, "  %10s %-6s %10s %9s%s", "generation", "", "experts", "opened",
                  usage);
     free(usage);
+    // The newest generations, if not all fit.
     size_t left = rows_left(v);
     uint32_t first = left < d->generation_count ? d->generation_count - (uint32_t)left : 0;
     for (uint32_t g = first; g < d->generation_count; g++) put_generation(v, g);
@@ -313,6 +342,7 @@ void reef_top_view(const reef_top_data *data,
               .line = line,
               .context = context};
     put_head(&v);
+    // Before the first reply there is nothing to show but the head.
     if (data->status != NULL) {
         put_loss(&v);
         put_speed(&v);
@@ -322,6 +352,7 @@ void reef_top_view(const reef_top_data *data,
         put_sources(&v);
         put_generations(&v);
     }
+    // The row that was kept for it.
     v.hinted = false;
     if (hint != NULL) put_top_view(&v, TOP_FAINT, "%s", hint);
 }

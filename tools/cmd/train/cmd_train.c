@@ -121,13 +121,16 @@ typedef struct train {
 
 static reef_status read_offsets(train *t, reef_error *err) {
     const char *text = reef_cli_text(t->cli, "eval-at");
+    // strtok_r() changes its argument.
     char *copy = reef_cli_format("%s", text != NULL ? text : ""), *rest = copy, *word;
     reef_status status = REEF_OK;
+    // Positions are within each file, in increasing order.
     while (status == REEF_OK && text != NULL && (word = strtok_r(rest, ",", &rest))) {
         uint64_t offset = 0;
         if (t->offset_count == OFFSET_COUNT_MAX)
             status = reef_fail(err, REEF_ERR_INVALID, "--eval-at has more than %d positions",
                                OFFSET_COUNT_MAX);
+        // Sizes such as 64K are read by the same function as --memory.
         else if (reef_memory_parse(word, &offset, NULL) != REEF_OK ||
                  (t->offset_count > 0 && offset <= t->offsets[t->offset_count - 1]))
             status = reef_fail(err, REEF_ERR_INVALID,
@@ -137,6 +140,7 @@ static reef_status read_offsets(train *t, reef_error *err) {
         else
             t->offsets[t->offset_count++] = offset;
     }
+    // An empty list would silently measure nothing.
     if (status == REEF_OK && text != NULL && t->offset_count == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "--eval-at names no position; try 8K,16K,32K");
     free(copy);
@@ -201,14 +205,15 @@ static reef_status check_place(const char *path, reef_error *err) {
     return status;
 }
 
-// When the pool was made: a copy of it, or what is restored of it, keeps that. 0 where nothing says
-// so.
+// Reads when the pool was made, or 0 if no event says so. A copy or a restored pool keeps that
+// time, so it recognises the pool.
 static reef_status read_origin(train *t, reef_error *err) {
     reef_txn *txn = NULL;
     json_t *events = json_array();
     reef_status status = reef_txn_begin(&txn, t->pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_timeline_json(txn, events, err);
     reef_txn_abort(txn);
+    // The first event of a pool made by `reef init`.
     const json_t *first = json_array_get(events, 0);
     const char *kind = json_string_value(json_object_get(first, "event"));
     if (status == REEF_OK && kind != NULL && strcmp(kind, "init") == 0)
@@ -219,11 +224,14 @@ static reef_status read_origin(train *t, reef_error *err) {
 
 static reef_status restore_results(train *t, reef_error *err) {
     const char *path = reef_cli_text(t->cli, "results");
+    // Generations before this run were not trained by it.
     t->record.first_generation = t->pool.generation_count - 1;
     reef_status status = path != NULL ? check_place(path, err) : REEF_OK;
+    // A new file is written at the first measurement.
     if (status != REEF_OK || path == NULL || access(path, F_OK) != 0) return status;
     json_error_t reason;
     t->results = json_load_file(path, 0, &reason);
+    // The plan is compared as a whole: another file or domain would mix two experiments.
     json_t *plan = reef_train_plan_json(&t->stream, &t->set, &t->record);
     if (t->results == NULL)
         status = reef_fail(err, REEF_ERR_INVALID,
@@ -236,6 +244,7 @@ static reef_status restore_results(train *t, reef_error *err) {
                            path);
     else
         status =
+            // What was measured is not measured again.
             reef_train_record_restore(&t->record, json_object_get(t->results, "measured"), err);
     json_decref(plan);
     return status;
@@ -254,8 +263,8 @@ static bool results_are_of_this_pool(const train *t) {
     return (uint64_t)at != t->stream.at || (theirs != NULL && strcmp(theirs, root) == 0);
 }
 
-// What was measured on another pool, or beyond where this one stands, was not measured on it: to
-// take it up would leave it untrained.
+// Refuses results of another pool, or of a later state than this one: they would make the run skip
+// training.
 static reef_status check_results(const train *t, reef_error *err) {
     const char *path = reef_cli_text(t->cli, "results");
     if (t->results != NULL && !results_are_of_this_pool(t))
@@ -263,6 +272,7 @@ static reef_status check_results(const train *t, reef_error *err) {
                          "%.160s was measured on another pool; choose another --results", path);
     for (size_t i = 0; i < t->record.point_count; i++) {
         const reef_train_point *point = &t->record.points[i];
+        // The pool was restored to an earlier state, or is an older copy.
         if (point->done && point->at > t->stream.at)
             return reef_fail(err, REEF_ERR_INVALID,
                              "%.120s has a measurement at byte %" PRIu64
@@ -298,13 +308,16 @@ static reef_status feed_train(
     reef_status status = REEF_OK;
     while (status == REEF_OK && count > 0 && !interrupted) {
         size_t taken = 0, steps = 0;
+        // The trainer takes what fills its batches; the rest is handed over again.
         status = reef_trainer_feed(t->trainer, name, bytes, count, &taken, &steps, err);
         bytes += taken;
         count -= taken;
         t->stream.at += taken;
         t->steps += steps;
+        // Something was fed since the last commit.
         t->dirty = true;
         if (status == REEF_OK && commit_is_due(t)) status = commit(t, err);
+        // Positions and not steps: the total is known in bytes.
         reef_cli_progress_show(&t->progress, t->stream.at);
     }
     return status;
@@ -322,10 +335,11 @@ static reef_status drain(train *t, reef_error *err) {
     return status;
 }
 
-// Train up to a position in the stream, and commit.
+// Trains up to a position of the stream and commits.
 static reef_status train_until(train *t, uint64_t position, reef_error *err) {
     double began = reef_cli_clock();
     reef_status status = REEF_OK;
+    // An interrupt ends between batches.
     while (status == REEF_OK && t->stream.at < position && !interrupted) {
         const char *name;
         const uint8_t *bytes;
@@ -333,8 +347,10 @@ static reef_status train_until(train *t, uint64_t position, reef_error *err) {
         status = reef_train_stream_read(&t->stream, position, &name, &bytes, &count, err);
         if (status == REEF_OK) status = feed_train(t, name, bytes, count, err);
     }
+    // A measurement must see everything read so far, so what is carried is trained.
     if (status == REEF_OK && !interrupted && position > 0) status = drain(t, err);
     if (status == REEF_OK) status = commit(t, err);
+    // Training and measuring are timed apart.
     t->record.seconds += reef_cli_clock() - began;
     return status;
 }
@@ -357,6 +373,7 @@ static reef_status measure_train(train *t,
                                  reef_error *err) {
     reef_model *model = NULL;
     reef_status status = open_model(t, as_of, &model, err);
+    // The bar belongs to training: evaluation is silent.
     reef_cli_progress silent = {0};
     for (size_t j = 0; j < t->set.count && status == REEF_OK; j++) {
         free(scores[j].fire_share);
@@ -366,7 +383,8 @@ static reef_status measure_train(train *t,
     return status;
 }
 
-// Of one that was consolidated meanwhile no state is left: then what was measured before stays.
+// Measures the state of a sealed generation. After its consolidation there is no such state, and
+// the earlier values stay.
 static reef_status measure_sealed(train *t, uint32_t generation, double *values, reef_error *err) {
     if (generation < t->pool.generation_count &&
         reef_generation_is_empty(&t->pool.generations[generation]))
@@ -374,6 +392,7 @@ static reef_status measure_sealed(train *t, uint32_t generation, double *values,
     reef_eval_score *scores = reef_cli_alloc(t->set.count, sizeof(*scores));
     char *as_of = reef_cli_format("%" PRIu32, generation);
     reef_status status = measure_train(t, as_of, scores, err);
+    // All or nothing: a row of mixed states would be wrong.
     for (size_t j = 0; j < t->set.count; j++) {
         values[j] = status == REEF_OK ? scores[j].value : NAN;
         free(scores[j].fire_share);
@@ -421,6 +440,7 @@ static reef_status time_pass(const train *t, reef_model *model, double *seconds,
     double began = reef_cli_clock();
     reef_status status = REEF_OK;
     for (size_t j = 0; j < t->set.count && status == REEF_OK; j++) {
+        // The beginning of each file: the ratio needs no more.
         reef_cli_file part =
             reef_eval_file_beginning(&t->pool.config, &t->set.domains[j].file, COST_BYTES_MAX);
         reef_cli_progress silent = {0};
@@ -442,10 +462,11 @@ static double median(double *values, size_t count) {
     return (values[count / 2] + values[(count - 1) / 2]) / 2;
 }
 
-// The held-out sets with everything that was learned and as of generation 0, in turns, so that what
-// else the machine does hits both alike. With one generation both are the same.
+// Evaluates the held-out sets with the present model and as of generation 0, in turns, so that
+// other work on the machine hits both alike. With one generation both are the same model.
 static reef_status measure_cost(train *t, reef_error *err) {
     size_t repeats = (size_t)t->cost_repeats;
+    // Not a number means "not measured".
     t->outcome.cost_ratio = t->outcome.us_per_byte_now = t->outcome.us_per_byte_first = NAN;
     if (repeats == 0 || t->set.count == 0) return REEF_OK;
     reef_model *models[2] = {NULL, NULL};
@@ -457,14 +478,19 @@ static reef_status measure_cost(train *t, reef_error *err) {
                      .count;
     reef_status status = open_model(t, "now", &models[0], err);
     if (status == REEF_OK)
+        // Opened together, so that both are of the same commit.
         status = open_model(t, t->pool.generation_count > 1 ? "0" : "now", &models[1], err);
     double warm;
+    // One pass each to warm the caches, not counted.
     for (size_t m = 0; m < 2 && status == REEF_OK; m++)
         status = time_pass(t, models[m], &warm, err);
     for (size_t i = 0; i < 2 * repeats && status == REEF_OK; i++)
+        // In turns: now, first, now, first.
         status = time_pass(t, models[i % 2], &seconds[i % 2 * repeats + i / 2], err);
     if (status == REEF_OK) {
         // Of neighbours in time, before the sorting: a slow minute of the machine is in both.
+        // Ratios of neighbours in time, before the sorting: a slow minute of the machine is in
+        // both.
         for (size_t i = 0; i < repeats; i++) ratios[i] = seconds[i] / seconds[repeats + i];
         t->outcome.cost_ratio = median(ratios, repeats);
         t->outcome.us_per_byte_now = 1e6 * median(seconds, repeats) / bytes;
@@ -491,17 +517,20 @@ static reef_status on_moment(void *context,
 
 static reef_status read_history(train *t, reef_error *err) {
     reef_txn *txn = NULL;
+    // Called after each measurement, so older lists are released.
     json_decref(t->outcome.events);
     t->outcome.events = json_array();
     t->outcome.optimiser_bytes = 0;
     reef_cli_points_release(&t->outcome.points);
     reef_lineage_release(&t->outcome.lineage);
+    // The commits of this process are seen only by a new read transaction.
     reef_status status = reef_cli_pool_refresh(&t->pool, err);
     if (status == REEF_OK) status = reef_cli_points_read(&t->outcome.points, &t->pool, err);
     if (status == REEF_OK) status = reef_txn_begin(&txn, t->pool.store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_timeline_json(txn, t->outcome.events, err);
     if (status == REEF_OK) status = reef_lineage_read(&t->outcome.lineage, txn, err);
     if (status == REEF_OK)
+        // Moments are most of what a pool in training holds beyond its model.
         status = reef_record_scan(txn, REEF_DB_MOMENTS, UINT32_MAX, on_moment,
                                   &t->outcome.optimiser_bytes, err);
     reef_txn_abort(txn);
@@ -550,15 +579,20 @@ static reef_status run_train(train *t, reef_error *err) {
     reef_cli_progress_start(&t->progress, "training", all, "B");
     reef_status status = REEF_OK;
     for (size_t i = 0; i < t->record.point_count && status == REEF_OK && !interrupted; i++) {
+        // Points are in order of the stream.
         reef_train_point *point = &t->record.points[i];
+        // Before the present position nothing can be measured any more.
         if (point->done || point->at < already) continue;
         status = train_until(t, point->at, err);
+        // Without domains the run only trains.
         if (status == REEF_OK && !interrupted && t->set.count > 0)
             status = measure_point(t, point, err);
     }
     reef_cli_progress_end(&t->progress);
+    // Set before the last measurements: they are made only for a whole run.
     t->outcome.finished = !interrupted && status == REEF_OK;
     t->outcome.cost_ratio = t->outcome.us_per_byte_now = t->outcome.us_per_byte_first = NAN;
+    // Every sealed generation once more, to show that none has changed.
     if (t->outcome.finished) status = measure_past(t, err);
     if (t->outcome.finished && status == REEF_OK) status = measure_cost(t, err);
     if (status == REEF_OK && interrupted)
@@ -569,11 +603,12 @@ static reef_status run_train(train *t, reef_error *err) {
     return status;
 }
 
-// What a dry run says: which part of the stream is left, and where it would be measured.
+// Reports what a dry run found: which part of the stream is left, and where it would be measured.
 static reef_status reply_plan(train *t, reef_error *err) {
     uint64_t all = reef_train_stream_bytes(&t->stream);
     size_t points = 0;
     for (size_t i = 0; i < t->record.point_count; i++)
+        // The same conditions as in run_train().
         points += !t->record.points[i].done && t->record.points[i].at >= t->stream.at;
     if (t->set.count == 0) points = 0;
     if (t->cli->json)
@@ -605,6 +640,7 @@ static void release_train(train *t) {
 }
 
 reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
+    // A budget is another way to end: it has its own loop and reply.
     if (reef_cli_text(cli, "flops") != NULL) {
         catch_signals();
         return reef_train_budget_command(cli, was_interrupted, err);
@@ -612,20 +648,25 @@ reef_status reef_cmd_train(reef_cli_call *cli, reef_error *err) {
     train t = {.cli = cli};
     reef_status status = read_request(&t, err);
     if (status == REEF_OK) status = open_pool(&t, err);
+    // Everything is read before the trainer is opened, so that a mistake costs nothing.
     if (status == REEF_OK) status = reef_eval_set_read(&t.set, cli, "eval", &t.pool.config, err);
     if (status == REEF_OK)
         status = reef_train_stream_open(&t.stream, cli->operands, cli->operand_count,
                                         &t.pool.config, err);
     if (status == REEF_OK) {
+        // The plan follows from files, domains and offsets alone, so a repeated call makes the
+        // same.
         reef_train_record_init(&t.record, &t.stream, t.set.count, t.offsets, t.offset_count);
         status = read_origin(&t, err);
         if (status == REEF_OK) status = restore_results(&t, err);
     }
+    // Its position in the stream is needed for the next check.
     if (status == REEF_OK) status = open_trainer(&t, err);
     if (status == REEF_OK) status = check_results(&t, err);
     if (status == REEF_OK && cli->dry_run) {
         status = reply_plan(&t, err);
     } else if (status == REEF_OK) {
+        // From here on an interrupt commits before it ends.
         catch_signals();
         status = run_train(&t, err);
         if (status == REEF_OK) status = reply_train(&t, err);

@@ -54,6 +54,7 @@ static reef_status feed_budget(
     run *r, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
     double every = r->budget->commit_seconds > 0 ? r->budget->commit_seconds : COMMIT_SECONDS;
     reef_status status = REEF_OK;
+    // Ends at the planned step, not at the end of the data.
     while (status == REEF_OK && count > 0 && r->steps < r->steps_planned && !is_stopped(r)) {
         size_t taken = 0, steps = 0;
         status = reef_trainer_feed(r->trainer, name, bytes, count, &taken, &steps, err);
@@ -62,8 +63,10 @@ static reef_status feed_budget(
         r->stream.at += taken;
         r->steps += steps;
         r->dirty = true;
+        // By time: a step may take a millisecond or a minute.
         if (status == REEF_OK && reef_cli_clock() - r->committed > every) status = commit(r, err);
         if (r->budget->progress != NULL)
+            // As a share: the caller knows the unit.
             r->budget->progress(r->budget->context, (double)r->steps / (double)r->steps_planned);
     }
     return status;
@@ -89,14 +92,17 @@ static void account(const run *r,
     reef_trainer_status now;
     reef_trainer_status_read(r->trainer, &now);
     uint64_t windows = (uint64_t)config->batch + reef_config_rehearsed(config);
+    // What waits for a full batch was read last.
     uint64_t read = r->stream.at, waits = now.pending_bytes; // what waits was read last
     out->steps = r->steps;
     out->steps_planned = r->steps_planned;
     out->stream_bytes = now.stream_bytes;
     out->data_bytes = reef_train_stream_bytes(&r->stream);
     out->other_bytes = r->stream.base;
+    // Rehearsed windows are trained too, and paid for.
     out->trained_tokens = r->steps * windows * config->context;
     out->flops = (double)r->steps * flops->step;
+    // What waits was not trained yet.
     out->epochs = (double)(read > waits ? read - waits : 0) / (double)out->data_bytes;
     out->finished = r->steps >= r->steps_planned;
 }
@@ -105,12 +111,14 @@ static reef_status check_budget(const reef_config *config,
                                 uint32_t generation_count,
                                 const reef_generation_record *first,
                                 reef_error *err) {
+    // The formulas of FLOPs are those of a language model.
     if (reef_config_is_vector(config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "FLOPs are counted for language models; the pool has a vector model");
     if (reef_config_is_layer(config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "FLOPs are counted for language models; the pool holds a layer by itself");
+    // With one generation the cost of a step is constant; boundaries would change it.
     bool joint = config->strategy == REEF_STRATEGY_JOINT;
     bool given = config->strategy == REEF_STRATEGY_GENERATIONS &&
                  config->boundaries == REEF_BOUNDARIES_GIVEN;
@@ -122,11 +130,13 @@ static reef_status check_budget(const reef_config *config,
             "or --strategy joint, and without a mark",
             reef_config_word(config, "boundaries"), reef_config_word(config, "strategy"),
             config->boundary_mark[0] ? " and a mark" : "");
+    // Later generations make each step dearer than the formula says.
     if (generation_count > 1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool has %" PRIu32
                          " generations, but FLOPs are counted for the first one alone",
                          generation_count);
+    // The formula takes the configured side.
     if (first->side != config->side)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool has grown from side %" PRIu32 " to %" PRIu32
@@ -156,28 +166,34 @@ reef_status reef_train_budget_run(reef_store *store,
                                   reef_error *err) {
     run r = {.budget = budget};
     reef_config config;
+    // Valid also after a failure, so that the caller can print it.
     *out = (reef_train_spent){0};
     double began = reef_cli_clock();
     reef_status status = read_config(store, &config, err);
     if (status == REEF_OK) status = reef_train_stream_open(&r.stream, files, count, &config, err);
+    // The data is read again from the beginning until the budget is spent.
     if (status == REEF_OK) status = reef_train_stream_repeat(&r.stream, err);
     if (status == REEF_OK)
         status = reef_trainer_open(&r.trainer, store,
                                    &(reef_trainer_options){.threads = budget->threads,
                                                            .memory_bytes = budget->memory_bytes},
                                    err);
+    // An interrupted run resumes where it was committed.
     if (status == REEF_OK) status = reef_train_stream_seek(&r.stream, r.trainer, err);
     if (status == REEF_OK) {
         reef_flops flops;
         reef_trainer_status now;
         reef_flops_count(&config, &flops);
         reef_trainer_status_read(r.trainer, &now);
+        // Steps of earlier runs count: the budget is for the pool, not for the call.
         r.steps = now.step;
         r.steps_planned = reef_train_budget_steps(&flops, budget->flops);
+        // A dry run reports what would be done.
         if (!budget->dry_run) status = train_budget_all(&r, err);
         account(&r, &config, &flops, out);
         out->seconds = reef_cli_clock() - began;
     }
+    // Both take an object that was never opened.
     reef_trainer_close(r.trainer);
     reef_train_stream_release(&r.stream);
     return status;
@@ -187,6 +203,7 @@ reef_status reef_train_budget_run(reef_store *store,
 
 json_t *reef_train_flops_json(const reef_flops *flops) {
     json_t *parts = json_object();
+    // Per token, so that windows of different length compare.
     double T = flops->window_tokens > 0 ? flops->window_tokens : 1;
     for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++)
         json_object_set_new(parts, reef_flops_part_text((reef_flops_part)part),
@@ -194,6 +211,7 @@ json_t *reef_train_flops_json(const reef_flops *flops) {
                                       reef_cli_real((double)flops->forward[part] / T), "backward",
                                       reef_cli_real((double)flops->backward[part] / T)));
     return json_pack("{s:o, s:o, s:o, s:I, s:I}", "per_token", reef_cli_real(flops->token),
+                     // Forward and backward pass, as defined in docs/PAPER.md.
                      "per_step", reef_cli_real(flops->step), "parts_per_token", parts, "parameters",
                      (json_int_t)flops->parameters, "parameters_active",
                      (json_int_t)flops->parameters_active);
@@ -204,11 +222,13 @@ static void print_flops(const reef_flops *flops) {
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
     double T = flops->window_tokens;
     for (size_t part = 0; part < REEF_FLOPS_PART_COUNT; part++) {
+        // Parts that this model lacks have no row.
         if (flops->forward[part] + flops->backward[part] == 0) continue;
         reef_cli_table_cell(table, "%s", reef_flops_part_text((reef_flops_part)part));
         reef_cli_table_cell(table, "%.0f", (double)flops->forward[part] / T);
         reef_cli_table_cell(table, "%.0f", (double)flops->backward[part] / T);
     }
+    // The whole is counted by its own, so that a part that is missing would show.
     reef_cli_table_cell(table, "all");
     reef_cli_table_cell(table, "%.0f", (double)flops->forward_window / T);
     reef_cli_table_cell(table, "%.0f", (double)flops->backward_window / T);
@@ -220,13 +240,16 @@ static void print_spent(const reef_flops *flops, const reef_train_spent *spent) 
     char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
     print_flops(flops);
     printf("parameters  %s", reef_cli_count(flops->parameters, words));
+    // Active parameters are what a token costs; all are what the pool stores.
     printf(", of which a token meets %s\n", reef_cli_count(flops->parameters_active, words));
     printf("%s %.4g FLOPs: %s steps", spent->finished ? "spent" : "stopped at", spent->flops,
            reef_cli_count(spent->steps, words));
     printf(", %s tokens, in %s\n", reef_cli_count(spent->trained_tokens, words),
            reef_cli_duration(spent->seconds, more));
+    // Repeated data is worth less than fresh data, so it is said.
     if (spent->epochs > 1)
         printf("the data was read %.2f times, always in the same order\n", spent->epochs);
+    // Steps made by reefd, for instance, were paid for as well.
     if (spent->other_bytes > 0)
         printf("counted too: the steps on %s that the pool read elsewhere\n",
                reef_cli_bytes(spent->other_bytes, words));
@@ -241,12 +264,15 @@ static reef_status measure_budget(const reef_cli_call *cli,
     reef_status status = reef_model_open(
         &model, pool->store, "now",
         &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
+    // An empty object without domains.
     *out = json_object();
     for (size_t j = 0; status == REEF_OK && j < set->count; j++) {
         reef_eval_score score;
         reef_cli_progress silent = {0};
+        // The bar belongs to training.
         status = reef_eval_file_measure(model, &set->domains[j].file, &silent, &score, err);
         const char *given = set->domains[j].name;
+        // A name becomes a key of JSON, so it must be valid UTF-8.
         char *name = reef_cli_printable((const uint8_t *)given, strlen(given), false);
         json_object_set_new(
             *out, name,
@@ -267,6 +293,7 @@ static void print_measured(const reef_config *config, const json_t *measured) {
     reef_cli_table *table = reef_cli_table_new("<>>", heading);
     const char *name;
     const json_t *values;
+    // In the order of the options: jansson keeps it.
     json_object_foreach((json_t *)measured, name, values) {
         reef_cli_table_cell(table, "%s", name);
         reef_cli_table_cell(table, "%.4f",
@@ -285,6 +312,7 @@ static reef_status reply_budget(reef_cli_call *cli,
                                 json_t *measured,
                                 reef_error *err) {
     reef_flops flops;
+    // Counted from the configuration, so it is the same before and after the run.
     reef_flops_count(&pool->config, &flops);
     if (!cli->json) {
         print_spent(&flops, spent);
@@ -292,6 +320,7 @@ static reef_status reply_budget(reef_cli_call *cli,
         json_decref(measured);
         return REEF_OK;
     }
+    // The root identifies the state: two runs of the same budget have the same.
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(pool->commit.root, root);
     return reef_cli_reply(
@@ -306,7 +335,7 @@ static reef_status reply_budget(reef_cli_call *cli,
         err);
 }
 
-// What a dry run says: how many steps the budget pays for, and how many of them the pool has had.
+// Reports what a dry run found: the steps that the budget pays for, and how many the pool has had.
 static reef_status reply_plan(reef_cli_call *cli,
                               const reef_cli_pool *pool,
                               const reef_train_spent *spent,
@@ -324,6 +353,7 @@ static reef_status reply_plan(reef_cli_call *cli,
             err);
     char words[CLI_WORD_BYTES], more[CLI_WORD_BYTES];
     print_flops(&flops);
+    // A budget may be spent already.
     uint64_t left = spent->finished ? 0 : spent->steps_planned - spent->steps;
     printf("would train %s more steps, %s in all, on data of ", reef_cli_count(left, words),
            reef_cli_count(spent->steps_planned, more));
@@ -337,6 +367,7 @@ static void on_progress(void *context, double share) {
 }
 
 reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void), reef_error *err) {
+    // Options of training by files: the budget has no points to measure at.
     static const char *const OTHER[] = {"eval-at", "results", "commit-steps", "cost-repeats"};
     for (size_t i = 0; i < sizeof(OTHER) / sizeof(*OTHER); i++)
         if (reef_cli_text(cli, OTHER[i]) != NULL)
@@ -356,6 +387,7 @@ reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void),
     reef_train_spent spent = {0};
     reef_status status = reef_cli_number(cli, "flops", 1, 1e30, &budget.flops, err);
     if (status == REEF_OK)
+        // A dry run must not take the writer's lock.
         status = reef_store_open(&pool.store, cli->pool,
                                  &(reef_store_options){.write = !cli->dry_run}, err);
     if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
@@ -363,22 +395,27 @@ reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void),
     if (status == REEF_OK) {
         reef_flops flops;
         reef_flops_count(&pool.config, &flops);
+        // In millions, as a budget may exceed 2^64 FLOPs in smaller units.
         if (!cli->dry_run)
             reef_cli_progress_start(&progress, "training", (uint64_t)(budget.flops / 1e6), "MFLOP");
         status = reef_train_budget_run(pool.store, cli->operands, cli->operand_count, &budget,
                                        &spent, err);
         if (!cli->dry_run) reef_cli_progress_end(&progress);
     }
+    // Nothing changed, so there is nothing to measure.
     if (status == REEF_OK && cli->dry_run) {
         status = reply_plan(cli, &pool, &spent, err);
         goto cleanup;
     }
+    // Reads the last commit of the run.
     if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     if (status == REEF_OK) status = measure_budget(cli, &pool, &set, &measured, err);
     if (status == REEF_OK)
         status = reply_budget(cli, &pool, &spent, measured, err);
     else
+        // The reply would have taken it.
         json_decref(measured);
+    // After the result, on standard error: a script sees it in `finished`.
     if (status == REEF_OK && !spent.finished)
         fprintf(stderr,
                 "reef train: stopped and committed at step %" PRIu64 " of %" PRIu64

@@ -19,13 +19,17 @@ void reef_train_record_init(reef_train_record *record,
                             size_t offset_count) {
     *record = (reef_train_record){.domain_count = domain_count};
     record->points =
+        // At most one point before, one after each file, and the offsets of each.
         reef_cli_alloc(1 + stream->count * (1 + offset_count), sizeof(*record->points));
+    // The first row is the model before any training.
     add_point(record, (reef_train_point){.row = true});
     for (size_t i = 0; i < stream->count; i++) {
         uint64_t start = stream->starts[i], end = stream->starts[i + 1];
         for (size_t k = 0; k < offset_count; k++)
+            // Offsets behind the end of a short file are left out.
             if (start + offsets[k] < end)
                 add_point(record, (reef_train_point){.file = i, .at = start + offsets[k]});
+        // Row i is the state after file i.
         add_point(record, (reef_train_point){.row = true, .file = i + 1, .at = end});
     }
 }
@@ -50,6 +54,7 @@ void reef_train_record_release(reef_train_record *record) {
 reef_train_sealed *reef_train_record_add_sealed(reef_train_record *record,
                                                 uint32_t generation,
                                                 uint64_t at) {
+    // Generations are sealed rarely, so growing by one is enough.
     reef_train_sealed *grown = reef_cli_alloc(record->sealed_count + 1, sizeof(*grown));
     if (record->sealed_count > 0)
         memcpy(grown, record->sealed, record->sealed_count * sizeof(*grown));
@@ -60,6 +65,7 @@ reef_train_sealed *reef_train_record_add_sealed(reef_train_record *record,
                                   .at = at,
                                   .then = reef_cli_alloc(record->domain_count, sizeof(double)),
                                   .now = reef_cli_alloc(record->domain_count, sizeof(double))};
+    // Not a number until it is measured.
     for (size_t j = 0; j < record->domain_count; j++) sealed->then[j] = sealed->now[j] = NAN;
     return sealed;
 }
@@ -87,6 +93,7 @@ static json_t *point_json(const reef_train_point *point, size_t domains) {
 json_t *reef_train_record_json(const reef_train_record *record) {
     json_t *points = json_array(), *sealed = json_array();
     for (size_t i = 0; i < record->point_count; i++)
+        // Only what was measured is stored: the plan says the rest.
         if (record->points[i].done)
             json_array_append_new(points, point_json(&record->points[i], record->domain_count));
     for (size_t s = 0; s < record->sealed_count; s++) {
@@ -97,6 +104,7 @@ json_t *reef_train_record_json(const reef_train_record *record) {
                                         "then", reals_json(one->then, record->domain_count), "now",
                                         reals_json(one->now, record->domain_count)));
     }
+    // Everything needed to continue the run in another process.
     return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "pool_unix_ms",
                      (json_int_t)record->pool_unix_ms, "first_generation",
                      (json_int_t)record->first_generation, "stream_base",
@@ -139,10 +147,12 @@ reef_status reef_train_record_restore(reef_train_record *record,
                                       reef_error *err) {
     size_t index;
     const json_t *object;
+    // Points are found by position, since the file may have been edited.
     json_array_foreach(json_object_get(measured, "points"), index, object) {
         reef_train_point *point = find_point(record, object);
         const json_t *values = json_object_get(object, "values");
         const json_t *shares = json_object_get(object, "fire_share");
+        // Another set of domains, or a damaged file.
         if (point == NULL || json_array_size(values) != record->domain_count)
             return reef_fail(err, REEF_ERR_INVALID,
                              "measurement %zu is of no point of this run; choose another --results",
@@ -153,12 +163,14 @@ reef_status reef_train_record_restore(reef_train_record *record,
         point->done = true;
     }
     json_array_foreach(json_object_get(measured, "sealed"), index, object) {
+        // Appended in the order of the file, which is that of sealing.
         reef_train_sealed *sealed = reef_train_record_add_sealed(
             record, (uint32_t)json_integer_value(json_object_get(object, "generation")),
             (uint64_t)json_integer_value(json_object_get(object, "at")));
         reals_read(json_object_get(object, "then"), sealed->then, record->domain_count);
         reals_read(json_object_get(object, "now"), sealed->now, record->domain_count);
     }
+    // Members that are missing read as zero.
     record->first_generation =
         (uint32_t)json_integer_value(json_object_get(measured, "first_generation"));
     record->stream_base = (uint64_t)json_integer_value(json_object_get(measured, "stream_base"));
@@ -179,12 +191,14 @@ void reef_train_record_position(reef_train_record *record, const reef_train_stre
     record->stream_base = stream->base;
 }
 
+// The plan is what two runs must have in common to continue one another.
 json_t *reef_train_plan_json(const reef_train_stream *stream,
                              const reef_eval_set *set,
                              const reef_train_record *record) {
     json_t *files = json_array(), *domains = json_array(), *at = json_array();
     for (size_t i = 0; i < stream->count; i++)
         json_array_append_new(
+            // Sizes are part of it: a file that grew is another stream.
             files, json_pack("{s:o, s:I, s:I}", "file", reef_cli_path(stream->files[i].name),
                              "bytes", (json_int_t)(stream->starts[i + 1] - stream->starts[i]),
                              "starts_at", (json_int_t)stream->starts[i]));
@@ -194,6 +208,7 @@ json_t *reef_train_plan_json(const reef_train_stream *stream,
                                                  reef_cli_path(set->domains[j].path), "bytes",
                                                  (json_int_t)set->domains[j].file.count));
     for (size_t i = 0; i < record->point_count; i++)
+        // Only the points between rows: the rows follow from the files.
         if (!record->points[i].row)
             json_array_append_new(at, json_integer((json_int_t)record->points[i].at));
     return json_pack("{s:o, s:o, s:o}", "files", files, "domains", domains, "transients_at", at);

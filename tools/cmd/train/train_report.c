@@ -25,14 +25,18 @@ static rows rows_make(const reef_train_record *record,
                       const reef_train_stream *stream,
                       bool rising) {
     size_t columns = record->domain_count, count = stream->count + 1;
+    // Not measured is not a number, which the allocation's zeros are not: each row below is filled,
+    // or left out of the document.
     rows r = {.values = reef_cli_alloc(count * columns, sizeof(double)),
               .learned = reef_cli_alloc(columns, sizeof(size_t))};
     for (size_t i = 0; i < record->point_count; i++) {
         const reef_train_point *point = &record->points[i];
+        // Only rows make the matrix; the points between them make the stability gap.
         for (size_t j = 0; point->row && j < columns; j++)
             r.values[point->file * columns + j] = point->scores[j].value;
     }
     for (size_t j = 0; j < columns; j++)
+        // With one domain for each file, domain j was learned by file j + 1.
         r.learned[j] = columns <= stream->count ? j + 1 : METRICS_UNKNOWN;
     r.matrix = (reef_metrics_matrix){.rows = count,
                                      .columns = columns,
@@ -88,21 +92,25 @@ static json_t *stability_json(const reef_train_record *record,
                               double *mean,
                               double *worst) {
     size_t columns = r->matrix.columns, known = 0;
+    // At most one gap for each file and domain.
     double *gaps = reef_cli_alloc(stream->count * columns, sizeof(*gaps));
     json_t *array = json_array();
     *worst = NAN;
     for (size_t file = 1; file < stream->count; file++) {
         json_t *domains = json_array();
         for (size_t j = 0; j < columns; j++) {
+            // A domain can only be disturbed after it was learned.
             bool old = r->learned[j] != METRICS_UNKNOWN && r->learned[j] <= file;
             double gap = old ? domain_gap(record, r, file, j) : NAN;
             json_array_append_new(domains, reef_cli_real(gap));
             gaps[known++] = gap;
+            // Written so that the first value replaces the NaN.
             if (!isnan(gap) && !(gap <= *worst)) *worst = gap;
         }
         json_array_append_new(array,
                               json_pack("{s:I, s:o}", "file", (json_int_t)file, "worst", domains));
     }
+    // The mean ignores gaps that were not measured.
     *mean = reef_metrics_mean(known, gaps);
     free(gaps);
     return array;
@@ -114,12 +122,14 @@ static json_t *figures_json(const reef_train_record *record,
     double mean, worst;
     json_t *stability = stability_json(record, stream, r, &mean, &worst);
     reef_metrics_summary s = reef_metrics_summarise(&r->matrix);
+    // Definitions stand in docs/RESULTS.md, with their sources.
     json_t *figures = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "final_mean", reef_cli_real(s.final_mean),
         "forgetting_max", reef_cli_real(s.forgetting_max), "forgetting_learned",
         reef_cli_real(s.forgetting_learned), "backward_transfer",
         reef_cli_real(s.backward_transfer), "forward_transfer", reef_cli_real(s.forward_transfer),
         "stability_gap_mean", reef_cli_real(mean), "stability_gap_worst", reef_cli_real(worst));
+    // Means hide which domain was forgotten.
     json_object_set_new(figures, "forgetting_max_by_domain",
                         by_domain(&r->matrix, reef_metrics_forgetting_max));
     json_object_set_new(figures, "forgetting_learned_by_domain",
@@ -133,13 +143,14 @@ static json_t *figures_json(const reef_train_record *record,
 
 // ---- the stream ---------------------------------------------------------------------------------
 
-// Mean loss of a file's batches before each was trained on. A batch counts where it ends, and what
-// is left of older ones, means of several, where the last of them does. NaN where it is not known
-// which batches are the file's, or a restore took some of them away.
+// Mean loss of a file's batches, each before it was trained on (prequential). A batch counts at its
+// end, as does an older point that stands for several. Not a number if it is unknown which batches
+// are the file's, or a restore removed some.
 static double prequential(const reef_train_record *record,
                           const reef_train_stream *stream,
                           const reef_train_outcome *outcome,
                           size_t file) {
+    // What was read before this run cannot be placed.
     if (stream->starts[file] < record->placed_from) return NAN;
     const reef_cli_points *points = &outcome->points;
     uint64_t start = stream->base + stream->starts[file];
@@ -149,7 +160,9 @@ static double prequential(const reef_train_record *record,
     for (size_t i = 0; i < points->count; i++) {
         const reef_point *point = &points->points[i];
         double batches = (double)reef_cli_point_batches(point);
+        // Points lie at the end of their batch, hence the half-open range.
         if (point->stream_bytes <= start || point->stream_bytes > end) continue;
+        // Weighted by batches: older points are means.
         sum += batches * (double)point->bits_per_byte;
         count += batches;
     }
@@ -173,8 +186,8 @@ static size_t nearest_start(const reef_train_stream *stream, uint64_t position) 
     return file + next;
 }
 
-// Boundaries in these files: what the timeline says of them, and how far after the beginning of
-// which file they lie (before it when negative).
+// Lists the boundaries in these files: what the timeline says, and how far after the beginning of a
+// file they lie (negative if before).
 static json_t *boundaries_json(const reef_train_record *record,
                                const reef_train_stream *stream,
                                const json_t *events) {
@@ -186,10 +199,13 @@ static json_t *boundaries_json(const reef_train_record *record,
         const char *kind = json_string_value(json_object_get(event, "event"));
         const json_t *reason = json_object_get(event, "reason");
         uint64_t at = (uint64_t)json_integer_value(json_object_get(event, "stream_bytes"));
+        // "boundary" is written by pools with another strategy, "open" by generations.
         bool opens = kind != NULL && (strcmp(kind, "open") == 0 || strcmp(kind, "boundary") == 0);
+        // A restore may have taken it back.
         if (!opens || reason == NULL || at < from || json_object_get(event, "undone") != NULL)
             continue;
         uint64_t position = at - stream->base;
+        // To the nearest beginning: a drift is found a little late.
         size_t file = nearest_start(stream, position);
         json_array_append_new(
             array, json_pack("{s:O?, s:O, s:I, s:I, s:I}", "generation",
@@ -220,10 +236,12 @@ json_t *reef_train_document(const reef_train_record *record,
                             const reef_eval_set *set,
                             const reef_cli_pool *pool,
                             const reef_train_outcome *outcome) {
+    // One flag turns losses into accuracies in all figures.
     bool rising = reef_eval_is_accuracy(&pool->config);
     rows r = rows_make(record, stream, rising);
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(pool->commit.root, root);
+    // Built in two calls: one format string of all members could not be read.
     json_t *document = json_pack(
         "{s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "finished", outcome->finished, "measure",
         reef_eval_measure_name(&pool->config), "plan", reef_train_plan_json(stream, set, record),
@@ -231,6 +249,7 @@ json_t *reef_train_document(const reef_train_record *record,
         "prequential", prequential_json(record, stream, outcome), "boundaries",
         boundaries_json(record, stream, outcome->events), "asof_forgetting",
         reef_cli_real(asof_forgetting(record)));
+    // What is needed to continue, and what describes the run.
     json_t *rest = json_pack(
         "{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}",
         "measured", reef_train_record_json(record), "seconds", reef_cli_real(record->seconds),
@@ -245,6 +264,7 @@ json_t *reef_train_document(const reef_train_record *record,
         (json_int_t)pool->generation_count, "pool_bytes", (json_int_t)pool->file_bytes,
         "optimiser_bytes", (json_int_t)outcome->optimiser_bytes, "peak_memory_bytes",
         (json_int_t)outcome->peak_memory_bytes, "root", root);
+    // One flat object, as scripts expect.
     json_object_update(document, rest);
     json_decref(rest);
     rows_release(&r);
@@ -285,9 +305,11 @@ static void figure_row(reef_cli_table *table,
         number_cell(table, json_array_get(values, j));
 }
 
+// Printed from the document, so that table and file cannot disagree.
 static void print_matrix(const json_t *document) {
     const json_t *matrix = json_object_get(document, "matrix");
     size_t columns = json_array_size(json_array_get(matrix, 0));
+    // Without domains there is no matrix.
     if (columns == 0) return;
     char *alignment = reef_cli_alloc(columns + 2, 1);
     const char **headings = reef_cli_alloc(columns + 1, sizeof(*headings));
@@ -298,15 +320,18 @@ static void print_matrix(const json_t *document) {
     alignment[0] = '<';
     for (size_t j = 0; j < columns; j++) {
         headings[j + 1] = domain_name(document, j);
+        // Numbers are right-aligned.
         alignment[j + 1] = '>';
     }
     reef_cli_table *table = reef_cli_table_new(alignment, headings);
     for (size_t row = 0; row < json_array_size(matrix); row++) {
+        // The first row is the state before training.
         reef_cli_table_cell(table, "%s%s", row ? "after " : "before",
                             row ? file_name(document, row - 1) : "");
         for (size_t j = 0; j < columns; j++)
             number_cell(table, json_array_get(json_array_get(matrix, row), j));
     }
+    // Two definitions, because the literature uses both.
     figure_row(table, document, "forgetting (best before, less now)", "forgetting_max_by_domain");
     figure_row(table, document, "forgetting (once learned, less now)",
                "forgetting_learned_by_domain");
@@ -323,11 +348,13 @@ static void print_figure(const char *label, const json_t *value, const char *uni
 static void print_boundaries(const json_t *document, const reef_config *config) {
     size_t index;
     const json_t *boundary;
+    // One line each: there are few.
     json_array_foreach(json_object_get(document, "boundaries"), index, boundary) {
         char words[CLI_WORD_BYTES];
         json_int_t offset = json_integer_value(json_object_get(boundary, "offset"));
         size_t file = (size_t)json_integer_value(json_object_get(boundary, "file"));
         uint64_t units = reef_cli_stream_units(config, (uint64_t)llabs(offset));
+        // In words, as a sign is easily misread.
         printf("  boundary (%s) %s %ss %s the beginning of %s\n",
                json_string_value(json_object_get(boundary, "reason")), reef_cli_count(units, words),
                reef_cli_stream_unit(config), offset < 0 ? "before" : "after",
@@ -335,8 +362,8 @@ static void print_boundaries(const json_t *document, const reef_config *config) 
     }
 }
 
-// What was read, and what of it is not trained yet: less than a batch, or what a drift test has not
-// decided about.
+// Reports what was read and what is not trained yet: less than a batch, or what a drift test has
+// not decided about.
 static void print_extent(const json_t *document, const reef_config *config) {
     char words[CLI_WORD_BYTES];
     uint64_t read = (uint64_t)json_integer_value(json_object_get(document, "accepted_bytes"));
@@ -347,17 +374,20 @@ static void print_extent(const json_t *document, const reef_config *config) {
            reef_cli_count(reef_cli_stream_units(config, read), words), unit);
     printf(" in %s",
            reef_cli_duration(json_number_value(json_object_get(document, "seconds")), words));
+    // Not lost: it is in the journal of the pool.
     if (waits > 0)
         printf("; the last %s wait for what comes next",
                reef_cli_count(reef_cli_stream_units(config, waits), words));
     printf("\n");
     uint64_t skipped = (uint64_t)json_integer_value(json_object_get(document, "skipped_bytes"));
+    // Recognised text and marks are part of the position, but not of training.
     if (skipped > 0)
         printf("  %s %ss of the pool's stream were recognised, or lay at marks: not trained\n",
                reef_cli_count(reef_cli_stream_units(config, skipped), words), unit);
 }
 
 void reef_train_print(const json_t *document, const reef_config *config) {
+    // Missing figures print no line.
     const json_t *figures = json_object_get(document, "figures");
     print_matrix(document);
     print_extent(document, config);
@@ -369,9 +399,11 @@ void reef_train_print(const json_t *document, const reef_config *config) {
     print_figure("forward transfer", json_object_get(figures, "forward_transfer"), "");
     print_figure("stability gap, mean", json_object_get(figures, "stability_gap_mean"), "");
     print_figure("stability gap, worst", json_object_get(figures, "stability_gap_worst"), "");
+    // Zero if nothing sealed has changed, which is the promise.
     print_figure("change as of sealed generations", json_object_get(document, "asof_forgetting"),
                  "");
     print_figure("cost of a byte, against generation 0", json_object_get(document, "cost_ratio"),
                  " times");
+    // The root identifies the state: two runs over the same files have the same.
     printf("  root %s\n", json_string_value(json_object_get(document, "root")));
 }

@@ -8,14 +8,16 @@
 
 #define READ_BYTES 65536
 
-// Every id of a file, before any is trained on.
+// Checks every id of a file before any is trained on.
 static reef_status check_tokens(const reef_train_stream *stream,
                                 reef_input *file,
                                 const reef_config *config,
                                 reef_error *err) {
     reef_status status = REEF_OK;
     size_t count = 1;
+    // Bytes are all valid, and vectors are checked by their reader.
     if (reef_config_is_vector(config) || reef_token_bytes(config) == 1) return REEF_OK;
+    // A file that shrinks ends the loop; reading reports it later.
     for (uint64_t at = 0; status == REEF_OK && at < file->bytes && count > 0; at += count) {
         status = file->kind->read_now(file, at, stream->buffer, READ_BYTES, &count, err);
         if (status == REEF_OK)
@@ -29,9 +31,11 @@ static reef_status open_one(reef_train_stream *stream,
                             const reef_config *config,
                             reef_error *err) {
     if (strcmp(spec, "-") == 0)
+        // Standard input cannot be read again after an interrupt.
         return reef_fail(err, REEF_ERR_INVALID,
                          "standard input cannot be read again after a restart: train on files, or "
                          "use reefd --source -");
+    // The order of matching files could change between two calls.
     if (strncmp(spec, "glob:", 5) == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.100s' is a pattern that reefd expands; for reef train the shell does: "
@@ -39,7 +43,7 @@ static reef_status open_one(reef_train_stream *stream,
                          spec, spec + 5);
     reef_input *file = &stream->files[stream->count++];
     reef_status status = reef_input_open(file, spec, err);
-    // Of its words the kind alone: the rest of them may be a password.
+    // Only the kind is named: the rest of the words may hold a password.
     if (file->kind != NULL && file->kind->read_now == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
                          "a source %.*s: has no end: give files, or let reefd read it (reefd "
@@ -48,10 +52,12 @@ static reef_status open_one(reef_train_stream *stream,
     if (status == REEF_OK) status = file->kind->check(file, config, err);
     if (status == REEF_OK) status = check_tokens(stream, file, config, err);
     if (status != REEF_OK) return status;
+    // By the name under which the pool keeps its position, so that two spellings are found.
     for (size_t i = 0; i + 1 < stream->count; i++)
         if (strcmp(file->name, stream->files[i].name) == 0)
             return reef_fail(err, REEF_ERR_INVALID,
                              "the file '%.160s' is given twice; each is read once", spec);
+    // Where the next file begins.
     stream->starts[stream->count] = stream->starts[stream->count - 1] + file->bytes;
     return REEF_OK;
 }
@@ -67,6 +73,7 @@ reef_status reef_train_stream_open(reef_train_stream *stream,
     reef_status status = REEF_OK;
     for (size_t i = 0; i < count && status == REEF_OK; i++)
         status = open_one(stream, specs[i], config, err);
+    // An empty stream would end as a success that did nothing.
     if (status == REEF_OK && reef_train_stream_bytes(stream) == 0)
         status =
             reef_fail(err, REEF_ERR_NOT_FOUND, "the stream is empty: %s%.160s has not one byte",
@@ -77,6 +84,7 @@ reef_status reef_train_stream_open(reef_train_stream *stream,
 reef_status reef_train_stream_repeat(reef_train_stream *stream, reef_error *err) {
     for (size_t i = 0; i < stream->count; i++) {
         reef_input *file = &stream->files[i];
+        // Another name: reading it once and repeatedly are different positions.
         char *name = reef_cli_format("repeat:%s", file->name);
         bool fits = strlen(name) <= REEF_INPUT_NAME_BYTES_MAX;
         if (fits) strcpy(file->name, name);
@@ -99,14 +107,15 @@ static uint64_t read_of(const reef_train_stream *stream, size_t i, uint64_t at) 
     return at / all * bytes + (part < bytes ? part : bytes);
 }
 
-// The pool's sources stand in the order in which they were first read; what was read must stand in
-// it here as well.
+// The pool keeps its sources in the order in which they were first read. The files that were read
+// must have the same order here.
 static reef_status check_order(const reef_train_stream *stream,
                                const reef_trainer *trainer,
                                reef_error *err) {
     const char *before = NULL; // the last file so far that was read
     for (size_t i = 0; i < stream->count; i++) {
         const char *name = stream->files[i].name;
+        // Not read yet, so its place is free.
         if (reef_trainer_cursor(trainer, name) == 0) continue;
         if (before != NULL &&
             reef_trainer_source_index(trainer, name) < reef_trainer_source_index(trainer, before))
@@ -123,9 +132,11 @@ static reef_status check_order(const reef_train_stream *stream,
 static reef_status seek_repeated(reef_train_stream *stream,
                                  const reef_trainer *trainer,
                                  reef_error *err) {
+    // The sum of the positions is the place in the repeated stream.
     for (size_t i = 0; i < stream->count; i++)
         stream->at += reef_trainer_cursor(trainer, stream->files[i].name);
     for (size_t i = 0; i < stream->count; i++)
+        // Each file must have been read as far as that place says.
         if (reef_trainer_cursor(trainer, stream->files[i].name) != read_of(stream, i, stream->at))
             return reef_fail(
                 err, REEF_ERR_INVALID,
@@ -140,9 +151,11 @@ static reef_status seek_once(reef_train_stream *stream,
                              reef_error *err) {
     for (size_t i = 0; i < stream->count; i++) {
         uint64_t cursor = reef_trainer_cursor(trainer, stream->files[i].name);
+        // Also checks that the beginning of the file has not changed.
         reef_status status =
             reef_input_seek(&stream->files[i], &(reef_input_offset){.cursor = cursor}, err);
         if (status != REEF_OK) return status;
+        // A file is read only after those before it: otherwise an earlier one has grown.
         if (cursor > 0 && stream->at != stream->starts[i])
             return reef_fail(err, REEF_ERR_INVALID,
                              "the pool has read '%.120s', but not all of the files before it: give "
@@ -192,8 +205,10 @@ reef_status reef_train_stream_read(reef_train_stream *stream,
                                    reef_error *err) {
     size_t i = reef_train_stream_file(stream, stream->at);
     reef_input *file = &stream->files[i];
+    // Length of one round.
     uint64_t all = reef_train_stream_bytes(stream);
     uint64_t before = stream->repeat ? stream->at / all * all : 0; // earlier rounds
+    // Never across a file, and never beyond the limit.
     uint64_t end = before + stream->starts[i + 1] < limit ? before + stream->starts[i + 1] : limit;
     uint64_t offset = stream->at - before - stream->starts[i];
     size_t want = end - stream->at < READ_BYTES ? (size_t)(end - stream->at) : READ_BYTES;
@@ -201,6 +216,7 @@ reef_status reef_train_stream_read(reef_train_stream *stream,
     if (status != REEF_OK) return status;
     *name = file->name;
     *bytes = stream->buffer;
+    // read_now() returns nothing only at the end of the file, which cannot be here.
     if (*count > 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "reading '%.160s' at byte %" PRIu64 ": the file shrank while it was read",
