@@ -73,8 +73,8 @@ static reef_status reply_branch(reef_cli_call *cli, const json_t *result, reef_e
            ": %s experts, %" JSON_INTEGER_FORMAT " x %" JSON_INTEGER_FORMAT " in each PEER layer\n",
            numbers[1], begins, numbers[0], reef_cli_count((uint64_t)numbers[4], words), numbers[2],
            numbers[2]);
-    // A copy that computes the same must not answer before its source does: a byte has one
-    // generation that answers. A silent one adds zero until it learns.
+    // A whole copy would add to every byte that its source answers, so it waits until it has
+    // trained. A silent one adds zero until it learns.
     printf("%s\n", whole ? "it goes on from what that one computes, and answers nothing before it "
                            "has trained"
                          : "it begins silent, with w_up = 0: both may answer the same byte");

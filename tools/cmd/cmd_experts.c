@@ -91,7 +91,7 @@ static reef_status choose_state(const reef_cli_call *cli,
     if (text == NULL) return REEF_OK;
     for (int i = 0; i < 3; i++) {
         if (strcmp(text, STATES[i]) != 0) continue;
-        // EXPERTS_ANY is zero and has no word: it is what no option means.
+        // EXPERTS_ANY has no word: it is what no option means.
         asked->state = (reef_experts_state)(EXPERTS_OPEN + i);
         return REEF_OK;
     }
@@ -349,7 +349,7 @@ static void print_expert(const reef_cli_pool *pool,
            row->layer, row->generation, reef_expert_row_state(row));
     // The number by which snapshots and the store know it.
     printf("number       %" PRIu64 " of its layer in the pool\n", row->pool_id);
-    // Vector generations choose experts by class, not by product key.
+    // Every expert of a vector model sees every input: there is no product key.
     if (!reef_config_is_vector(&pool->config)) {
         printf("key          row %" PRIu32 " of sub_keys_a, row %" PRIu32
                " of sub_keys_b, of %" PRIu32 " each\n",

@@ -87,7 +87,7 @@ reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
     status = reef_cli_pool_open(&pool, cli, err);
     if (status != REEF_OK) return status;
     status =
-        // A vector generation has as many rows as it found, not a grid.
+        // The hidden units of a vector generation are fixed when it is opened.
         reef_cli_pool_wants(&pool, false, "reef seal opens a generation with more experts", err);
     // Kept: after the change the pool shows the new side.
     uint32_t before = pool.generations[pool.generation_count - 1].side;

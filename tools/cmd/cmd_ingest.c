@@ -101,7 +101,7 @@ static reef_status add_records(const ingestion *in, json_t *request, reef_error 
         // Blank lines are common at the end of exports and carry no record.
         if (!is_blank(at, bytes)) {
             json_t *record = json_loadb((const char *)at, bytes, JSON_REJECT_DUPLICATES, &why);
-            // The daemon drops an object whose key appears twice; the sender learns it before.
+            // A key that appears twice is ambiguous; the sender learns it before anything is sent.
             if (record == NULL)
                 return reef_fail(err, REEF_ERR_INVALID, "%.120s line %" PRIu64 ": no JSON: %.80s",
                                  in->feed.path, line, why.text);
@@ -117,7 +117,7 @@ static reef_status make_request(const ingestion *in, char **text, reef_error *er
     // The id names the position, so a batch sent twice is recognised by the daemon.
     char *id = reef_cli_format("%s-%" PRIu64, in->prefix, in->feed.offset);
     json_t *request =
-        // A missing source is left out: the daemon then uses the pool's default.
+        // jansson leaves the member out if no source is given.
         json_pack("{s:s, s:s, s:s*}", "command", "ingest", "id", id, "source", in->source);
     reef_status status = REEF_OK;
     free(id);
@@ -280,7 +280,7 @@ static reef_status choose_prefix(ingestion *in, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID, "--id-prefix takes 1 to %d bytes",
                          PREFIX_BYTES_MAX);
     if (!is_plain(given))
-        // The prefix becomes part of a request id, which has its own limit.
+        // The prefix becomes part of a request id, which is shown in messages.
         return reef_fail(err, REEF_ERR_INVALID,
                          "--id-prefix takes UTF-8 without control characters");
     strcpy(in->prefix, given);

@@ -236,7 +236,7 @@ static reef_status write_config(const reef_cli_call *cli, const making *m, reef_
     // An open_memstream reports a lack of memory at the close.
     if (fclose(out) != 0)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to write %.160s", path);
-    // Written to a temporary name and renamed, so it is whole or absent.
+    // Made with O_EXCL: a file that appeared meanwhile is not overwritten.
     if (status == REEF_OK) status = reef_config_text_write(path, cli->pool, about, err);
     free(about);
     return status;
@@ -311,7 +311,7 @@ reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
     reef_status status = reef_init_configure(cli, &m.config, &m.size, err);
     if (status == REEF_OK) status = check_path(cli->pool, err);
     if (status == REEF_OK) status = check_file(cli, &m, err);
-    // The probe trains a few steps on random bytes to measure the speed.
+    // The probe trains some steps on generated text to measure the speed.
     if (status == REEF_OK) status = probe(cli, &m, err);
     if (status == REEF_OK) status = make_init(cli, &m, err);
     // From here on the pool exists.

@@ -137,7 +137,7 @@ static void print_layer(uint32_t index, const reef_usage_layer *layer, bool rang
     printf("layer %" PRIu32 ": %.1f %% of ", index, s->used_percent);
     printf("%s experts used, ", reef_cli_count(s->expert_count, words));
     printf("%s dead, unevenness %.3f, ", reef_cli_count(s->expert_count - s->used_count, words),
-           // Gini coefficient: 0 is even use.
+           // Divergence of the shares from even use, in nats (He 2024): 0 is even use.
            s->unevenness);
     printf("%s selections\n", reef_cli_count(s->selections, words));
     // The most used ones, with their share of all selections.
@@ -292,13 +292,13 @@ static reef_status write_counts(const reef_cli_call *cli,
     // Counted first: the header of the format has the shape.
     for (uint32_t l = asked->first; l < asked->end; l++)
         shape[0] += reef_cli_layer_is_peer(&pool->config, l);
-    // A temporary name until it is whole.
+    // A new file: an existing array is never overwritten.
     reef_status status = reef_npy_create(&npy, path, false, "<i8", 2, shape, err);
     for (uint32_t l = asked->first; status == REEF_OK && l < asked->end; l++)
         if (reef_cli_layer_is_peer(&pool->config, l))
             status = write_layer(pool, asked, l, &npy, err);
     if (status == REEF_OK) status = reef_npy_finish(&npy, err);
-    // Removes the temporary file after a failure, and does nothing after success.
+    // Removes the incomplete file after a failure, and does nothing after success.
     reef_npy_abandon(&npy);
     return status;
 }
@@ -307,7 +307,7 @@ reef_status reef_cmd_usage(reef_cli_call *cli, reef_error *err) {
     reef_cli_pool pool;
     request asked = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
-    // Vector models choose by class and keep no usage.
+    // Every expert of a vector model sees every input: there is no usage to show.
     if (status == REEF_OK)
         status =
             reef_cli_pool_wants(&pool, false,

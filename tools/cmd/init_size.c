@@ -102,7 +102,7 @@ static void estimate(const reef_config *config, reef_init_size *size) {
         // Each expert has a row of weights for each input, a bias and a label.
         uint64_t experts = (uint64_t)config->side * config->side, examples = config->memory;
         size->generation_bytes = experts * (config->inputs + 2) * sizeof(float);
-        // The pair term is the matrix of the ridge regression.
+        // The pair term is the matrix that the experts are solved with.
         size->memory_bytes =
             VECTOR_BASE_BYTES + 2 * size->generation_bytes + experts * experts * PAIR_BYTES +
             // Examples are kept with their activations.
@@ -121,7 +121,7 @@ static void estimate(const reef_config *config, reef_init_size *size) {
     // A table for each previous token, one for the token itself, and the output layer.
     uint64_t tables =
         more * (2 + (uint64_t)config->previous_bytes) * config->d_model * sizeof(float);
-    // Copies: weights, gradients and two moments.
+    // See COPIES above: averages, moments, gradients and rows being committed.
     size->memory_bytes = BASE_BYTES + COPIES * (rows + dense + tables) +
                          tokens * 2 * more * sizeof(float) +
                          tokens * config->layers * TOKEN_VECTORS * config->d_model * sizeof(float);

@@ -329,7 +329,7 @@ reef_status reef_eval_gates(reef_cli_call *cli, reef_cli_pool *pool, reef_error 
         if (reef_cli_text(cli, OF_LOSS[i]) != NULL)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--gates asks about gates alone: it takes no --%s", OF_LOSS[i]);
-    // Vector models choose a generation by class: they have no gates.
+    // Vector models have no gates.
     if (reef_config_is_vector(&pool->config))
         return reef_fail(err, REEF_ERR_INVALID,
                          "--gates is about text: a model of vectors has none");

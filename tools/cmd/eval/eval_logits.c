@@ -44,7 +44,7 @@ reef_status reef_eval_logits_write(const reef_cli_call *cli,
     if (status == REEF_OK) status = reef_npy_create(&npy, path, false, "<f4", 2, shape, err);
     if (status == REEF_OK) status = reef_npy_write(&npy, logits, values * sizeof(*logits), err);
     if (status == REEF_OK) status = reef_npy_finish(&npy, err);
-    // Removes the temporary file after a failure, and does nothing after success.
+    // Removes the incomplete file after a failure, and does nothing after success.
     reef_npy_abandon(&npy);
     free(logits);
     return status;

@@ -289,7 +289,7 @@ reef_status reef_experiment_write_csv(const char *path,
                                       reef_error *err) {
     FILE *out = fopen(path, "w");
     if (out == NULL) return reef_cli_write_failed(path, errno, err);
-    // Written in full each time: a half-written table would be worse than an old one.
+    // Written in full each time, from the stored rows: the table can always be made again.
     fputs("system,size,tuning,budget,learning_rate,seed,side,heads,topk,batch_norm", out);
     for (size_t f = 0; f < FIGURE_COUNT; f++) fprintf(out, ",%s", figure_name(&e->first, f));
     for (size_t i = 0; i < e->set_count; i++) {

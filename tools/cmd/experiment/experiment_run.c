@@ -462,7 +462,7 @@ reef_status reef_experiment_run(const experiment *e,
     // From here on an interrupt stops the children, and then this process.
     catch_signals();
     reef_cli_progress_start(&r.progress, "experiment",
-                            // In millions: totals of a real experiment exceed 2^64 in thousandths.
+                            // In millions, because a total may exceed 2^64 FLOPs.
                             (uint64_t)(wanted_flops(cells, results) / 1e6), "MFLOP");
     const reef_experiment_cell *cell = next_cell(&r, &next);
     bool stopping = false;

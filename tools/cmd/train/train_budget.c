@@ -395,7 +395,7 @@ reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void),
     if (status == REEF_OK) {
         reef_flops flops;
         reef_flops_count(&pool.config, &flops);
-        // In millions, as a budget may exceed 2^64 FLOPs in smaller units.
+        // In millions, because a budget may exceed 2^64 FLOPs.
         if (!cli->dry_run)
             reef_cli_progress_start(&progress, "training", (uint64_t)(budget.flops / 1e6), "MFLOP");
         status = reef_train_budget_run(pool.store, cli->operands, cli->operand_count, &budget,

@@ -25,8 +25,7 @@ static rows rows_make(const reef_train_record *record,
                       const reef_train_stream *stream,
                       bool rising) {
     size_t columns = record->domain_count, count = stream->count + 1;
-    // Not measured is not a number, which the allocation's zeros are not: each row below is filled,
-    // or left out of the document.
+    // Points that were not measured hold NaN, so every cell is written below.
     rows r = {.values = reef_cli_alloc(count * columns, sizeof(double)),
               .learned = reef_cli_alloc(columns, sizeof(size_t))};
     for (size_t i = 0; i < record->point_count; i++) {
