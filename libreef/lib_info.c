@@ -26,6 +26,7 @@ static reef_status find_generation(const reef_pool *pool,
 static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *err) {
     const reef_config *config = &pool->config;
     reef_commit commit;
+    // The committed state, read in one transaction.
     reef_status status = reef_lib_read_commit(pool, &commit, err);
     if (status != REEF_OK) return status;
     *info = (reef_pool_info){
@@ -44,6 +45,7 @@ static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *
         .position = reef_lib_position(pool, commit.stream_bytes),
         .inputs = config->inputs,
     };
+    // With an open trainer the present is ahead of the last commit.
     if (pool->trainer != NULL) {
         reef_trainer_status now;
         reef_trainer_status_read(pool->trainer, &now);
@@ -51,6 +53,7 @@ static reef_status fill_info(reef_pool *pool, reef_pool_info *info, reef_error *
         info->position = reef_lib_position(pool, now.stream_bytes);
         info->collected = reef_trainer_layer_collected(pool->trainer);
     }
+    // Consolidated generations have a side of zero, so they add nothing.
     for (uint32_t g = 0; status == REEF_OK && g < info->generations; g++) {
         reef_generation_record generation;
         status = find_generation(pool, g, &generation, err);

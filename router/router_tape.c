@@ -37,15 +37,18 @@ reef_status reef_router_shape_check(const reef_router_shape *shape, reef_error *
         {"side", shape->side, REEF_SIDE_MAX},
         {"topk", shape->topk, REEF_SIDE_MAX},
     };
+    // Bounds keep every product of sizes below within size_t.
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         if (sizes[i].value == 0 || sizes[i].value > sizes[i].max)
             return reef_fail(err, REEF_ERR_INVALID, "%s is %zu; choose 1 to %zu", sizes[i].name,
                              sizes[i].value, sizes[i].max);
+    // Product keys: a query has two halves.
     if (shape->d_key % 2 != 0)
         return reef_fail(
             err, REEF_ERR_INVALID,
             "d_key is %zu; choose an even number, each half meets one table of sub-keys",
             shape->d_key);
+    // Of each side at most `side` sub-keys can be among the best.
     if (shape->topk > shape->side)
         return reef_fail(err, REEF_ERR_INVALID,
                          "topk is %zu but there are %zu sub-keys a side; choose at most as many",
@@ -154,9 +157,11 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
                                   size_t piece_rows,
                                   bool backward,
                                   reef_error *err) {
+    // Valid for release also after an error.
     *tape = (reef_router_tape){0};
     reef_status status = reef_router_shape_check(shape, err);
     if (status != REEF_OK) return status;
+    // Whole pieces, since each piece has one slot of gradients.
     if (rows_max == 0 || rows_max > REEF_ROUTER_ROWS_MAX || piece_rows == 0 ||
         rows_max % piece_rows != 0)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -165,11 +170,14 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
                          rows_max, piece_rows, REEF_ROUTER_ROWS_MAX);
 
     reef_router_tape laid_out = {.rows_max = rows_max, .piece_rows = piece_rows};
+    // A tile of scores of both sides should stay in the second-level cache.
     size_t fitting = TILE_BYTES / (2 * shape->side * sizeof(float));
     laid_out.tile_rows = router_tape_least(router_tape_most(fitting, TILE_ROWS_MIN), TILE_ROWS_MAX);
     laid_out.tile_rows = router_tape_least(laid_out.tile_rows, piece_rows * shape->head_count);
+    // Strides of a power of two would map all rows to the same cache sets.
     laid_out.tile_stride = spread_stride(shape->side);
     laid_out.slot_count = router_tape_least(rows_max / piece_rows, SLOTS_MAX);
+    // Measured with a NULL base first: one allocation holds everything.
     tape_slot measured;
     laid_out.slot_floats =
         carve_slot(&measured, NULL, shape, laid_out.tile_rows, laid_out.tile_stride) /
@@ -180,6 +188,7 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
     if (block == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory: %zu bytes for a router tape of %zu rows", bytes, rows_max);
+    // The same walk again, this time with addresses.
     carve_tape(&laid_out, block, shape, backward);
     *tape = laid_out;
     return REEF_OK;

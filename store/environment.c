@@ -237,20 +237,26 @@ static reef_status open_existing(reef_environment **out,
     reef_environment *environment = NULL;
     reef_status status = reef_pool_file_identify(path, &device, &inode, err);
     if (status != REEF_OK) return status;
+    // LMDB must not map one file twice in a process (fcntl locks would be lost), so an environment
+    // is shared by inode.
     *out = list_find(device, inode);
     if (*out != NULL) return share(*out, options->write, writer_fd, err);
 
+    // Refused before LMDB opens it: LMDB would create what is missing.
     status = reef_pool_file_check(path, err);
     if (status != REEF_OK) return status;
     status = environment_new(&environment, path, options->map_bytes, err);
     if (status != REEF_OK) return status;
     environment->no_sync = options->no_sync;
+    // The writer's lock comes before the map: a second writer must not even sweep.
     if (options->write) status = writer_take(environment, writer_fd, err);
+    // Leftovers of a process that died while making a file.
     if (status == REEF_OK && options->write) reef_pool_staging_sweep(environment->path);
     if (status == REEF_OK) status = lmdb_open(environment, err);
     if (status == REEF_OK)
         status = reef_format_check(environment->path, environment->lmdb,
                                    environment->dbis[REEF_DB_META], options->damaged, err);
+    // Into the list last, so that nobody shares a half-opened one.
     if (status == REEF_OK) status = list_add(environment, err);
     if (status == REEF_OK) {
         *out = environment;
@@ -368,9 +374,11 @@ static begin_outcome enter(reef_environment *environment, bool write, reef_error
     begin_outcome outcome = BEGUN;
     reef_status status = REEF_OK;
     pthread_mutex_lock(&environment->mutex);
+    // LMDB would wait for its own thread for ever.
     if (write && environment->writing) {
         status = reef_fail(err, REEF_ERR_BUSY, "pool %s: a write transaction is already running",
                            environment->path);
+    // A new map needs all read transactions of this process to end first.
     } else if (environment->active > 0 &&
                (environment->broken || (write && environment->map_full))) {
         outcome = AGAIN;
@@ -379,12 +387,14 @@ static begin_outcome enter(reef_environment *environment, bool write, reef_error
             "pool %s must be mapped anew after a commit failed or the map was full, but "
             "read transactions are still running",
             environment->path);
+    // Nobody reads: this is the moment to map again or to grow.
     } else if (environment->active == 0) {
         if (environment->broken || environment->lmdb == NULL) status = reopen(environment, err);
         if (status == REEF_OK && write) status = grow_if_needed(environment, err);
     }
     if (status != REEF_OK) outcome = FAILED;
     if (outcome == BEGUN) {
+        // Counted under the lock, so that no other thread remaps in between.
         environment->active++;
         if (write) environment->writing = true;
     }

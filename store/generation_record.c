@@ -108,6 +108,7 @@ reef_status reef_generation_put(reef_txn *txn,
                                 reef_error *err) {
     static const uint8_t no_root[REEF_HASH_BYTES] = {0};
     uint32_t number = generation->generation;
+    // A record may be written only if it keeps the order: sealed, sealed, ..., one open.
     reef_status status = reef_txn_writable(txn, err);
     if (status != REEF_OK) return status;
     if (number >= REEF_GENERATION_COUNT_MAX)
@@ -119,6 +120,7 @@ reef_status reef_generation_put(reef_txn *txn,
                          "cannot write generation %" PRIu32 ": side %" PRIu32
                          " is more than %u, with which ids of experts fill 32 bits",
                          number, generation->side, REEF_GENERATION_SIDE_MAX);
+    // During a consolidation one sealed generation may be replaced.
     bool replaced = txn->replaced != 0 && number == txn->replaced;
     if (number < txn->sealed_count && !replaced)
         return reef_fail(err, REEF_ERR_INVALID, "cannot write generation %" PRIu32 ": it is sealed",
@@ -132,12 +134,14 @@ reef_status reef_generation_put(reef_txn *txn,
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write generation %" PRIu32 ": its parent is %" PRIu32, number,
                          generation->parent);
+    // A root is the result of sealing: nobody else may write one.
     if (generation->sealed || memcmp(generation->root, no_root, REEF_HASH_BYTES) != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot write generation %" PRIu32
                          " as sealed: reef_generation_seal does that",
                          number);
     status = reef_generation_store(txn, generation, err);
+    // A new number opens a generation; an old one was updated.
     if (status == REEF_OK && number == txn->generation_count) txn->generation_count++;
     return status;
 }

@@ -301,6 +301,7 @@ reef_status reef_pool_file_identify(const char *path,
                                     ino_t *inode,
                                     reef_error *err) {
     struct stat info;
+    // Errors in the order in which a user makes them: wrong path, not a directory, not a pool.
     if (stat(path, &info) != 0) {
         if (errno == ENOENT)
             return reef_fail(err, REEF_ERR_NOT_FOUND,
@@ -321,6 +322,7 @@ reef_status reef_pool_file_identify(const char *path,
         status = reef_fail(err, REEF_ERR_INVALID,
                            "%s is no pool: its " DATA_FILE " is no regular file", path);
     free(file);
+    // Device and inode identify the file, whatever path leads to it.
     *device = info.st_dev;
     *inode = info.st_ino;
     return status;

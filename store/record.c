@@ -184,22 +184,27 @@ static reef_status unused_fields_check(const reef_key *key, key_layout layout, r
 }
 
 reef_status reef_key_encode(const reef_key *key, reef_key_bytes *out, reef_error *err) {
+    // Sums are written by the store itself, never by key.
     if ((unsigned)key->db >= REEF_DB_COUNT || key->db == REEF_DB_SUMS)
         return reef_fail(err, REEF_ERR_INVALID, "database %d holds no records", (int)key->db);
     key_layout layout = layout_of(key->db, key->name != NULL);
+    // A field that this database does not use must be zero: else two keys would be one record.
     reef_status status = unused_fields_check(key, layout, err);
     if (status == REEF_OK && layout_has(layout, NAME)) status = name_check(key->db, key->name, err);
     if (status != REEF_OK) return status;
 
+    // Big-endian fields, so that LMDB's order of bytes is the order of numbers.
     uint8_t *p = out->data;
     for (size_t i = 0; layout[i] != END; i++) {
         switch (layout[i]) {
+        // With its final zero, so that a name sorts before its extensions.
         case NAME: {
             size_t bytes = strlen(key->name) + 1;
             memcpy(p, key->name, bytes);
             p += bytes;
             continue;
         }
+        // A tag separates rows and tensors, which share a database.
         case TAG_ROWS:
             *p = 0;
             break;

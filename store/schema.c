@@ -38,9 +38,11 @@ reef_status reef_lmdb_fail(
     case ENOSPC:
     case EDQUOT:
         return fail_full(path, bytes_needed, doing, err);
+    // Some file systems report a full disk as an I/O error.
     case EIO:
         if (disk_is_full(path, bytes_needed)) return fail_full(path, bytes_needed, doing, err);
         break;
+    // The store grows the map before the next transaction, so trying again succeeds.
     case MDB_MAP_FULL:
         return reef_fail(err, REEF_ERR_FULL,
                          "cannot %s in pool %s: the map is full; begin again, it will be larger",
@@ -61,6 +63,7 @@ reef_status reef_lmdb_fail(
     case MDB_VERSION_MISMATCH:
         status = REEF_ERR_VERSION;
         break;
+    // The slots are taken by other processes: the message says what to do.
     case MDB_READERS_FULL:
         return reef_fail(err, REEF_ERR_BUSY,
                          "cannot %s in pool %s: all %d reader slots are taken by programs that "
@@ -74,6 +77,7 @@ reef_status reef_lmdb_fail(
     case ENOMEM:
         status = REEF_ERR_NO_MEMORY;
         break;
+    // All else, and codes of later versions of LMDB, is an I/O error with LMDB's own text.
     default:
         break;
     }

@@ -62,6 +62,7 @@ static reef_status load_generations(reef_txn *txn, reef_error *err) {
 reef_status reef_txn_begin(reef_txn **out, reef_store *store, reef_txn_mode mode, reef_error *err) {
     *out = NULL;
     bool write = mode == REEF_TXN_WRITE;
+    // Found here, since LMDB's own message would be "permission denied".
     if (write && !store->write)
         return reef_fail(err, REEF_ERR_INVALID, "pool %s is open for reading only", store->path);
     reef_txn *txn = calloc(1, sizeof(*txn));
@@ -77,8 +78,10 @@ reef_status reef_txn_begin(reef_txn **out, reef_store *store, reef_txn_mode mode
         return status;
     }
     if (write) {
+        // The number of the commit to come is in every record that it writes.
         status = last_commit_number(txn, &txn->commit, err);
         txn->commit++;
+        // A writer must know what is sealed, to refuse changes to it.
         if (status == REEF_OK) status = load_generations(txn, err);
         if (status != REEF_OK) {
             reef_txn_abort(txn);

@@ -13,6 +13,7 @@ static size_t room_of(const reef_ring *ring) {
 
 reef_status reef_ring_init(
     reef_ring *ring, size_t high, size_t unit, uint64_t begin, reef_error *err) {
+    // At least one record must fit, or a large record would never be read.
     *ring = (reef_ring){.high = high > unit ? high : unit, .unit = unit, .head = begin};
     ring->tail = begin;
     ring->bytes = malloc(room_of(ring));

@@ -55,6 +55,7 @@ static uint64_t unix_ms(void) {
 // ---- on the trainer's thread --------------------------------------------------------------------
 
 static reef_push_batch *take_waiting(reef_pusher *pusher, size_t *count) {
+    // The list is taken as a whole, so the lock is held for two assignments.
     uv_mutex_lock(&pusher->lock);
     reef_push_batch *list = pusher->waiting;
     pusher->waiting = NULL;
@@ -90,6 +91,7 @@ static void note_results(reef_pusher *pusher,
         list->error = entries[i].error;
         list->duplicate = entries[i].duplicate;
         list->position = entries[i].position;
+        // The hint tells a client when room is likely.
         if (list->error.status == REEF_ERR_BUSY) list->retry_ms = REEF_PUSH_RETRY_FULL_MS;
     }
 }
@@ -140,12 +142,14 @@ static reef_status journal_waiting(void *context,
 
 static void reply_queue(reef_push_batch *batch) {
     batch->pusher->waiting_bytes -= batch->weight;
+    // A refused batch added nothing.
     if (batch->error.status == REEF_OK) {
         batch->accepted_bytes = batch->made.count;
         batch->record_count = batch->made.records;
         reef_push_grew(batch->input, batch->position);
     }
     reef_push_count(batch->input, batch);
+    // The connection may have been closed meanwhile.
     if (batch->owner != NULL) batch->on_reply(batch);
     reef_push_batch_free(batch);
 }
@@ -192,6 +196,7 @@ static void request_trainer(reef_pusher *pusher) {
                                   .on_reply = on_journalled};
         if (reef_training_request(pusher->training, request, &err) == REEF_OK) return;
     }
+    // Not handed over, so the clients get an answer now.
     free(request);
     refuse_waiting(pusher, &err);
 }
@@ -214,6 +219,7 @@ static void on_made(uv_work_t *work, int code) {
     reef_push_batch *batch = work->data;
     reef_pusher *pusher = batch->pusher;
     if (code) batch->error.status = reef_fail(&batch->error, REEF_ERR_IO, "%s", uv_strerror(code));
+    // What was read is freed before the batch waits: only the made bytes are needed.
     json_decref(batch->records);
     batch->records = NULL;
     free(batch->body);
@@ -224,6 +230,7 @@ static void on_made(uv_work_t *work, int code) {
     }
     uv_mutex_lock(&pusher->lock);
     append_queue(&pusher->waiting, batch);
+    // One request to the trainer is enough for all batches that wait.
     bool ask = !pusher->asked;
     pusher->asked = true;
     uv_mutex_unlock(&pusher->lock);
@@ -237,6 +244,7 @@ static reef_input *find_input(reef_pusher *pusher, const char *name, size_t *cou
         reef_input *input = &pusher->inputs[i];
         if (input->kind != &reef_input_push) continue;
         ++*count;
+        // Without a name the only push source is meant.
         if (!name[0] || strcmp(input->name + strlen(REEF_PUSH_PREFIX), name) == 0) found = input;
     }
     return found;
@@ -248,6 +256,7 @@ static reef_status choose_input(reef_pusher *pusher, reef_push_batch *batch, ree
     if (count == 0)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "nothing can be pushed here: start reefd with --source push:NAME");
+    // A choice between several sources is the client's.
     if (!batch->source[0] && count > 1)
         return reef_fail(err, REEF_ERR_INVALID, "there are %zu sources to push into: name one",
                          count);
@@ -266,6 +275,7 @@ static reef_status refuse_for_now(reef_push_batch *batch, const char *why, reef_
 reef_status reef_push_submit(reef_pusher *pusher, reef_push_batch *batch, reef_error *err) {
     reef_status status = choose_input(pusher, batch, err);
     if (status != REEF_OK) return status;
+    // New batches are refused while the daemon ends; those accepted are still journalled.
     if (batch->input->stopped) return refuse_for_now(batch, "the daemon is ending", err);
     batch->weight += batch->body_bytes + BATCH_BYTES;
     // One alone is always taken: it is bounded by what a client may send.

@@ -16,11 +16,13 @@ static void read_now(uv_work_t *request) {
 
 static void on_read_now(uv_work_t *request, int code) {
     reef_input *input = request->data;
+    // A code of libuv's means that the work was cancelled.
     if (code)
         (void)reef_fail(&input->work.error, REEF_ERR_IO, "reading '%.160s': %s", input->label,
                         uv_strerror(code));
     if (input->work.error.status != REEF_OK)
         reef_input_failed(input, &input->work.error);
+    // Nothing read and no error is the end of the source.
     else if (input->work.count > 0)
         reef_input_took(input, input->work.count, NULL);
     else
@@ -60,12 +62,14 @@ static void read_on_source_reader(reef_reader *reader, size_t source) {
     reef_input *input = &reader->sources[source];
     size_t room = 0;
     uint8_t *at = NULL;
+    // One read at a time for each source, and only into free space of its queue.
     if (input->busy || !reef_training_space(reader->training, source, &at, &room)) return;
     input->reader = reader;
     input->sink = &sink;
     input->loop = reader->loop;
     input->report = reader->report;
     input->busy = true;
+    // Files are read by libuv's threads; sockets and pipes by the loop.
     if (input->kind->read_now != NULL)
         read_by_worker(input, at, room);
     else
@@ -73,6 +77,8 @@ static void read_on_source_reader(reef_reader *reader, size_t source) {
 }
 
 void reef_reader_resume(reef_reader *reader) {
+    // A source that fails or ends calls this again from inside: the flag makes it another round and
+    // not a recursion.
     reader->again = true;
     if (reader->resuming) return;
     reader->resuming = true;
@@ -89,6 +95,7 @@ void reef_reader_settle(reef_reader *reader) {
         reef_input *input = &reader->sources[i];
         reef_input_offset offset;
         char *checkpoint = NULL;
+        // Only sources that acknowledge (redis, for example) are told what was committed.
         if (input->kind->settled == NULL ||
             !reef_training_settled(reader->training, i, &offset, &checkpoint))
             continue;

@@ -47,6 +47,7 @@ void reef_training_source_end(reef_training *training, size_t source) {
 
 void reef_training_stop(reef_training *training) {
     uv_mutex_lock(&training->lock);
+    // Twice is harmless: a second signal comes often.
     if (!training->stopping) {
         training->stopping = true;
         reef_schedule_stop(&training->schedule);
@@ -95,6 +96,7 @@ static bool is_full(const reef_request *drains) {
 
 reef_status reef_training_request(reef_training *training, reef_request *request, reef_error *err) {
     if (request->kind == REEF_REQUEST_DRAIN) {
+        // Drains note where every queue stands, and one entry more for the end.
         request->until = calloc(training->schedule.queues.count + 1, sizeof(*request->until));
         if (request->until == NULL)
             return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the request");
@@ -103,6 +105,7 @@ reef_status reef_training_request(reef_training *training, reef_request *request
     bool ended = training->view.ended;
     bool full = request->until != NULL && is_full(training->drains);
     if (!ended && !full) {
+        // "Everything read until now" is fixed when the request arrives.
         if (request->until != NULL) note_what_was_read(training, request);
         request->asked_ns = uv_hrtime();
         reef_training_append(
@@ -118,12 +121,14 @@ reef_status reef_training_request(reef_training *training, reef_request *request
 }
 
 void reef_training_reply(reef_training *training) {
+    // Taken under the lock, answered without it: callbacks may ask for more.
     uv_mutex_lock(&training->lock);
     reef_request *list = training->answered;
     training->answered = NULL;
     uv_mutex_unlock(&training->lock);
     while (list != NULL) {
         reef_request *next = list->next;
+        // The owner may be gone: its answer is dropped.
         if (list->owner != NULL) list->on_reply(list);
         reef_request_release(list);
         free(list);
@@ -136,6 +141,7 @@ bool reef_training_settled(reef_training *training,
                            reef_input_offset *position,
                            char **checkpoint) {
     uv_mutex_lock(&training->lock);
+    // Handed over once: the slot is empty until the next commit.
     reef_settled_position settled = training->settled[source];
     training->settled[source] = (reef_settled_position){0};
     uv_mutex_unlock(&training->lock);
@@ -303,6 +309,7 @@ static void training_main(void *argument) {
     reef_training *training = argument;
     reef_error err = {.status = REEF_OK};
     reef_status status = run_thread(training, &err);
+    // The state is that of ending before the last commit, which may take long.
     reef_training_end_state(training);
     reef_training_note_damage(training);
     // What was trained after the last commit is kept, unless training itself failed.
@@ -315,6 +322,7 @@ static void training_main(void *argument) {
     training->view.ended = true;
     training->view.outcome = err;
     uv_mutex_unlock(&training->lock);
+    // Wakes the loop, which then joins this thread.
     (void)uv_async_send(training->options.wake);
 }
 

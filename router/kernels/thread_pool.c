@@ -139,6 +139,7 @@ static int start_threads(reef_thread_pool *workers) {
 
 reef_status reef_thread_pool_new(reef_thread_pool **out, size_t thread_count, reef_error *err) {
     *out = NULL;
+    // Cores that this process may use, as set by taskset or a container.
     size_t cores = usable_cores();
     if (thread_count == 0) thread_count = cores;
     if (thread_count > THREADS_MAX)
@@ -154,6 +155,7 @@ reef_status reef_thread_pool_new(reef_thread_pool **out, size_t thread_count, re
     }
     workers->thread_count = thread_count;
     workers->threads = threads;
+    // With more threads than cores, spinning would take the time of those that work.
     workers->spin_rounds = thread_count <= cores ? SPIN_ROUNDS : 0;
     pthread_mutex_init(&workers->mutex, NULL);
     pthread_cond_init(&workers->job_published, NULL);
@@ -161,6 +163,7 @@ reef_status reef_thread_pool_new(reef_thread_pool **out, size_t thread_count, re
 
     int error = start_threads(workers);
     if (error != 0) {
+        // Free joins the threads that were started.
         size_t started = workers->thread_started;
         reef_thread_pool_free(workers);
         return reef_fail(err, REEF_ERR_NO_MEMORY,

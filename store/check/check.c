@@ -69,8 +69,10 @@ static void check_record(reef_check *c, reef_db db, const reef_cursor *cursor) {
     reef_view view;
     reef_error reason;
     char name[REEF_NAME_BYTES_MAX + 1];
+    // Counted before anything can fail, so that the total is of all records.
     c->report->records++;
     c->report->bytes += cursor->value.mv_size;
+    // Without its key nothing else can be checked.
     if (reef_key_decode(db, cursor->key.mv_data, cursor->key.mv_size, &key, name, &reason) !=
         REEF_OK) {
         reef_check_unreadable(c, NULL, &reason);
@@ -82,12 +84,15 @@ static void check_record(reef_check *c, reef_db db, const reef_cursor *cursor) {
     }
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(&key, text);
+    // A record from the future was written by a commit that was lost.
     if (view.commit > c->last_commit)
         reef_check_damage(c, &key,
                           "%s: written by commit %" PRIu64 ", but the last commit is %" PRIu64,
                           text, view.commit, c->last_commit);
+    // Moments are dropped when a generation is sealed.
     if (db == REEF_DB_MOMENTS && key.generation < c->txn->sealed_count)
         reef_check_damage(c, NULL, "%s: a sealed generation has optimiser state", text);
+    // Generations of snapshots have numbers of their own and are not counted.
     if (db == REEF_DB_GENERATIONS && key.generation < REEF_SNAPSHOT_GENERATION)
         c->report->generations++;
 }

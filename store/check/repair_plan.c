@@ -173,6 +173,8 @@ static bool candidate_key(
     const plan *p, const reef_key *lost, uint32_t number, char *name, reef_key *out) {
     bool copy = number >= REEF_SNAPSHOT_GENERATION;
     uint32_t generation = 0, layer = 0;
+    // A copy of a snapshot keeps usage and reservoir as moments under names, so both ways are
+    // tried.
     *out = (reef_key){.db = REEF_DB_MOMENTS, .generation = number, .block = lost->block};
     if (lost->db == REEF_DB_USAGE) {
         snprintf(name, REEF_NAME_BYTES_MAX + 1, USAGE_PREFIX "%u", (unsigned)lost->layer);
@@ -184,6 +186,7 @@ static bool candidate_key(
         out->name = RESERVOIR_NAME;
         return copy;
     }
+    // The other direction: what the copy lost may be in the pool itself.
     bool kept = lost->db == REEF_DB_MOMENTS && lost->name != NULL && !copy;
     if (kept && sscanf(lost->name, USAGE_PREFIX "%u", &layer) == 1) {
         (void)owner_of(p, lost->generation, &generation);
@@ -195,8 +198,10 @@ static bool candidate_key(
         *out = (reef_key){.db = REEF_DB_RESERVOIR, .block = lost->block};
         return true;
     }
+    // All other records keep their key but for the generation.
     *out = *lost;
     out->generation = number;
+    // Only databases whose key has a generation can have a second copy.
     return reef_db_by_generation(lost->db) && lost->db != REEF_DB_GENERATIONS &&
            number != lost->generation;
 }

@@ -180,14 +180,17 @@ reef_status reef_verify_in_child(const char *path,
     int ends[2];
     frame f;
     uint64_t damaged = 0;
+    // Valid also if the child dies: the caller prints what was found until then.
     *report = (reef_check_report){0};
     if (pipe(ends) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
+    // A damaged page can crash LMDB, so the check runs in a process of its own.
     pid_t child = fork();
     if (child == 0) {
         close(ends[0]);
         child_run(ends[1], path, work, options);
     }
+    // The child's end, so that reading ends when the child does.
     close(ends[1]);
     if (child < 0) {
         close(ends[0]);
@@ -195,11 +198,13 @@ reef_status reef_verify_in_child(const char *path,
                          strerror(errno));
     }
     bool finished = false;
+    // Findings are passed on as they come; the result is the last frame.
     while (!finished && read_all(ends[0], &f, sizeof(f))) {
         finished = f.kind == RESULT;
         if (!finished) pass_on(options, &f, &damaged);
     }
     close(ends[0]);
+    // Died in the middle: the number of findings so far is all that is known.
     if (!finished) {
         report->damaged = damaged;
         return child_died(child, path, err);

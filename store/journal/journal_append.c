@@ -132,19 +132,24 @@ static reef_status append_one(reef_txn *txn,
                               bool *written,
                               reef_error *err) {
     reef_status status = REEF_OK;
+    // A batch that is wrong is refused alone: its neighbours are still written.
     batch->error.status = check_batch(batch, &batch->error);
     if (batch->error.status != REEF_OK) return REEF_OK;
+    // Batches of one source follow one another, so the end of its journal is looked up once.
     if (t->source == NULL || strcmp(t->source, batch->source) != 0)
         status = tail_check(txn, t, batch, batch_count, err);
+    // The content decides whether an id that was seen is the same batch or a mistake.
     uint64_t content = reef_journal_content(batch->bytes, batch->count);
     if (status == REEF_OK) status = find_duplicate(txn, t, batch, content, err);
     if (status != REEF_OK || batch->duplicate || batch->error.status != REEF_OK) return status;
+    // The bound keeps a fast sender from filling the disk before training catches up.
     if (waiting_bytes(t) + batch->count + REEF_JOURNAL_ENTRY_BYTES > batch->bytes_max) {
         batch->error.status =
             reef_fail(&batch->error, REEF_ERR_BUSY,
                       "%" PRIu64 " bytes of %s wait for training, and its journal may hold %" PRIu64
                       ": try again later",
                       t->end - t->begin, batch->source, batch->bytes_max);
+        // True if all that waits was trained and not committed yet: a commit would make room.
         batch->trained = batch->cursor + t->all.shift == t->end;
         return REEF_OK;
     }
@@ -159,6 +164,7 @@ static reef_status append_one(reef_txn *txn,
                                       .bytes = batch->bytes};
     status = reef_journal_store(txn, t->source, &entry, err);
     if (status != REEF_OK) return status;
+    // Only after the record is written: a failure leaves the tail as it was.
     t->all.last++;
     t->end = reef_journal_end(&entry);
     note_id(t, entry.id, entry.id_bytes, entry.sequence);

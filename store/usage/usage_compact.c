@@ -150,14 +150,17 @@ static reef_status gather_compact(step *s,
     uint64_t gathered = 0;
     *count = 0;
     reef_status status = reef_usage_seek(&cursor, s->txn, first, err);
+    // A step has bounds of work, of records and of bytes: a commit waits for it.
     while (gathered < STEP_BYTES && *count < STEP_SOURCES_MAX &&
            reef_usage_at(&cursor, &key, &status, err) && key.level == s->level &&
            key.window < end) {
+        // Records of other blocks cost time too, even if they are passed over.
         s->work += STEP_KEY_BYTES;
         if (key.generation == first->generation && key.layer == first->layer &&
             key.block == first->block) {
             char name[REEF_NAME_BYTES_MAX + 1];
             reef_view view;
+            // Verified here: a damaged window must not be merged into a good one.
             status = reef_record_verify(s->txn, REEF_DB_USAGE, &cursor, &key, name, &view, err);
             if (status == REEF_OK) status = reef_usage_segment_add(&s->part, &key, &view, err);
             if (status != REEF_OK) break;

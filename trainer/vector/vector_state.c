@@ -96,6 +96,7 @@ static bool parse_state(reef_vector *vector, const json_t *state, reef_vector_he
         seen;
     json_t *class_examples, *solved_class, *errors, *tested, *labels;
     double sharpness;
+    // One format for all members: a state of another version fails as a whole.
     if (json_unpack((json_t *)state,
                     "{s:I, s:o, s:I, s:o, s:I, s:I, s:I, s:F, s:F, s:o, s:o, s:F, s:I, s:I, s:I, "
                     "s:I, s:o}",
@@ -106,7 +107,9 @@ static bool parse_state(reef_vector *vector, const json_t *state, reef_vector_he
                     &vector->excess, "held", &held, "held_batches", &deferred_batches, "untested",
                     &untested, "seen", &seen, "labels", &labels) != 0)
         return false;
+    // The sizes of all lists must agree, since they index the same arrays.
     size_t C = json_array_size(labels), history = json_array_size(errors);
+    // A record from disk is not trusted: each count is checked against its array.
     if (C > REEF_CLASS_COUNT_MAX || read_u64(class_examples, vector->class_examples) != C ||
         read_u64(solved_class, vector->solved_class_examples) != C ||
         history > REEF_VECTOR_DRIFT_WINDOW || json_array_size(tested) != history || classes < 0 ||
@@ -119,6 +122,7 @@ static bool parse_state(reef_vector *vector, const json_t *state, reef_vector_he
     read_ring(errors, vector->errors);
     read_ring(tested, vector->tested);
     vector->history = (uint32_t)history;
+    // The ring continues behind its last entry.
     vector->next = (uint32_t)(history % REEF_VECTOR_DRIFT_WINDOW);
     vector->examples = (uint64_t)examples;
     vector->solved_examples = (uint64_t)solved;
@@ -126,6 +130,7 @@ static bool parse_state(reef_vector *vector, const json_t *state, reef_vector_he
     vector->deferred_batches = (uint32_t)deferred_batches;
     vector->untested = (size_t)untested;
     vector->memory.seen = (uint64_t)seen;
+    // Shapes of tensors are read later, by these counts.
     *head = (reef_vector_head){
         .class_count = (size_t)classes, .gate_count = (size_t)gates, .sharpness = (float)sharpness};
     vector->moment_classes = (size_t)moment_classes;

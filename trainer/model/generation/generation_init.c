@@ -32,18 +32,22 @@ void reef_generation_draw_router(reef_generation *generation,
     size_t width = (size_t)config->heads * config->d_key;
     reef_router_shape shape = reef_generation_shape(config, generation->info.side);
     size_t keys = shape.side * reef_router_key_row(&shape);
+    // Each tensor draws from a stream of its own, so a new tensor never shifts the others.
     uint64_t stream = (uint64_t)layer * STREAMS;
     reef_router_params *router = &generation->weights.routers[layer];
+    // Keys within +-1/sqrt(d_key), so that scores of random queries have unit order.
     float bound = 1.0f / sqrtf((float)config->d_key);
     reef_random_uniform(keys, router->sub_keys_a, bound, seed, stream + STREAM_KEYS_A);
     reef_random_uniform(keys, router->sub_keys_b, bound, seed, stream + STREAM_KEYS_B);
     const reef_router_params *old = before != NULL ? &before->weights.routers[layer] : NULL;
+    // The query of the generation before is a good start: it already separates the text.
     if (old != NULL) {
         reef_floats_copy(router->w_query, old->w_query, D * width);
     } else {
         reef_random_normal(D * width, router->w_query, 1.0f / sqrtf((float)D), seed,
                            stream + STREAM_QUERY);
     }
+    // Without batch norm there is nothing else.
     if (!config->batch_norm) return;
     if (old != NULL) {
         reef_floats_copy(router->bn_scale, old->bn_scale, width);
@@ -51,6 +55,7 @@ void reef_generation_draw_router(reef_generation *generation,
         reef_floats_copy(router->bn_mean, old->bn_mean, width);
         reef_floats_copy(router->bn_var, old->bn_var, width);
     } else {
+        // The identity: scale 1 and variance 1; shift and mean are zero from the allocation.
         fill_init(router->bn_scale, width, 1.0f);
         fill_init(router->bn_var, width, 1.0f);
     }

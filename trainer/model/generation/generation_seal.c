@@ -46,24 +46,29 @@ reef_status reef_generation_make_sealed(reef_generation **out,
                                         reef_dtype dtype,
                                         reef_error *err) {
     assert(open->open);
+    // The record of the open one, so id, position and parent stay.
     reef_generation_record info = open->info;
     info.sealed = true;
     info.dtype = dtype;
     reef_generation *sealed = NULL;
     reef_status status = reef_generation_new(&sealed, config, &info, err);
+    // Rows of another type need memory of their own; else they are moved below.
     if (status == REEF_OK && dtype != REEF_F32) status = reef_generation_allocate_rows(sealed, err);
     if (status != REEF_OK) {
         reef_generation_free(sealed);
         return status;
     }
+    // Folded: batch norm is written into the query, so that a sealed router needs no statistics.
     reef_generation_fold(open, config);
     reef_generation_copy_tensors(sealed, open, false);
     size_t width = (size_t)config->heads * config->d_key;
     for (uint32_t l = 0; l < config->layers; l++) {
+        // A layer without product keys has no router and no table of experts.
         if (!reef_layer_retrieves(config, l)) continue;
         reef_floats_copy(sealed->weights.routers[l].w_query, open->folded[l].w_query,
                          config->d_model * width);
         reef_floats_copy(sealed->weights.routers[l].query_bias, open->folded[l].query_bias, width);
+        // Moved and not copied: the open generation gives its rows away.
         move_experts(&sealed->expert_tables[l], &open->expert_tables[l]);
     }
     move_gate(sealed, open);

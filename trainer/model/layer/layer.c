@@ -355,28 +355,36 @@ reef_status reef_layer_back(const reef_layer_view *view,
                             const float *d_y,
                             float *d_x,
                             reef_error *err) {
+    // A tape can be used for one backward pass, with the view that filled it.
     reef_status status = check_tape(view, tape, err);
     if (status != REEF_OK) return status;
     size_t rows = tape->rows, D = view->network->config.d_model;
     status = check_arrays(rows, D, x, d_y, d_x, err);
+    // Reserved before anything is changed: a failure leaves gradients as they were.
     if (status == REEF_OK && tape->train) status = reef_layer_collect_reserve(view, rows, err);
     if (status != REEF_OK) return status;
+    // From here on the tape is used up.
     tape->filled = false;
     if (rows == 0) return REEF_OK;
+    // Generations add to it one after the other.
     memset(d_x, 0, rows * D * sizeof(*d_x));
     for (size_t g = 0; g < tape->generations; g++) {
         layer_pass acts = pass_of(view, tape, g);
         acts.trace = &tape->traces[g];
+        // A generation that did not run adds nothing.
         if (!acts.trace->ran) continue;
         acts.rows = rows;
         acts.x = x;
         acts.d_y = d_y;
         acts.d_x = d_x;
+        // Rows that did not reach this generation are masked.
         acts.active = tape->mask == NULL ? NULL : tape->mask + g * rows;
+        // Only the open generation of a training pass has gradients.
         acts.learns = tape->train && acts.generation->open;
         backward_generation(&acts,
                             acts.learns ? &view->network->generations[g]->grads.routers[0] : NULL);
     }
+    // The rows are kept until the step, which takes them in one batch.
     if (tape->train) reef_layer_collect(view, tape, x, d_y);
     return REEF_OK;
 }

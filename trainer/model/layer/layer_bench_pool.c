@@ -111,8 +111,10 @@ reef_status reef_layer_pool_write(const char *path,
                                   void (*progress)(void *context, uint64_t bytes),
                                   void *context,
                                   reef_error *err) {
+    // Rows of an expert are w_down and w_up.
     const size_t row_values = 2 * shape->d_model;
     const size_t block_rows = reef_block_rows(row_values * sizeof(float));
+    // Some blocks are drawn at once: the pool may be larger than memory.
     const size_t values = BLOCKS_PER_DRAW * block_rows * row_values;
     const size_t expert_count = shape->side * shape->side;
     writer w = {.shape = shape,
@@ -121,6 +123,7 @@ reef_status reef_layer_pool_write(const char *path,
                 .block_rows = block_rows,
                 .expert_count = expert_count,
                 .block_count = (expert_count + block_rows - 1) / block_rows,
+                // Drawn in 32 bits and stored in 16, as a sealed generation is.
                 .drawn = malloc(values * sizeof(float)),
                 .rows = malloc(values * sizeof(reef_bf16)),
                 .progress = progress,
@@ -134,11 +137,13 @@ reef_status reef_layer_pool_write(const char *path,
     if (status == REEF_OK)
         status = reef_store_open(&store, path, &(reef_store_options){.create = true, .write = true},
                                  err);
+    // One commit for each part, so that a transaction stays small.
     while (status == REEF_OK && w.first < w.block_count) {
         status = write_part(&w, workers, store, err);
         if (status == REEF_OK && progress != NULL)
             progress(context, (uint64_t)w.first * block_rows * row_values * sizeof(reef_bf16));
     }
+    // Takes NULL, so one path releases everything.
     reef_store_close(store);
     free(w.drawn);
     free(w.rows);
@@ -162,21 +167,26 @@ reef_status reef_layer_pool_open(reef_layer_pool **out,
     reef_layer_pool *pool = calloc(1, sizeof(*pool));
     if (pool == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pool of rows");
     reef_generation_record info = generation_of(shape);
+    // Sealed, because rows of an open generation are not read in place.
     info.sealed = true;
     reef_status status = config_of(&pool->config, shape, err);
     if (status == REEF_OK)
         status = reef_store_open(&pool->store, path, &(reef_store_options){0}, err);
+    // The transaction stays open as long as the pool: rows are used where they lie in the map.
     if (status == REEF_OK) status = reef_txn_begin(&pool->txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK)
         status = reef_generation_new(&pool->generation, &pool->config, &info, err);
     if (status == REEF_OK)
+        // Finds where the rows are, without reading them.
         status = reef_checkpoint_locate(pool->generation, pool->txn, &pool->config, err);
     if (status == REEF_OK) status = reef_row_prefetch_new(&pool->prefetch, memory_bytes, err);
     if (status == REEF_OK) status = cover(pool, err);
+    // Closing takes a pool that is only partly open.
     if (status != REEF_OK) {
         reef_layer_pool_close(pool);
         return status;
     }
+    // P rows are asked for per token: heads times k.
     pool->request = (reef_row_prefetch_request){.rows = &pool->generation->expert_tables[0].rows,
                                                 .row_bytes = 2 * shape->d_model * sizeof(reef_bf16),
                                                 .P = shape->head_count * shape->topk};

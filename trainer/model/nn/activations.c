@@ -75,13 +75,16 @@ reef_status reef_activations_init(reef_activations *acts,
         .training = training,
         .windows_max = windows_max,
         .rows_max = windows_max * T,
+        // Without training one set of layer buffers serves all layers in turn.
         .layer_sets = training ? config->layers : 1,
     };
     size_t n = acts->rows_max;
     bool ok = (acts->layers = calloc(acts->layer_sets, sizeof(*acts->layers))) != NULL &&
               (acts->plans = calloc(config->layers, sizeof(*acts->plans))) != NULL;
     for (uint32_t l = 0; ok && l < config->layers; l++)
+        // Made once per pass memory, so that no step asks the configuration again.
         acts->plans[l] = reef_layer_plan_make(config, l);
+    // Only some layers feed the mixture, so the others need no room for it.
     for (size_t l = 0; ok && l < acts->layer_sets; l++)
         ok = allocate_layer(&acts->layers[l], acts, serves_mixture(acts, l));
     ok = ok && floats(&acts->x, n * D) && floats(&acts->norm, n * D) &&
@@ -90,10 +93,12 @@ reef_status reef_activations_init(reef_activations *acts,
          floats(&acts->window_scratch, n * reef_activations_scratch_width(config)) &&
          (acts->loss = calloc(n, sizeof(*acts->loss))) != NULL &&
          (acts->answers = calloc(n, sizeof(*acts->answers))) != NULL &&
+         // Which tokens have more than one answering generation, and which windows are active.
          (acts->several = calloc(n, 1)) != NULL &&
          (acts->piece_active = calloc(windows_max, 1)) != NULL;
     ok = ok && (!training || allocate_backward(acts, config));
     if (ok) return REEF_OK;
+    // Everything that was allocated so far.
     reef_activations_release(acts);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pass over %zu windows of %zu tokens",
                      windows_max, T);

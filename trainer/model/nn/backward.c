@@ -421,19 +421,26 @@ static void attend_window(void *context, size_t w) {
     float *d_x = acts->d_x + row * D, *d_mid = acts->d_mid + row * D,
           *d_norm = acts->d_norm + row * D;
     float *d_attended = acts->d_attended + row * D, *d_qkv = acts->d_qkv + row * 3 * D;
+    // Each window has gradients of its own, which are summed in a fixed order: the same bits for
+    // any number of threads.
     float *grads = acts->norm_grads + w * 4 * D;
     memset(grads, 0, 4 * D * sizeof(*grads));
+    // The order is that of the forward pass, reversed: norm2, output projection, attention,
+    // projections, norm1.
     reef_layer_norm_backward(T, D, d_x, b->first ? grads : NULL, b->first ? grads + D : NULL,
                              d_norm, layer->x_mid + row * D, layer->norm2_mean + row,
                              layer->norm2_rstd + row, block->norm2_scale);
+    // The residual branch takes the gradient as it is.
     memcpy(d_mid, d_x, T * D * sizeof(*d_mid));
     reef_gemm(false, true, T, D, D, 1.0f, d_mid, D, block->w_out, D, 0.0f, d_attended, D);
+    // Adapters of later generations read the same activations.
     adapted out = adapted_out(b), qkv = adapted_qkv(b);
     unadapt_window(b, w, &out, d_attended, d_mid, layer->attended + row * D);
     reef_attention_backward(T, D, A, d_qkv, acts->d_probs + w * REEF_ATTENTION_ROWS * T, d_attended,
                             layer->qkv + row * 3 * D, layer->probs + w * A * T * T);
     reef_gemm(false, true, T, D, 3 * D, 1.0f, d_qkv, 3 * D, block->w_qkv, 3 * D, 0.0f, d_norm, D);
     unadapt_window(b, w, &qkv, d_norm, d_qkv, layer->norm1 + row * D);
+    // Adds to d_x, which holds the residual branch's gradient.
     reef_layer_norm_backward(T, D, d_x, b->first ? grads + 2 * D : NULL,
                              b->first ? grads + 3 * D : NULL, d_norm, layer->x_in + row * D,
                              layer->norm1_mean + row, layer->norm1_rstd + row, block->norm1_scale);

@@ -236,23 +236,29 @@ void reef_experts_backward(const reef_expert_shape *shape,
     const size_t vectors = reef_expert_vectors(shape);
     float d_activation[CHUNK], weights[CHUNK], d_down[CHUNK], d_glu[CHUNK];
     gathered g;
+    // Experts of a single value vector have no hidden unit, and so a loop of their own.
     if (shape->kind == REEF_EXPERT_VALUE) {
         values_backward(shape, rows, d_gate, factors, d_y, indices, gate, experts, active);
         return;
     }
     for (size_t t = 0; t < rows; t++) {
+        // An inactive token has zero gradients, which must be written: buffers are used again.
         if (active != NULL && !active[t]) {
             memset(d_gate + t * P, 0, P * sizeof(*d_gate));
             if (factors != NULL)
                 memset(factors + t * P * vectors, 0, P * vectors * sizeof(*factors));
             continue;
         }
+        // In chunks that fit on the stack; P may be thousands.
         for (size_t begin = 0; begin < P; begin += CHUNK) {
             size_t count = experts_least(CHUNK, P - begin), at = t * P + begin;
             const float *down = hidden + t * hidden_values + begin, *glu = gated(shape, down);
+            // Rows of scattered experts are gathered once and used by all products below.
             gather_experts(&g, shape, experts, count, indices + at);
+            // d_activation of a unit with weight: the dot product of its w_up with d_y.
             dot_rows(&g, d_activation, d_y + t * D, D, g.span);
             activate(shape->kind, count, weights, down, glu);
+            // y = sum of gate * activation * w_up, so each factor gets the product of the others.
             for (size_t p = 0; p < count; p++) {
                 d_gate[at + p] = d_activation[p] * weights[p];
                 d_activation[p] *= gate[at + p];
@@ -261,6 +267,8 @@ void reef_experts_backward(const reef_expert_shape *shape,
             activate_backward(shape->kind, count, d_down, d_glu, d_activation, down, glu);
             axpy_rows(&g, d_x + t * D, d_down, 0);
             if (vectors == 3) axpy_rows(&g, d_x + t * D, d_glu, 2 * D);
+            // The rows' own gradients are applied later, in the order of experts, from these
+            // factors.
             if (factors != NULL)
                 keep_factors(count, vectors, factors + at * vectors, d_down, weights, d_glu);
         }

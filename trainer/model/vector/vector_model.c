@@ -89,6 +89,7 @@ reef_status reef_model_predict(reef_model *model,
                                float *scores,
                                uint32_t *generations,
                                reef_error *err) {
+    // Checked first: nothing may be written for a model of text.
     const reef_vector_network *network = model->vector;
     if (network == NULL)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -96,6 +97,7 @@ reef_status reef_model_predict(reef_model *model,
                          "score or continue a text with it");
     size_t D = network->config.inputs;
     for (size_t i = 0; i < count * D; i++)
+        // A single NaN would reach every class of its row.
         if (!isfinite(vectors[i]))
             return reef_fail(err, REEF_ERR_INVALID,
                              "vector %zu has %f in column %zu (both from 0); values must be finite",
@@ -107,8 +109,10 @@ reef_status reef_model_predict(reef_model *model,
                   .scores = scores,
                   .generations = generations,
                   .piece_floats = piece_floats(network)};
+    // Memory for some pieces only, so that it does not grow with the number of vectors.
     q.memory = malloc(PIECES_AT_ONCE * q.piece_floats * sizeof(*q.memory));
     if (q.memory == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for predictions");
+    // Pieces have a fixed size, so the result does not depend on the number of threads.
     for (; q.first < count; q.first += PIECES_AT_ONCE * REEF_VECTOR_PIECE) {
         size_t pieces = (count - q.first + REEF_VECTOR_PIECE - 1) / REEF_VECTOR_PIECE;
         reef_thread_pool_run(model->workers, pieces < PIECES_AT_ONCE ? pieces : PIECES_AT_ONCE,
