@@ -79,6 +79,7 @@ static void read_on_source_reader(reef_reader *reader, size_t source) {
 void reef_reader_resume(reef_reader *reader) {
     // A source that fails or ends calls this again from inside: the flag makes it another round and
     // not a recursion.
+    // In the order of the settings, which is also that of the queues.
     reader->again = true;
     if (reader->resuming) return;
     reader->resuming = true;
