@@ -1,4 +1,4 @@
-// See reef_fail_point.h. The one place of a library that reads the environment, and in test builds
+// See reef_fail_point.h. The only code of a library that reads the environment, and in test builds
 // only.
 #include "reef_fail_point.h"
 

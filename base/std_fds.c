@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 void reef_std_fds_reserve(void) {
-    // The lowest number that is free is given; who reads or writes there is told EBADF, as where
-    // nothing is open.
+    // The lowest free number is given; whoever reads or writes there gets EBADF, as if nothing were
+    // open.
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0) (void)open("/", O_PATH);
 }

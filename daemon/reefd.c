@@ -193,7 +193,7 @@ static reef_status check_sources(reef_daemon *daemon, reef_error *err) {
     return status;
 }
 
-// To where the pool's last commit stands, which has the place of a live source's next byte.
+// To the position of the pool's last commit, which has the offset of a live source's next byte.
 static reef_status seek_source(reef_daemon *daemon, reef_input *source, reef_error *err) {
     reef_input_offset offset = {.cursor = reef_trainer_cursor(daemon->trainer, source->name)};
     char *checkpoint = NULL;
@@ -201,11 +201,11 @@ static reef_status seek_source(reef_daemon *daemon, reef_input *source, reef_err
     source->report = &daemon->report;
     reef_status status = REEF_OK;
     // A live source may have moved since the last commit, so a byte count alone does not find the
-    // place; the checkpoint does.
+    // position; the checkpoint does.
     if (source->kind->live && offset.cursor > 0)
         status = reef_source_checkpoint_read(daemon->store, source->name, &offset.begin,
                                              &checkpoint, err);
-    // No checkpoint: the source was never committed, or can find its place by the cursor.
+    // No checkpoint: the source was never committed, or the cursor alone finds its position.
     if (status == REEF_ERR_NOT_FOUND) status = REEF_OK; // its kind may know by itself
     offset.checkpoint = checkpoint;
     if (status == REEF_OK) status = reef_input_seek(source, &offset, err);

@@ -30,7 +30,7 @@ static void print_settings(const json_t *settings) {
     }
 }
 
-// What a start would refuse without a look at the pool.
+// What a start would refuse, checked without opening the pool.
 static reef_status check_addresses(const reef_options *options, reef_error *err) {
     struct sockaddr_un address;
     reef_status status = reef_address_init(&address, options->pool, options->socket, err);
@@ -250,7 +250,7 @@ static void start_signal(reef_service *service,
     handle->data = service;
     if (uv_signal_start(handle, on_signal, number) != 0)
         reef_report_warning(service->report, "signal_failed", "signal %d is not heard", number);
-    uv_unref((uv_handle_t *)handle); // the loop does not go on for its sake
+    uv_unref((uv_handle_t *)handle); // the loop does not stay alive for it
 }
 
 void reef_service_start(reef_service *service) {
@@ -271,7 +271,7 @@ void reef_service_stopping(reef_service *service) {
 
 void reef_service_close(reef_service *service) {
     reef_verify_job_close(&service->verify);
-    if (service->verifying != NULL) { // its client was let go
+    if (service->verifying != NULL) { // its client was disconnected
         reef_request_release(service->verifying);
         free(service->verifying);
         service->verifying = NULL;

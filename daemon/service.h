@@ -1,5 +1,5 @@
-// reefd as a service: its configuration read again, its status on demand, commands that are not the
-// trainer's, and what the service manager is told. On the loop's thread.
+// reefd as a service: reloading its configuration, status on request, commands that do not involve
+// the trainer, and messages to the service manager. On the loop's thread.
 //
 //   SIGHUP, reload -> read and check everything -> the trainer, between two steps: the pace of
 //   commits
@@ -56,8 +56,7 @@ typedef struct reef_service {
  */
 void reef_service_prepare(void);
 /**
- * `reefd --check`: what every setting is, on standard output, after a look at what can be looked
- * at.
+ * `reefd --check`: prints every setting after all checks that need no training.
  */
 REEF_MUST_CHECK reef_status reef_service_check(const reef_options *options, reef_error *err);
 /** Training runs: take signals, and say so. */

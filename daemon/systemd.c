@@ -8,9 +8,9 @@
 #include <time.h>
 
 #define STATUS_NS 2000000000u // between two lines of status
-#define TIMER_MS_MIN 50       // between two looks
+#define TIMER_MS_MIN 50       // between two checks
 #define TIMER_MS_MAX 1000
-#define CHECKS_PER_WATCHDOG 4 // a look that comes late does not matter
+#define CHECKS_PER_WATCHDOG 4 // a late check does no harm
 
 static void tell_status(reef_notify *notify) {
     char line[sizeof(notify->status)], message[sizeof(line) + 16];

@@ -1,6 +1,5 @@
-// What the service manager is told, by the protocol of sd_notify(3): ready, reloading, stopping,
-// how things stand, and that training lives. Without NOTIFY_SOCKET in the environment nothing is
-// sent.
+// Messages to the service manager, by the protocol of sd_notify(3): ready, reloading, stopping,
+// status, and the watchdog. Without NOTIFY_SOCKET in the environment nothing is sent.
 //
 // sd_notify waits for a manager that does not read its socket, and the loop with it; training does
 // not.
@@ -37,7 +36,7 @@ void reef_notify_start(reef_notify *notify);
 /** Around a reload. */
 void reef_notify_reloading(const reef_notify *notify);
 void reef_notify_reloaded(const reef_notify *notify);
-/** The end has begun; once. The watchdog goes on. */
+/** The end has begun; once. The watchdog continues. */
 void reef_notify_stopping(reef_notify *notify);
 /** Before the loop ends. */
 void reef_notify_close(reef_notify *notify);

@@ -47,8 +47,8 @@ void reef_lib_take_caller(reef_lib_caller *out);
 void reef_lib_give_back(const reef_lib_caller *caller);
 
 /**
- * The calls on a pool take turns, and BLAS is theirs while they compute. INVALID, and nothing to
- * leave, in a process that was forked of the one that opened it.
+ * Calls on a pool are serialised, and own BLAS while they compute. INVALID, and nothing to leave,
+ * in a process that was forked of the one that opened it.
  */
 REEF_MUST_CHECK reef_status reef_lib_enter(reef_pool *pool, reef_error *err);
 void reef_lib_leave(reef_pool *pool);
@@ -78,7 +78,7 @@ REEF_MUST_CHECK reef_status reef_lib_read_commit(reef_pool *pool,
  * what was trained.
  */
 REEF_MUST_CHECK reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err);
-/** After a question: what is read in place is let go of, until the next. */
+/** After a question: release what is read in place until the next one. */
 void reef_lib_unpin(reef_pool *pool);
 
 /**

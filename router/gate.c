@@ -1,6 +1,6 @@
-// The gate of one generation: does this stream look like the generation's data or like older data?
-// A linear score of hashed 1- to 4-grams, on demand with the loss of the model of older
-// generations, a causal mean over the stream, a calibrated threshold.
+// The gate of one generation: does this stream resemble the generation's data or older data? A
+// linear score of hashed 1- to 4-grams, optionally with the loss of the model of older generations,
+// a causal mean over the stream, and a calibrated threshold.
 //
 // What always holds: a margin depends on the tokens of the stream up to it and on the gate, not on
 // how the stream is cut into calls. How a gate is fitted stands in gate_fit.c and gate_calibrate.c;

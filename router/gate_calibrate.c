@@ -291,8 +291,8 @@ static bool is_better(const reef_gate_trial *trial, const reef_gate_trial *best)
     return trial->margin > best->margin;
 }
 
-// At the memory that n-grams have chosen. With a choice of it as well, shorter ones are taken that
-// look good on the calibration windows and leak on other old text, whose loss wanders more.
+// At the memory that n-grams have chosen. If it is chosen there too, shorter memories are taken
+// that look good on the calibration windows and leak on other old text, whose loss varies more.
 reef_gate_trial reef_gate_try_losses(reef_gate *gate,
                                      const reef_gate_views *views,
                                      const reef_gate_trial *ngrams,

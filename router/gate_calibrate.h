@@ -28,11 +28,11 @@ reef_gate_reading reef_gate_read(const reef_gate *gate,
 /** means (count) is written: the causal mean after each byte, as reef_gate_score has it. */
 void reef_gate_means(const reef_gate *gate, const reef_gate_reading *reading, float *means);
 
-/** What calibration looks at. */
+/** The data that calibration uses. */
 typedef struct reef_gate_views {
     reef_gate_reading old[2];    // apart and chained; never fitted
     reef_gate_reading seen[2];   // new data that the gate was fitted to, in both readings
-    reef_gate_reading unseen[2]; // and other new data; counts 0 where there is none
+    reef_gate_reading unseen[2]; // and other new data; counts 0 if there is none
     float *means;                // scratch, as long as the longest
 } reef_gate_views;
 
@@ -52,7 +52,7 @@ typedef struct reef_gate_trial {
 
 /**
  * Find the decay of a gate that was fitted to a part of the new data: `decay` if that is above 0,
- * else the shortest memory that tells old data from unseen new data. gate->decay is written.
+ * else the shortest memory that separates old data from unseen new data. gate->decay is written.
  */
 reef_gate_trial reef_gate_try(reef_gate *gate,
                               const reef_gate_views *views,
@@ -83,7 +83,7 @@ double reef_gate_calibrate(reef_gate *gate,
 
 /** The smallest value that at most `share` of the values exceed; reorders them. */
 float reef_upper_quantile(size_t count, float *values, double share);
-/** Share of the values that are above the threshold; 0 where there are none. */
+/** Share of the values above the threshold; 0 if there are none. */
 double reef_share_above(size_t count, const float *values, float threshold);
 
 #endif

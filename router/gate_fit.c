@@ -41,8 +41,7 @@ static size_t common_divisor(size_t a, size_t b) {
     return b == 0 ? a : common_divisor(b, a % b);
 }
 
-// Steps of about the golden section of the list, and without a divisor in common: every window has
-// its turn.
+// Steps of about the golden section of the list, without a common divisor: every window is drawn.
 static cursor cursor_at_start(const reef_gate *gate, const reef_gate_windows *windows) {
     size_t step = (size_t)(0.618 * (double)windows->count);
     while (step > 1 && common_divisor(windows->count, step) > 1) step--;
@@ -86,8 +85,8 @@ static void fit_token(fitted *weights, fitted *bias, const cursor *c, float labe
     for (uint32_t n = 0; n < orders; n++) fitted_step(&weights[bucket[n]], gradient);
 }
 
-// Old and new take turns token by token, and the smaller set goes round more often: the classes
-// weigh the same however unequal the sets are.
+// Old and new tokens alternate, and the smaller set is repeated more often: the classes have equal
+// weight however unequal the sets are.
 static void fit_turns(const reef_gate *gate,
                       fitted *weights,
                       fitted *bias,
@@ -240,10 +239,10 @@ static float highest_mean(training *t, const reef_gate *gate, size_t window) {
 // List the old windows on which the gate comes closest to firing again, `times` times.
 //
 // Worth it for a very close pair: JSON after Python leaks 0.101 % without, 0.042, 0.021 and 0.000 %
-// with 2, 4 and 8. Over five chains of domains (23 gates) it is not: the sum of the chains' mean
-// leaks is 0.024 % without and 0.030, 0.035 and 0.032 % with them, and that of what is missed rises
-// from 0.45 to 0.54, 0.67 and 0.62, because what was listed is learned by heart, and the memory
-// chosen for it is shorter.
+// with 2, 4 and 8. Over five chains of domains (23 gates) it does not help. The sum of the chains'
+// mean leaks is 0.024 % without the list and 0.030, 0.035 and 0.032 % with it; the sum of misses
+// rises from 0.45 to 0.54, 0.67 and 0.62. Listed n-grams are learned by heart, and the memory
+// chosen for them is shorter.
 static void add_hard_negatives(training *t, uint32_t times) {
     size_t count = t->old.view.count, hard = hard_count(&t->old.view), added = 0;
     float *sorted = t->closest + count;

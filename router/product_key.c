@@ -59,7 +59,7 @@ static void insert_pair(const pair_lists *lists, size_t count, uint64_t key, uin
     lists->places[at] = places;
 }
 
-// Sort the topk best candidates into keys and places.
+// Sort the topk best candidates into keys and positions.
 static void sort_candidates(const pair_lists *lists) {
     const size_t topk = lists->topk;
     size_t count = 0;
@@ -79,8 +79,8 @@ static void sort_candidates(const pair_lists *lists) {
     }
 }
 
-// Candidates of row p are the places q below topk / (p + 1). Rows come in order, so no division is
-// needed.
+// Candidates of row p are the positions q below topk / (p + 1). Rows come in order, so no division
+// is needed.
 static size_t row_length(size_t topk, size_t p, size_t length_before) {
     while (length_before * (p + 1) > topk) length_before--;
     return length_before;
@@ -111,8 +111,8 @@ static bool rank_candidates(const pair_lists *lists) {
     return true;
 }
 
-// Does a pair outside the candidates score as much as the worst of the chosen? `kept` is how long
-// the lists are: topk + 1, or side when there is no more.
+// Does a pair outside the candidates score as much as the worst of the chosen? `kept` is the length
+// of the lists: topk + 1, or side if that is less.
 static bool frontier_ties(const pair_lists *lists, size_t kept, float worst) {
     size_t q = lists->topk;
     for (size_t p = 0; p < kept; p++) {

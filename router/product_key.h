@@ -12,12 +12,14 @@ typedef struct pair_lists {
     uint16_t *row_a;  // (reef_pairs_kept) their rows
     uint16_t *row_b;  // (reef_pairs_kept)
     uint64_t *keys;   // (topk) best pairs so far: score and id in one sortable number
-    uint32_t *places; // (topk) where they stand in the lists: place in a << 16 | place in b
+    uint32_t *places; // (topk) positions in the lists: position in a << 16 | position in b
     uint16_t *tied_a; // (side) rows that may take part in a tie
     uint16_t *tied_b; // (side)
 } pair_lists;
 
-/** Length of the lists: one more than are chosen, which tells whether ties go on; side at most. */
+/**
+ * Length of the lists: one more than are chosen, which shows whether ties continue; side at most.
+ */
 size_t reef_pairs_kept(size_t side, size_t topk);
 
 /** Fill one table's list from its scores (side). False, list unspecified, when one is NaN. */

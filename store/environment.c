@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #define MAP_BYTES_DEFAULT (UINT64_C(64) << 30)
-#define MAP_BYTES_MODEST (UINT64_C(1) << 30) // what is tried at the least when more is refused
+#define MAP_BYTES_MODEST (UINT64_C(1) << 30) // the smallest size that is tried
 #define MAP_BYTES_MIN (UINT64_C(1) << 20)
 #define BEGIN_ATTEMPTS_MAX 1000 // of one millisecond each, while others stand in the way
 
@@ -362,7 +362,7 @@ static reef_status grow_if_needed(reef_environment *environment, reef_error *err
     environment->map_full = false;
     environment->map_bytes = 2 * map_bytes;
     if (mdb_env_set_mapsize(environment->lmdb, environment->map_bytes) == 0) return REEF_OK;
-    // LMDB has let go of the old map by now; without more address space, take that one again.
+    // LMDB has released the old map by now; without more address space, take the same size again.
     environment->map_bytes = map_bytes;
     return reopen(environment, err);
 }
@@ -378,7 +378,7 @@ static begin_outcome enter(reef_environment *environment, bool write, reef_error
     if (write && environment->writing) {
         status = reef_fail(err, REEF_ERR_BUSY, "pool %s: a write transaction is already running",
                            environment->path);
-    // A new map needs all read transactions of this process to end first.
+        // A new map needs all read transactions of this process to end first.
     } else if (environment->active > 0 &&
                (environment->broken || (write && environment->map_full))) {
         outcome = AGAIN;
@@ -387,7 +387,7 @@ static begin_outcome enter(reef_environment *environment, bool write, reef_error
             "pool %s must be mapped anew after a commit failed or the map was full, but "
             "read transactions are still running",
             environment->path);
-    // Nobody reads: this is the moment to map again or to grow.
+        // Nobody reads: this is the moment to map again or to grow.
     } else if (environment->active == 0) {
         if (environment->broken || environment->lmdb == NULL) status = reopen(environment, err);
         if (status == REEF_OK && write) status = grow_if_needed(environment, err);
@@ -422,7 +422,7 @@ static begin_outcome begin_once(reef_environment *environment,
     begin_outcome outcome = enter(environment, write, err);
     if (outcome != BEGUN) return outcome;
     // A reader that was killed keeps its slot, and with it every page that was freed since, from
-    // reuse. One look at the table of slots and a system call for each process in it: nothing
+    // reuse. One pass over the table of slots, with a system call for each process in it: little
     // beside a commit.
     if (write) mdb_reader_check(environment->lmdb, &(int){0});
     int code = mdb_txn_begin(environment->lmdb, NULL, write ? 0 : MDB_RDONLY, out);

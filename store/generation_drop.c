@@ -8,7 +8,7 @@
 #include <string.h>
 
 // Remove what one database holds of a generation, whose number is `skip` bytes into the key. Each
-// pass asks for the first one anew: a cursor does not survive the deletion of its record.
+// pass seeks the first record again: a cursor does not survive the deletion of its record.
 reef_status reef_records_drop(
     reef_txn *txn, reef_db db, uint32_t generation, size_t skip, reef_error *err) {
     uint8_t from[16] = {0};

@@ -69,7 +69,7 @@ reef_status reef_generation_read(reef_txn *txn,
                          txn->store->path, generation);
     if (status != REEF_OK) return status;
     generation_decode(bytes, generation, out);
-    // Others count with these before they look at a record.
+    // The others are counted before their records are read.
     if (out->side > REEF_GENERATION_SIDE_MAX || (unsigned)out->dtype > REEF_JSON)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "generation %" PRIu32 " has side %" PRIu32 " and rows of type %u",

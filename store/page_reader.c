@@ -12,26 +12,26 @@
 #include "page_reader.h"
 
 #include "pool_file.h"
-#include "reef_byte_order.h"
-#include "store_internal.h"
-#include "reef_std_fds.h"
 #include "record.h"
+#include "reef_byte_order.h"
 #include "reef_fail_point.h"
+#include "reef_std_fds.h"
 #include "reef_store.h"
+#include "store_internal.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <dirent.h>
 #include <libgen.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #define META_MAGIC 0xBEEFC0DEu
 #define META_VERSION 1u
@@ -274,7 +274,7 @@ reef_status reef_pages_value(reef_pages *pages,
 
 // ---- meta pages ---------------------------------------------------------------------------------
 
-// Where the first meta page is damaged, the second one still tells a pool from another file.
+// If the first meta page is damaged, the second one still identifies the file as a pool.
 static bool has_second_meta(const reef_pages *file) {
     uint8_t meta[META_BYTES];
     for (off_t at = PAGE_BYTES_MIN; at <= PAGE_BYTES_MAX; at *= 2)
@@ -362,9 +362,9 @@ static reef_status meta_use(reef_pages *file,
     if (file->last_page < 1 || file->last_page > (uint64_t)INT64_MAX / file->page_bytes - 1)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "pool %s: the meta page of " DATA_FILE " is damaged", file->path);
-    // Pages beyond the end of the file are in the free tree, 8 bytes each. More than fit there are
-    // none that a transaction left unwritten: the number is wrong, and nobody should make room for
-    // so many.
+    // Pages beyond the end of the file are in the free tree, 8 bytes each. A transaction cannot
+    // have left more than these unwritten: a larger number is wrong, and must not size an
+    // allocation.
     if (file->last_page / (file->page_bytes / 8 + 1) > file->file_pages)
         return reef_pages_truncated(file, file->last_page + 1, err);
     return REEF_OK;

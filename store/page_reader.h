@@ -28,7 +28,7 @@ typedef struct reef_pages {
     uint32_t page_bytes;
     uint64_t file_pages;      // whole pages in the file
     uint64_t transactions[2]; // of both meta pages
-    uint64_t meta_numbers[2]; // which pages they say they are; only checks look at it
+    uint64_t meta_numbers[2]; // page numbers stored in the pages themselves; only checks read them
     uint64_t transaction;     // of the commit that is looked at
     uint64_t last_page;       // of that commit, as are both trees
     uint8_t free_tree[TREE_BYTES], main_tree[TREE_BYTES];
@@ -46,7 +46,7 @@ typedef struct reef_page_node {
 typedef struct reef_page_tree {
     uint16_t flags, depth;
     uint64_t branch_pages, leaf_pages, overflow_pages, entries;
-    uint64_t root; // TREE_EMPTY when there is none
+    uint64_t root; // TREE_EMPTY if there is no root
 } reef_page_tree;
 
 /**

@@ -11,7 +11,7 @@ typedef reef_status (*reef_pool_fill)(void *context, const char *staging, reef_e
  * Make a pool at `path` of what `fill` makes. What a process left that died while it made a pool
  * here is removed first.
  *
- * writer_fd  written: the writer lock, or -1 after an error; NULL lets go of it
+ * writer_fd  written: the writer lock, or -1 after an error; NULL releases it
  * Errors: INVALID when anything else but an empty directory is there; BUSY; FULL; IO; those of
  * `fill`. After an error nothing is left, and the directory is removed if it was made here.
  */

@@ -98,7 +98,7 @@ static bool directory_list(const char *path, int flags, listing *all) {
 }
 
 // A process that dies while it makes a pool leaves its lock, and beside it maybe the nursery. A
-// nursery without the lock is somebody's directory, maybe a pool, that happens to have the name.
+// nursery without the lock is a user's directory, maybe a pool, that happens to have the name.
 static bool is_left_over(const listing *all) {
     return !all->pool && !all->foreign && (all->writer || !all->staging);
 }
@@ -224,8 +224,7 @@ static bool is_written(int directory) {
     return held;
 }
 
-// Fails where it holds what is not ours, is only a link to where it does, or is in use; and leaves
-// it as it is.
+// Fails, and changes nothing, if the path holds foreign files, links to them, or is in use.
 static int staging_remove(const char *staging) {
     listing all;
     if (!directory_list(staging, O_NOFOLLOW, &all)) return -1;
@@ -505,7 +504,7 @@ static reef_status databases_check(reef_pages *file, reef_error *err) {
     return REEF_OK;
 }
 
-// How LMDB compares keys: a bit more there, and it looks for them in the wrong places.
+// How LMDB compares keys: with one more bit set, it would search in the wrong order.
 static reef_status order_check(const reef_pages *file, reef_error *err) {
     reef_page_tree databases, free_list;
     reef_page_tree_parse(file->main_tree, &databases);
@@ -554,8 +553,8 @@ static reef_status data_file_check(reef_pages *file, reef_error *err) {
     return status;
 }
 
-// A writer in another process may commit while we look, and use again a page that we are about to
-// read. While a commit is the newest its pages do not change: a failure of the same commit twice is
+// A writer in another process may commit meanwhile, and reuse a page that is about to be read.
+// While a commit is the newest its pages do not change: a failure of the same commit twice is
 // damage. (Twice, because a meta page may be caught half-written.)
 static reef_status steady_check(reef_pages *file, reef_error *err) {
     enum { ATTEMPTS_MAX = 100 };

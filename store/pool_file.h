@@ -30,7 +30,7 @@ REEF_MUST_CHECK reef_status reef_pool_file_absent(const char *path, reef_error *
 REEF_MUST_CHECK reef_status reef_pool_staging_make(const char *path,
                                                    char **staging,
                                                    reef_error *err);
-/** Move the data file to its place, remove the subdirectory, and make all of it durable. */
+/** Move the data file into place, remove the subdirectory, and make all of it durable. */
 REEF_MUST_CHECK reef_status reef_pool_staging_leave(const char *path,
                                                     const char *staging,
                                                     reef_error *err);
@@ -70,7 +70,7 @@ REEF_MUST_CHECK reef_status reef_pool_lock_reserve(const char *path,
                                                    reef_error *err);
 
 /**
- * Take the pool's writer lock; *fd is closed to let go. BUSY names the pool and the holder's pid.
+ * Take the pool's writer lock; close *fd to release it. BUSY names the pool and the holder's pid.
  */
 REEF_MUST_CHECK reef_status reef_writer_lock(const char *path, int *fd, reef_error *err);
 void reef_writer_unlock(int fd); // accepts -1

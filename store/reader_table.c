@@ -1,5 +1,5 @@
-// Who reads the pool at this moment, and how far back: the oldest read keeps all pages that commits
-// since then have given up from being used again, and the file grows instead.
+// The readers of the pool at this moment, and the age of their snapshots. The oldest read keeps
+// pages that were freed since then from reuse, so the file grows.
 //
 // LMDB lists the slots of its reader table as text, a line each: pid, thread (hexadecimal), and the
 // number of the transaction that is read, or "-" in a slot that waits for the next read. Each
@@ -29,7 +29,7 @@ static int on_line(const char *line, void *context) {
 reef_status reef_store_readers(reef_store *store, reef_readers *out, reef_error *err) {
     reef_txn *txn = NULL;
     *out = (reef_readers){0};
-    // As long as it runs, nobody in this process takes the environment away to map it anew.
+    // While it runs, no thread of this process remaps the environment.
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
     listing l = {.out = out, .last = mdb_txn_id(txn->lmdb)};

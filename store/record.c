@@ -418,7 +418,7 @@ void reef_hash_format(const uint8_t hash[REEF_HASH_BYTES], char out[2 * REEF_HAS
 
 uint32_t reef_block_rows(size_t row_bytes) {
     assert(row_bytes > 0);
-    uint32_t rows = 1; // a wider row than a block still needs a place
+    uint32_t rows = 1; // a row wider than a block still needs a slot
     while (2 * (size_t)rows * row_bytes <= REEF_BLOCK_BYTES_MAX) rows *= 2;
     return rows;
 }

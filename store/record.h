@@ -1,4 +1,4 @@
-// What a record looks like on disk: its key, its header, its two hashes. Private to the store.
+// Layout of a record on disk: its key, its header, its two hashes. Private to the store.
 #ifndef REEF_RECORD_H
 #define REEF_RECORD_H
 
@@ -35,7 +35,7 @@ REEF_MUST_CHECK reef_status reef_key_encode(const reef_key *key,
                                             reef_error *err);
 
 /**
- * The inverse. out->name points into `name`, or is NULL. CORRUPT when the bytes are no such key.
+ * The inverse. out->name points into `name`, or is NULL. CORRUPT if the bytes are not such a key.
  */
 REEF_MUST_CHECK reef_status reef_key_decode(reef_db db,
                                             const void *data,

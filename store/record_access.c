@@ -12,9 +12,9 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <string.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 // ---- sums ---------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ static size_t sum_key(reef_db db, const reef_key_bytes *key, uint8_t out[REEF_SU
     return 1 + key->bytes;
 }
 
-// MDB_NOTFOUND when there is none, MDB_CORRUPTED when it has a wrong length.
+// MDB_NOTFOUND if the record is missing, MDB_CORRUPTED if it has a wrong length.
 static int sum_get(reef_txn *txn, reef_db db, const reef_key_bytes *key, sum *out) {
     uint8_t bytes[REEF_SUM_KEY_BYTES_MAX];
     MDB_val lookup = value_of(bytes, sum_key(db, key, bytes));
@@ -193,7 +193,7 @@ static reef_status put_failed(
     return reef_txn_failed(txn, status, &reason, err);
 }
 
-// Is exactly this stored already, intact? A damaged copy is written anew.
+// Is exactly this stored already, intact? A damaged copy is written again.
 static bool unchanged(reef_txn *txn,
                       const reef_key *key,
                       reef_key_bytes *encoded,
@@ -433,7 +433,7 @@ reef_status reef_record_scan(reef_txn *txn,
         return reef_fail(err, REEF_ERR_INVALID, "records of %s belong to no generation",
                          reef_db_name(db));
     bool seek =
-        !all && reef_db_by_generation(db); // usage is in order of windows: look at every key
+        !all && reef_db_by_generation(db); // usage is in order of windows: every key must be read
     reef_put_be32(from, generation);
     status = reef_cursor_open(&cursor, txn, db, from, seek ? sizeof(from) : 0, err);
     while (status == REEF_OK && !cursor.done) {

@@ -7,8 +7,8 @@
 #include <lmdb.h>
 
 /**
- * Does meta hold our format version, and a sound record of the last commit (not looked at with
- * `damaged`)? VERSION has both numbers; INVALID when there is none; CORRUPT.
+ * Does meta hold our format version, and a sound record of the last commit (not read with
+ * `damaged`)? VERSION has both numbers; INVALID if there is neither; CORRUPT.
  */
 REEF_MUST_CHECK reef_status
 reef_format_check(const char *path, MDB_env *lmdb, MDB_dbi meta, bool damaged, reef_error *err);
@@ -17,7 +17,7 @@ reef_format_check(const char *path, MDB_env *lmdb, MDB_dbi meta, bool damaged, r
 int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]);
 
 /**
- * The one place where LMDB's codes become ours.
+ * The only translation of LMDB's codes into ours.
  *
  * bytes_needed  what was being written: EIO on a disk with less than that is a full disk
  * doing         such as "write experts (generation 0, ...)"

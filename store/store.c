@@ -40,7 +40,7 @@ reef_status reef_store_open(reef_store **out,
     if (status != REEF_OK) goto cleanup;
     store->path = copy;
     store->write = options->write;
-    // What comes between two looks at the clock takes time, too.
+    // Work between two readings of the clock takes time too.
     store->renew_ns =
         options->renew_us > 0 ? 1000 * options->renew_us : UINT64_C(1000000) * REEF_READ_MS_MAX / 2;
     *out = store; // the caller owns it now

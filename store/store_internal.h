@@ -11,7 +11,7 @@ struct reef_store {
     reef_environment *environment;
     char *path; // as it was given
     bool write;
-    uint64_t renew_ns; // of reads in turns
+    uint64_t renew_ns; // of reads in steps
 };
 
 struct reef_txn {
@@ -19,7 +19,7 @@ struct reef_txn {
     reef_environment *environment;
     MDB_txn *lmdb;
     reef_txn_mode mode;
-    uint64_t begun_ns;      // of a monotonic clock: a read, or its present turn
+    uint64_t begun_ns;      // of a monotonic clock: start of a read, or of its present step
     uint64_t commit;        // the number this write transaction will have; 0 in a read
     uint64_t bytes_written; // payload bytes so far
     uint32_t generation_count, sealed_count; // sealed ones are 0 .. sealed_count - 1
@@ -27,7 +27,7 @@ struct reef_txn {
     bool snapshot_unfinished; // a snapshot of this very commit waits for its number and root
     uint32_t replaced;        // generation that reef_generations_replace left to be sealed; 0: none
     bool last_damaged;        // the last generation's record, and that is `failure`
-    reef_error failure;       // of the first write that LMDB refused: then there is no commit
+    reef_error failure;       // of the first write that LMDB refused: nothing is committed then
 };
 
 /** A cursor over one database; `done` after the last record. Good until the transaction ends. */
@@ -133,8 +133,8 @@ REEF_MUST_CHECK reef_status reef_generation_copy_back(reef_txn *txn,
                                                       uint32_t generation,
                                                       reef_error *err);
 /**
- * Where live sources stand, whose turn it is, and which batches are known by their ids: for the
- * snapshot with this copy of the open generation; 0: none.
+ * Keep read positions of live sources, the scheduler's state and known batch ids for the snapshot
+ * with this copy of the open generation; 0: none.
  */
 REEF_MUST_CHECK reef_status reef_offsets_keep(reef_txn *txn, uint32_t copy, reef_error *err);
 /** The snapshot goes. */

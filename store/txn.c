@@ -30,7 +30,8 @@ static reef_status lmdb_begin(reef_txn *txn, reef_error *err) {
     return reef_environment_begin(txn->environment, write, &txn->lmdb, err);
 }
 
-// Accepts a transaction without one of LMDB: a turn of it failed, or its commit has taken it.
+// Accepts a transaction whose LMDB transaction has ended: a step of it failed, or its commit took
+// it.
 static void lmdb_end(reef_txn *txn) {
     bool write = txn->mode == REEF_TXN_WRITE;
     mdb_txn_abort(txn->lmdb); // accepts NULL
@@ -98,9 +99,9 @@ void reef_txn_abort(reef_txn *txn) {
     free(txn);
 }
 
-reef_status reef_txn_renew(reef_txn *txn, bool *turned, reef_error *err) {
-    *turned = txn->mode == REEF_TXN_READ_RENEWED && now_ns() - txn->begun_ns > txn->store->renew_ns;
-    if (!*turned) return REEF_OK;
+reef_status reef_txn_renew(reef_txn *txn, bool *renewed, reef_error *err) {
+    *renewed = txn->mode == REEF_TXN_READ_RENEWED && now_ns() - txn->begun_ns > txn->store->renew_ns;
+    if (!*renewed) return REEF_OK;
     lmdb_end(txn);
     return lmdb_begin(txn, err);
 }

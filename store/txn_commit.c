@@ -52,6 +52,6 @@ reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err)
     if (status == REEF_OK) REEF_FAIL_POINT(COMMIT_AFTER_SYNC);
 
 cleanup:
-    reef_txn_abort(txn); // lets go of the handle; after lmdb_commit there is nothing left to undo
+    reef_txn_abort(txn); // releases the handle; after lmdb_commit nothing is left to undo
     return status;
 }

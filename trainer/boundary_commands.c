@@ -1,5 +1,5 @@
-// The open generation is sealed, or grows, because somebody asked for it; when it does so by
-// itself, growth_policy.c says.
+// The open generation is sealed, or grows, on command; growth_policy.c decides when it does so by
+// itself.
 #include "boundary_commands.h"
 #include "boundary.h"
 #include "branch.h"
@@ -142,7 +142,7 @@ static reef_status commit_branch(reef_trainer *trainer,
     uint32_t number = open->info.generation;
     // The queries of the copy are still folded, as its origin's are. Their batch statistics are
     // measured before anything is committed, so that a failure here leaves the old open generation
-    // in its place.
+    // in the model.
     reef_status status = reef_branch_settle(trainer, from, plan->whole, err);
     if (status != REEF_OK) return status;
     // Nothing to fit it on yet: only a gate that is off for good is opened by this.

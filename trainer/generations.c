@@ -17,8 +17,8 @@ reef_status reef_generations_first(reef_trainer *trainer, reef_error *err) {
 reef_status reef_generations_load(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
-    // How many rows there are decides whether sealed ones are copied into memory or read in place;
-    // see residency.h. It is decided before the first of them is loaded.
+    // The number of rows decides whether sealed ones are copied into memory or read in place; see
+    // residency.h. It is decided before the first of them is loaded.
     if (status == REEF_OK)
         status =
             reef_residency_decide(&trainer->residency, txn, &trainer->network.config, count, err);

@@ -15,7 +15,8 @@ static reef_status first_generation(void *context, reef_trainer *trainer, reef_e
     return reef_state_event(trainer, err, "init", "\"side\": %u", trainer->network.config.side);
 }
 
-// In a pool that is not in place yet: there is none without a configuration and a first commit.
+// In a pool that is not in place yet: a pool without a configuration and a first commit never
+// exists.
 static reef_status write_first_commit(void *context, reef_store *store, reef_error *err) {
     reef_trainer *trainer = context;
     reef_txn *txn = NULL;

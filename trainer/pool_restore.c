@@ -1,13 +1,14 @@
-// Going back to a snapshot, in place or in a new directory.
+// Restore a snapshot, in place or in a new directory.
 //
-// The store brings the records back (pool_restore.c). What is left to do here is what the store
-// cannot know: whether training can go on from the snapshot at all, and the history, which no
-// snapshot holds. Points of the loss behind the last state that the pool and the snapshot share are
-// removed, since training will write others there; events stay, because they happened, and one more
-// says what was done (lineage.c). What waits in the journal still waits (pool_restore.c).
+// The store brings the records back (pool_restore.c). Left to do here is what the store cannot
+// know: whether training can continue from the snapshot at all, and the history, which no snapshot
+// holds. Points of the loss behind the last state that the pool and the snapshot share are removed,
+// since training will write others there; events stay, because they happened, and one more says
+// what was done (lineage.c). What waits in the journal still waits (pool_restore.c).
 //
-// The first snapshots hold no moments. A language model then goes on with an optimiser that begins
-// anew, without windows of the stream that the snapshot has not seen; what learns from sums cannot.
+// The first snapshots hold no moments. A language model then continues with a new optimiser state,
+// without windows of the stream that the snapshot has not seen; a model that learns from sums
+// cannot.
 #include "lineage.h"
 #include "loss_history.h"
 #include "reef_fail_point.h"
@@ -268,9 +269,9 @@ reef_status reef_trainer_journal(reef_trainer *trainer,
     reef_residency_unpin(&trainer->residency);
     reef_status status =
         reef_journal_append(trainer->store, batches, batch_count, &trainer->last_commit, err);
-    // What was journalled is, whatever becomes of the rows: a client that is told of a failure
-    // sends it again. Where they are not found now, they are looked for before the next batch,
-    // which says so.
+    // Journalled batches stand, whatever happens to the rows: a client that gets a failure sends
+    // them again. Where they are not found now, they are looked for before the next batch, which
+    // says so.
     (void)!reef_trainer_pin(trainer, NULL);
     return status;
 }

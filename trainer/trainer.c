@@ -63,7 +63,7 @@ reef_status reef_trainer_open(reef_trainer **out,
 void reef_trainer_close(reef_trainer *trainer) {
     if (trainer == NULL) return;
     reef_state_forget_history(trainer);
-    // There is no kind yet where the configuration could not be read.
+    // The kind is unknown if the configuration could not be read.
     if (trainer->kind != NULL) trainer->kind->release(trainer);
     reef_residency_release(&trainer->residency);
     reef_network_release(&trainer->network);

@@ -88,7 +88,7 @@ static reef_status send_line(int fd,
     if (bytes > REEF_REQUEST_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "the request has %zu bytes, at most %u are allowed",
                          bytes, REEF_REQUEST_BYTES_MAX);
-    line[bytes - 1] = '\n'; // in place of the final zero
+    line[bytes - 1] = '\n'; // overwrites the final zero
     for (size_t sent = 0; sent < bytes;) {
         // MSG_NOSIGNAL: a daemon that went away is an error of this call, not a signal to the
         // program.
@@ -109,7 +109,7 @@ static reef_status wait_for_bytes(int fd,
     int ready = 0;
     do {
         ready = poll(&wait, 1, reply_ms);
-    // A signal interrupts poll; the deadline starts over, which only makes it longer.
+        // A signal interrupts poll; the deadline starts over, which only makes it longer.
     } while (ready < 0 && errno == EINTR);
     if (ready < 0) return fail_io(address, "cannot wait for", err);
     if (ready == 0)

@@ -106,7 +106,7 @@ static void write_json(reef_report *report, const json_t *object) {
     if (bytes) {
         if (report->line_pending) write_all("\r\033[K", 4);
         report->line_pending = false;
-        text[bytes] = '\n'; // in place of the final zero, so that it is one write
+        text[bytes] = '\n'; // overwrites the final zero, so that it is one write
         write_all(text, bytes + 1);
     }
     free(text);
@@ -324,7 +324,7 @@ void reef_report_progress(reef_report *report, const char *line, json_t *object)
         json_object_set_new(object, "event", json_string("progress"));
         set_stamp(object, REEF_LEVEL_INFO);
         write_json(report, object);
-    // On a terminal the line is rewritten in place; in a file each report is a line of its own.
+        // On a terminal the line is rewritten in place; in a file each report is a line of its own.
     } else if (!report->quiet && report->terminal) {
         rewrite_line(report, line);
     } else if (!report->quiet) {

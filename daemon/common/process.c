@@ -36,7 +36,7 @@ static void put_text(const char *text) {
     put_process(text, strlen(text));
 }
 
-// A JSON object of which all but the time, which comes last, is there: `{"a": 1`.
+// A JSON object, complete but for the time, which comes last: `{"a": 1`.
 static void put_json(const char *open) {
     // This runs in a signal handler. It may use neither printf nor malloc, so digits are written by
     // hand.

@@ -137,7 +137,7 @@ static reef_status read_snapshot_remove(reef_request *request, json_t *object, r
                          "command 'snapshot_remove': names is no list of snapshots' names");
     // All names are checked before memory is made or anything is removed.
     json_array_foreach(names, i, item) {
-        size_t bytes = json_string_length(item); // 0 for what is no text
+        size_t bytes = json_string_length(item); // 0 if it is not text
         if (bytes == 0 || bytes > REEF_NAME_BYTES_MAX)
             return reef_fail(err, REEF_ERR_INVALID,
                              "command 'snapshot_remove': name %zu is no text of 1 to %d bytes",
@@ -303,7 +303,7 @@ static json_t *generation_json(const reef_request *request) {
 }
 
 static json_t *result_json(const reef_request *request) {
-    // Each request carries its result in a field of its own; only the one of its kind is valid.
+    // Each request has its result in a field of its own; only the one of its kind is valid.
     switch (request->kind) {
     case REEF_REQUEST_COMMIT:
     case REEF_REQUEST_PAUSE:

@@ -86,7 +86,7 @@ static void reply(reef_client *client, json_t *object) {
         return;
     }
     size_t bytes = strlen(text);
-    text[bytes] = '\n'; // in place of the final zero
+    text[bytes] = '\n'; // overwrites the final zero
     client->reply = text;
     // The client's time limit for taking the reply starts now.
     client->active_ms = uv_now(client->control->loop);
@@ -308,7 +308,7 @@ static const char *refusal(const reef_control *control, reef_client *client, ree
 
 static void on_connect(uv_stream_t *listener, int code) {
     reef_control *control = listener->data;
-    // libuv reports errors of accept here; the listener goes on.
+    // libuv reports errors of accept here; the listener continues.
     if (code) return; // the client is gone already
     reef_client *client = calloc(1, sizeof(*client));
     if (client == NULL) return; // stays in the backlog until the next one
@@ -385,14 +385,14 @@ static reef_status check_directory(const char *path, reef_error *err) {
 static reef_status remove_stale(const struct sockaddr_un *address, reef_error *err) {
     const char *path = address->sun_path;
     struct stat state;
-    // lstat, not stat: a link under this name is somebody's deliberate doing.
+    // lstat, not stat: a link under this name was made on purpose.
     if (lstat(path, &state) != 0) {
         if (errno == ENOENT) return check_directory(path, err);
         return reef_fail(err, REEF_ERR_IO, "cannot look at the control socket '%s': %s", path,
                          strerror(errno));
     }
     if (!S_ISSOCK(state.st_mode))
-        // A file that is no socket is not removed.
+        // A file that is not a socket is not removed.
         return reef_fail(err, REEF_ERR_INVALID,
                          "the control socket '%s' cannot be made: another file has its name", path);
     // A connection that succeeds means that another daemon runs on this pool.

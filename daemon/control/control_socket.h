@@ -17,7 +17,7 @@
 #include <uv.h>
 
 #define REEF_CLIENT_COUNT_MAX 64
-#define REEF_CLIENT_IDLE_MS_MAX 10000 // a client that neither asks nor takes its answer is let go
+#define REEF_CLIENT_IDLE_MS_MAX 10000 // a client that neither sends nor reads is disconnected
 
 typedef struct reef_client reef_client;
 
@@ -41,7 +41,7 @@ typedef struct reef_control {
 /**
  * Listen at `address`, for our own user only. A socket that nobody listens on any more is replaced.
  *
- * Errors: BUSY somebody listens there; INVALID something else than a socket is there; IO.
+ * Errors: BUSY another process listens there; INVALID the path exists and is not a socket; IO.
  */
 REEF_MUST_CHECK reef_status reef_control_open(reef_control *control,
                                               const struct sockaddr_un *address,

@@ -54,7 +54,7 @@ static reef_status take_base64(reef_push_batch *batch, const json_t *text, reef_
 static reef_status take_name(
     char *out, size_t room, const json_t *text, const char *what, reef_error *err) {
     if (text == NULL) return REEF_OK;
-    size_t bytes = json_string_length(text); // 0 for what is no text
+    size_t bytes = json_string_length(text); // 0 if it is not text
     if (bytes == 0 || bytes >= room)
         return reef_fail(err, REEF_ERR_INVALID,
                          "command 'ingest': \"%s\" is no text of 1 to %zu bytes", what, room - 1);
@@ -80,7 +80,7 @@ reef_status reef_push_batch_parse(reef_push_batch **out, const json_t *command, 
     const char *name = NULL;
     json_t *source = NULL, *id = NULL, *content[3] = {NULL};
     *out = NULL;
-    // Exactly one of text, base64 and records carries the data; take_content says so.
+    // Exactly one of text, base64 and records has the data; take_content checks it.
     if (json_unpack_ex((json_t *)command, &why, JSON_STRICT, "{s:s, s?o, s?o, s?o, s?o, s?o}",
                        "command", &name, "source", &source, "id", &id, "text", &content[0],
                        "base64", &content[1], "records", &content[2]))

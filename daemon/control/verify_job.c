@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define DAMAGE_REPORTED_MAX 1000 // lines; the count goes on
+#define DAMAGE_REPORTED_MAX 1000 // lines; counting continues
 #define REPLY_BYTES_MAX (1u << 20)
 #define ROOM_FIRST 65536
 #define DESCRIPTORS_MAX 4096 // more than a daemon with all its clients and sources has
@@ -139,7 +139,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
             job->room = room;
         }
     }
-    // Without room libuv reports UV_ENOBUFS, and the answer is no JSON.
+    // Without room libuv reports UV_ENOBUFS, and the output is not JSON.
     *buffer = uv_buf_init(job->text + job->used, (unsigned)(job->room - job->used));
 }
 
@@ -169,7 +169,7 @@ static int spawn_verify_job(reef_verify_job *job, const reef_verify_scope *scope
         {.flags = UV_IGNORE},
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data = {.stream = (uv_stream_t *)&job->pipe}},
         // Messages of libraries on standard error are not part of the answer.
-        {.flags = UV_IGNORE}, // what a library says there is no line of ours
+        {.flags = UV_IGNORE}, // messages of libraries on that stream are not ours
     };
     // In a group of its own: it has a child itself, and both are to end at once.
     const uv_process_options_t options = {.exit_cb = on_exit_of,
@@ -198,8 +198,8 @@ reef_status reef_verify_job_start(reef_verify_job *job,
     job->running = true;
     job->open = 2;
     if (code == 0) return REEF_OK;
-    // A handle that libuv has seen is closed by libuv, also after a failed start; nobody is told
-    // twice.
+    // A handle that libuv has seen is closed by libuv, also after a failed start; nobody is
+    // notified twice.
     job->untold = true;
     uv_close((uv_handle_t *)&job->process, on_closed);
     uv_close((uv_handle_t *)&job->pipe, on_closed);
@@ -209,7 +209,7 @@ reef_status reef_verify_job_start(reef_verify_job *job,
 
 void reef_verify_job_close(reef_verify_job *job) {
     if (!job->running) return;
-    bool started = !job->untold; // there is no process otherwise, and group 0 is our own
+    bool started = !job->untold; // no process was started then, and group 0 is our own
     job->untold = true;
     if (started && !job->exited) (void)kill(-job->process.pid, SIGKILL);
     // Its end is still to be seen by the loop, which then closes both handles.

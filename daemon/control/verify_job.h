@@ -31,7 +31,7 @@ typedef struct reef_verify_job {
     uv_process_t process;
     uv_pipe_t pipe;
     bool running;
-    bool untold;   // nobody is to be told how it went
+    bool untold;   // nobody is notified of the result
     bool exited;   // the process has ended
     bool ended;    // its answer has
     unsigned open; // handles

@@ -1,4 +1,4 @@
-// What http_server.c, http_auth.c and http_stream.c share: one connection, how the loop is told of
+// Shared by http_server.c, http_auth.c and http_stream.c: one connection, how the loop learns of
 // work, and who may ask.
 #ifndef REEF_HTTP_PRIVATE_H
 #define REEF_HTTP_PRIVATE_H
@@ -38,7 +38,7 @@ struct reef_http {
     bool is_public; // can be reached from other machines
 };
 
-/** Answer with a response, which is taken; a deferred request goes on from here. */
+/** Reply with a response, which is consumed; a deferred request continues here. */
 void reef_http_respond(reef_http_request *request,
                        unsigned code,
                        const char *type,
@@ -57,7 +57,7 @@ REEF_MUST_CHECK reef_status reef_http_access_check(const char *listen,
                                                    reef_error *err);
 bool reef_http_is_loopback(const struct sockaddr_storage *address);
 
-/** The request is over: whoever feeds its stream is told. Accepts NULL. */
+/** The request is over: the feeder of its stream is notified. Accepts NULL. */
 void reef_http_stream_gone(reef_http_stream *stream);
 /** MHD stops: the stream's connection must not be suspended. */
 void reef_http_stream_release(reef_http_stream *stream);

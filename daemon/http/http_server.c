@@ -142,7 +142,7 @@ static bool make_room(reef_http_request *request, size_t bytes) {
 // False without memory.
 static bool take_body(reef_http_request *request, const char *bytes, size_t count) {
     if (request->answered)
-        return true; // what is refused is passed over, for as long as a body may take
+        return true; // a refused body is discarded, for as long as a body may take
     if (count > REEF_HTTP_BODY_BYTES_MAX - request->body_bytes) {
         refuse_long(request);
         return true;
@@ -196,7 +196,7 @@ static enum MHD_Result refuse_ambiguous(reef_http_request *request) {
 }
 
 // Called by MHD once with the header, then with pieces of the body, then with nothing; and once
-// more when a deferred request goes on.
+// more when a deferred request is resumed.
 static enum MHD_Result on_request(void *context,
                                   struct MHD_Connection *connection,
                                   const char *path,
@@ -222,7 +222,7 @@ static enum MHD_Result on_request(void *context,
         http->options.begin(http->options.context, request);
         return MHD_YES;
     }
-    // A piece of the body. Setting *upload_bytes to 0 tells MHD that it was taken.
+    // A piece of the body. Setting *upload_bytes to 0 marks it as consumed for MHD.
     if (*upload_bytes) {
         bool taken = take_body(request, upload, *upload_bytes);
         *upload_bytes = 0;
@@ -233,8 +233,8 @@ static enum MHD_Result on_request(void *context,
     http->bodies_bytes -= request->body_room; // who handles it has bounds for what it keeps
     http->options.handle(http->options.context, request);
     release_body(request);
-    // A handler that cannot answer at once suspends the connection, so that MHD's thread of
-    // control, which is the loop, goes on.
+    // A handler that cannot reply at once suspends the connection, so that MHD's thread, which is
+    // the loop, continues.
     if (!request->deferred) return send_reply(request);
     if (request->peer != NULL) {
         request->peer->waits_for_us = true;
@@ -277,7 +277,7 @@ static void on_connection(void *context,
                           void **socket_context,
                           enum MHD_ConnectionNotificationCode what) {
     reef_http *http = context;
-    // A connection may carry many requests. Its record holds what they share: a time limit and a
+    // A connection may have many requests. Its record holds what they share: a time limit and a
     // stream.
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         reef_http_connection *peer = calloc(1, sizeof(*peer));
@@ -318,8 +318,8 @@ static void release_server(reef_http *http, reef_http_request *request) {
     reef_http_respond(request, 0, NULL, NULL);
 }
 
-// Who has closed the connection looks like one who has closed only its own direction, and may still
-// listen: for as long as it has to take an answer it is waited for.
+// A client that closed the connection looks like one that closed only its own direction, and may
+// still listen: it is waited for as long as any client may take for a reply.
 static void notice_hang_up(reef_http *http, reef_http_connection *peer, uint64_t now) {
     if (!has_hung_up(peer)) return;
     if (!peer->hung_up) peer->since_ms = now;
@@ -405,8 +405,8 @@ static void note_address(reef_http *http, const struct sockaddr_storage *asked) 
     }
 }
 
-// A zero would end the text that it stands in. Such a text stays as it was sent, and is no path or
-// value that is known.
+// A zero would end the text that it stands in. Such a text is kept as it was sent, and matches no
+// known path or value.
 static size_t unescape(void *context, struct MHD_Connection *connection, char *text) {
     (void)context;
     (void)connection;

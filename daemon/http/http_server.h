@@ -90,7 +90,7 @@ typedef struct reef_http_token {
     size_t count; // 0: none
 } reef_http_token;
 
-/** Read a token file; with NULL there is no token. Errors as of reef_http_open. */
+/** Read a token file; NULL means that no token is required. Errors as of reef_http_open. */
 REEF_MUST_CHECK reef_status reef_http_token_read(reef_http_token *token,
                                                  const char *path,
                                                  reef_error *err);
@@ -118,13 +118,13 @@ void reef_http_tick(reef_http *http);
 /** Accepts NULL. Deferred requests are forgotten. */
 void reef_http_close(reef_http *http);
 
-/** Whether the request carries the token; false when there is none to carry. In constant time. */
+/** Whether the request has the token; false if it has none. In constant time. */
 bool reef_http_has_token(const reef_http_request *request);
 /** Value of `?name=...`, or NULL. */
 const char *reef_http_query(const reef_http_request *request, const char *name);
 /**
  * Answer with `bytes` of `body`, which must be on the heap and is taken. On the loop's thread; a
- * deferred request goes on from here.
+ * deferred request continues here.
  */
 void reef_http_reply(
     reef_http_request *request, unsigned code, const char *type, char *body, size_t bytes);

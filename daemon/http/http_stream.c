@@ -2,9 +2,9 @@
 //
 //   send --- bytes that wait (bounded) --- on_read, asked by MHD ---> client
 //
-// While nothing waits the connection is suspended and costs nothing. What waits has to be taken
-// within the time that any answer has, so a client that reads too slowly is let go, and never makes
-// the sender wait.
+// While nothing waits the connection is suspended and costs nothing. Waiting output has to be taken
+// within the time that any reply has. A client that reads too slowly is disconnected, and never
+// makes the sender wait.
 #include "http_internal.h"
 
 #include <stdlib.h>
@@ -87,7 +87,7 @@ reef_http_stream *reef_http_stream_begin(reef_http_request *request,
     stream->http = request->http;
     stream->connection = request->connection;
     stream->peer = request->peer;
-    // Two holders: the producer and MHD. Whichever lets go last frees it.
+    // Two holders: the producer and MHD. The last one to release it frees it.
     stream->holders = 2;
     stream->on_gone = on_gone;
     stream->owner = owner;
@@ -116,7 +116,7 @@ bool reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t c
         stream->end -= stream->begin;
         stream->begin = 0;
     }
-    // A client that does not read fills its buffer; then the stream is given up.
+    // A client that does not read fills its buffer; then the stream is closed.
     if (!make_room(stream, stream->end + count)) return false;
     // The time to take an answer begins when there is one; a byte now and then buys no more of it.
     if (stream->end == 0 && stream->peer != NULL)

@@ -1,6 +1,6 @@
 // Events; see route_events.h. An event is the whole status, so a client that missed some has missed
 // nothing, and one that is too slow to take one is simply left out. They come once a second,
-// whether anything has changed or not: that is how a client knows that the daemon's loop turns.
+// whether anything has changed or not: that shows a client that the daemon's loop runs.
 #include "route_events.h"
 
 #include "query_stats.h"
@@ -13,7 +13,7 @@
 #define EVERY_TICKS 2                 // of 500 ms
 #define STATS_SHARE 20                // of the time at most one part in so many goes to facts
 #define STATS_PAUSE_NS 2000000000u    // between them at least
-#define STATS_AGE_NS_MAX 60000000000u // they are read anew although nothing was committed
+#define STATS_AGE_NS_MAX 60000000000u // they are read again although nothing was committed
 
 // ---- status -------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
-// What the daemon sends by itself: the status, once a second, to whoever has asked for events; and
-// the facts of the pool that metrics tell, read anew by the serving thread now and then. On the
-// loop's thread.
+// Events that the daemon sends by itself: the status, once a second, to every subscribed client;
+// and the pool's stats for metrics, read at intervals by the query thread. On the loop's thread.
 #ifndef REEF_HTTP_EVENTS_H
 #define REEF_HTTP_EVENTS_H
 

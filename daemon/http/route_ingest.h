@@ -8,7 +8,7 @@
 #define REEF_HTTP_INGEST_PATH "/v1/ingest"
 
 /**
- * The batch that a request carries, with its body. What is wrong goes into `code` and `err`.
+ * The batch that a request contains, with its body. What is wrong goes into `code` and `err`.
  *
  * Errors: INVALID with 400, or 415 for a Content-Type that is not known; NO_MEMORY with 500.
  */

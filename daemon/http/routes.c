@@ -67,7 +67,7 @@ static unsigned code_of(reef_status status) {
     case REEF_ERR_NOT_FOUND:
         return MHD_HTTP_NOT_FOUND;
     case REEF_ERR_BUSY:
-        // A full queue is a matter of time, so clients are told to come back.
+        // A full queue is temporary, so clients are asked to retry.
         return MHD_HTTP_TOO_MANY_REQUESTS;
     // The disk or the pool is full: trying again does not help.
     case REEF_ERR_FULL:
@@ -291,13 +291,13 @@ static void on_stream_gone(void *owner) {
 // What a job emits makes its answer a stream. From then on the request is answered and the stream
 // waits.
 static void pass_on(reef_query *query, const char *text, size_t bytes) {
-    // First output: the answer turns from a document into a stream.
+    // First output: the reply changes from a document to a stream.
     reef_http_request *request = query->owner;
     if (request != NULL) {
         query->owner = NULL;
         request->work = NULL;
         query->stream = reef_http_stream_begin(request, "text/event-stream", on_stream_gone, query);
-        // The client left between two events; the query is told to stop.
+        // The client left between two events; the query is stopped.
         if (atomic_load(&query->abandoned)) { // gone while the answer began, and the stream with it
             query->stream = NULL;
             return;
@@ -540,8 +540,8 @@ static bool is_own_host(const reef_http_request *request) {
     return false;
 }
 
-// A page of another site cannot read what is answered here, but what it sends would be done: a
-// score is work. Browsers say where a request comes from, and no page can change that.
+// A page of another site cannot read the reply, but its request would be executed: a score is work.
+// Browsers say where a request comes from, and no page can change that.
 static bool is_of_another_site(const reef_http_request *request) {
     const char *site =
         MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Sec-Fetch-Site");

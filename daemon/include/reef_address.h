@@ -1,4 +1,4 @@
-// Where a pool's daemon listens: the control socket, of which both ends agree here, and HTTP.
+// Where a pool's daemon listens: the control socket, on whose path both ends agree here, and HTTP.
 #ifndef REEF_ADDRESS_H
 #define REEF_ADDRESS_H
 

@@ -5,7 +5,8 @@
 //   commit-seconds = 5
 //
 // inih reads the form. Stricter here: keys stand in the section, blanks before a key mean nothing,
-// a line that is too long is told instead of cut, and the file is a regular one of bounded size.
+// a line that is too long is reported instead of cut, and the file is a regular one of bounded
+// size.
 #ifndef REEF_CONFIG_FILE_H
 #define REEF_CONFIG_FILE_H
 
@@ -14,7 +15,8 @@
 #define REEF_CONFIG_FILE_BYTES_MAX (1u << 20)
 
 /**
- * Takes one key and its value, both good for the call; what it refuses is told with file and line.
+ * Receives one key and its value, both valid for the call; what it refuses is reported with file
+ * and line.
  */
 typedef reef_status (*reef_config_entry)(
     void *context, const char *key, const char *value, unsigned line, reef_error *err);
@@ -51,8 +53,7 @@ REEF_MUST_CHECK reef_status reef_config_file_read_all(const char *path,
 typedef void (*reef_config_mistake)(void *context, unsigned line, const char *message);
 
 /**
- * The same, and tells of every mistake. Errors: only those of a file that cannot be read as a
- * whole.
+ * The same, but reports every mistake. Errors: only those of a file that cannot be read as a whole.
  */
 REEF_MUST_CHECK reef_status reef_config_file_check(const char *path,
                                                    const char *section,

@@ -48,7 +48,7 @@ void reef_report_warning(reef_report *report, const char *event, const char *for
     __attribute__((format(printf, 3, 4)));
 /** Something worth telling, as a JSON object with at least "event"; takes the reference. */
 void reef_report_event(reef_report *report, json_t *event);
-/** The same, from text. Text that is no object is said as it is. */
+/** The same, from text. Text that is not an object is logged as it is. */
 void reef_report_event_text(reef_report *report, const char *json);
 /** Where things stand, `line` for people and `object` for programs; takes the reference. */
 void reef_report_progress(reef_report *report, const char *line, json_t *object);

@@ -25,7 +25,7 @@ json_t *reef_snapshot_json(const reef_snapshot *snapshot);
 
 /**
  * Append every event of the timeline to the array `events`, oldest first; what a restore undid has
- * a member "undone", true. CORRUPT an event that is no JSON.
+ * a member "undone", true. CORRUPT an event that is not JSON.
  */
 REEF_MUST_CHECK reef_status reef_timeline_json(reef_txn *txn, json_t *events, reef_error *err);
 

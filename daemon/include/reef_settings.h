@@ -81,7 +81,7 @@ void reef_options_release(reef_options *options);
 
 typedef void (*reef_misspelt_variable)(void *context, const char *name, const char *meant);
 /**
- * Tell of every variable of the environment that is no setting but nearly the name of one. Others
+ * Report every variable of the environment that is not a setting but nearly the name of one. Others
  * that begin with REEF_ are nobody's business: whoever starts programs in containers sets such as
  * REEF_SERVICE_HOST.
  */
@@ -107,10 +107,10 @@ typedef struct reef_option_text {
     const char *name;   // without the dashes
     const char *value;  // what the value is called; NULL for a switch
     const char *help;   // one paragraph in one line
-    const char *sample; // a value to begin with; NULL for what is no setting
+    const char *sample; // a sample value; NULL if it is not a setting
 } reef_option_text;
 
-/** All options, those that are no settings last. */
+/** All options, those that are not settings last. */
 const reef_option_text *reef_option_texts(size_t *count);
 
 /**

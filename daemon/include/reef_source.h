@@ -4,9 +4,9 @@
 //   reader --- read(at, room) ---> kind --- reef_input_took / ended / failed ---> reader
 //
 // Sources that end (files, vectors, standard input) are read one after another, in the order given:
-// they are one lane. A live source, which grows while it is read, is a lane of its own. Every lane
-// has a queue; when it is full the lane is not read, and so its sender waits. stride.h says which
-// lane is trained next.
+// they share one queue. A live source, which grows while it is read, has a queue of its own. While a
+// queue is full its source is not read, and so its sender waits. stride.h decides which queue is
+// trained next.
 #ifndef REEF_INPUT_H
 #define REEF_INPUT_H
 
@@ -39,8 +39,8 @@ typedef struct reef_input_offset {
  */
 typedef struct reef_input_kind {
     const char *scheme; // before the colon of a spec
-    bool live;          // a lane of its own: it has no end, and others need not wait for it
-    bool again;         // can be read again from a place; what cannot is trained before a stop
+    bool live;          // a queue of its own: it has no end, and others need not wait for it
+    bool again;         // can be read again from a checkpoint; what cannot is trained before a stop
     bool promised;      // all up to `bytes` was acknowledged to its sender: a drain waits for it
     /**
      * `rest` is the spec after the colon, without a weight; borrowed from the command line. Sets
@@ -59,10 +59,10 @@ typedef struct reef_input_kind {
     /**
      * Put the next bytes at `at`, at most `room` (1 or more), and answer exactly once - at once or
      * much later - by reef_input_took, reef_input_ended (not of live ones) or reef_input_failed.
-     * The next call comes after the answer. The space stays lent until then. What was answered must
-     * come again, the same bytes, when the source is opened anew from any place before. Live
-     * sources of text give whole lines, over any number of calls. Troubles that may pass (a server
-     * that is away) are waited out inside, with reef_input_warn.
+     * The next call comes after the answer. The space stays lent until then. The same bytes must be
+     * delivered when the source is opened again from any earlier position. Live sources of text
+     * give whole lines, over any number of calls. Troubles that may pass (a server that is away)
+     * are waited out inside, with reef_input_warn.
      */
     void (*read)(reef_input *input, uint8_t *at, size_t room);
     /**
@@ -86,8 +86,8 @@ typedef struct reef_input_kind {
      */
     reef_status (*committed)(reef_input *input, reef_txn *txn, uint64_t cursor, reef_error *err);
     /**
-     * After a commit, on the loop: it has everything up to `place`, whose mark, if any, is lent.
-     * The last of several commits may be all that is told. May be NULL.
+     * After a commit, on the loop: it contains everything up to `position`, whose checkpoint, if
+     * any, is borrowed. Only the last of several commits may be reported. May be NULL.
      */
     void (*settled)(reef_input *input, const reef_input_offset *offset);
     /** Free `state`; the loop is gone. */
@@ -102,7 +102,7 @@ struct reef_input {
     const char *label;                        // what people call it; part of the spec
     char name[REEF_INPUT_NAME_BYTES_MAX + 1]; // what the pool's cursor goes by
     char *rest;                               // of the spec, what `open` got; a live source's
-    uint32_t weight;                          // share of a live source among the lanes
+    uint32_t weight;                          // share of a live source among the queues
     uint64_t offset;     // position of the next byte to give; kept by the reader
     uint64_t bytes;      // how much there is, as far as is known; REEF_BYTES_UNKNOWN
     void *state;         // the kind's own
@@ -124,7 +124,9 @@ struct reef_input {
 
 /** What a reader does with the answer to a read. */
 typedef struct reef_input_sink {
-    /** `count` bytes from offset `begin` of the source lie in the lent space; takes `mark`. */
+    /**
+     * `count` bytes from offset `begin` of the source lie in the lent space; takes `checkpoint`.
+     */
     void (*took)(reef_input *input, size_t count, uint64_t begin, char *checkpoint);
     void (*ended)(reef_input *input);
     void (*failed)(reef_input *input, const reef_error *err);
@@ -135,11 +137,11 @@ typedef struct reef_input_sink {
  * the first of them lies, or NULL where that follows from the mark before; taken.
  */
 void reef_input_took(reef_input *input, size_t count, char *checkpoint);
-/** There are no more bytes. */
+/** The source has ended. */
 void reef_input_ended(reef_input *input);
-/** It cannot go on: the daemon ends with this error, and loses nothing that was committed. */
+/** It cannot continue: the daemon ends with this error, and loses nothing that was committed. */
 void reef_input_failed(reef_input *input, const reef_error *err);
-/** Tell people, and go on. `event` is a word for logs, such as "source_waits". */
+/** Log a warning, and continue. `event` is a word for logs, such as "source_waits". */
 void reef_input_warn(reef_input *input, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -153,7 +155,7 @@ void reef_input_warn(reef_input *input, const char *event, const char *format, .
 REEF_MUST_CHECK reef_status reef_input_open(reef_input *input, const char *spec, reef_error *err);
 /** What reef_input_open says of the text alone: nothing is opened. */
 REEF_MUST_CHECK reef_status reef_input_check_spec(const char *spec, reef_error *err);
-/** Go on after `place`; see reef_input_kind. */
+/** Continue after `position`; see reef_input_kind. */
 REEF_MUST_CHECK reef_status reef_input_seek(reef_input *input,
                                             const reef_input_offset *offset,
                                             reef_error *err);

@@ -48,16 +48,16 @@ REEF_API bool reef_vectors_is_spec(const char *spec);
  *
  * inputs  values that a vector must have; 0: as many as there are
  *
- * Errors: INVALID a spec or file that is not as described above (the message names file and place)
- * or of another width; NOT_FOUND it cannot be read; CORRUPT a file that was cut or does not unpack;
- * NO_MEMORY; IO. Threads: one at a time.
+ * Errors: INVALID a spec or file that is not as described above (the message names file and
+ * position) or of another width; NOT_FOUND it cannot be read; CORRUPT a file that was cut or cannot
+ * be unpacked; NO_MEMORY; IO. Threads: one at a time.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_vectors_open(reef_vectors **out,
                                                        const char *spec,
                                                        uint32_t inputs,
                                                        reef_error *err);
 REEF_API void reef_vectors_close(reef_vectors *vectors); // accepts NULL
-/** Let go of what can be read again: an unpacked file. The next read makes it anew. */
+/** Let go of what can be read again: an unpacked file. The next read makes it again. */
 REEF_API void reef_vectors_rest(reef_vectors *vectors);
 
 REEF_API const char *reef_vectors_spec(const reef_vectors *vectors);

@@ -278,7 +278,7 @@ static json_t *reef_matrix_json(const reef_forgetting *f) {
                      columns, "values", values_json(f));
 }
 
-// Whether the pool has changed since, and enough time has passed to look again.
+// Whether the pool has changed since, and enough time has passed to measure again.
 static reef_status is_stale(reef_query_thread *queries,
                             const reef_forgetting *f,
                             bool *out,
@@ -287,7 +287,7 @@ static reef_status is_stale(reef_query_thread *queries,
     reef_commit commit;
     uint32_t generations;
     *out = true;
-    // There is no matrix yet.
+    // No matrix was measured yet.
     if (f == NULL) return REEF_OK;
     reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);

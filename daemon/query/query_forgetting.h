@@ -6,9 +6,9 @@
 #include "query_thread.h"
 
 /**
- * The matrix as far as it is known. A question spends a bounded time on it, so `complete` may be
- * false, and the next one goes on; a complete one is kept, and measured anew when the pool has
- * changed, at most a twentieth of the time, or a fifth after a seal.
+ * The matrix as far as it is known. A request spends a bounded time on it, so `complete` may be
+ * false, and the next one continues. A complete matrix is kept, and measured again when the pool
+ * has changed: at most a twentieth of the time, or a fifth after a seal.
  */
 reef_status reef_query_forgetting(reef_query_thread *queries, reef_query *query, reef_error *err);
 /**

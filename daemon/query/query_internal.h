@@ -27,7 +27,7 @@ struct reef_query_thread {
     bool stopping;
 };
 
-/** Let every model but `used` (NULL: none) release what it reads in place. */
+/** Let every model but `used` (NULL: all) release what it reads in place. */
 void reef_query_thread_unpin(reef_query_thread *queries, const reef_served_model *used);
 
 #endif

@@ -15,7 +15,7 @@
 #define GENERATE_BYTES_DEFAULT 256
 #define GENERATE_BYTES_MAX 4096
 #define VECTORS_MAX 4096
-#define LINES_MAX 65536 // of a body that is scored: each is told of on its own
+#define LINES_MAX 65536 // of a body that is scored: each is reported by itself
 #define EVENTS_DEFAULT 100
 #define POINTS_DEFAULT 500
 #define COUNT_MAX 100000
@@ -183,7 +183,7 @@ static bool report_jobs(const spoken *to, const char *character) {
     return bytes > 0 && reef_query_thread_emit(to->queries, to->query, line, (size_t)bytes);
 }
 
-// What is no UTF-8 becomes question marks, a byte each.
+// Bytes that are not UTF-8 become question marks, one each.
 static bool report_broken(spoken *to) {
     bool heard = true;
     for (; heard && to->count; to->count--) heard = report_jobs(to, "?");

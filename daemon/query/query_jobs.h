@@ -16,7 +16,7 @@ reef_status reef_query_count(const reef_query *query,
 
 /** Body: text. Arguments: as_of, per_byte. */
 reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef_error *err);
-/** Body: JSON, a prompt and how to go on. */
+/** Body: JSON, a prompt and how to continue it. */
 reef_status reef_query_generate(reef_query_thread *queries, reef_query *query, reef_error *err);
 /** Body: JSON, vectors. */
 reef_status reef_query_predict(reef_query_thread *queries, reef_query *query, reef_error *err);

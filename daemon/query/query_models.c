@@ -7,7 +7,7 @@
 
 #define REOPEN_SHARE 10 // of the time at most one part in so many goes to opening models
 
-// What is read in place must not keep the trainer from reusing pages while nobody asks for it,
+// Rows read in place must not keep the trainer from reusing pages while nobody asks for this model,
 // however many ask for another state. The model in use renews its read by itself.
 void reef_query_thread_unpin(reef_query_thread *queries, const reef_served_model *used) {
     for (reef_served_model *m = queries->models; m < queries->models + REEF_SERVED_MODELS; m++)
@@ -62,7 +62,7 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
     // in turn does not reload either.
     reef_served_model *served = &queries->models[strcmp(as_of, "now") != 0];
     queries->used = served;
-    // The other model lets go of the map while this one is used.
+    // The other model releases the map while this one is used.
     reef_query_thread_unpin(queries, served);
     reef_commit newest;
     reef_status status = newest_commit(queries, &newest, err);

@@ -106,7 +106,7 @@ static void query_thread_main(void *argument) {
         uv_mutex_lock(&queries->lock);
         queries->current = NULL;
         append_thread(&queries->done, query);
-        // When nothing waits, the model lets go of the map, so that the writer may reuse pages.
+        // When nothing waits, the model releases the map, so that the writer may reuse pages.
         bool idle = queries->waiting == NULL;
         uv_mutex_unlock(&queries->lock);
         (void)uv_async_send(queries->options.wake);
@@ -124,7 +124,7 @@ reef_status reef_query_thread_submit(reef_query_thread *queries,
                                      reef_query *query,
                                      reef_error *err) {
     uv_mutex_lock(&queries->lock);
-    // A full queue is refused at once: a client that waits a minute has given up anyway.
+    // A full queue is refused at once: a client that waits a minute has left anyway.
     bool full = queries->waiting_count == REEF_QUERY_QUEUE_MAX;
     if (!full) {
         append_thread(&queries->waiting, query);

@@ -1,9 +1,9 @@
 // Answers that take computing or reading the pool, on a thread of their own, so that neither the
 // loop nor training waits for them.
 //
-// They come from a committed state, never from half-trained parameters. The model is opened when it
-// is first asked for, and opened anew when a question comes after a later commit, but at most so
-// often that opening takes a tenth of the time: every answer names the commit that it is of.
+// They come from a committed state, never from half-trained parameters. The model is opened on the
+// first request, and opened again when a request follows a later commit, but at most so often that
+// opening takes a tenth of the time: every reply names its commit.
 #ifndef REEF_QUERY_THREAD_H
 #define REEF_QUERY_THREAD_H
 
@@ -55,7 +55,9 @@ struct reef_query {
     // the loop's own
     void *owner;  // who waits for it; NULL when they went away
     void *stream; // where what was emitted goes, once it does
-    /** Called when it is done, in place of an answer to its owner, who is no request then; NULL. */
+    /**
+     * Called when it is done, instead of replying to its owner, who makes no request then; NULL.
+     */
     void (*on_done)(reef_query *query);
     reef_query *next;
 };
@@ -87,7 +89,7 @@ REEF_MUST_CHECK reef_status reef_query_thread_open(reef_query_thread *queries,
                                                    reef_model **model,
                                                    reef_error *err);
 /**
- * Send bytes ahead of the result. False when nobody waits for them any more, or there is no memory.
+ * Send bytes ahead of the result. False if their client has left, or memory is exhausted.
  */
 bool reef_query_thread_emit(reef_query_thread *queries,
                             reef_query *query,

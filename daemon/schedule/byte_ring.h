@@ -17,7 +17,7 @@
 
 typedef struct reef_ring {
     uint8_t *bytes;
-    size_t high;         // the high-water mark: nothing is lent when this much waits
+    size_t high;         // the high-water mark: no space is lent while this much waits
     size_t unit;         // a view ends with a multiple of it
     uint64_t head, tail; // positions of the next byte to take, to fill
 } reef_ring;
@@ -35,7 +35,7 @@ bool reef_ring_space(reef_ring *ring, uint8_t **at, size_t *count);
 /** `count` bytes of the lent space now hold data. */
 void reef_ring_fill(reef_ring *ring, size_t count);
 
-/** The position after the first waiting `byte`; the head's when there is none. */
+/** The position after the first waiting `byte`; the head's if it does not occur. */
 uint64_t reef_ring_after(const reef_ring *ring, uint8_t byte);
 /** Lend waiting bytes up to position `end`, in one piece of whole units; returns how many. */
 size_t reef_ring_view(const reef_ring *ring, uint64_t end, const uint8_t **at);

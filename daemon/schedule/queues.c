@@ -97,8 +97,7 @@ static bool is_current_source(const reef_queues *queues, const reef_queue *queue
     return queues->ends[source] == NOT_ENDED;
 }
 
-// The newest mark stays for as long as nothing comes after it: however long it is, it is no reason
-// to wait.
+// The newest checkpoint stays as long as nothing follows it: its length never makes training wait.
 static bool checkpoints_fit(const reef_queue *queue) {
     return queue->checkpoints == NULL || queue->checkpoints->next == NULL ||
            queue->checkpoint_bytes < REEF_CHECKPOINT_BYTES_HIGH;
@@ -118,7 +117,7 @@ void reef_queues_fill(
     reef_ring_fill(&queue->ring, count);
     if (text == NULL) return;
     reef_queue_checkpoint *checkpoint = malloc(sizeof(*checkpoint));
-    if (checkpoint == NULL) abort(); // a few bytes; without them the place would be lost
+    if (checkpoint == NULL) abort(); // a few bytes; without them the position would be lost
     *checkpoint = (reef_queue_checkpoint){.begin = begin, .text = text};
     *queue->checkpoints_end = checkpoint;
     queue->checkpoints_end = &checkpoint->next;
@@ -129,7 +128,7 @@ void reef_queues_end(reef_queues *queues, size_t source) {
     queues->ends[source] = queues->queues[queues->queue_of[source]].ring.tail;
 }
 
-// Bytes that can be read again may be dropped only when nothing after them in their lane has to be
+// Bytes that can be read again may be dropped only if nothing after them in their queue has to be
 // kept: the order of the stream is part of the result.
 static uint64_t last_kept_position(const reef_queues *queues, const reef_queue *queue) {
     uint64_t kept = queue->ring.head, begin = 0;

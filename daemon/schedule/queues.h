@@ -1,8 +1,9 @@
-// What was read and waits to be trained: a queue for every lane.
+// Bytes that were read and wait to be trained: one queue for each live source, and one for all
+// others.
 //
-// Sources that end are one lane, read one after another; a live source is a lane of its own. A lane
-// has no lock: its owner (training_thread.c) calls under its own, and only the bytes that
-// reef_queues_space and reef_queues_view lend are touched outside it.
+// Sources that end share one queue and are read one after another; a live source has a queue of its
+// own. A queue has no lock: its owner (training_thread.c) calls under its own, and only the bytes
+// that reef_queues_space and reef_queues_view lend are touched outside it.
 #ifndef REEF_QUEUES_H
 #define REEF_QUEUES_H
 
@@ -42,12 +43,12 @@ typedef struct reef_queues {
     reef_queue *queues;
     size_t count;
     size_t *queue_of; // (input_count)
-    uint64_t *ends;   // (input_count) position in the lane where it ended, or UINT64_MAX
+    uint64_t *ends;   // (input_count) position in the queue where it ended, or UINT64_MAX
 } reef_queues;
 
 /**
- * Release also after an error. Of sources that are pushed into only whole records are lent: a
- * snapshot inside one could not be gone on with, as what waits after its restore is another
+ * Release also after an error. Only whole records of push sources are lent: training could not
+ * continue from a snapshot inside one, because other bytes wait after its restore
  * (trainer/pushed.c).
  *
  * record_bytes  of a vector's record, 0 for text; inputs stand at their `offset`
@@ -62,8 +63,8 @@ void reef_queues_release(reef_queues *queues);
 // ---- filling ------------------------------------------------------------------------------------
 
 /**
- * Lend room for what `source` gives next: not while one before it in its lane has not ended, nor
- * when the lane's queue is full.
+ * Lend room for the next bytes of `source`: not before the earlier sources of its queue have ended,
+ * nor while the queue is full.
  */
 bool reef_queues_space(reef_queues *queues, size_t source, uint8_t **at, size_t *count);
 /**
@@ -75,18 +76,17 @@ void reef_queues_fill(
 /** The source has no more; the taker moves on by reef_queue_skip_ended. */
 void reef_queues_end(reef_queues *queues, size_t source);
 /**
- * From here on only bytes that cannot be read again are lent, and those before them in their lane.
+ * From here on only bytes that cannot be read again are lent, and those before them in their queue.
  */
 void reef_queues_stop(reef_queues *queues);
 /**
- * After reef_queues_stop: the line that the head of a lane stands in is lent as well, where all of
- * it is here.
+ * After reef_queues_stop: the line at the head of a queue is lent as well, if all of it is here.
  */
 void reef_queues_keep_line(reef_queues *queues, size_t queue);
 
 // ---- taking -------------------------------------------------------------------------------------
 
-/** The source of the next byte of a lane; the last one after all have ended. */
+/** The source of the next byte of a queue; the last one after all have ended. */
 size_t reef_queue_source(const reef_queue *queue);
 /** Whether all its sources have ended and were taken. */
 bool reef_queue_is_done(const reef_queue *queue);
@@ -101,11 +101,11 @@ bool reef_queues_take(reef_queues *queues, size_t queue, size_t count);
 void reef_queue_skip_ended(const reef_queues *queues, reef_queue *queue);
 /** Whether all of a source was taken. */
 bool reef_queues_has_ended(const reef_queues *queues, size_t source);
-/** Bytes that wait in all lanes. */
+/** Bytes that wait in all queues. */
 uint64_t reef_queues_waiting(const reef_queues *queues);
 /**
- * The mark of byte `cursor` of a live lane's source: the last one at or before it. Marks before it
- * are freed; it stays the lane's. NULL when there is none.
+ * The checkpoint of byte `cursor` of a live queue's source: the last one at or before it.
+ * Checkpoints before it are freed; it stays the queue's. NULL if there is none.
  */
 const reef_queue_checkpoint *reef_queue_checkpoint_at(reef_queue *queue, uint64_t cursor);
 

@@ -8,7 +8,8 @@
 
 // ---- life ---------------------------------------------------------------------------------------
 
-// Sources that end are a lane without a name: which of them it is at does not matter for its turns.
+// Sources that end share one queue without a name: which of them is current does not change its
+// share.
 static void name_queue(reef_schedule *schedule) {
     for (size_t i = 0; i < schedule->queues.count; i++) {
         const reef_queue *queue = &schedule->queues.queues[i];
@@ -18,7 +19,7 @@ static void name_queue(reef_schedule *schedule) {
     }
 }
 
-// How much of a vector's record a lane has given already.
+// How much of a vector's record a queue has given already.
 static uint64_t begun_record(const reef_schedule *schedule, size_t queue) {
     uint64_t begun = 0;
     for (size_t i = 0; i < schedule->queues.input_count; i++)
@@ -27,9 +28,9 @@ static uint64_t begun_record(const reef_schedule *schedule, size_t queue) {
     return begun % schedule->stride.record_bytes;
 }
 
-// A pool that was trained on one lane may have stopped inside a vector's record: that goes first,
-// and is waited for. And a lane that was trained alone does not stand where it stood in its slice:
-// slices end with a record.
+// A pool that was trained on one queue may have stopped inside a vector's record: the rest of that
+// record comes first, and is waited for. A queue that was trained alone is not at the position
+// where its slice stopped: slices end with a record.
 static void finish_record(reef_schedule *schedule) {
     reef_stride *stride = &schedule->stride;
     for (size_t i = 0; stride->record_bytes && i < schedule->queues.count; i++) {
@@ -58,7 +59,7 @@ reef_status reef_schedule_init(reef_schedule *schedule,
     schedule->empty_since = calloc(queues + 1, sizeof(*schedule->empty_since));
     if (schedule->stride_queues == NULL || schedule->idle_since == NULL ||
         schedule->empty_since == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu lanes", queues);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu queues", queues);
     name_queue(schedule);
     reef_stride_init(&schedule->stride, schedule->stride_queues, queues, record_bytes);
     // One queue needs no schedule; its stream is the order of its bytes.
@@ -92,8 +93,8 @@ static void apply_scheduler(reef_schedule *schedule, const reef_decision *decisi
     schedule->stride.decided = decision->number;
 }
 
-// Its lane was trained alone meanwhile, and stands inside a vector's record where it stood before
-// one.
+// Its queue was trained alone meanwhile, and is inside a vector's record where it was at the start
+// of one before.
 static bool would_cut(const reef_schedule *schedule, const reef_decision *decision) {
     size_t current = schedule->stride.current;
     return schedule->stride.record_bytes && decision->idle && current != REEF_STRIDE_NONE &&
@@ -101,7 +102,7 @@ static bool would_cut(const reef_schedule *schedule, const reef_decision *decisi
            strcmp(schedule->stride_queues[current].name, decision->queue) == 0;
 }
 
-// What was decided at this place of the stream is decided again, but for what is to be passed by.
+// Decisions made at this position of the stream are repeated, except those that are to be skipped.
 static void apply_due(reef_schedule *schedule) {
     while (!all_applied(schedule)) {
         const reef_decision *decision = &schedule->after.items[schedule->applied];
@@ -142,8 +143,7 @@ static uint64_t waiting(const reef_schedule *schedule, size_t queue) {
     return reef_ring_count(&schedule->queues.queues[queue].ring);
 }
 
-// From when on each is waited for, whoever has the turn: lanes that all have nothing are waited for
-// together.
+// Since when each is waited for, whichever queue is current: empty queues are waited for together.
 static void note_empty_queue(reef_schedule *schedule, uint64_t now) {
     for (size_t i = 0; i < schedule->queues.count; i++) {
         if (waiting(schedule, i))
@@ -162,8 +162,8 @@ static void note_ended_queue(reef_schedule *schedule) {
     }
 }
 
-// The place of the next decision of the run before, which may lie within a slice; UINT64_MAX when
-// there is none.
+// The position of the next decision of the run before, which may lie within a slice; UINT64_MAX if
+// none is left.
 static uint64_t next_position(const reef_schedule *schedule) {
     return all_applied(schedule) ? UINT64_MAX : schedule->after.items[schedule->applied].at;
 }
@@ -179,7 +179,7 @@ static bool lend(reef_schedule *schedule, size_t queue, reef_schedule_next *next
     return true;
 }
 
-// The first lane that has something that cannot be read again.
+// The first queue that holds bytes which cannot be read again.
 static size_t kept_queue(reef_schedule *schedule) {
     const uint8_t *bytes = NULL;
     for (size_t i = 0; i < schedule->queues.count; i++)
@@ -209,7 +209,7 @@ static void decide_scheduler(reef_schedule_next *next, size_t queue, bool idle) 
     next->idle = idle;
 }
 
-// A lane that sits out and has something again is back with a slice, or after a while with less.
+// An idle queue with new bytes is active again with a full slice, or after a while with less.
 static bool find_return(reef_schedule *schedule, uint64_t now, reef_schedule_next *next) {
     // With nobody else to run, a queue need not wait for a whole slice.
     bool alone = reef_stride_next(&schedule->stride) == REEF_STRIDE_NONE;
@@ -233,19 +233,18 @@ static bool others_wait(const reef_schedule *schedule, size_t queue) {
     return false;
 }
 
-// The lane whose turn it is has nothing. A record of a vector is never left in its middle.
+// The current queue is empty. A record of a vector is never left in its middle.
 static void wait_for_scheduler(reef_schedule *schedule,
                                size_t index,
                                uint64_t now,
                                reef_schedule_next *next) {
     const reef_stride_queue *queue = &schedule->stride_queues[index];
-    // Nobody else waits: then there is no reason to decide anything.
+    // No other queue has bytes: nothing needs to be decided.
     if ((queue->partial && schedule->stride.record_bytes) || !others_wait(schedule, index)) return;
     // A queue that has just come back and is empty again may go idle at once.
     bool at_once = queue->fresh && !queue->partial;
     uint64_t due = schedule->empty_since[index] + (at_once ? 0 : schedule->patience_ns);
-    if (now < due)
-        set_deadline(next, due);
+    if (now < due) set_deadline(next, due);
     // Decisions of the previous run are replayed first. If they do not fit what the sources give
     // now, they are dropped.
     else if (all_applied(schedule))
@@ -254,8 +253,7 @@ static void wait_for_scheduler(reef_schedule *schedule,
         next->kind = REEF_SCHEDULE_FORGET;
 }
 
-// Everybody sits out, and what was decided next lies further on: the sources are not the ones they
-// were.
+// All queues are idle, and the next stored decision lies further on: the sources have changed.
 static void forget_if_stuck(const reef_schedule *schedule, reef_schedule_next *next) {
     if (!all_applied(schedule) && others_wait(schedule, REEF_STRIDE_NONE))
         next->kind = REEF_SCHEDULE_FORGET;
@@ -277,7 +275,7 @@ void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_
     // Decisions are tied to positions of the stream, so replaying them does not depend on time.
     apply_due(schedule);
     if (all_applied(schedule) && find_return(schedule, now_ns, next)) return;
-    if (next_position(schedule) < schedule->stride.total) { // it was passed by, out of turn
+    if (next_position(schedule) < schedule->stride.total) { // it was skipped, out of order
         next->kind = REEF_SCHEDULE_FORGET;
         return;
     }

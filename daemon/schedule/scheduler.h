@@ -1,6 +1,5 @@
-// What is trained next: the lanes' queues (queues.h), whose turn it is (stride.h), and how long a
-// lane that has nothing is waited for. Without a lock of its own: training_thread.c calls under its
-// own.
+// What is trained next: the queues (queues.h), the order between them (stride.h), and how long an
+// empty queue is waited for. Without a lock of its own: training_thread.c calls under its own.
 #ifndef REEF_SCHEDULER_H
 #define REEF_SCHEDULER_H
 
@@ -19,16 +18,16 @@ typedef struct reef_schedule_next {
     size_t queue;
     const uint8_t *bytes; // (count) lent until they are taken
     size_t count;
-    bool idle;            // a decision: the lane sits out, or is back
+    bool idle;            // a decision: the queue becomes idle, or active again
     uint64_t deadline_ns; // of uv_hrtime; UINT64_MAX: only a change helps
 } reef_schedule_next;
 
 typedef struct reef_schedule {
     reef_queues queues;
     reef_stride stride;
-    reef_stride_queue *stride_queues; // (lanes.count)
-    uint64_t *idle_since;  // (lanes.count) when it sat out, of uv_hrtime; 0 before this run
-    uint64_t *empty_since; // (lanes.count) when its queue was found empty; 0: it is not
+    reef_stride_queue *stride_queues; // (queues.count)
+    uint64_t *idle_since;  // (queues.count) since when it is idle, of uv_hrtime; 0 before this run
+    uint64_t *empty_since; // (queues.count) since when its ring is empty; 0: it is not
     reef_decisions after;  // of the run before, after its last commit
     size_t applied;        // how many of them took effect again
     uint64_t patience_ns;
@@ -36,7 +35,8 @@ typedef struct reef_schedule {
 } reef_schedule;
 
 /**
- * Lanes of the sources, and turns as the pool's last commit left them. Release also after an error.
+ * Queues of the sources, and the stride as the pool's last commit has it. Release also after an
+ * error.
  */
 REEF_MUST_CHECK reef_status reef_schedule_init(reef_schedule *schedule,
                                                reef_store *store,
@@ -48,15 +48,14 @@ REEF_MUST_CHECK reef_status reef_schedule_init(reef_schedule *schedule,
 void reef_schedule_release(reef_schedule *schedule);
 
 /**
- * Find what is next at time `now_ns`; what is lent or decided is done with before the next call.
+ * Find what is next at time `now_ns`; lent bytes or a decision are dealt with before the next call.
  */
 void reef_schedule_find(reef_schedule *schedule, uint64_t now_ns, reef_schedule_next *next);
 /**
- * The first `count` of the lent bytes were trained; true when the loop waits for room and now has
- * it.
+ * The first `count` of the lent bytes were trained; true if the loop waits for room and now has it.
  */
 bool reef_schedule_took(reef_schedule *schedule, const reef_schedule_next *next, size_t count);
-/** For a REEF_SCHEDULE_DECIDE: what has to be written; the lane's name is borrowed. */
+/** For a REEF_SCHEDULE_DECIDE: what has to be written; the queue's name is borrowed. */
 reef_decision reef_schedule_decision(const reef_schedule *schedule, const reef_schedule_next *next);
 /** It was written and takes effect. */
 void reef_schedule_decided(reef_schedule *schedule,

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define SCALE 1000 // of where a lane stands: as fine as the largest weight
+#define SCALE 1000 // of a queue's pass: as fine as the largest weight
 
 void reef_stride_init(reef_stride *stride,
                       reef_stride_queue *queues,
@@ -38,8 +38,7 @@ size_t reef_stride_next(reef_stride *stride) {
     return stride->current;
 }
 
-// How many bytes of the turn are left, if that follows from a count alone; 0 where the next newline
-// decides.
+// How many bytes of the slice are left, if a count alone decides; 0 if the next newline decides.
 static uint64_t left_by_count(const reef_stride *stride) {
     if (stride->record_bytes) {
         uint64_t whole = (REEF_SLICE_BYTES + stride->record_bytes - 1) / stride->record_bytes;
@@ -59,8 +58,8 @@ size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t
     // end.
     size_t from = left > 0 ? (size_t)left - 1 : 0;
     const uint8_t *newline = memchr(bytes + from, '\n', count - from);
-    // A line longer than the maximum is cut, so that a source without newlines cannot keep the turn
-    // for ever.
+    // A line longer than the maximum is cut, so that a source without newlines cannot keep the
+    // slice for ever.
     uint64_t longest = REEF_SLICE_BYTES_MAX - stride->given;
     size_t share = newline != NULL ? (size_t)(newline - bytes) + 1 : count;
     return share < longest ? share : (size_t)longest;
@@ -89,7 +88,7 @@ void reef_stride_took(reef_stride *stride, const uint8_t *bytes, size_t count) {
     stride->current = REEF_STRIDE_NONE;
 }
 
-// What it gave in a turn that ends early counts as well.
+// Bytes of a slice that ends early count as well.
 static void end_slice(reef_stride *stride, size_t queue) {
     if (stride->current != queue) return;
     stride->queues[queue].pass += stride->given * SCALE / stride->queues[queue].weight;
@@ -108,9 +107,8 @@ void reef_stride_done(reef_stride *stride, size_t queue) {
     stride->queues[queue].done = true;
 }
 
-// Where the stream stands: with the lowest lane that takes part. While nobody does, with the
-// highest of those that sit out, so that whoever begins first does not hold up the others when they
-// are back.
+// The stream's pass: the lowest among the queues that take part. While all are idle, the highest of
+// theirs, so that the first to return does not hold up the others when they are back.
 static uint64_t standing(const reef_stride *stride) {
     size_t best = lowest(stride);
     if (best != REEF_STRIDE_NONE) return stride->queues[best].pass;
@@ -121,14 +119,14 @@ static uint64_t standing(const reef_stride *stride) {
     return highest;
 }
 
-// Having been away is no reason to catch up.
+// A queue that was idle does not catch up.
 static void join_stride(const reef_stride *stride, reef_stride_queue *queue) {
     uint64_t at = standing(stride);
     if (queue->pass < at) queue->pass = at;
 }
 
 void reef_stride_set_idle(reef_stride *stride, size_t queue, bool idle) {
-    // Whoever was found before has not begun: made again at this place, the decision comes first.
+    // The queue found before has not begun: repeated at this position, the decision comes first.
     if (stride->given == 0) stride->current = REEF_STRIDE_NONE;
     if (idle)
         end_slice(stride, queue);
@@ -140,8 +138,8 @@ void reef_stride_set_idle(reef_stride *stride, size_t queue, bool idle) {
 
 // ---- between two runs ---------------------------------------------------------------------------
 
-// One that has ended stays where it ended while the others go on: if there is more of it in the
-// next run, it begins where the lowest of them stands, and does not catch up.
+// An ended queue keeps its pass while the others continue. If it has more in the next run, it
+// begins at the lowest pass of the others and does not catch up.
 json_t *reef_stride_save(const reef_stride *stride) {
     json_t *queues = json_array();
     for (size_t i = 0; i < stride->count; i++) {
@@ -205,7 +203,7 @@ reef_status reef_stride_load(reef_stride *stride, const json_t *saved, reef_erro
                          "pool");
     stride->total = (uint64_t)total;
     stride->decided = (uint64_t)decided;
-    // The queue of the interrupted slice goes on where it stopped.
+    // The queue of the interrupted slice continues where it stopped.
     reef_stride_queue *now = current != NULL ? queue_named(stride, current) : NULL;
     if (now != NULL) {
         stride->current = (size_t)(now - stride->queues);

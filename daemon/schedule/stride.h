@@ -1,14 +1,15 @@
-// Whose turn it is: several lanes of bytes made into one stream, by position.
+// Stride scheduling (Waldspurger and Weihl 1995): several queues of bytes become one stream, by
+// position.
 //
-// A lane of weight w that has given g bytes stands at g / w. The lane that stands lowest has the
-// turn, the first one of equals, and keeps it for a slice: whole records, REEF_SLICE_BYTES of them
-// or more. So the stream is a function of what the lanes hold, not of when it came; a daemon that
-// was killed makes the same one again.
+// A queue of weight w that has given g bytes has the pass g / w. The queue with the lowest pass is
+// current, the first one of equals, and stays so for a slice: whole records, REEF_SLICE_BYTES of
+// them or more. So the stream is a function of what the queues hold, not of when it came; a
+// restarted daemon makes the same stream.
 //
-// Only one thing follows the clock: a lane that has nothing for too long sits out, so that others
-// need not wait, and comes back when it has something again. Such a decision is written to the pool
-// before it takes effect (stride_checkpoint.c), together with where in the stream it was made, and
-// is made at the same place again.
+// Only one thing follows the clock: a queue that is empty for too long becomes idle, so that others
+// need not wait, and is active again when it has bytes. Such a decision is written to the pool
+// before it takes effect (stride_checkpoint.c), together with its position in the stream, and is
+// repeated at the same position.
 #ifndef REEF_STRIDE_H
 #define REEF_STRIDE_H
 
@@ -19,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_SLICE_BYTES 4096            // a turn is at least so long, to the end of a record
+#define REEF_SLICE_BYTES 4096            // at least; a slice ends with a record
 #define REEF_SLICE_BYTES_MAX (64u << 10) // a line that is longer is cut here
 #define REEF_STRIDE_NONE SIZE_MAX
 
@@ -27,45 +28,48 @@ typedef struct reef_stride_queue {
     const char *name;
     uint32_t weight;
     uint64_t pass; // where it stands, in thousandths of bytes per weight
-    bool idle;     // sits out
-    bool fresh;    // came back and has not given a slice yet: it may sit out at once
+    bool idle;     // empty for too long: the others continue without it
+    bool fresh;    // active again without a full slice yet: it may become idle at once
     bool partial;  // its last byte was inside a record
-    bool done;     // has ended: never its turn again
+    bool done;     // has ended: never current again
 } reef_stride_queue;
 
 typedef struct reef_stride {
     reef_stride_queue *queues; // the caller's
     size_t count;
     size_t record_bytes; // of a vector's record; 0: records are lines
-    size_t current;      // whose turn it is, or REEF_STRIDE_NONE: to be found
-    uint64_t given;      // in this turn
-    uint64_t total;      // in all turns
+    size_t current;      // the queue of this slice, or REEF_STRIDE_NONE: to be found
+    uint64_t given;      // in this slice
+    uint64_t total;      // in all slices
     uint64_t decided;    // number of the last decision that took effect
 } reef_stride;
 
-/** Begin; where lanes have `count` 1 there is nothing to decide. */
+/** Begin; with `count` 1 nothing is ever decided. */
 void reef_stride_init(reef_stride *stride,
                       reef_stride_queue *queues,
                       size_t count,
                       size_t record_bytes);
-/** The lane whose turn it is; REEF_STRIDE_NONE when all have ended or sit out. */
+/** The current queue; REEF_STRIDE_NONE if all have ended or are idle. */
 size_t reef_stride_next(reef_stride *stride);
-/** How many of the next `count` waiting bytes of that lane belong to its turn; 1 or more. */
+/** How many of the next `count` waiting bytes of that queue belong to its slice; 1 or more. */
 size_t reef_stride_share(const reef_stride *stride, const uint8_t *bytes, size_t count);
 /** These were trained, at most its share. */
 void reef_stride_took(reef_stride *stride, const uint8_t *bytes, size_t count);
-/** The lane goes on out of turn: at the end, when only what cannot be read again is trained. */
+/**
+ * Make a queue current out of order: at the end, when only bytes that cannot be read again are
+ * trained.
+ */
 void reef_stride_give_to(reef_stride *stride, size_t queue);
-/** The lane has ended. */
+/** The queue has ended. */
 void reef_stride_done(reef_stride *stride, size_t queue);
-/** A decision takes effect: the lane sits out, or is back. */
+/** A decision takes effect: the queue becomes idle, or active again. */
 void reef_stride_set_idle(reef_stride *stride, size_t queue, bool idle);
 
-/** Everything but weights and lanes that have ended, as JSON. */
+/** Everything but weights and ended queues, as JSON. */
 json_t *reef_stride_save(const reef_stride *stride);
 /**
- * Go on from what was saved. Lanes that it does not know begin where the lowest of the others
- * stands, of those that sit out the highest where all do; those that are gone are forgotten.
+ * Continue from a saved state. Unknown queues begin at the lowest pass of the others, or at the
+ * highest if all are idle; queues that no longer exist are forgotten.
  *
  * Errors: CORRUPT it is nothing that reef_stride_save made.
  */

@@ -72,7 +72,7 @@ static reef_status read_stride(reef_txn *txn,
     reef_status status = view_json(txn, &key, &json, err);
     if (status == REEF_OK) status = reef_stride_load(stride, json, err);
     if (status == REEF_ERR_NOT_FOUND)
-        status = REEF_OK; // the first commit with several lanes is to come
+        status = REEF_OK; // the first commit with several queues is to come
     json_decref(json);
     // Decisions are numbered without gaps: the first missing number is the end.
     for (uint64_t number = stride->decided + 1; status == REEF_OK; number++) {

@@ -1,6 +1,6 @@
-// What has to survive of the order of the stream, in the pool's journal: whose turn it is,
-// decisions that are not part of a commit yet, and where the next byte of a live source lies.
-// docs/FORMAT.md has the records.
+// The parts of the stream's order that must survive, in the pool's journal: the scheduler's state,
+// decisions that are not in a commit yet, and the read positions of live sources. docs/FORMAT.md
+// has the records.
 #ifndef REEF_STRIDE_CHECKPOINT_H
 #define REEF_STRIDE_CHECKPOINT_H
 
@@ -12,10 +12,10 @@
 #define REEF_STRIDE_NAME                                                                           \
     "turns" // of its journal records; no live source has a name without a colon
 
-/** A lane that sits out, or is back, from a point of the stream on. */
+/** A queue becomes idle, or active again, from a position of the stream on. */
 typedef struct reef_decision {
     uint64_t number; // one more than the one before
-    uint64_t at;     // `total` of the turns when it was made
+    uint64_t at;     // `total` of the stride when it was made
     bool idle;
     char *queue; // its name, on the heap
 } reef_decision;
@@ -36,7 +36,7 @@ REEF_MUST_CHECK reef_status reef_stride_read(reef_store *store,
                                              reef_decisions *after,
                                              reef_error *err);
 /**
- * In a commit: the turns as they stand; decisions that took effect before are not needed any more.
+ * In a commit: the present state of the stride; decisions that took effect before are deleted.
  */
 REEF_MUST_CHECK reef_status reef_stride_write(reef_txn *txn,
                                               const reef_stride *stride,

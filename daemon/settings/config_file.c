@@ -26,7 +26,7 @@ typedef struct reading {
     reef_error later; // the last of the others
 } reading;
 
-// Where a mistake is to be told: only the first one is kept.
+// Where a mistake is reported: only the first one is kept.
 static reef_error *mistake(reading *now) {
     if (now->first.status != REEF_OK) return &now->later;
     now->first_line = now->line;
@@ -56,7 +56,7 @@ static bool is_whole(reading *now, const char *line, size_t length) {
 // a key.
 static char *next_line(char *line, int room, void *stream) {
     reading *now = stream;
-    // inih calls this in place of fgets.
+    // inih calls this instead of fgets.
     if (fgets(line, room, now->file) == NULL) return NULL;
     size_t length = strlen(line); // up to a zero byte, which is then no whole line
     now->line++;
@@ -93,7 +93,7 @@ static void refuse_section(reading *now, const char *section) {
     report_file(now);
 }
 
-// Nonzero: inih may go on.
+// Nonzero: inih may continue.
 static int on_key(void *user, const char *section, const char *key, const char *value) {
     reading *now = user;
     if (now->any != NULL)

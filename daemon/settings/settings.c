@@ -1,7 +1,7 @@
 // The settings of reefd, in their layers. Nothing here touches the file system but for the
 // configuration file.
 //
-// The layers are applied one over the other, the weakest first, so a mistake in a value is told
+// The layers are applied one over the other, the weakest first, so a mistake in a value is reported
 // even where a stronger layer would hide it.
 #include "settings_internal.h"
 
@@ -38,7 +38,8 @@ static reef_status refuse_key(const reef_options *options,
                               unsigned line,
                               reef_error *err) {
     const char *guess = NULL;
-    size_t nearest = strlen(key) / 2 + 1; // what shares less than half of the letters is no help
+    size_t nearest = strlen(key) / 2 + 1; // a name that shares less than half of the letters is not
+                                          // suggested
     for (size_t i = 0; i < reef_setting_count(); i++) {
         size_t distance = reef_edit_distance(key, reef_settings[i].name);
         if (distance >= nearest) continue;
@@ -72,7 +73,7 @@ static reef_status on_entry(
     return reef_option_take(options, i, (reef_origin){REEF_ORIGIN_FILE, line}, label, kept, err);
 }
 
-// For a file that is only looked at: what it is read into, and who is told of mistakes.
+// For a file that is only checked: the target of its settings, and the receiver of mistakes.
 typedef struct checking {
     reef_options *options;
     reef_config_mistake on_mistake;
@@ -163,7 +164,7 @@ static reef_status check_complete(const reef_options *options, reef_error *err) 
     return REEF_OK;
 }
 
-// A mistake is told in the form that was asked for, wherever that was; the file has had its say
+// A mistake is reported in the requested format, whichever layer requests it; the file was read
 // already.
 static void find_log_form(reef_options *options, int argc, char **argv) {
     const char *text = variable("json-log");

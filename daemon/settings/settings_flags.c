@@ -41,14 +41,15 @@ static int next_flag(const reef_option_flags *table, int argc, char **argv, bool
     return getopt_long(argc, argv, ":", table->flags, NULL);
 }
 
-// The option whose name looks most like what was typed, or NULL when none does.
+// The option whose name is nearest to the one typed, or NULL if none is near.
 static const char *guess_flag(const reef_option_flags *table, const char *given) {
     char name[OPTION_NAME_BYTES_MAX];
     const char *guess = NULL;
     // Dashes and values are not part of the name.
     snprintf(name, sizeof(name), "%s", given + strspn(given, "-"));
     name[strcspn(name, "=")] = '\0';
-    size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
+    size_t nearest = strlen(name) / 2 + 1; // a name that shares less than half of the letters is
+                                           // not suggested
     for (const struct option *flag = table->flags; flag->name != NULL; flag++) {
         size_t distance = reef_edit_distance(name, flag->name);
         if (distance >= nearest) continue;

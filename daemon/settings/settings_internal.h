@@ -57,8 +57,7 @@ REEF_MUST_CHECK reef_status reef_option_value_parse(
 /** A copy of `text` that lives as long as the options; NULL when memory runs out. */
 const char *reef_option_keep(reef_options *options, const char *text);
 /**
- * One more source, or those of a pattern. A layer's `first` takes the place of all of the layers
- * below.
+ * One more source, or those of a pattern. A layer's `first` replaces all of the layers below.
  */
 REEF_MUST_CHECK reef_status reef_option_add_source(reef_options *options,
                                                    const char *text,
@@ -74,7 +73,7 @@ typedef struct reef_option_flags {
 
 void reef_option_flags_init(reef_option_flags *table);
 /**
- * First look: what is to be done, where the file is, and whether all options exist. Goes on after a
+ * First pass: the action, the path of the file, and whether all options exist. Goes on after a
  * mistake, because the file may say how to tell it.
  */
 REEF_MUST_CHECK reef_status reef_option_flags_scan(

@@ -1,5 +1,5 @@
-// The sources that reefd was given; see settings_internal.h. A misspelt one is told here; whether
-// one can be read, when it is opened.
+// The sources that reefd was given; see settings_internal.h. A misspelt kind is reported here;
+// whether the source can be read, when it is opened.
 #include "settings_internal.h"
 
 #include "reef_source.h"
@@ -24,7 +24,7 @@ void reef_options_release(reef_options *options) {
     }
 }
 
-// A layer's first source takes the place of all sources of the layers below.
+// A layer's first source replaces all sources of the layers below.
 static reef_status add_source(reef_options *options,
                               const char *text,
                               bool first,

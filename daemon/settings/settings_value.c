@@ -116,7 +116,7 @@ reef_status reef_option_value_parse(
     return REEF_OK;
 }
 
-// A mistake in a file is told with its line.
+// A mistake in a file is reported with its line.
 static reef_status take_source(reef_options *options,
                                const reef_origin *origin,
                                const char *text,

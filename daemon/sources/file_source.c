@@ -45,7 +45,7 @@ static reef_status file_open(reef_input *input, const char *path, reef_error *er
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     else if (fstat(fd, &state) != 0)
         status = reef_fail(err, REEF_ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
-    // A directory can be opened and stat'ed; only its kind says that it is no source.
+    // A directory can be opened and stat'ed; only its kind shows that it cannot be a source.
     else
         status = check_is_file(path, &state, err);
     if (status != REEF_OK) {
@@ -132,7 +132,7 @@ static reef_status vectors_open(reef_input *input, const char *spec, reef_error 
     reef_vectors *vectors = NULL;
     reef_status status = reef_vectors_open(&vectors, spec, 0, err);
     if (status != REEF_OK) return status;
-    reef_vectors_rest(vectors); // until it is its turn
+    reef_vectors_rest(vectors); // until the sources before it have ended
     input->state = vectors;
     input->bytes = reef_vectors_stream_bytes(vectors);
     return REEF_OK;

@@ -1,10 +1,10 @@
 // Sources by their kinds, and the reader on the loop; see reef_source.h.
 //
-// The free space of a lane's queue is lent to the read itself, so bytes of files are never copied
+// The free space of a queue is lent to the read itself, so bytes of files are never copied
 // on the way:
 //
 //   resume --> reef_training_space --> read --> reef_input_took --> reef_training_fill --> resume
-//                                         '---> reef_input_ended --> the lane's next source
+//                                         '---> reef_input_ended --> the queue's next source
 #include "reef_source.h"
 
 #include "push.h"
@@ -46,7 +46,7 @@ reef_status reef_input_seek(reef_input *input, const reef_input_offset *offset, 
 
 // ---- answers ------------------------------------------------------------------------------------
 
-// Whether somebody waits for the answer. After a stop nobody does.
+// Whether a client waits for the reply. After a stop nobody does.
 static bool is_awaited(reef_input *input) {
     assert(input->busy);
     input->busy = false;

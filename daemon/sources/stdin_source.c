@@ -14,7 +14,7 @@ typedef struct input_stream {
     int flags;           // of the descriptor, before libuv made it non-blocking; -1: it did not
     bool open;
     bool ending; // closing because it ended, not because of a stop
-    uint8_t *at; // lent space of the read that is waited for
+    uint8_t *at; // lent space of the pending read
     size_t room;
     uv_fs_t request; // of a file
     union {
@@ -106,13 +106,13 @@ static void on_closed(uv_handle_t *handle) {
     if (stream->ending) reef_input_ended(input);
 }
 
-// Exactly one answer: reading stops here and goes on when it is asked for again.
+// Exactly one reply: reading stops here and continues on the next request.
 static void on_read(uv_stream_t *handle, ssize_t count, const uv_buf_t *buffer) {
     (void)buffer;
     reef_input *input = handle->data;
     input_stream *stream = input->state;
     if (count == 0) return; // nothing yet
-    // libuv would go on reading; the queue's room decides when the next piece is wanted.
+    // libuv would continue to read; the queue's room decides when the next piece is wanted.
     (void)uv_read_stop(handle);
     if (count > 0) {
         reef_input_took(input, (size_t)count, NULL);

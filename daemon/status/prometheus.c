@@ -2,9 +2,9 @@
 // labelled by expert, and no text of the stream is shown. Labels are few: sources, states of
 // experts, phases of a step.
 //
-// A counter begins at 0 with the process, or counts what is committed: one that fell to the last
-// commit after a crash would be taken for one that began anew, and all that was ever trained would
-// count once more.
+// A counter begins at 0 with the process, or counts what is committed. One that fell back to the
+// last commit after a crash would look like a reset, and all that was ever trained would count
+// again.
 #include "prometheus.h"
 
 #include "push.h"
@@ -214,8 +214,8 @@ static void write_by_generation(
 }
 
 static void write_stats(FILE *out, const json_t *stats) {
-    // Statistics are collected beside training; before the first time there are none.
-    if (stats == NULL) return; // before the first look
+    // Statistics are collected beside training; before the first time they are missing.
+    if (stats == NULL) return; // before the first collection
     const json_t *list = json_object_get(stats, "generations");
     write_by_generation(out, "reef_expert_usage_ratio",
                         "Share of a generation's experts that were ever chosen, all layers.", list,

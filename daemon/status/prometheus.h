@@ -11,7 +11,7 @@
  * On the heap, the caller's; NULL without memory.
  *
  * answers  (6) HTTP answers by hundreds of their code
- * facts    of reef_job_facts, or NULL while there are none
+ * facts    of reef_job_facts, or NULL before the first are there
  */
 char *reef_prometheus_text(reef_status_view *monitor,
                            size_t connections,

@@ -23,7 +23,7 @@ static totals sum_up(const reef_status_view *monitor) {
     for (size_t i = 0; i < monitor->source_count; i++) {
         uint64_t cursor = monitor->progress[i].cursor;
         sum.accepted += cursor;
-        // A live source never ends, so what is left of it is unknown.
+        // A live source never ends, so its remainder is unknown.
         sum.unknown_left |= monitor->sources[i].kind->live; // whatever size it has by now
         if (monitor->sources[i].bytes == REEF_BYTES_UNKNOWN) {
             sum.unknown_left |= !monitor->progress[i].ended;
@@ -278,7 +278,7 @@ void reef_status_view_line(reef_status_view *monitor, char *out, size_t room) {
     format_bytes(speed, sizeof(speed), rate);
     format_left(left, sizeof(left), seconds_left(&sum, rate));
     char loss[48];
-    // Before the first batch there is no loss.
+    // Before the first batch no loss is known.
     if (isnan(view.trainer.bits_per_byte))
         snprintf(loss, sizeof(loss), "no loss yet");
     else if (monitor->record_bytes)

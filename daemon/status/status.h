@@ -36,7 +36,7 @@ typedef struct reef_status_view {
 void reef_status_view_sample(reef_status_view *monitor);
 /** The result of `status`. */
 json_t *reef_status_view_status(reef_status_view *monitor);
-/** Of the pool's data file; NAN where that cannot be told. */
+/** Of the pool's data file; NAN if it cannot be read. */
 double reef_status_view_file_bytes(const reef_status_view *monitor);
 /** Memory of this process that is resident; NAN as above. */
 double reef_status_view_resident_bytes(void);

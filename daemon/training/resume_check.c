@@ -29,8 +29,8 @@ static bool has_rest_of_record(const reef_input *sources, size_t count, size_t r
     return false;
 }
 
-// The bytes of another source would go on in the middle of the record, and all records after it be
-// shifted.
+// The bytes of another source would continue in the middle of the record, and shift all records
+// after it.
 static reef_status check_record(const reef_trainer *trainer,
                                 const reef_input *sources,
                                 size_t count,

@@ -1,4 +1,4 @@
-// Whether a pool can go on with the sources that were given, asked before anything is trained.
+// Whether a pool can continue with the given sources, checked before anything is trained.
 #ifndef REEF_SOURCE_FIT_H
 #define REEF_SOURCE_FIT_H
 

@@ -1,7 +1,7 @@
 // The scrubber's thread; see scrubber.h.
 //
-// The rate is kept by pauses: after a piece as long as its bytes should have taken. A record that
-// is damaged is told once, however often it is met again.
+// The rate is kept by pauses: after a piece as long as its bytes should have taken. A damaged
+// record is reported once, however often it is met again.
 #include "scrubber.h"
 
 #include <stdio.h>
@@ -137,7 +137,7 @@ static reef_status read_state(reef_scrubber *s, reef_error *err) {
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, s->store, REEF_TXN_READ, err);
     if (status != REEF_OK) return status;
-    // Where it is damaged nothing is lost but a date: begin anew, and it is written anew.
+    // If it is damaged only a date is lost: start again, and it is written again.
     if (reef_scrub_read(txn, &s->scrub, err) != REEF_OK) s->scrub = (reef_scrub){0};
     reef_txn_abort(txn);
     s->view.scrub = s->scrub;

@@ -11,11 +11,11 @@
 #ifndef REEF_DAEMON_SCRUB_H
 #define REEF_DAEMON_SCRUB_H
 
-#include "reef_store.h"
 #include "reef_log.h"
+#include "reef_store.h"
 
 #define REEF_SCRUB_RATE_DEFAULT (UINT64_C(1) << 20) // bytes a second: 86 GB a day, little of a disk
-#define REEF_SCRUB_DAMAGE_MAX 64                    // different records that are told
+#define REEF_SCRUB_DAMAGE_MAX 64                    // different records that are reported
 
 typedef struct reef_scrubber reef_scrubber;
 
@@ -24,15 +24,16 @@ typedef struct reef_scrubber_view {
     reef_scrub scrub;
     uint64_t damage_count; // different records found damaged since the daemon began
     char damage[256];      // the last of them; empty for none
-    char failing[256];     // why it cannot look just now; empty when it can
+    char failing[256];     // why it cannot read at the moment; empty if it can
 } reef_scrubber_view;
 
 /** Begin where the pool says the last daemon stopped. `store` and `report` outlive it. */
 REEF_MUST_CHECK reef_status reef_scrubber_new(
     reef_scrubber **out, reef_store *store, uint64_t rate, reef_report *report, reef_error *err);
 /**
- * Start the thread; with a rate of 0 there is none yet. poke  called there when damage waits to be
- * taken
+ * Start the thread; with a rate of 0 it waits.
+ *
+ * poke  called there when damage waits to be taken
  */
 REEF_MUST_CHECK reef_status reef_scrubber_start(reef_scrubber *scrubber,
                                                 void (*poke)(void *context),
@@ -53,7 +54,7 @@ void reef_scrubber_free(reef_scrubber *scrubber); // stopped or never started; a
 void reef_scrubber_view_read(reef_scrubber *scrubber, reef_scrubber_view *view);
 /** Is there damage that was not taken? */
 bool reef_scrubber_waits(reef_scrubber *scrubber);
-/** The next record found damaged, once; false when there is none. */
+/** The next damaged record, once each; false if none is left. */
 bool reef_scrubber_take(reef_scrubber *scrubber, char what[256]);
 
 #endif

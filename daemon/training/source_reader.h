@@ -22,11 +22,11 @@ typedef struct reef_reader {
     bool again;    // one of them did
 } reef_reader;
 
-/** Begin, or go on after a queue had been full. */
+/** Begin, or continue after a queue was full. */
 void reef_reader_resume(reef_reader *reader);
 /** Tell sources which of their bytes are committed. */
 void reef_reader_settle(reef_reader *reader);
-/** Read no more and let go of what is read from. */
+/** Stop reading and close the sources. */
 void reef_reader_stop(reef_reader *reader);
 
 #endif

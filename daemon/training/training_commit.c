@@ -50,8 +50,7 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
     uv_mutex_unlock(&training->lock);
 }
 
-// How far the scrubber has come goes along with what training has to write; alone it is no reason
-// to.
+// The scrubber's progress is written with what training commits; alone it causes no commit.
 static void pass_scrub_on(reef_training *training) {
     reef_scrubber_view view;
     if (training->options.scrubber == NULL) return;
@@ -177,8 +176,8 @@ static reef_status compact_once(reef_training *training, bool *more, reef_error 
     return *more ? reef_training_note_aside(training, err) : status;
 }
 
-// Statistics for people are no reason to stop training: what fails is said, and tried after the
-// next commit.
+// Statistics for people do not stop training: a failure is logged and tried again after the next
+// commit.
 void reef_training_compact(reef_training *training) {
     reef_error err = {.status = REEF_OK};
     bool more = false;

@@ -11,7 +11,7 @@
 
 #define NS_PER_SECOND 1000000000u
 
-/** A place of a live source that a commit has. */
+/** A position of a live source that a commit contains. */
 typedef struct reef_settled_position {
     uint64_t cursor, begin;
     char *checkpoint; // on the heap, or NULL
@@ -28,7 +28,7 @@ struct reef_training {
     uint64_t committed_ns;            // when the last commit was
     uint64_t commit_steps;            // steps since
     bool dirty;                       // something was accepted since
-    bool commit_soon;                 // and somebody waits for the next one
+    bool commit_soon;                 // and the loop waits for the next one
     bool served;                      // the last piece of work was a request
     bool compacting;                  // since the last commit usage may have windows to merge
     bool compacted;                   // the last piece of work merged some
@@ -64,7 +64,7 @@ typedef enum work_kind {
 typedef struct work {
     work_kind kind;
     reef_request *request;
-    reef_schedule_next next; // bytes to train, or a decision about turns
+    reef_schedule_next next; // bytes to train, or a scheduling decision
 } work;
 
 // ---- training_thread.c --------------------------------------------------------------------------
@@ -80,7 +80,7 @@ void reef_training_set_state(reef_training *training, reef_training_state state)
 
 void reef_training_refresh(reef_training *training);
 void reef_training_advance(reef_training *training);
-/** A commit with all places went through. */
+/** A commit with all positions succeeded. */
 void reef_training_settle(reef_training *training);
 REEF_MUST_CHECK reef_status reef_training_commit_once(reef_training *training, reef_error *err);
 bool reef_training_worth_retrying(reef_status status);

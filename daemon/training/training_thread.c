@@ -264,7 +264,7 @@ static work next_work(reef_training *training) {
 
 static reef_status run_thread(reef_training *training, reef_error *err) {
     reef_status status = REEF_OK;
-    // Each turn takes one piece of work, decided under the lock and done without it.
+    // Each iteration takes one piece of work, decided under the lock and done without it.
     while (status == REEF_OK) {
         work next = next_work(training);
         switch (next.kind) {

@@ -1,7 +1,7 @@
 // The trainer's thread, and everything that the loop hands to it or learns from it.
 //
 //        loop                                    trainer's thread
-//   space / fill / source_end   --- lanes --->   reef_trainer_feed, one step at a time
+//   space / fill / source_end   --- queues -->   reef_trainer_feed, one step at a time
 //   request                     --- queue --->   served between two steps
 //   answered                    <-- done ----
 //   view                        <-- copy -----   refreshed after every step
@@ -93,7 +93,8 @@ typedef struct reef_request {
     reef_request_kind kind;
     char seal_dtype[8]; // seal; empty for the configuration's choice
     uint32_t side;      // grow
-    uint64_t *until;    // drain: (lanes) where what had been read ended; set on request
+    uint64_t *until;    // drain: (queues) where each queue ended when the request was made; set on
+                        // request
     reef_request_call call;
     void *call_context;                     // the caller's, alive until the request is answered
     reef_branch branch;                     // `from` is asked for, the rest is the answer
@@ -137,7 +138,7 @@ typedef struct reef_training_options {
     bool stay;
     reef_report *report;
     reef_scrubber *scrubber; // outlives the training; NULL for none
-    uv_async_t *wake;        // sent when the loop should look: room, answers, the end
+    uv_async_t *wake;        // sent when the loop must act: room, replies, the end
 } reef_training_options;
 
 // Upper bounds in seconds of the histogram of commits; what took longer is in `count` alone.
@@ -171,7 +172,7 @@ typedef struct reef_progress {
     uint64_t cursor;    // bytes accepted
     uint64_t committed; // of these, bytes that are in a commit
     bool ended;         // all of it was accepted
-    bool idle;          // it had nothing for too long; others go on
+    bool idle;          // it was empty for too long; others continue without it
     reef_source_loss loss;
 } reef_progress;
 
@@ -184,14 +185,14 @@ void reef_training_join(reef_training *training);
 // ---- the loop's side ----------------------------------------------------------------------------
 
 /**
- * Lend room for what a source gives next; false when it is not its turn to be read, or its queue is
- * full: the loop is woken when it is not.
+ * Lend room for the next bytes of a source; false if an earlier source of its queue has not ended,
+ * or the queue is full: the loop is woken when that changes.
  */
 bool reef_training_space(reef_training *training, size_t source, uint8_t **at, size_t *count);
-/** `count` bytes of the lent space came in; see reef_lanes_fill. */
+/** `count` bytes were read into the lent space; see reef_queues_fill. */
 void reef_training_fill(
     reef_training *training, size_t source, size_t count, uint64_t begin, char *checkpoint);
-/** A source has no more bytes; the next ones of its lane are of the one after it. */
+/** A source has ended; the next bytes of its queue come from the source after it. */
 void reef_training_source_end(reef_training *training, size_t source);
 /**
  * Finish and end. Bytes of files that still wait are left for the next run, which reads them again;
@@ -215,9 +216,9 @@ REEF_MUST_CHECK reef_status reef_training_request(reef_training *training,
  */
 void reef_training_reply(reef_training *training);
 /**
- * Where the last commit stands in a source, once for every commit: false when that was told
- * already. `mark`, heap and the caller's or NULL, is what `place` refers to. Only of kinds with
- * `settled`.
+ * The position that the last commit has of a source, once for every commit: false if it was handed
+ * out already. `checkpoint`, heap and the caller's or NULL, is what `position` refers to. Only of
+ * kinds with `settled`.
  */
 bool reef_training_settled(reef_training *training,
                            size_t source,

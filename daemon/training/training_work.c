@@ -20,7 +20,7 @@ static reef_status commit_if_dirty(reef_training *training, reef_error *err) {
     return training->dirty ? reef_training_commit_once(training, err) : REEF_OK;
 }
 
-// What cannot be committed is no pause: its sender was refused and would not know of one.
+// A commit that fails does not pause: its sender was refused and would not know.
 static reef_status pause_training(reef_training *training, reef_error *err) {
     reef_status status = commit_if_dirty(training, err);
     if (status == REEF_OK) reef_training_set_paused(training, true);
@@ -72,7 +72,7 @@ static reef_status run_request(reef_training *training, reef_request *request, r
     return reef_fail(err, REEF_ERR_INVALID, "unknown request %d", (int)request->kind);
 }
 
-// A command that fails is its sender's concern; training goes on.
+// A command that fails concerns its sender only; training continues.
 void reef_training_serve(reef_training *training, reef_request *request) {
     request->error = (reef_error){.status = REEF_OK};
     uint64_t begin = uv_hrtime();
@@ -119,7 +119,7 @@ static void took(reef_training *training, size_t source, const work *piece, size
 
 reef_status reef_training_feed(reef_training *training, const work *piece, reef_error *err) {
     size_t taken = 0, steps = 0;
-    // Only this thread moves a lane on to its next source.
+    // Only this thread moves a queue on to its next source.
     size_t source = reef_queue_source(&training->schedule.queues.queues[piece->next.queue]);
     reef_status status =
         reef_trainer_feed(training->options.trainer, training->options.sources[source].name,
@@ -148,8 +148,8 @@ static reef_status write_decision(void *context, reef_txn *txn, reef_error *err)
     return reef_decision_write(txn, &decision, err);
 }
 
-// A decision about turns takes effect once it is in the pool, so that it is the same after a crash.
-// Until then the lane that has nothing is waited for.
+// A scheduling decision takes effect once it is in the pool, so that it is the same after a crash.
+// Until then the empty queue is waited for.
 void reef_training_decide(reef_training *training, const reef_schedule_next *next) {
     reef_error err = {.status = REEF_OK};
     decision_writer writer = {.schedule = &training->schedule, .next = next};
@@ -177,8 +177,8 @@ void reef_training_decide(reef_training *training, const reef_schedule_next *nex
     uv_mutex_unlock(&training->lock);
 }
 
-// For whom it may concern once the commit went through. `mark` may be NULL; without memory for it
-// the next commit tells.
+// For whom it may concern once the commit went through. `checkpoint` may be NULL; without memory
+// for it the next commit reports.
 static void note_position(reef_training *training,
                           const reef_input *input,
                           uint64_t cursor,
@@ -192,7 +192,7 @@ static void note_position(reef_training *training,
     position->checkpoint = strdup(checkpoint->text);
 }
 
-// Along with every commit: whose turn it is, and where the live sources' next bytes lie.
+// Written with every commit: the scheduler's state and the read positions of live sources.
 reef_status reef_training_write_checkpoints(void *context, reef_txn *txn, reef_error *err) {
     reef_training *training = context;
     reef_schedule *schedule = &training->schedule;

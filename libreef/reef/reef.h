@@ -4,14 +4,14 @@
  *
  * A pool is a directory. It holds a model (of bytes or of labelled vectors, as `reefd` trains it)
  * or a single PEER layer, to stand in a network of yours. Exactly one generation is open and
- * learns; sealing it opens the next, and what is sealed never changes again: the function as of a
+ * learns; sealing it opens the next. A sealed generation never changes again: the function as of a
  * generation is the same for ever, to the bit.
  *
  * Everything that can fail returns a reef_status and, where `err` is not NULL, fills it with a
  * message that says what was tried, on what, and why it failed. Handles are opaque and end with the
- * function that their maker names; there is no other state. Structs that may grow begin with their
- * size, `sizeof` of the struct you compiled with: a newer library reads and writes no more of them.
- * Fields that are zero mean the default.
+ * function that their maker names; the library has no other state. Structs that may grow begin with
+ * their size, `sizeof` of the struct you compiled with: a newer library reads and writes no more of
+ * them. Fields that are zero mean the default.
  *
  * Threads: any number of pools at once, and one call at a time on each pool (further ones wait).
  * Results do not depend on how many threads compute them, nor on the locale, the rounding or the
@@ -116,10 +116,10 @@ typedef struct reef_pool_options {
 /**
  * Open the pool in directory `path`, for reading where `options` is NULL. A state that was opened
  * for reading stays as it is whatever a writer does; a writer sees what it trained, committed or
- * not. While nothing is asked of it, it keeps no page of the file from reuse; but a layer whose
- * rows are read in place does from its first call on, since to find them for every call may take
- * longer than the call: close it where it idles. Errors: NOT_FOUND; BUSY another process writes;
- * VERSION; CORRUPT; INVALID; IO; NO_MEMORY.
+ * not. While idle, it keeps no page of the file from reuse. A layer whose rows are read in place
+ * does from its first call on, because locating them again may take longer than the call: close it
+ * when it idles. Errors: NOT_FOUND; BUSY another process writes; VERSION; CORRUPT; INVALID; IO;
+ * NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_open(reef_pool **out,
                                                     const char *path,
@@ -217,7 +217,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_freeze(reef_pool *pool,
 REEF_API REEF_MUST_CHECK reef_status reef_pool_snapshot(reef_pool *pool,
                                                         const char *name,
                                                         reef_error *err);
-/** Commit, and give a snapshot up. NOT_FOUND where there is none of exactly that name. */
+/** Commit, and give a snapshot up. NOT_FOUND if no snapshot has exactly that name. */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_remove_snapshot(reef_pool *pool,
                                                                const char *name,
                                                                reef_error *err);
@@ -295,7 +295,7 @@ typedef struct reef_layer_call {
 } reef_layer_call;
 
 /**
- * y = the sum of what the chosen generations add at x (there is no residual: add x yourself).
+ * y = the sum of what the chosen generations add at x (without the residual: add x yourself).
  *
  * call  NULL: all generations, evaluated
  * x     (rows, d_model) row-major floats; read in place
@@ -349,7 +349,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_discard(reef_pool *pool, reef_er
  * open generation with batch norm also has "bn_scale", "bn_shift", "bn_mean", "bn_var" (heads *
  * d_key); a sealed one has that folded into w_query and "query_bias" (heads * d_key).
  *
- * count  values in the array; INVALID where there are not so many
+ * count  values in the array; INVALID if the array has another number
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_read(reef_pool *pool,
                                                      uint32_t generation,
@@ -358,7 +358,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_layer_read(reef_pool *pool,
                                                      size_t count,
                                                      reef_error *err);
 /**
- * Set a parameter of the open generation; its moments begin anew. INVALID: values not finite, a
+ * Set a parameter of the open generation; its moments are reset. INVALID: values not finite, a
  * variance below 0.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_layer_write(
@@ -373,8 +373,9 @@ REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
 
 /* ---- a model of bytes, or of token ids ------------------------------------------------------- */
 
-/* A pool made with `vocab` other than 256 reads ids of two bytes each, little-endian: counts of a stream stay bytes,
- * what is scored and lost is counted by token. INVALID an id outside the vocabulary, a text that ends within one. */
+/* A pool made with `vocab` other than 256 reads ids of two bytes each, little-endian: stream counts
+ * stay bytes, scores and losses are per token. INVALID an id outside the vocabulary, a text that
+ * ends within one. */
 
 /**
  * Train on the next `count` bytes of a stream, as far as whole batches reach; the rest waits for
@@ -382,9 +383,9 @@ REEF_API void reef_expert_pair_of(uint32_t id, uint32_t *i, uint32_t *j);
  * way seals by itself.
  * source  names the stream in UTF-8: reef_pool_cursor says how many of its bytes were taken
  *
- * Errors: INVALID a name that is no UTF-8; training diverged, as its loss is not finite; NO_MEMORY.
- * Where a step ended half way nothing since the last commit is kept: training, commits and seals
- * fail alike until the pool is closed and opened again.
+ * Errors: INVALID a name that is not UTF-8; training diverged, as its loss is not finite;
+ * NO_MEMORY. Where a step ended half way nothing since the last commit is kept: training, commits
+ * and seals fail alike until the pool is closed and opened again.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_train(
     reef_pool *pool, const char *source, const void *bytes, size_t count, reef_error *err);
@@ -454,8 +455,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_generate(reef_pool *pool,
  * vectors  (rows, inputs) row-major
  * labels   (rows) 0 or more; -1: has none, and is only looked at; NULL: none has
  *
- * Errors: INVALID another kind of model, a source's name that is no UTF-8, a value that is not
- * finite, a label below -1; FULL more labels than the 1,024 that a pool can meet. With these
+ * Errors: INVALID another kind of model, a source's name that is not UTF-8, a value that is not
+ * finite, a label below -1; FULL more labels than the 1,024 that a pool can hold. With these
  * nothing was taken. NO_MEMORY and what else ends a step half way: as in reef_pool_train.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_learn(reef_pool *pool,

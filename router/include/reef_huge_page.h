@@ -12,7 +12,7 @@
 /**
  * `count` * `each` zero bytes, from a new cache line on. Arrays of a huge page or more begin at a
  * multiple of it, the system is asked for huge pages (where it has none they are ordinary ones),
- * and nothing is resident before it is touched. NULL when there is no memory.
+ * and nothing is resident before it is touched. NULL if memory is exhausted.
  */
 void *reef_huge_page_new(size_t count, size_t each);
 /**

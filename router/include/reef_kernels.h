@@ -56,8 +56,8 @@ REEF_API void reef_gemm_give_back(void);
 REEF_API const char *reef_gemm_name(void);
 
 /**
- * For functions that do nothing but prefetch: GCC takes one for a call without effect and leaves it
- * out, unless it was inlined before it looks.
+ * For functions that only prefetch: GCC removes a call without effects, unless it was inlined
+ * before.
  */
 #define REEF_PREFETCH_ONLY __attribute__((always_inline))
 

@@ -63,7 +63,7 @@ static inline size_t reef_router_key_row(const reef_router_shape *shape) {
 }
 
 /**
- * REEF_ERR_INVALID with the value and what to do when the sizes do not fit together or there is no
+ * REEF_ERR_INVALID, with the value and the remedy, if the sizes do not fit together or there is no
  * such score function.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_router_shape_check(const reef_router_shape *shape,
@@ -82,7 +82,8 @@ typedef struct reef_router_params {
     float *bn_shift;   // (H*d_key)
     float *bn_mean;    // (H*d_key) running
     float *bn_var;     // (H*d_key) running, biased
-    float *sub_keys_a; // (S, tables, d_key/2): so a table that grows keeps the places of its rows
+    float *sub_keys_a; // (S, tables, d_key/2): so a table that grows keeps the positions of its
+                       // rows
     float *sub_keys_b; // (S, tables, d_key/2)
 } reef_router_params;
 
@@ -138,9 +139,8 @@ REEF_API void reef_router_tape_release(reef_router_tape *tape); // accepts the z
  * Retrieve the experts of `rows` tokens: queries, scores against both tables, top-k of each, the
  * best K of the pairs with (i+1)(j+1) <= K, score function (He 2024 eq. 1-5). Exact.
  *
- * x             (rows, D); where rows is no multiple of tape->piece_rows the last piece is shorter,
- *               and the bits of its rows then depend on how many they are (pad them where that
- *               matters)
+ * x             (rows, D); if rows is not a multiple of tape->piece_rows the last piece is shorter,
+ *               and the bits of its rows then depend on their number (pad them where that matters)
  * piece_active  (pieces) or NULL: pieces with 0 are skipped, their outputs unspecified.
  *               In train mode all pieces take part.
  *
@@ -241,7 +241,7 @@ typedef struct reef_gate {
     uint32_t token_bytes; // of a token of the texts that it reads: 1, or 2 for ids
 } reef_gate;
 
-/** What a gate carries from window to window of one stream. */
+/** State of a gate between windows of one stream. */
 typedef struct reef_gate_state {
     float mean;
     uint32_t count; // tokens since the start, until the mean's memory is full
@@ -257,8 +257,8 @@ REEF_API void reef_gate_reset(const reef_gate *gate, reef_gate_state *state);
 
 /**
  * Score `count` tokens of a stream in order. margin[t] = causal mean after token t minus the
- * threshold; the gate fires at t when margin[t] > 0. `state` is carried on. A gate that is all
- * zero, without weights, never fires and costs nothing.
+ * threshold; the gate fires at t when margin[t] > 0. `state` is read and updated. A gate that is
+ * all zero, without weights, never fires and costs nothing.
  */
 REEF_API void reef_gate_score(const reef_gate *gate,
                               reef_gate_state *state,
@@ -292,7 +292,7 @@ typedef struct reef_gate_windows {
 typedef struct reef_gate_fit {
     float leak_max;     // bound on the share of old tokens that fire
     uint32_t epochs;    // passes over the windows; 0 means 3
-    float decay;        // 0: the shortest of a few memories that tells old data from new
+    float decay;        // 0: the shortest of a few memories that separates old data from new
     uint32_t negatives; // how often more than others old windows are read on which it nearly fires
     // The older model's loss (nats) on each token, one window after the other, NaN where it is not
     // known; or both NULL: n-grams alone.
@@ -301,17 +301,17 @@ typedef struct reef_gate_fit {
     // written:
     bool separates; // n-grams alone tell old data from new data that was not fitted
     float leak;     // measured on old_calibrate
-    // Share of tokens of new windows that fire; measured, where there are enough, on the second
+    // Share of tokens of new windows that fire. With enough windows it is measured on the second
     // half of them, by a gate that was fitted to the first.
     float detect;
 } reef_gate_fit;
 
 /**
  * Fit by logistic regression (old = 0, new = 1, classes balanced), then calibrate: the threshold is
- * the smallest value at which at most `leak_max` of the tokens of `old_calibrate` fire, raised to
- * half way towards the new data where there is room. Deterministic in its arguments. Where n-grams
- * do not separate and surprises are given, they become a second signal if more of the new data is
- * told apart with them.
+ * the smallest value at which at most `leak_max` of the tokens of `old_calibrate` fire, raised half
+ * way towards the new data if there is a gap. Deterministic in its arguments. If n-grams do not
+ * separate and surprises are given, they become a second signal, provided that more of the new data
+ * is recognised with them.
  *
  * Errors: INVALID when a set is empty, or a number of `fit` out of its bounds; NO_MEMORY.
  */

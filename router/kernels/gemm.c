@@ -4,8 +4,8 @@
 // runs where and a product has the same bits whichever thread computes it and whatever the others
 // do. Measured with OpenBLAS 0.3.21 on Zen 5 (kernels "Haswell" and "SkylakeX", M from 1 to 192):
 // with M, N, K and strides fixed, a row of C never depends on the other rows of A, not even on NaN
-// in them. It does depend on M and, with the Haswell kernels, on the row's place among the M rows:
-// callers that want equal bits keep a row at its place in a piece of fixed height.
+// in them. It does depend on M and, with the Haswell kernels, on the row's position among the M
+// rows: callers that want equal bits keep a row at its position in a piece of fixed height.
 #include "reef_kernels.h"
 
 #include <cblas.h>

@@ -27,7 +27,7 @@ static bool cpu_runs_avx512(void) {
 }
 #endif
 
-// NULL when there is no such table or this CPU does not run it.
+// NULL if there is no such table or this CPU cannot run it.
 static const reef_kernel_table *find_table(const char *name) {
 #if defined(__x86_64__)
     if (strcmp(name, reef_kernels_avx512.name) == 0)
@@ -160,7 +160,7 @@ void reef_average_update(size_t D, float *average, const float *param, uint64_t 
     double young = count == 1 ? 1 : 1 / (1 + 0.1 * (double)count);
     float share = (float)fmax((double)rate, young);
     if (share >= 1)
-        memcpy(average, param, D * sizeof(*average)); // of which a sum would be a rounding away
+        memcpy(average, param, D * sizeof(*average)); // whose sum would be one rounding away
     else
         reef_kernels()->approach(D, average, param, share);
 }

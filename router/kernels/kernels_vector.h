@@ -2,9 +2,9 @@
 // defines the types vec and vec_int and the few operations that C has no operator for.
 //
 // What always holds: vectors are loaded from where the array starts, never from the next aligned
-// address, and sums have a fixed order; so a result depends on values and sizes alone. What is left
+// address, and sums have a fixed order; so a result depends on values and sizes alone. The rest
 // after the last whole vector is padded with zeros and goes through the same instructions, so an
-// element's result in an elementwise kernel does not depend on its place either.
+// element's result in an elementwise kernel does not depend on its position either.
 //
 // Products and sums are written apart; -ffp-contract=fast fuses them.
 #include <math.h>
@@ -231,9 +231,9 @@ static float kth_largest(size_t count, const vec *values, size_t K) {
 }
 
 // A bound that at least K <= BLOCK of D scores reach: the K-th largest of maxima, each over scores
-// at one place of every whole block (with fewer than a block, of every vector). For a small K the
-// maxima are folded onto each other, as long as K is at most three quarters of them: fewer to rank,
-// and hardly more candidates.
+// at one position of every whole block (with fewer than a block, of every vector). For a small K
+// the maxima are folded onto each other, as long as K is at most three quarters of them: fewer to
+// rank, and hardly more candidates.
 static float lower_bound(size_t D, const float *row, size_t K) {
     vec most[BLOCK_VECS];
     size_t count = BLOCK_VECS;
@@ -293,10 +293,10 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
     return count <= CANDIDATES_MAX;
 }
 
-// A candidate's place is the number of those before it in the order: higher scores, and equal ones
-// that stand before it in the row. So those of earlier vectors count if they are not below, those
-// of later vectors if they are above. Without NaN the places are all different; those from K on are
-// dropped at the end, which costs less than a branch for each.
+// A candidate's rank is the number of those before it in the order: higher scores, and equal ones
+// that precede it in the row. So those of earlier vectors count if they are not below, those of
+// later vectors if they are above. Without NaN all ranks differ; those from K on are dropped at the
+// end, which costs less than a branch for each.
 static void place(const candidates *found, size_t K, float *scores, uint16_t *indices) {
     float sorted[CANDIDATES_MAX + VEC_FLOATS];
     uint16_t order[CANDIDATES_MAX + VEC_FLOATS];

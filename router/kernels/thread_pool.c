@@ -117,9 +117,9 @@ static void *run_worker(void *argument) {
     return NULL;
 }
 
-// Threads start with signals blocked: they belong to the program's own threads. Not those that a
-// thread raises itself, reading rows in place that the disk does not give: blocked, they end the
-// process whatever handler it has.
+// Threads start with signals blocked: they belong to the program's own threads. Except signals that
+// a thread raises itself when it reads rows in place from a failing disk: blocked, they would end
+// the process whatever handler it has.
 static int start_threads(reef_thread_pool *workers) {
     static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
     sigset_t all, before;

@@ -1,4 +1,4 @@
-// The integrity check: walks everything and goes on after damage.
+// The integrity check: walks everything and continues after damage.
 //
 // First the structure of the file, page by page, before LMDB follows it (page_check.c). Then record
 // by record: it finds flipped bits (checksum) and stale or lost records (`sums`); over all it finds
@@ -8,9 +8,9 @@
 //
 // Pages are of one state, which takes one transaction. All else is true of a commit and of the next
 // one, by itself: a record and its sum, a generation and its root, a snapshot and its copies, a
-// layer and its windows. So it is looked at in turns (reef_txn_turn), each on the last commit, and
-// no walk keeps a writer from reusing pages. Only a plan of repair speaks of one state, and takes
-// one transaction for all.
+// layer and its windows. It therefore works in steps (reef_txn_renew), each on the last commit, so
+// that no walk keeps a writer from reusing pages. Only a plan of repair speaks of one state, and
+// takes one transaction for all.
 #include "check.h"
 
 #include "reef_byte_order.h"
@@ -128,19 +128,19 @@ static void check_sum(reef_check *c, reef_db sums, const reef_cursor *cursor) {
     }
 }
 
-// ---- turns and walks ----------------------------------------------------------------------------
+// ---- steps and walks ----------------------------------------------------------------------------
 
-// The next record, of the last commit when a turn is over: the first one behind this one's key.
+// The next record, of the last commit if a step is over: the first one behind this one's key.
 static reef_status step(reef_check *c, reef_db db, reef_cursor *cursor, reef_error *err) {
     uint8_t behind[REEF_SUM_KEY_BYTES_MAX]; // the least key that is greater
     size_t bytes = cursor->key.mv_size;
-    bool turned = false;
-    if (bytes < sizeof(behind)) { // otherwise it is damaged, and the turn a little longer
+    bool renewed = false;
+    if (bytes < sizeof(behind)) { // else the record is damaged, and the step lasts a little longer
         memcpy(behind, cursor->key.mv_data, bytes);
         behind[bytes++] = 0;
-        if (!reef_check_release_reader(c, &turned)) return c->ended.status;
+        if (!reef_check_release_reader(c, &renewed)) return c->ended.status;
     }
-    if (!turned) return reef_cursor_next(cursor, c->txn, err);
+    if (!renewed) return reef_cursor_next(cursor, c->txn, err);
     reef_cursor_close(cursor);
     return reef_cursor_open(cursor, c->txn, db, behind, bytes, err);
 }
@@ -162,7 +162,7 @@ static void walk(reef_check *c,
 
 // ---- roots and references -----------------------------------------------------------------------
 
-// Of the turn's commit, which the report is then of.
+// The commit of this step, which the report then describes.
 static void check_root(reef_check *c) {
     const reef_commit *commit = &c->commit;
     reef_error reason;
@@ -196,8 +196,8 @@ static void check_generation_root(reef_check *c, const reef_generation_record *g
 }
 
 static void check_generations(reef_check *c) {
-    bool turned;
-    for (uint32_t i = 0; reef_check_release_reader(c, &turned) && i < c->txn->generation_count;
+    bool renewed;
+    for (uint32_t i = 0; reef_check_release_reader(c, &renewed) && i < c->txn->generation_count;
          i++) {
         reef_generation_record generation;
         reef_error reason;
@@ -257,23 +257,23 @@ static void on_also(void *context, const reef_key *key, const char *what) {
 
 static void check_all(reef_check *c) {
     reef_error reason;
-    bool turned;
+    bool renewed;
     reef_check_read_commit(c, true);
     for (reef_db db = 0; db < REEF_DB_SUMS; db++) walk(c, db, check_record);
     walk(c, REEF_DB_SUMS, check_sum);
     check_generations(c);
-    // Not reef_snapshot_scan, which is one turn.
+    // Not reef_snapshot_scan, which is one step.
     walk(c, REEF_DB_SNAPSHOTS, check_snapshot_at);
-    if (reef_check_release_reader(c, &turned)) check_root(c);
+    if (reef_check_release_reader(c, &renewed)) check_root(c);
     reef_check_usage(c);
-    if (reef_check_release_reader(c, &turned)) reef_check_journal(c);
-    if (c->options->also != NULL && reef_check_release_reader(c, &turned) &&
+    if (reef_check_release_reader(c, &renewed)) reef_check_journal(c);
+    if (c->options->also != NULL && reef_check_release_reader(c, &renewed) &&
         c->options->also(c->txn, on_also, c, &reason) != REEF_OK)
         reef_check_unreadable(c, NULL, &reason);
     if (c->options->on_repair != NULL) reef_check_plan(c);
 }
 
-// The pages of the newest commit. From here on c->txn holds it, or the first turn.
+// The pages of the newest commit. From here on c->txn holds it, or the first step.
 static reef_status check_file(reef_check *c, reef_store *store, reef_error *err) {
     reef_pages pages;
     reef_status status = reef_pages_open(&pages, reef_environment_path(store->environment), err);

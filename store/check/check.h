@@ -5,7 +5,7 @@
 #include "page_reader.h"
 #include "store_internal.h"
 
-#define REEF_DAMAGED_MAX 1000 // findings that are kept; the count goes on
+#define REEF_DAMAGED_MAX 1000 // findings that are kept; counting continues
 
 /** One finding about a record, kept for the plan. */
 typedef struct reef_damaged {
@@ -18,10 +18,10 @@ typedef struct reef_check {
     reef_txn *txn;
     const reef_check_options *options;
     reef_check_report *report;
-    reef_error stopped;    // the first walk that could not go on
-    reef_error ended;      // the next turn could not begin: there is no transaction any more
+    reef_error stopped;    // the first walk that could not continue
+    reef_error ended;      // the next step could not begin: there is no transaction any more
     bool committed;        // `commit` is known
-    reef_commit commit;    // of the present turn, as is
+    reef_commit commit;    // of the present step, as is
     uint64_t last_commit;  // its number; UINT64_MAX when it cannot be read
     reef_damaged *damaged; // (REEF_DAMAGED_MAX)
     size_t damaged_count;
@@ -48,11 +48,10 @@ void reef_check_read_commit(reef_check *c, bool first);
 void reef_check_unreadable_generation(reef_check *c, uint32_t generation, const reef_error *reason);
 
 /**
- * Between two things that are checked by themselves: when the turn has lasted its time, end it and
- * go on with the last commit. Views and cursors end with it. False when the check is over
- * (`ended`).
+ * Between two checks that are independent: if the step has lasted its time, end it and continue
+ * with the last commit. Views and cursors end with it. False when the check is over (`ended`).
  */
-bool reef_check_release_reader(reef_check *c, bool *turned);
+bool reef_check_release_reader(reef_check *c, bool *renewed);
 
 /**
  * Walk all trees of the file, page by page and without LMDB: the form of each page, the order of

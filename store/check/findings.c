@@ -45,7 +45,7 @@ static bool is_same_record(const reef_key *a, const reef_key *b) {
            memcmp(one.data, other.data, one.bytes) == 0;
 }
 
-// Of what was found to be damaged already nothing is told again.
+// A record already found damaged is not reported again.
 bool reef_check_is_reported(const reef_check *c, const reef_key *key) {
     for (size_t i = 0; key != NULL && i < c->damaged_count; i++)
         if (is_same_record(key, &c->damaged[i].key)) return true;
@@ -66,7 +66,7 @@ void reef_check_unreadable_generation(reef_check *c,
     reef_check_unreadable(c, &key, reason);
 }
 
-// What the turn's commit says of itself. Damage of its record is told once.
+// What the commit of the step stores about itself. Damage of its record is reported once.
 void reef_check_read_commit(reef_check *c, bool first) {
     static const reef_key commit_key = {.db = REEF_DB_META, .name = REEF_COMMIT_NAME};
     reef_error reason;
@@ -83,14 +83,14 @@ void reef_check_read_commit(reef_check *c, bool first) {
         reef_check_unreadable(c, NULL, &reason);
 }
 
-bool reef_check_release_reader(reef_check *c, bool *turned) {
+bool reef_check_release_reader(reef_check *c, bool *renewed) {
     reef_error reason;
-    *turned = false;
+    *renewed = false;
     if (c->ended.status != REEF_OK) return false;
-    if (reef_txn_renew(c->txn, turned, &reason) != REEF_OK) {
+    if (reef_txn_renew(c->txn, renewed, &reason) != REEF_OK) {
         c->ended = reason;
         return false;
     }
-    if (*turned) reef_check_read_commit(c, false);
+    if (*renewed) reef_check_read_commit(c, false);
     return true;
 }

@@ -75,8 +75,8 @@ void reef_check_journal(reef_check *c) {
         reef_key key;
         reef_view view;
         char name[REEF_NAME_BYTES_MAX + 1];
-        // Damage of the record itself was reported by the walk over all records. Sequence 0 is no
-        // entry.
+        // Damage of the record itself was reported by the walk over all records. Sequence 0 is not
+        // an entry.
         bool sound = reef_record_verify(c->txn, REEF_DB_JOURNAL, &cursor, &key, name, &view,
                                         NULL) == REEF_OK;
         if (!sound)

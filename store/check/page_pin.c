@@ -2,8 +2,8 @@
 #include "page_reader.h"
 #include "store_internal.h"
 
-// Commits between the begin of a read and the look at its meta page; a writer cannot win so often
-// in a row.
+// Commits between the start of a read and reading its meta page; a writer cannot win so often in a
+// row.
 #define PIN_ATTEMPTS_MAX 1000
 
 reef_status reef_pages_pin(reef_pages *pages, reef_store *store, reef_txn **txn, reef_error *err) {

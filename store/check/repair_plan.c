@@ -117,7 +117,7 @@ static bool is_whole(const plan *p, const reef_snapshot *snapshot) {
     return true;
 }
 
-// Would the record be gone, or written anew, in a pool that is restored from a snapshot?
+// Would the record be missing, or written again, in a pool that is restored from a snapshot?
 static bool restore_mends(const reef_snapshot *snapshot, const reef_key *key) {
     switch (key->db) {
     case REEF_DB_TENSORS:
@@ -168,7 +168,7 @@ static bool has_content(const plan *p,
     return memcmp(content, want, REEF_HASH_BYTES) == 0;
 }
 
-// Where the record's like would lie under another number; false when there is no such place.
+// Key of the record's counterpart under another number; false if none can exist.
 static bool candidate_key(
     const plan *p, const reef_key *lost, uint32_t number, char *name, reef_key *out) {
     bool copy = number >= REEF_SNAPSHOT_GENERATION;

@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define SCRUB_BYTES 72     // before the key
-#define NODES_MAX 4096     // that one piece looks at, read or not
+#define NODES_MAX 4096     // checked by one piece, hashed or not
 #define STOP REEF_ERR_BUSY // ends a walk; never leaves this file
 #define SEALED_AT 20       // of a generation's payload, see generation_record.c
 
@@ -183,7 +183,7 @@ static void scrub_record(piece *p, const reef_key *key, const reef_page_node *no
     if (status != REEF_OK) damage(p, key, reason.message);
 }
 
-// Where to go on: behind this key, or at the first key of a later generation.
+// Where to continue: behind this key, or at the first key of a later generation.
 static void go_on_behind(piece *p, const reef_page_node *node) {
     reef_scrub *scrub = p->scrub;
     scrub->next[0] = (uint8_t)p->db;

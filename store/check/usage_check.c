@@ -172,11 +172,11 @@ void reef_check_usage(reef_check *c) {
     reef_error reason;
     part_names all = {0};
     reef_usage_segment part = {0};
-    bool turned;
-    if (!reef_check_release_reader(c, &turned)) return;
+    bool renewed;
+    if (!reef_check_release_reader(c, &renewed)) return;
     reef_status status = reef_usage_segment_new(&part, &reason);
     if (status == REEF_OK) status = find_parts(c, &all, &reason);
-    for (size_t i = 0; status == REEF_OK && i < all.count && reef_check_release_reader(c, &turned);
+    for (size_t i = 0; status == REEF_OK && i < all.count && reef_check_release_reader(c, &renewed);
          i++) {
         bool known;
         status = has_totals(c, &all.names[i], &known, &reason);

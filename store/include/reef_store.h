@@ -1,9 +1,9 @@
 // The expert pool on disk: one LMDB environment in one directory.
 //
 // The store knows nothing of neural networks. It holds records: a key (database, generation, layer,
-// block, name) and a payload, each with a header that carries its checksum. Everything a commit
-// changes goes through one write transaction, whose end computes the root hash: equal training has
-// equal root hashes, whenever the commits happened.
+// block, name) and a payload, each with a header that has its checksum. Everything a commit changes
+// goes through one write transaction, whose end computes the root hash: equal training has equal
+// root hashes, whenever the commits happened.
 #ifndef REEF_STORE_H
 #define REEF_STORE_H
 
@@ -102,7 +102,7 @@ typedef struct reef_store_options {
     // failure; a store that finds the pool open in this process already syncs as the first one
     // does.
     bool no_sync;
-    uint64_t renew_us; // length of a turn of its reads in turns; 0: half of REEF_READ_MS_MAX
+    uint64_t renew_us; // length of a step of its reads in steps; 0: half of REEF_READ_MS_MAX
 } reef_store_options;
 
 /**
@@ -112,7 +112,7 @@ typedef struct reef_store_options {
  * last page; then: the format version is ours, the record of the last commit is sound. Never raises
  * a signal on a damaged file.
  *
- * Errors: NOT_FOUND no such pool; INVALID it is no pool, or exists with `create`; VERSION another
+ * Errors: NOT_FOUND no such pool; INVALID not a pool, or it exists with `create`; VERSION another
  * format (message has both numbers); CORRUPT truncated, or the last commit's record is damaged;
  * BUSY a second writer; IO. Threads: a store may be shared; one thread at a time may hold the write
  * transaction.
@@ -131,14 +131,16 @@ REEF_API const char *reef_store_path(const reef_store *store);
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check_new(const char *path, reef_error *err);
 
-/** May a file that is no pool's be written at `path`? INVALID where its directory is a pool. */
+/**
+ * May a file that is not part of a pool be written at `path`? INVALID if its directory is a pool.
+ */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check_output(const char *path, reef_error *err);
 
 /** Change a pool that is open for writing, at a path of its own. */
 typedef reef_status (*reef_store_change)(void *context, reef_store *store, reef_error *err);
 
 /**
- * Make an empty pool of which nothing is in place until `change`, called once, has succeeded on it.
+ * Make an empty pool, which appears in place only after `change`, called once, has succeeded on it.
  *
  * Errors: those of reef_store_open with `create`, and of `change`. After an error nothing is left,
  * and the directory is removed if it was made here.
@@ -151,7 +153,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_create(const char *path,
 typedef enum reef_txn_mode {
     REEF_TXN_READ,
     REEF_TXN_WRITE,
-    REEF_TXN_READ_RENEWED, // a read of more than one turn: see reef_txn_renew
+    REEF_TXN_READ_RENEWED, // a read of more than one step: see reef_txn_renew
 } reef_txn_mode;
 
 /**
@@ -168,20 +170,19 @@ REEF_API REEF_MUST_CHECK reef_status reef_txn_begin(reef_txn **out,
                                                     reef_error *err);
 
 /**
- * End a read transaction in turns and begin it anew on the last commit, when the turn has lasted
- * its time; before that, and in another mode, nothing happens. Views end with a turn: this is for
+ * End a read transaction in steps and begin a new one on the last commit, if the step has lasted
+ * its time; before that, and in another mode, nothing happens. Views end with a step: this is for
  * sealed generations.
  *
- * turned  written: whether it did; the reader then has to make sure that what it reads is still the
+ * renewed  written: whether it did; the reader then has to make sure that what it reads is still the
  *         same
  *
  * Errors: those of reef_txn_begin; the transaction is then only good for reef_txn_abort.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_txn_renew(reef_txn *txn, bool *turned, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_txn_renew(reef_txn *txn, bool *renewed, reef_error *err);
 
 /**
- * Read transactions of this process on a pool that have ended, those that took a turn counted each
- * time.
+ * Read transactions of this process on a pool that have ended; each step counts as one.
  */
 typedef struct reef_read_stat {
     uint64_t count;
@@ -223,7 +224,7 @@ typedef struct reef_commit {
  * Uses the handle up, even when it fails. On failure nothing of the transaction is in the pool.
  *
  * Errors: what a put of this transaction failed with, if one did; FULL the disk (with the bytes
- * free and needed), IO. After a failure the store goes on: the next transaction may succeed.
+ * free and needed), IO. After a failure the store stays usable: the next transaction may succeed.
  * Threads: the one that began the transaction.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_txn_commit(reef_txn *txn,
@@ -246,10 +247,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_check_copy(const char *path,
 
 /**
  * Copy the last commit into a new pool directory `to`: all of its records, free pages left out.
- * Made in a subdirectory and moved to its place when it is on the disk, so a `to` with a data file
- * is a whole pool. The copy is opened, its root hash taken anew and compared with the source's;
- * reef_store_verify would walk its records as well. Writers, this process's included, go on
- * meanwhile; until the end pages of the source are not used again.
+ * Made in a subdirectory and moved into place when it is on the disk, so a `to` with a data file is
+ * a whole pool. The copy is opened, and its root hash computed and compared with the source's;
+ * reef_store_verify would walk its records as well. Writers, this process's included, can commit
+ * meanwhile; until the end, pages of the source are not reused.
  *
  * commit  written: the one that the copy holds, number 0 where the pool has none; may be NULL
  *
@@ -363,7 +364,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_generation_seal(
     reef_txn *txn, uint32_t generation, uint64_t step, uint64_t at, reef_error *err);
 
 /**
- * Remove all records of the open generation but its own, so that it can be written anew. INVALID:
+ * Remove all records of the open generation but its own, so that it can be written again. INVALID:
  * not open.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_generation_clear(reef_txn *txn,
@@ -390,8 +391,8 @@ REEF_API void reef_generation_hash_root(const reef_generation_hash *hash,
                                         uint8_t out[REEF_HASH_BYTES]);
 
 /**
- * Was it given up for a later one? It is a number and its place in the stream, and computes
- * nothing.
+ * Was it consolidated into a later one? It keeps its number and its offset in the stream, and
+ * computes nothing.
  */
 static inline bool reef_generation_is_empty(const reef_generation_record *generation) {
     return generation->side == 0;
@@ -420,7 +421,7 @@ typedef struct reef_snapshot {
     uint32_t open_generation; // the generation that was open (== sealed_count)
     uint32_t copy;            // pseudo-generation that holds the copy of the open one
     uint32_t kept; // the same of generation shared_count, and so on; 0: all sealed ones are shared
-    bool exact; // the copy has moments, usage and reservoir too: training goes on as it would have
+    bool exact;    // the copy has moments, usage and reservoir too: training continues exactly
     bool
         damaged; // of a scan: its record cannot be read, only `name` is known; it may need all that is sealed
 } reef_snapshot;
@@ -446,10 +447,10 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_usage_view(reef_txn *txn,
  * parses as an unsigned number (numbers name generations) or is "now". The root hash does not
  * change.
  *
- * Commit first: the snapshot is then of the last commit (NOT_FOUND when there is none). When this
- * transaction has already changed something that is hashed, the snapshot is of the commit that it
- * becomes; step, root and times are filled in by reef_txn_commit, not in `out`. `copy` is 0 when no
- * generation is open; the copy's generation record holds the copy's root.
+ * Commit first: the snapshot is then of the last commit (NOT_FOUND if nothing was committed). When
+ * this transaction has already changed something that is hashed, the snapshot is of the commit that
+ * it becomes; step, root and times are filled in by reef_txn_commit, not in `out`. `copy` is 0 when
+ * no generation is open; the copy's generation record holds the copy's root.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_snapshot_create(reef_txn *txn,
                                                           const char *name,
@@ -543,7 +544,7 @@ typedef struct reef_usage_range {
     uint64_t since_ms, until_ms; // asked for: since <= t < until
     uint64_t from_ms, to_ms;     // written: times of the first and the last commit that counted
     uint64_t windows;            // written: records that counted; 0: the two above are zero
-    uint64_t known_ms;           // written: the layer's oldest window; 0 when there is none at all
+    uint64_t known_ms;           // written: the layer's oldest window; 0 if it has none
 } reef_usage_range;
 
 /**
@@ -649,9 +650,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore_plan(reef_txn *txn,
  * else: its generations, and where it is exact also moments, usage and reservoir, so that the root
  * hash is that of the commit the snapshot is of (CORRUPT when it is not; commit with the snapshot's
  * step and stream_bytes). Where it is not, the open generation has neither moments nor usage, and
- * the reservoir is left alone. Live sources stand where they stood, and whose turn it was has it
- * again. Meta, timeline, series and the rest of the journal stay as they are (see
- * reef_journal_move). The snapshot itself stays.
+ * the reservoir is left alone. Live sources are at their positions of that time, and the scheduler
+ * continues with the same queue. Meta, timeline, series and the rest of the journal stay as they
+ * are (see reef_journal_move). The snapshot itself stays.
  *
  * keep_as  keep the present state as a snapshot of that name, with copies of the sealed generations
  *          that go; NULL: not at all, and snapshots that need one of these, or whose record is
@@ -665,7 +666,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_restore(
     reef_txn *txn, const char *name, const char *keep_as, reef_restore_plan *plan, reef_error *err);
 
 /**
- * reef_store_copy of which nothing is in place until `change` has succeeded on it.
+ * reef_store_copy, whose result appears in place only after `change` has succeeded on it.
  *
  * change  called once with the copy, open for writing at a path of its own
  */
@@ -705,7 +706,7 @@ typedef struct reef_journal_batch {
 
 /**
  * Journal the batches in their order, all in one transaction of its own, with step and position of
- * the last commit. What a batch is refused for is its own `error`, and the others go on.
+ * the last commit. The reason why a batch is refused is its own `error`; the others are stored.
  *
  * commit  written when something was; may be NULL
  *
@@ -749,8 +750,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_journal_trim(reef_txn *txn,
  * restored.
  *
  * Ids are known then of batches that the snapshot's state has as a whole, and of those that wait.
- * What the journal still has the bytes of, and the state does not have, waits and goes on at `to`:
- * it is neither lost nor trained twice.
+ * Batches that the journal still holds, and the state does not have, are trained at `to`: neither
+ * lost nor trained twice.
  *
  * snapshot  that was restored; NULL, or made before snapshots kept ids: what is there now stands
  *           in, and where the pool was restored before, some ids are known that should not be, or
@@ -769,7 +770,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_journal_move(reef_txn *txn,
 typedef struct reef_journal_stat {
     uint64_t entries;       // that wait, wholly or in part
     uint64_t begin, end;    // of what they hold
-    uint64_t entries_known; // with those of which only the id is left
+    uint64_t entries_known; // with those whose id alone is left
     uint64_t last_ms;       // when the last one was accepted
 } reef_journal_stat;
 
@@ -812,16 +813,17 @@ typedef struct reef_repair {
     uint32_t identical_generation;      // content hash in sums: under this number,
     char twin[REEF_NAME_BYTES_MAX + 1]; // in the copy of this snapshot ("": of the pool's own)
     char restore[REEF_NAME_BYTES_MAX + 1]; // the newest snapshot whose whole state is sound, and
-    uint64_t restore_commit;               // without this record; "" when there is none
-    uint64_t restore_stream_bytes;         // where in the stream training would go on from it
-    bool restore_exact;                    // it would go on to the same bits
+    uint64_t restore_commit;               // without this record; "" if there is none
+    uint64_t restore_stream_bytes;         // offset in the stream from which training would
+                                           // continue
+    bool restore_exact;                    // it would continue to the same bits
 } reef_repair;
 
 typedef struct reef_check_options {
     bool quick;    // hash no payload of what is sealed
     double sample; // share of the sealed records whose payload is hashed, (0, 1); 0: all
     uint64_t seed; // chooses the sample: the same seed, the same records
-    /** More to check of the same pool, in the same place; may be NULL. */
+    /** Further checks of the same pool in the same transaction; may be NULL. */
     reef_status (*also)(reef_txn *txn,
                         void (*on_damage)(void *context, const reef_key *key, const char *what),
                         void *context,
@@ -838,11 +840,11 @@ typedef struct reef_check_options {
  * references of snapshots, usage over time against the totals. Goes on after damage. `on_damage`
  * (may be NULL) receives one line naming the record and what is wrong.
  *
- * Pages are walked in one read transaction, all else in turns, each on the last commit then;
- * `commits` and `root` of the report are those of the one whose root hash was taken.
+ * Pages are walked in one read transaction, all else in steps, each on the last commit then;
+ * `commits` and `root` of the report belong to the commit whose root hash was computed.
  *
- * Returns OK also when damage was found (see `damaged`); CORRUPT when the walk could not go on.
- * A truncated map raises SIGBUS: call reef_store_verify to be safe from that.
+ * Returns OK also if damage was found (see `damaged`); CORRUPT if the walk could not continue. A
+ * truncated map raises SIGBUS: call reef_store_verify to be safe from that.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_check(reef_store *store,
                                                       void (*on_damage)(void *context,
@@ -886,13 +888,14 @@ typedef struct reef_scrub {
     uint64_t last_records, last_bytes, last_damaged; // what it saw and found
     uint64_t began_ms;                               // the present one; 0: not begun
     uint64_t records, bytes, damaged;                // what it has seen and found so far
-    uint8_t next[REEF_SCRUB_KEY_BYTES];              // the key it goes on from, as in `sums`
+    uint8_t next[REEF_SCRUB_KEY_BYTES];              // the key from which it continues, as in
+                                                     // `sums`
     size_t next_bytes;                               // 0: from the beginning
 } reef_scrub;
 
 /**
- * Read and check the next sealed records, of sealed generations and of copies in snapshots, until
- * `bytes_max` bytes of them have been read or all have: the next call then begins anew. The file is
+ * Read and check the next records of sealed generations and of copies in snapshots, until
+ * `bytes_max` bytes or all of them have been read: the next call then starts again. The file is
  * read, not the map, so bad pages and a disk that fails are findings and raise no signal.
  *
  * scrub    read and written; zeroed at first
@@ -914,7 +917,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_scrub(reef_store *store,
                                                       uint64_t *bytes,
                                                       reef_error *err);
 /**
- * Keep it in the pool, and read it back (zeroed where there is none). Not part of the root hash.
+ * Keep it in the pool, and read it back (zeroed if it is absent). Not part of the root hash.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_scrub_put(reef_txn *txn,
                                                     const reef_scrub *scrub,

@@ -133,7 +133,7 @@ static reef_status read_shift(reef_txn *txn, const char *source, uint64_t *out, 
     return REEF_OK;
 }
 
-// The sequence under the cursor; false when that is no entry of the source.
+// The sequence under the cursor; false if the record is not an entry of the source.
 static bool stands_on(const reef_cursor *cursor, const char *source, uint64_t *sequence) {
     reef_key key;
     char name[REEF_NAME_BYTES_MAX + 1];

@@ -25,14 +25,14 @@ static inline uint64_t reef_journal_end(const reef_journal_entry *entry) {
     return entry->begin + entry->length;
 }
 
-/** Which entries a source has: sequences; `last` < `first` when there are none. */
+/** Sequences of the entries that a source has; `last` < `first` if it has none. */
 typedef struct reef_journal_span {
     uint64_t first, last;
     uint64_t whole; // the first that has its bytes; last + 1: none
     uint64_t shift; // position in the journal less position in the source
 } reef_journal_span;
 
-// Of a place in the journal. Where the source was gone back it can lie before the source's first
+// Of a position in the journal. Where the source was gone back it can lie before the source's first
 // byte: 0 then.
 static inline uint64_t reef_journal_in_source(const reef_journal_span *all, uint64_t at) {
     return at > all->shift ? at - all->shift : 0;
@@ -47,8 +47,7 @@ REEF_MUST_CHECK reef_status reef_journal_find(reef_txn *txn,
                                               reef_journal_span *out,
                                               reef_error *err);
 /**
- * One entry, without its checksum: to look for a place among entries, some of which hold a
- * mebibyte.
+ * One entry without its checksum, to search positions among entries of up to a mebibyte.
  */
 REEF_MUST_CHECK reef_status reef_journal_peek(reef_txn *txn,
                                               const char *source,
@@ -67,7 +66,7 @@ REEF_MUST_CHECK reef_status reef_journal_store(reef_txn *txn,
                                                const reef_journal_entry *entry,
                                                reef_error *err);
 
-/** Take a payload apart. False when it is no entry. */
+/** Take a payload apart. False if the payload is not an entry. */
 bool reef_journal_entry_parse(reef_journal_entry *entry,
                               uint64_t sequence,
                               const void *payload,

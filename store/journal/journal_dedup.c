@@ -68,8 +68,8 @@ bool reef_journal_ids_are_sound(const void *payload, size_t bytes) {
 
 // ---- keeping ------------------------------------------------------------------------------------
 
-// An entry that is damaged is passed over: it is reef verify that tells, and the source may be one
-// that nobody uses any more. Where its bytes still wait only its head is read here.
+// A damaged entry is skipped: reef verify reports it, and the source may no longer be used. Where
+// its bytes still wait only its head is read here.
 static reef_status gather_dedup(
     reef_txn *txn, const char *source, const reef_journal_span *all, known *out, reef_error *err) {
     uint64_t first =
@@ -153,8 +153,8 @@ static reef_status forget(reef_txn *txn, const char *source, uint64_t sequence, 
     return reef_journal_store(txn, source, &entry, err);
 }
 
-// All trimmed entries go but for the last, which has no id then: numbers and positions go on after
-// it.
+// All trimmed entries are removed but the last, whose id is dropped: numbers and positions continue
+// after it.
 static reef_status remove_trimmed(reef_txn *txn,
                                   const char *source,
                                   const reef_journal_span *all,
@@ -233,11 +233,11 @@ static reef_status go_back(reef_txn *txn,
     uint64_t begin, end;
     reef_status status = check_ends(txn, source, all, &begin, &end, err);
     if (status != REEF_OK) return status;
-    uint64_t stood = from + all->shift; // the state that is given up
+    uint64_t stood = from + all->shift; // the state that is discarded
     uint64_t reached = ids->kept || to > 0 ? to + ids->shift : 0;
-    // A pool that was restored before has another shift now than an old snapshot had, which nothing
-    // tells. Training goes on where the other state stood then, and a batch in the middle of which
-    // that is can be pushed again.
+    // A pool that was restored before may have another shift than the old snapshot had; no record
+    // says so. Training continues where the other state stood. If that is in the middle of a batch,
+    // the batch can be pushed again.
     bool sure = ids->kept || to == 0 || all->shift == 0;
     uint64_t at = !sure ? stood : reached > begin ? reached : begin;
     if ((sure && reached > end) || at < to) return unfit(source, to, err);

@@ -1,6 +1,6 @@
 // Copies of generations under pseudo-generations, and the way back.
 //
-// A copy holds all that training needs to go on from it. What the pool keeps by generation
+// A copy holds all that training needs to continue from it. What the pool keeps by generation
 // (tensors, experts, flags, moments) is copied under the copy's number; usage and reservoir, whose
 // keys belong to the root hash whatever generation they name, lie among the copy's moments under
 // names of their own:
@@ -44,15 +44,15 @@ static reef_status lift(lifted *out, const reef_view *view, reef_error *err) {
     return REEF_OK;
 }
 
-// Where a record goes: its key is changed in place.
+// Destination of a record: its key is changed in place.
 typedef struct destination {
     void (*move)(struct destination *to, reef_key *key);
     uint32_t generation;
     char name[REEF_NAME_BYTES_MAX + 1]; // backs key->name
 } destination;
 
-// Copy the records whose keys begin with a prefix. Each step seeks anew, just behind the last key:
-// the copies go elsewhere in the same tree, and no cursor has to survive that.
+// Copy the records whose keys begin with a prefix. Each step seeks again behind the last key: the
+// copies are written to the same tree, and cursors do not survive that.
 static reef_status copy_records(reef_txn *txn,
                                 reef_db db,
                                 const uint8_t *prefix,

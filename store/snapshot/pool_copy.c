@@ -1,9 +1,9 @@
 // A standalone copy of a pool: what its last commit holds, in as few pages as that takes.
 //
-// Made like a new pool, as a whole or not at all (pool_create.c), and changed before it is in place
-// where that is asked for. LMDB reads the pool in a transaction of its own, so a writer goes on
-// meanwhile. The copy is believed when it opens, its root hash follows from what it holds, and it
-// is that of the source.
+// Made like a new pool, as a whole or not at all (pool_create.c). `change` runs before the move
+// into place. LMDB reads the pool in a transaction of its own, so a writer can commit meanwhile.
+// The copy is believed when it opens, its root hash follows from what it holds, and it is that of
+// the source.
 #include "pool_create.h"
 #include "pool_file.h"
 #include "reef_fail_point.h"
@@ -21,7 +21,7 @@
 
 // ---- where to -----------------------------------------------------------------------------------
 
-// The directory that `to` is, or would be made in; -1 where there is none.
+// The directory that `to` is, or would be made in; -1 if neither exists.
 static int directory_of(const char *to) {
     int fd = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) return fd;
@@ -68,7 +68,7 @@ reef_status reef_store_check_copy(const char *path, const char *to, reef_error *
 
 // ---- copying ------------------------------------------------------------------------------------
 
-// What the whole environment has, of which a compact copy takes at most as much.
+// Size of the whole environment; a compact copy takes at most as much.
 static uint64_t used_bytes(MDB_env *lmdb) {
     MDB_envinfo info;
     MDB_stat stat;
@@ -191,7 +191,7 @@ static reef_status copy_into(void *context, const char *staging, reef_error *err
     reef_commit before = {0};
     reef_txn *txn = NULL;
     reef_status status = last_commit(c->store, &before, err);
-    // As long as it runs, nobody in this process takes the environment away to map it anew.
+    // While it runs, no thread of this process remaps the environment.
     if (status == REEF_OK) status = reef_txn_begin(&txn, c->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = data_copy(c->store, c->to, staging, err);
     reef_txn_abort(txn);

@@ -1,4 +1,4 @@
-// Going back to a snapshot, in the pool or in a copy of it that is not in place yet (pool_copy.c).
+// Restore a snapshot, in the pool or in a copy that is not in place yet (pool_copy.c).
 //
 // Everything happens in one write transaction. What the restored state does not share with the
 // pool goes first, then the copies come back under the numbers that they were made from:
@@ -49,8 +49,8 @@ reef_status reef_snapshot_restore_plan(reef_txn *txn,
                      plan->snapshot.name, shared, txn->store->path, txn->sealed_count);
 }
 
-// Snapshots that share a generation which is about to go, or are damaged. Scanned anew each time: a
-// removal moves cursors.
+// Snapshots that share a generation which is about to go, or are damaged. Scanned again each time:
+// a removal moves cursors.
 static reef_status remove_needy(reef_txn *txn, const reef_restore_plan *plan, reef_error *err) {
     reef_restore_plan left = *plan;
     reef_status status = REEF_OK;
@@ -63,7 +63,7 @@ static reef_status remove_needy(reef_txn *txn, const reef_restore_plan *plan, re
 }
 
 // Remove what a database holds of generations from `first` on, or all where its keys name none.
-// Each step seeks anew, just behind the last key.
+// Each step seeks again, just behind the last key.
 static reef_status remove_from(reef_txn *txn, reef_db db, uint32_t first, reef_error *err) {
     reef_key_bytes from = {0};
     reef_status status = REEF_OK;

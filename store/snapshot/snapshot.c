@@ -5,8 +5,8 @@
 // The copy's own root stands in its generation record, so that a check can tell whether it is
 // complete.
 //
-// A restore in place (pool_restore.c) takes sealed generations away. The snapshot that it makes of
-// the state before holds copies of those too: it shares the first `shared_count` sealed generations
+// A restore in place (pool_restore.c) removes sealed generations. The snapshot that it makes of the
+// state before holds copies of those too: it shares the first `shared_count` sealed generations
 // only.
 #include "store_internal.h"
 
@@ -304,7 +304,7 @@ reef_status reef_snapshot_make(
     snapshot.open_generation = txn->sealed_count;
 
     REEF_FAIL_POINT(SNAPSHOT_BEGUN);
-    bool changed = txn->hashed_changed; // copies are not in the root hash, so they are no change
+    bool changed = txn->hashed_changed; // copies are not in the root hash, so they change nothing
     status = make_copies(txn, &snapshot, err);
     if (status == REEF_OK) status = reef_offsets_keep(txn, snapshot.copy, err);
     REEF_FAIL_POINT(SNAPSHOT_COPIED);
@@ -415,7 +415,7 @@ reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *er
 
 reef_status reef_snapshots_finish(reef_txn *txn, const reef_commit *commit, reef_error *err) {
     reef_key_bytes from = {0};
-    for (;;) { // seeks anew after each write, as copy_database does
+    for (;;) { // seeks again after each write, as copy_database does
         reef_cursor cursor;
         reef_snapshot snapshot;
         reef_status status =

@@ -1,15 +1,15 @@
-// Where live sources stood at a snapshot, whose turn it was, and what was known of pushed ones:
-// records of the journal.
+// Read positions of live sources at a snapshot, the state of the scheduler, and the ids of pushed
+// batches: records of the journal.
 //
 //   NAME,  sequence 0          where the next byte of a source lies, as of the last commit
 //   NAME,  sequence C          the same, as of the snapshot whose copy of the open generation has
 //          the number C
-//   turns, sequence 0          whose turn it was at the last commit
+//   turns, sequence 0          the state of the scheduler at the last commit
 //   turns, sequence 1, 2, ...  decisions after it; no state has them
-//   turns, sequence 2^63 + C   whose turn it was at the snapshot
+//   turns, sequence 2^63 + C   the same, as of the snapshot
 //   ids:X, sequence C          ids of batches of push:X (journal_dedup.c)
 //
-// Without them a restored state would have the cursors of its time and the places and turns of a
+// Without them a restored state would have the cursors of its time and the read positions of a
 // later one, and would not make the stream that followed again. The records of sources that are
 // pushed into are others (journal.c), and left alone here: going back moves them
 // (reef_journal_move).
@@ -51,7 +51,7 @@ bool reef_snapshot_offsets_has(const reef_key *key) {
 }
 
 // The next name in the journal, from `from` on, which is moved behind all of its records. Every
-// step seeks anew: a write moves cursors.
+// step seeks again: a write moves cursors.
 static reef_status next_name(reef_txn *txn,
                              reef_key_bytes *from,
                              char name[REEF_NAME_BYTES_MAX + 1],
@@ -123,7 +123,7 @@ static reef_status drop_offsets(reef_txn *txn, const char *name, uint32_t copy, 
     return is_pushed(name) ? REEF_OK : remove_offset(txn, name, kept_at(name, copy), err);
 }
 
-// Of the run whose state is given up.
+// Of the run whose state is discarded.
 static reef_status forget_decisions(reef_txn *txn, reef_error *err) {
     for (;;) {
         reef_cursor cursor;
@@ -147,8 +147,8 @@ static reef_status forget_decisions(reef_txn *txn, reef_error *err) {
     }
 }
 
-// What the snapshot does not know was not there then: a source that was never read, and turns
-// before there were any.
+// What the snapshot does not have did not exist then: a source that was never read, or the
+// scheduler's state before there were several queues.
 static reef_status go_back(reef_txn *txn, const char *name, uint32_t copy, reef_error *err) {
     if (is_pushed(name) || is_ids(name)) return REEF_OK;
     reef_status status = remove_offset(txn, name, 0, err);

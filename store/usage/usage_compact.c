@@ -114,8 +114,8 @@ typedef struct step {
     reef_usage_compaction *done;
 } step;
 
-// The oldest record of the step's level and the bytes of its payload; *found is false when there is
-// none.
+// The oldest record of the step's level and the bytes of its payload; *found is false if the level
+// is empty.
 static reef_status oldest(step *s, reef_key *key, size_t *payload, bool *found, reef_error *err) {
     reef_cursor cursor;
     *key = (reef_key){.db = REEF_DB_USAGE, .level = s->level};

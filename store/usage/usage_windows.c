@@ -248,8 +248,8 @@ static reef_status block_growth(reef_txn *txn,
                                 reef_error *err) {
     reef_view stored = {0};
     reef_status status = reef_record_view(txn, key, &stored, err);
-    // What a damaged record held is lost; the new one mends it. What was used since cannot be told
-    // and counts as used before the windows, because that is what they do not have.
+    // What a damaged record held is lost; the new one mends it. Uses since then cannot be dated.
+    // They count as before the windows, because no window has them.
     if (status == REEF_ERR_CORRUPT) return REEF_OK;
     if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
     size_t known = stored.bytes / TOTAL_BYTES;
@@ -454,7 +454,7 @@ reef_status reef_usage_last(reef_txn *txn,
 
 // ---- giving generations up ----------------------------------------------------------------------
 
-// Each pass asks anew: a cursor does not survive the deletion of its record.
+// Each pass seeks again: a cursor does not survive the deletion of its record.
 reef_status reef_usage_windows_drop(reef_txn *txn, uint32_t generation, reef_error *err) {
     reef_key from = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
     for (;;) {

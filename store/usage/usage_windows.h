@@ -15,7 +15,7 @@
 uint64_t reef_usage_span_ms(uint32_t level);
 
 /**
- * The times of the first and the last delta in a window; first_ms above last_ms when there is none.
+ * The times of the first and the last delta in a window; first_ms > last_ms if it has none.
  */
 typedef struct reef_usage_extent {
     uint64_t first_ms, last_ms;
@@ -32,7 +32,7 @@ REEF_MUST_CHECK reef_status reef_usage_segment_new(reef_usage_segment *part,
                                                    reef_error *err); // cleared
 void reef_usage_segment_free(reef_usage_segment *part);              // accepts the zeroed part
 void reef_usage_segment_clear(reef_usage_segment *part);
-/** Add what a window's record says to a part. CORRUPT when the payload is no list of uses. */
+/** Add what a window's record says to a part. CORRUPT if the payload is not a list of uses. */
 REEF_MUST_CHECK reef_status reef_usage_segment_add(reef_usage_segment *part,
                                                    const reef_key *key,
                                                    const reef_view *view,

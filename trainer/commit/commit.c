@@ -84,8 +84,8 @@ reef_status reef_trainer_commit_with(reef_trainer *trainer,
                                      reef_error *err) {
     reef_residency_unpin(&trainer->residency);
     reef_status status = write_commit(trainer, NULL, NULL, snapshot_name, snapshot, out, err);
-    // What was committed is, whatever becomes of the rows: who needs them next looks for them
-    // again, and says so.
+    // The commit stands, whatever happens to the rows: their next reader locates them again, and
+    // reports an error.
     if (status == REEF_OK) (void)!reef_trainer_repin(trainer, NULL);
     return status;
 }
@@ -111,14 +111,14 @@ reef_status reef_trainer_snapshot(reef_trainer *trainer,
                                   reef_snapshot *out,
                                   reef_error *err) {
     reef_snapshot unused;
-    // The snapshot is of the commit before it plus what is dirty: first bring both together, so
-    // that the commit it names is the state it holds.
+    // The snapshot is of the commit before it plus unsaved changes: first commit these, so that the
+    // commit it names is the state it holds.
     reef_status status = reef_trainer_commit(trainer, NULL, err);
     if (status == REEF_OK)
         status = reef_trainer_commit_with(trainer, name, out == NULL ? &unused : out, NULL, err);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(SNAPSHOT_COMMITTED);
-    // Told only now: a name that was refused is no event.
+    // Logged only now: a refused name causes no event.
     status = reef_state_event(trainer, err, "snapshot", "\"name\": \"%s\"", name);
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;
 }

@@ -2,7 +2,7 @@
 //
 // What is written has to be outside of the root hash, which stays that of the last commit. No
 // transaction of ours may hold the map while the writer needs to enlarge it, so rows that are read
-// in place are let go first.
+// in place are released first.
 #include "events.h"
 #include "trainer_internal.h"
 

@@ -62,8 +62,8 @@ static json_t *gates_json(const reef_trainer *trainer) {
             reef_json_append(&context, json_integer(state->context[i]));
         json_t *item = json_pack("{s:f, s:I, s:o}", "mean", (double)state->mean, "count",
                                  (json_int_t)state->count, "context", context);
-        // NaN is not JSON. A gate that does not look at losses has no surprise, and the member is
-        // left out.
+        // NaN is not JSON. A gate that does not read losses has no surprise, and the member is left
+        // out.
         if (!isnan(state->surprise))
             reef_json_set(&item, "surprise", json_real((double)state->surprise));
         reef_json_append(&list, item);
@@ -173,7 +173,7 @@ static void load_gates(reef_trainer *trainer, const json_t *list) {
         const json_t *surprise = json_object_get(item, "surprise");
         state->surprise = surprise != NULL ? (float)json_real_value(surprise) : NAN;
         size_t count = json_array_size(context);
-        // A record from a build with longer n-grams is cut to what this one looks at.
+        // A record from a build with longer n-grams is cut to what this one reads.
         state->context_tokens = (uint8_t)(count < REEF_GATE_ORDERS ? count : REEF_GATE_ORDERS - 1);
         for (uint8_t i = 0; i < state->context_tokens; i++)
             state->context[i] = (uint16_t)json_integer_value(json_array_get(context, i));
@@ -225,8 +225,8 @@ static reef_status load_pending(reef_trainer *trainer, reef_txn *txn, reef_error
     memcpy(trainer->pending, view.data, view.bytes);
     trainer->pending_bytes = view.bytes;
     trainer->pending_capacity = view.bytes + 1;
-    // Ids of a vocabulary index the embedding without a check later on. Here is the last place
-    // where a damaged record can be caught.
+    // Ids of a vocabulary index the embedding without a check later on. The last code that can
+    // detect a damaged record.
     reef_error found;
     size_t whole = view.bytes - view.bytes % reef_token_bytes(&trainer->network.config);
     if (reef_tokens_check(&trainer->network.config, "the stream's part that waits", 0,
@@ -357,7 +357,7 @@ reef_status reef_kernels_compare(reef_trainer *trainer, reef_txn *txn, reef_erro
     char now[KERNELS_BYTES];
     reef_view before;
     reef_status status = reef_record_view(txn, &kernels_key, &before, err);
-    // Damaged it is as good as not there: every commit writes it anew, and reef verify tells of it.
+    // Damaged it counts as missing: every commit writes it again, and reef verify reports it.
     if (status == REEF_ERR_NOT_FOUND || status == REEF_ERR_CORRUPT) return REEF_OK;
     if (status != REEF_OK) return status;
     kernels_text(now);

@@ -20,7 +20,10 @@ REEF_MUST_CHECK reef_status reef_kernels_compare(reef_trainer *trainer,
 /** The list of sources of the last commit, [{"name", "cursor"}]; the caller's. */
 REEF_MUST_CHECK reef_status reef_state_sources(reef_txn *txn, json_t **out, reef_error *err);
 
-/** Position, sources, drift history, gates and carry of the trainer, under the open generation. */
+/**
+ * Position, sources, drift history, gates and pending bytes of the trainer, under the open
+ * generation.
+ */
 REEF_MUST_CHECK reef_status reef_state_put(reef_trainer *trainer, reef_txn *txn, reef_error *err);
 REEF_MUST_CHECK reef_status reef_state_load(reef_trainer *trainer, reef_txn *txn, reef_error *err);
 

@@ -73,7 +73,7 @@ static reef_status check_range(const consolidation *c, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID,
                          "a pool with strategy %s has no generations to consolidate",
                          reef_config_word(&network->config, "strategy"));
-    // Generation 0 is the backbone. The others are corrections of it, and nothing could carry it.
+    // Generation 0 is the backbone. The others are corrections of it, and would have no base.
     if (first == 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "generation 0 holds the backbone that all others stand on; it cannot be "
@@ -315,8 +315,8 @@ static reef_status measure_window(
         c->fired_any += any;
     }
     c->tokens += count;
-    // Deciding may have run the whole forward pass already, where a gate looks at losses. It is not
-    // run twice.
+    // Deciding may have run the whole forward pass already, if a gate reads losses. It is not run
+    // twice.
     if (!answered)
         status = reef_network_forward(&trainer->acts, &trainer->network, trainer->workers, &batch,
                                       REEF_PASS_EVALUATE, err);
@@ -396,8 +396,8 @@ static reef_status measure_before(consolidation *c, reef_error *err) {
 
 // ---- swap and commit ----------------------------------------------------------------------------
 
-// What takes the places first .. last of the net, or what has left them. Swapping twice changes
-// nothing.
+// What replaces generations first .. last of the model, or what was removed from them. Swapping
+// twice changes nothing.
 typedef struct places {
     reef_generation **generations; // (last - first + 1)
     reef_gate_state *states;       // the same
@@ -443,8 +443,8 @@ static reef_status places_init(places *p,
     // become empty.
     p->generations[count - 1] = fresh;
     reef_gate_reset(&fresh->gate, &p->states[count - 1]); // it begins to read the stream here
-    // An empty generation keeps its number, parent and stream positions. Timeline and snapshots go
-    // on naming it, and reef_distil_owner finds where its content went.
+    // An empty generation keeps its number, parent and stream positions. Timeline and snapshots
+    // keep its number, and reef_distil_owner finds where its content went.
     for (uint32_t i = 0; i + 1 < count; i++) {
         reef_generation_record info = network->generations[first + i]->info;
         // Side 0 means no experts and no tensors.
@@ -483,7 +483,7 @@ static reef_status add_event(const consolidation *c, reef_error *err) {
 // A trainer that could not commit has the old generations, and no event of new ones.
 static reef_status commit_swapped(consolidation *c, places *p, reef_error *err) {
     reef_trainer *trainer = c->trainer;
-    // Held batches wait in the carry and are looked at again, with the new generation.
+    // Deferred batches stay pending and are tested again, with the new generation.
     trainer->deferred_batches = 0;
     trainer->anomalous = 0;
     swap_consolidate(trainer, p);

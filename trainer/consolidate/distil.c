@@ -1,7 +1,7 @@
-// The lessons: windows of the reservoir, the teacher's distribution of the next byte on them, and
-// the pupil's steps, which are ordinary training steps with another gradient of the logits.
+// The samples: windows of the reservoir, the teacher's distribution of the next byte on them, and
+// the student's steps, which are ordinary training steps with another gradient of the logits.
 //
-// The pupil is taught where one of the old generations fires, and held to silence where its gate
+// The student is trained where one of the old generations fires, and held to silence where its gate
 // leaks onto other text. Its target is the mean of the true byte and the teacher's distribution.
 // Where an old generation fires on text of a later one, that text teaches too, with the later one
 // on top: it was trained on top of just that.
@@ -24,11 +24,11 @@ typedef struct distiller {
     const reef_distil *distil;
     reef_trainer
         student; // a trainer of all other generations and, last, the new one; no stream, no store
-    reef_generation **generations; // of its net: the pool's, but the last two
+    reef_generation **generations; // of its model: the pool's, but the last two
     reef_generation *open;         // sealed twin of the pool's open generation; the last but one
     reef_generation *fresh;        // the new one
     const reef_network *teacher;
-    size_t *taught, *silent; // places in `lessons`
+    size_t *taught, *silent; // indices in `samples`
     size_t taught_count, silent_count;
     uint8_t *fire;  // (generations, rows) where the teacher's take part
     float *margins; // (T) scratch
@@ -90,8 +90,7 @@ static reef_status fit_gate(const distiller *s, reef_generation *generation, ree
     list_windows(s, &fit_on, bytes, sizes, s->silent, s->silent_count, 0, 2);
     list_windows(s, &calibrate, bytes + most, sizes + most, s->silent, s->silent_count, 1, 2);
     list_windows(s, &young, bytes + 2 * most, sizes + 2 * most, s->taught, s->taught_count, 0, 1);
-    // Generations first to last leave their places: what is older than the new one is older than
-    // them.
+    // Generations first to last leave the model: what is older than the new one is older than them.
     status = reef_generation_fit_gate(generation, s->distil->trainer, s->distil->first, &fit_on,
                                       &calibrate, &young, err);
 
@@ -134,7 +133,7 @@ static uint8_t *student_fire(const distiller *s, size_t g, size_t w) {
     return s->student.fire + g * s->stride + w * s->teacher->config.context;
 }
 
-// The pupil's other generations fire as the teacher's.
+// The student's other generations fire as the teacher's.
 static void others_fire(distiller *s, size_t w) {
     size_t T = s->teacher->config.context, mine = 1;
     for (size_t g = 1; g < s->teacher->generation_count; g++)
@@ -177,7 +176,7 @@ static reef_status add_samples(distiller *s, size_t w, uint64_t counter, reef_er
     return status;
 }
 
-// Other text on which the pupil's gate leaks becomes a window of the retain term, as in training:
+// Other text on which the student's gate leaks becomes a window of the retain term, as in training:
 // the loss counts as that of old data.
 static reef_status add_silence(
     distiller *s, size_t w, uint64_t step, size_t *count, reef_error *err) {
@@ -279,7 +278,7 @@ static reef_status step(distiller *s, uint64_t number, double *bits, reef_error 
                                   REEF_PASS_TRAIN, err);
     if (status != REEF_OK) return status;
     reef_thread_pool_run(s->student.workers, windows, blend_window, s);
-    // The optimiser asks the trainer struct how many windows of which kind there were.
+    // The optimiser reads from the trainer struct how many windows of each kind the step has.
     s->student.rehearse_windows = config->rehearse;
     s->student.retain_windows = retained;
     // The schedule is that of distillation, not of the stream; warm-up and decay of the config are
@@ -341,7 +340,7 @@ static reef_status allocate_distil(distiller *s, reef_error *err) {
     return status;
 }
 
-// The new generation, open: in the place of the last one, with the ids of all.
+// The new generation, open: it replaces the last one, with the ids of all.
 static reef_status enrol(distiller *s, reef_error *err) {
     const reef_distil *d = s->distil;
     const reef_network *network = &d->trainer->network;
@@ -365,7 +364,7 @@ static reef_status enrol(distiller *s, reef_error *err) {
 }
 
 // The pool's open generation as it was committed, sealed, so that a pass treats it as any other.
-// Without what training needs beside it: what is stored as its weights is what is evaluated.
+// Without training state: what is stored as its weights is what is evaluated.
 static reef_status copy_open(distiller *s, reef_error *err) {
     const reef_network *network = &s->distil->trainer->network;
     uint32_t number = (uint32_t)network->generation_count - 1;

@@ -1,9 +1,9 @@
 // Several sealed generations into one: a new generation learns to compute what they computed.
 //
-// The teacher is the model as it is, the pupil the same with a new generation in place of those;
-// the text is what the reservoir has kept (Hinton et al. 2015). The pool's generations are only
-// read, and the open one as it was last committed, which is as it is evaluated; the result belongs
-// to no pool yet.
+// The teacher is the present model, the student the same with a new generation instead of those;
+// the text is that of the reservoir (Hinton et al. 2015). The pool's generations are only read, and
+// the open one as it was last committed, which is as it is evaluated; the result belongs to no pool
+// yet.
 #ifndef REEF_DISTIL_H
 #define REEF_DISTIL_H
 
@@ -22,8 +22,8 @@ bool reef_sample_is_used(const reef_sample *sample, const reef_trainer *trainer)
 
 typedef struct reef_distil {
     reef_trainer
-        *trainer; // its net, reservoir, workers and pass; nothing of what is stored changes;
-                  // the open generation's weights are its averages
+        *trainer; // its model, reservoir, workers and pass; nothing stored changes; the open
+                  // generation's weights are its averages
     uint32_t first, last; // the generations that are consolidated
     uint32_t side;
     reef_dtype dtype;
@@ -34,7 +34,7 @@ typedef struct reef_distil {
     void *context;
 } reef_distil;
 
-/** Whose place a number is: itself, or the generation that it was consolidated into. */
+/** The present owner of a number: itself, or the generation that it was consolidated into. */
 uint32_t reef_distil_owner(const reef_network *network, uint32_t generation);
 
 /**
@@ -50,7 +50,7 @@ REEF_MUST_CHECK reef_status reef_distil_run(const reef_distil *distil,
 // distil_init.c
 
 /**
- * First values of the pupil: rows, sub-keys, deltas and adapters of those it replaces. Its query
+ * First values of the student: rows, sub-keys, deltas and adapters of those it replaces. Its query
  * networks are already those of the generation it was initialised from.
  */
 REEF_MUST_CHECK reef_status reef_distil_start(const reef_distil *distil,

@@ -103,7 +103,7 @@ static reef_status give_experts(const reef_config *config,
     return status;
 }
 
-// The pupil's tensor becomes the mean of the old ones, such as deltas of the embedding.
+// The student's tensor becomes the mean of the old ones, such as deltas of the embedding.
 static void mean_tensor(const reef_distil *distil, reef_generation *student, const char *name) {
     const reef_tensor *to = reef_generation_find(student, name);
     const reef_network *network = &distil->trainer->network;

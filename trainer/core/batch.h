@@ -24,8 +24,8 @@ REEF_MUST_CHECK reef_status reef_step_decide(reef_trainer *trainer,
                                              reef_error *err);
 
 /**
- * Let the gates of `net` decide about a text of `size` tokens (at most a batch), read from its
- * start, beside the batch that is being put together: into `reading` and `margins`. `out` is that
+ * Let the model's gates decide about a text of `size` tokens (at most a batch), read from its
+ * start, beside the batch that is being assembled: into `reading` and `margins`. `out` is that
  * text, for a forward pass that adds its losses where it is not `answered` (see
  * reef_firing_decide); the last token has none, as nothing follows it.
  */

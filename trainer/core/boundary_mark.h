@@ -1,8 +1,7 @@
 // Marks in a stream: lines that consist of exactly the configured text.
 //
 // Read byte by byte, so how the stream is cut into calls does not matter. A line that may still
-// become a mark stays untrained at the end of the carry until that is clear: at most a mark's
-// bytes.
+// become a marker stays pending until it is complete: at most a marker's bytes.
 #ifndef REEF_BOUNDARY_MARK_H
 #define REEF_BOUNDARY_MARK_H
 

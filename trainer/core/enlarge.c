@@ -1,4 +1,4 @@
-// The open generation grows in place, in memory: new sub-keys and experts beside those it has.
+// The open generation grows in place, in memory: new sub-keys and experts beside its present ones.
 #include "enlarge.h"
 #include "events.h"
 #include "trainer_internal.h"

@@ -1,5 +1,5 @@
-// Whether the trainer may go on: whole after every step, and the rows of sealed generations in
-// reach.
+// Whether the trainer may continue: whole after every step, and the rows of sealed generations
+// accessible.
 #include "trainer_internal.h"
 
 reef_status reef_trainer_repin(reef_trainer *trainer, reef_error *err) {

@@ -6,9 +6,9 @@
 //           generation u32
 //
 // It takes bounded space. When a level has more than REEF_SERIES_POINTS_MAX points, its older half
-// goes: each REEF_SERIES_FOLD of them become one point of the next level, their mean, in the place
-// of the last. So the levels follow each other in time without a gap, the coarsest first, and the
-// last one alone forgets.
+// is folded: each REEF_SERIES_FOLD of them become one point of the next level, their mean, at the
+// position of the last. So the levels follow each other in time without a gap, the coarsest first,
+// and the last one alone forgets.
 #include "loss_history.h"
 #include "trainer_internal.h"
 
@@ -248,8 +248,8 @@ reef_status reef_series_forget_after(reef_txn *txn, uint64_t stream_bytes, reef_
         // Points of a record are in stream order, so what stays is a prefix.
         while (kept < record->count && at[kept].stream_bytes <= stream_bytes) kept++;
         if (kept < record->count) status = reef_record_delete(txn, &key, err);
-        // Deleted first and then put back shorter: records are immutable, their sequence number
-        // tells their age.
+        // Deleted first and then written again shorter: records are immutable, their sequence
+        // number gives their age.
         if (status == REEF_OK && kept > 0 && kept < record->count)
             status = put_record(txn, record->level, at, kept, err);
         at += record->count;

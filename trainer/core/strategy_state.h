@@ -8,10 +8,10 @@
 /** One float for every parameter of the open generation, in the same order. */
 typedef struct reef_shadow {
     float *values;                     // (value_count) of its tensors
-    float *rows[REEF_LAYER_COUNT_MAX]; // (N, row values) of its experts; NULL where there are none
+    float *rows[REEF_LAYER_COUNT_MAX]; // (N, row values) of its experts; NULL if it has none
 } reef_shadow;
 
-/** What a rival has beside the model. All of it is part of a commit but the scratch. */
+/** What a baseline has beside the model. All of it is part of a commit but the scratch. */
 typedef struct reef_strategy {
     reef_strategy_kind kind;
     uint32_t task;      // boundaries so far; always 0 with generations
@@ -39,7 +39,7 @@ typedef struct reef_strategy {
 static inline bool reef_strategy_is_baseline(const reef_strategy *strategy) {
     return strategy->kind != REEF_STRATEGY_GENERATIONS;
 }
-/** Joint training never looks for a boundary, by whatever policy. */
+/** Joint training never searches for a boundary, by whatever policy. */
 static inline bool reef_strategy_has_boundaries(const reef_strategy *strategy) {
     return strategy->kind != REEF_STRATEGY_JOINT;
 }

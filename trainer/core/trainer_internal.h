@@ -24,7 +24,6 @@
 #include "strategy_state.h"
 #include "trainer_kind.h"
 
-
 enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random numbers
 // A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's
 // own past, then up to one of old data where its gate leaks.
@@ -60,18 +59,18 @@ struct reef_trainer {
     size_t source_count;
     uint8_t *pending; // accepted bytes that were not trained yet, from stream_bytes on
     size_t pending_bytes, pending_capacity;
-    size_t deferred_batches; // of the carry's first batches: looked at and held back
+    size_t deferred_batches; // of the first pending batches: probed and deferred
     uint32_t anomalous;      // how many of those the drift test does not explain
     double *deferred_bits;   // (deferred_capacity) loss of each held batch
     size_t deferred_capacity;
-    reef_gating gating;    // gates at the carry's first byte
+    reef_gating gating;    // gates at the first pending byte
     reef_gating ahead;     // gates after the batches that were looked at
     reef_gating before;    // gates before the batch that is looked at
-    reef_marker_line mark; // of the line that the carry ends in
+    reef_marker_line mark; // of the line that the pending bytes end in
     reef_prequential prequential;
     uint64_t step, generation_step, stream_bytes, skipped_bytes;
-    // Of the last boundary, which opened the generation or enlarged it: rivals of generations have
-    // their own in `strategy`.
+    // Of the last boundary, which opened the generation or enlarged it: baselines have their own in
+    // `strategy`.
     uint64_t boundary_at, boundary_step; // stream position; generation_step
     bool full;                           // experts_max left no room for a boundary
     reef_error broken;                   // see reef_trainer_break; status REEF_OK: whole

@@ -37,7 +37,7 @@ static size_t score_all(const reef_reservoir *reservoir,
 static double share_above(size_t count, const float *margins, float bound) {
     size_t fired = 0;
     for (size_t t = 0; t < count; t++) fired += margins[t] > bound;
-    return (double)fired / (double)count; // NaN where there is nothing
+    return (double)fired / (double)count; // NaN without a measurement
 }
 
 static int descending(const void *a, const void *b) {

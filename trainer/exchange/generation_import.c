@@ -4,8 +4,8 @@
 //   after    0 .. n-1 sealed   n the imported one, sealed   n+1 open, as new as n was
 //
 // Numbers are 0 to count - 1 and only the last may be open, so the imported one takes the open
-// one's place. Moving a generation that has trained would mean rewriting its records, windows and
-// history under another number; one that has not is simply made anew. It is written like one that
+// one's number. Moving a generation that has trained would mean rewriting its records, windows and
+// history under another number; one that has not is simply made again. It is written like one that
 // was sealed here: in memory first, and by the commit that follows.
 //
 // Nothing in the file is believed before it was checked: that it is of this configuration and on
@@ -36,7 +36,7 @@ typedef struct importing {
     reef_safetensors file;
     reef_origin origin;
     reef_generation_tensors parts;
-    reef_generation *generation;  // the imported one; owned until the net has it
+    reef_generation *generation;  // the imported one; owned until the model has it
     reef_generation *next;        // the new open one; the same
     float gate[REEF_GATE_VALUES]; // as stored, of any length
     double reference[2];
@@ -211,7 +211,7 @@ static bool same_shape(const reef_safetensor *one, const reef_safetensor *other)
            memcmp(one->shape, other->shape, one->rank * sizeof(*one->shape)) == 0;
 }
 
-// Its tensors are those of the list, wherever they lie in the file: the list gets their places.
+// Its tensors are those of the list, wherever they lie in the file: the list gets their offsets.
 static reef_status match_parts(importing *i, reef_error *err) {
     // The list was made for a generation of this shape by this build. A file with more or fewer
     // tensors was written for another architecture, even if every name is known.
@@ -236,8 +236,8 @@ static reef_status match_parts(importing *i, reef_error *err) {
 static reef_status make_generation(importing *i, reef_error *err) {
     const reef_trainer *trainer = i->trainer;
     const reef_generation_record *open = &reef_open_generation(trainer)->info;
-    // The record belongs to this pool: number, ids and stream positions are of the place where it
-    // joins. The file's own record stays in `origin` for the report.
+    // The record belongs to this pool: number, ids and stream positions are those of the pool that
+    // it joins. The file's own record stays in `origin` for the report.
     const reef_generation_record info = {
         .generation = open->generation,
         .parent = open->parent,
@@ -353,7 +353,7 @@ static reef_status add_event(const importing *i, reef_error *err) {
                             leaks);
 }
 
-// The net with both new generations, and back to what it was when that cannot be committed.
+// The model with both new generations, and back to the state before if that cannot be committed.
 static reef_status commit_joined(importing *i, reef_generation *old, reef_error *err) {
     reef_trainer *trainer = i->trainer;
     reef_network *network = &trainer->network;
@@ -375,7 +375,7 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     REEF_FAIL_POINT(IMPORT_JOINED);
     if (status == REEF_OK) status = reef_trainer_commit_after(trainer, clear_open, &number, err);
     if (status == REEF_OK) {
-        i->generation = i->next = NULL; // the net owns them now
+        i->generation = i->next = NULL; // the model owns them now
         reef_generation_free(old);
         return REEF_OK;
     }
@@ -403,8 +403,8 @@ static reef_status join_import(importing *i, reef_error *err) {
     if (status == REEF_OK) status = reef_network_reserve(&trainer->network, count, err);
     if (status == REEF_OK) status = reef_step_reserve(trainer, count, err);
     if (status != REEF_OK) return status;
-    // Held batches wait in the carry and are looked at again, with the imported generation.
-    // What was decided about them is not part of a commit; deciding again costs a pass.
+    // Deferred batches stay pending and are tested again, with the imported generation. What was
+    // decided about them is not part of a commit; deciding again costs a pass.
     trainer->deferred_batches = 0;
     trainer->anomalous = 0;
     status = commit_joined(i, old, err);

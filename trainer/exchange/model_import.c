@@ -1,8 +1,8 @@
 // A new pool from the file of a whole model.
 //
-// The generations are made in memory and written by the pool's first commit. Sealed ones stay
-// sealed, with their gates; the open one goes on where it stood in the stream, with an optimiser
-// that begins anew. A file of sealed generations alone gets an open one after them. What no file of
+// The generations are made in memory and written by the pool's first commit. Sealed generations
+// stay sealed, with their gates; the open one continues at its position in the stream, with a new
+// optimiser state. A file of sealed generations alone gets an open one after them. What no file of
 // tensors has is not there: the sample of the past, what came of single bytes, and the history.
 //
 // Nothing in the file is believed before it was checked: that it has the tensors of such a model
@@ -54,7 +54,7 @@ static const char *shape_text(const reef_safetensor *tensor, char out[128]) {
     return out;
 }
 
-// The parts from `first` on get their places in the file; an optional one that it lacks gets none.
+// The parts from `first` on get their offsets in the file; an optional one that it lacks gets none.
 static reef_status match(importing *i, size_t first, reef_error *err) {
     // Only the parts of one generation: `first` is where its list begins.
     for (size_t k = first; k < i->parts.count; k++) {
@@ -123,7 +123,7 @@ static reef_status check_room(const importing *i,
 
 // ---- what is in them ----------------------------------------------------------------------------
 
-// Exponents that are all ones are those of infinities and of what is no number.
+// Exponents that are all ones are those of infinities and NaN.
 static bool is_finite(reef_dtype dtype, const void *data, size_t bytes) {
     // Bit patterns instead of isfinite: the data may not be aligned, and bf16 has no C type.
     if (dtype == REEF_F32) {
@@ -247,8 +247,8 @@ static reef_status hash_parts(importing *i,
                               reef_error *err) {
     const double reference[2] = {of->reference_median, of->reference_spread};
     reef_tensor_record record;
-    // A model file carries no root of its own layout. The root is computed over the records that
-    // the store would write.
+    // A model file has no root of its own layout. The root is computed over the records that the
+    // store would write.
     for (size_t k = 0; k < parts->count; k++) {
         const reef_generation_tensor *part = &parts->parts[k];
         const char *memory = record_memory(i, part, reference);
@@ -336,7 +336,7 @@ static reef_status make_generation(importing *i, uint32_t g, reef_error *err) {
     if (!info.sealed) begin_training(i->generation, &i->config);
     i->experts += reef_origin_experts(&i->config, info.side);
     status = reef_network_append(&i->trainer->network, i->generation, err);
-    if (status == REEF_OK) i->generation = NULL; // the net owns it now
+    if (status == REEF_OK) i->generation = NULL; // the model owns it now
     return status;
 }
 

@@ -47,8 +47,8 @@ static reef_status sample_window(reef_trainer *trainer,
 }
 
 // Loss of the first `generation_count` generations, as they are evaluated, on the newest one's own
-// sample: the first windows of it, up to SAMPLE_TOKENS_MAX. `loss` is NaN and `scored` 0 when there
-// is none.
+// sample: the first windows of it, up to SAMPLE_TOKENS_MAX. `loss` is NaN and `scored` 0 without a
+// sample.
 static reef_status measure_sample(reef_trainer *trainer,
                                   size_t generation_count,
                                   double *loss,
@@ -214,7 +214,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     reef_generation_exchange(open, config); // as it is evaluated, and stays
     status = seal_open(trainer, opening, out, &sealed, &next, err);
     if (status != REEF_OK) {
-        reef_generation_exchange(open, config); // it goes on training
+        reef_generation_exchange(open, config); // it continues to train
         goto cleanup;
     }
 
@@ -224,7 +224,7 @@ reef_status reef_growth_boundary(reef_trainer *trainer,
     reef_generation_free(open);
     network->generations[network->generation_count - 1] = sealed;
     network->generations[network->generation_count++] = next;
-    sealed = NULL; // the net owns both now
+    sealed = NULL; // the model owns both now
     next = NULL;
     // From here to the end a failure cannot be undone: the open generation is gone.
     status = measure_sample(trainer, network->generation_count - 1, &out->loss_after,

@@ -26,7 +26,7 @@ REEF_MUST_CHECK reef_status reef_growth_next(reef_generation **out,
                                              uint32_t side,
                                              reef_error *err);
 
-/** Gates of generations that are new in the net start at their own beginning; the others go on. */
+/** Gates of new generations start at their own beginning; the others continue. */
 REEF_MUST_CHECK reef_status reef_growth_extend_gating(reef_gating *gating,
                                                       const reef_network *network,
                                                       reef_error *err);

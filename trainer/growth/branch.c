@@ -183,7 +183,7 @@ static void settle_layer(const reef_trainer *trainer, const reef_generation *fro
     }
 }
 
-// The branch is in the net by now. It reads what its origin read: alone beside generation 0 where
+// The branch is in the model by now. It reads what its origin read: alone beside generation 0 where
 // it is whole, beside its origin where it is silent.
 static reef_status settle_queries(reef_trainer *trainer,
                                   const reef_generation *from,

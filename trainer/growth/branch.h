@@ -19,7 +19,7 @@
 #include "trainer_internal.h"
 
 /**
- * A generation for the open one's place that is a copy of `from`, whole or silent; the caller's.
+ * A generation for the open slot that is a copy of `from`, whole or silent; the caller's.
  */
 REEF_MUST_CHECK reef_status reef_branch_make(reef_generation **out,
                                              const reef_trainer *trainer,

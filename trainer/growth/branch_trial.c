@@ -44,7 +44,7 @@ static reef_status copy_open(reef_generation **out, const trial *t, reef_error *
     return REEF_OK;
 }
 
-// A copy of generation `from`, in the open one's place. After a failure the place is as it was.
+// A copy of generation `from`, instead of the open one. After a failure the slot is as it was.
 static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
     reef_trainer *trainer = t->trainer;
     const reef_generation *origin = trainer->network.generations[from];
@@ -56,14 +56,14 @@ static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
     put_in_place(trainer, made);
     status = reef_branch_settle(trainer, origin, true, err);
     if (status == REEF_OK) return REEF_OK;
-    // Whoever owned the place before the attempt owns it again.
+    // The owner of the slot before the attempt owns it again.
     put_in_place(trainer, t->open);
     reef_generation_free(made);
     return status;
 }
 
-// Sum of the losses before each step. The trainer's counts are as before; what is in the open place
-// has learned.
+// Sum of the losses before each step. The trainer's counts are as before; the generation in the
+// open slot has learned.
 static reef_status train_branch_trial(const trial *t, double *bits, reef_error *err) {
     reef_trainer *trainer = t->trainer;
     uint64_t step = trainer->step;

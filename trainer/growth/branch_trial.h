@@ -18,11 +18,11 @@
 #define REEF_TRIAL_NONE UINT32_MAX // of generations: it does not begin as a copy
 #define REEF_TRIAL_BRANCHES 8      // sealed generations that are tried
 #define REEF_TRIAL_BATCHES 64      // on so many batches
-#define REEF_TRIAL_BATCHES_MIN 16  // with fewer there is no trial
+#define REEF_TRIAL_BATCHES_MIN 16  // with fewer no trial is made
 
 /**
  * Let the open generation, which has trained nothing, begin as whichever candidate learns `batches`
- * batches at `fresh` best: in the stream from the carry's first byte on, with one byte more behind
+ * batches at `fresh` best: in the stream from the first pending byte on, with one byte more behind
  * them. `origin` is the generation that it is a copy of now, or REEF_TRIAL_NONE.
  */
 REEF_MUST_CHECK reef_status reef_branch_trial_choose(

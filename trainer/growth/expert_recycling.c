@@ -17,7 +17,7 @@ typedef struct looking {
     reef_trainer *trainer;
     reef_generation *generation;
     uint32_t layer;
-    uint64_t seed; // of this look
+    uint64_t seed; // of this check
     reef_expert_shape shape;
     uint8_t *needed[2]; // (side) for each table: sub-keys of experts that are in use or frozen
     uint64_t experts, sub_keys;

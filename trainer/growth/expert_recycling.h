@@ -1,4 +1,5 @@
-// Experts of the open generation that nothing chooses begin anew, as recycle_after asks for.
+// Experts of the open generation that nothing chooses are initialised again, as recycle_after asks
+// for.
 //
 // Every recycle_after bytes that the generation trains on, rounded up to whole batches, every
 // expert that was not chosen since the last time, and is not frozen, gets a new w_down (and

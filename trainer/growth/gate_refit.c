@@ -58,8 +58,8 @@ static reef_status read_surprises(reef_trainer *trainer,
         size_t size = windows->sizes[i];
         reef_batch batch;
         bool answered;
-        // A window has no byte before it, so its first token has no prediction. NaN tells the gate
-        // to leave it out.
+        // A window has no byte before it, so its first token has no prediction. NaN makes the gate
+        // leave it out.
         at[0] = NAN; // nothing came before
         if (size < 2) continue;
         reef_status status =
@@ -95,7 +95,7 @@ static void add_unseen(const reef_network *network,
     }
     for (size_t i = 0; i < windows->count; i++) tokens += windows->sizes[i];
     for (size_t t = 0; t < tokens; t++) {
-        // Positions without a prediction carry no loss.
+        // Positions without a prediction have no loss.
         if (isnan(surprise[t])) continue;
         nats += (double)surprise[t];
         known += 1.0;

@@ -4,7 +4,7 @@
 
 #include "trainer_internal.h"
 
-/** Fit the open generation's gate on reservoir and stream, where there is enough of both. */
+/** Fit the open generation's gate on reservoir and stream, if both have enough. */
 REEF_MUST_CHECK reef_status reef_growth_fit_gate(reef_trainer *trainer,
                                                  reef_generation *generation,
                                                  const uint8_t *fresh,

@@ -20,8 +20,8 @@ uint64_t reef_policy_experts(const reef_trainer *trainer) {
     return count;
 }
 
-// Experts a layer that a boundary adds; UINT64_MAX when it cannot. Of the rivals of generations
-// only a grid grows, and it says for itself which side is too large.
+// Experts a layer that a boundary adds; UINT64_MAX when it cannot. Of the baselines only a grid
+// grows, and it reports by itself which side is too large.
 uint64_t reef_growth_added_experts(const reef_trainer *trainer, uint32_t side_new) {
     uint64_t side = reef_open_generation(trainer)->info.side;
     bool grid = trainer->strategy.kind == REEF_STRATEGY_GRID;

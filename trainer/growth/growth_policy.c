@@ -112,8 +112,8 @@ reef_status reef_policy_size(reef_trainer *trainer,
         status = measure_distance(trainer, fresh, fresh_bytes, out, err);
         if (status == REEF_OK && !isnan(out->distance)) out->side = side_for(config, out->distance);
     }
-    // Where experts_max leaves no room for the wanted size, the smallest is tried; 0 tells the
-    // caller that even that does not fit.
+    // If experts_max leaves no room for the wanted size, the smallest is tried; 0 tells the caller
+    // that even that does not fit.
     if (!reef_growth_has_room(trainer, reef_growth_added_experts(trainer, out->side)))
         out->side = reef_growth_smallest_side(config);
     if (!reef_growth_has_room(trainer, reef_growth_added_experts(trainer, out->side)))
@@ -144,12 +144,12 @@ reef_status reef_policy_boundary(reef_trainer *trainer,
     reef_sealing sealing;
     reef_status status = reef_policy_size(trainer, reason, fresh, fresh_bytes, &opening, err);
     if (status != REEF_OK) return status;
-    // A full pool goes on learning in the open generation; the event says so once.
+    // A full pool continues to learn in the open generation; the event says so once.
     if (opening.side == 0) return refuse_growth_policy(trainer, reason, err);
     if (reef_strategy_is_baseline(&trainer->strategy) || config->growth != REEF_GROWTH_IN_PLACE)
         return reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(config), &sealing,
                                     err);
-    // In place of a new generation the open one grows by as many experts as that would have had.
+    // Instead of a new generation the open one grows by as many experts as that would have had.
     uint32_t side = reef_grid_side(reef_open_generation(trainer)->info.side, opening.side);
     status = reef_growth_enlarge(trainer, side, &opening, err);
     if (status != REEF_OK) return status;

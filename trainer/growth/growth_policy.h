@@ -18,7 +18,7 @@
 #include "enlarge.h"
 #include "trainer_internal.h"
 
-#define REEF_POLICY_STEPS 32 // steps of training from one look at the usage to the next
+#define REEF_POLICY_STEPS 32 // steps of training from one check of the usage to the next
 #define REEF_PROBE_BATCHES 8 // held batches that a measurement passes through the model, at most
 
 /** Why the batch that was just trained ends at a boundary, or NULL. */
@@ -26,8 +26,8 @@ const char *reef_policy_due(const reef_trainer *trainer);
 
 /**
  * Decide how large the next generation is. `fresh` are whole batches of its data, in the stream
- * from the carry's first byte on and followed by one byte more, or none: then nothing is known of
- * its distance. out->side is 0 where experts_max leaves no room.
+ * from the first pending byte on and followed by one byte more, or none: then its distance is
+ * unknown. out->side is 0 if experts_max leaves no room.
  */
 REEF_MUST_CHECK reef_status reef_policy_size(reef_trainer *trainer,
                                              const char *reason,
@@ -36,7 +36,7 @@ REEF_MUST_CHECK reef_status reef_policy_size(reef_trainer *trainer,
                                              reef_opening *out,
                                              reef_error *err);
 
-/** A boundary of the stream, in memory: grow, or say in an event that there is no room. */
+/** A boundary of the stream, in memory: grow, or write an event that says that no room is left. */
 REEF_MUST_CHECK reef_status reef_policy_boundary(reef_trainer *trainer,
                                                  const char *reason,
                                                  const uint8_t *fresh,
@@ -57,7 +57,7 @@ uint64_t reef_policy_experts(const reef_trainer *trainer);
 /** Called after a batch's forward pass in training mode. `number`: how many were before it. */
 typedef void (*reef_probe_visit)(void *context, size_t number, double bits);
 
-/** How many of that many fresh batches a walk looks at. */
+/** How many of that many fresh batches a walk probes. */
 size_t reef_probe_count(size_t batches);
 
 /**

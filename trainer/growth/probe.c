@@ -1,4 +1,4 @@
-// A look at fresh batches before a generation is opened for them: their loss, and how much of them
+// A probe of fresh batches before a generation is opened for them: their loss, and how much of them
 // no gate claims.
 #include "batch.h"
 #include "growth_policy.h"
@@ -33,8 +33,8 @@ reef_status reef_probe_walk(reef_trainer *trainer,
                             double *unclaimed,
                             reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    // All batches are decided about, since gates must read the stream in order. Only `looks` of
-    // them are run forward, spread evenly.
+    // All batches are decided about, since gates must read the stream in order. Only some of them
+    // are run forward, spread evenly.
     size_t size = reef_batch_bytes(config), looks = reef_probe_count(batches), looked = 0;
     size_t silent = 0;
     reef_gating moving = {0}, before = {0};

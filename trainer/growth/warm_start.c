@@ -19,7 +19,7 @@ enum { STREAM_CANDIDATE = 301, STREAM_CHOICE = 302, STREAMS_A_LAYER = 8 };
 #define CANDIDATES_MIN 1024 // halves of queries that the sub-keys of one table are chosen from
 #define CANDIDATES_MAX 4096 // unless the table has more
 
-// The sums over the looks of one start.
+// The sums over the probed batches of one start.
 typedef struct start {
     reef_trainer *trainer;
     uint64_t seed;
@@ -94,13 +94,13 @@ static uint64_t stream_of(const table_of *table, uint64_t stream) {
 // count.
 static void gather_table(start *s, const table_of *table, size_t number) {
     const reef_config *config = &s->trainer->network.config;
-    // Every look contributes the same number of candidates, so that no batch dominates.
+    // Every probed batch contributes the same number of candidates, so that none dominates.
     size_t half = config->d_key / 2, each = s->candidates / s->looks;
     const reef_activations_table *routed =
         &s->trainer->acts.expert_tables[s->trainer->network.generation_count - 1][table->l];
     size_t queries = reef_batch_tokens(config) * config->heads / s->tables;
     float *halves = s->halves[table->l][table->half] + table->number * s->candidates * half;
-    // The index counts candidates over all looks: a draw depends on seed and index, not on the
+    // The index counts candidates over all batches: a draw depends on seed and index, not on the
     // order in which layers are visited.
     for (size_t i = number * each; i < (number + 1) * each; i++) {
         size_t query =
@@ -225,15 +225,15 @@ static used *rank(const start *s, uint32_t l, size_t first, size_t end, size_t *
     for (size_t g = first; g < end; g++) {
         const uint32_t *uses = s->uses[g * network->config.layers + l];
         for (size_t n = 0; n < network->generations[g]->expert_tables[l].expert_count; n++)
-            // Unused experts are left out: copying one would waste a place.
+            // Unused experts are left out: copying one would waste a slot.
             if (uses[n] > 0) list[(*count)++] = (used){uses[n], (uint32_t)g, n};
     }
     qsort(list, *count, sizeof(*list), most_used_first);
     return list;
 }
 
-// The most used expert before goes where the new router looks most, the second where it looks
-// second most.
+// The most used expert before is copied to where the new router chooses most, the second to where
+// it chooses second most.
 static reef_status copy_layer(start *s, uint32_t l, size_t *copied, reef_error *err) {
     const reef_network *network = &s->trainer->network;
     size_t last = network->generation_count - 1, old_count, new_count, D = network->config.d_model;
@@ -329,8 +329,8 @@ reef_status reef_start_generation(reef_trainer *trainer,
     s.tables = reef_router_tables(&shape);
     s.candidates = candidate_count(open->info.side, s.looks);
     reef_status status = allocate_warm_start(&s, err);
-    // First walk: which queries the new data asks. Sub-keys are placed among them before anything
-    // looks at who is chosen.
+    // First walk: which queries the new data asks. Sub-keys are drawn among them before the choices
+    // are counted.
     if (status == REEF_OK && queries) {
         status = reef_probe_walk(trainer, fresh, batches, collect_queries, &s, NULL, err);
         if (status == REEF_OK) status = place_sub_keys(&s, err);

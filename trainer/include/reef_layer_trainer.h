@@ -61,8 +61,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_read(reef_trainer *train
                                                              size_t count,
                                                              reef_error *err);
 /**
- * Give a parameter of the open generation these values; its moments begin anew. INVALID: values
- * that are not finite, a variance below 0.
+ * Give a parameter of the open generation these values; its moments are reset. INVALID: values that
+ * are not finite, a variance below 0.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_layer_write(
     reef_trainer *trainer, const char *name, const float *values, size_t count, reef_error *err);

@@ -44,8 +44,8 @@ REEF_API void reef_trainer_close(reef_trainer *trainer);
  */
 REEF_API uint64_t reef_trainer_cursor(const reef_trainer *trainer, const char *source);
 /**
- * Its place among the sources, which stand in the order in which they were first read; SIZE_MAX
- * when it never was.
+ * Its index among the sources, which are in the order in which they were first read; SIZE_MAX if it
+ * never was.
  */
 REEF_API size_t reef_trainer_source_index(const reef_trainer *trainer, const char *source);
 
@@ -85,7 +85,7 @@ REEF_API bool reef_trainer_source_loss(const reef_trainer *trainer,
  * how many steps ran; call again with the rest.
  *
  * Errors: INVALID an id outside the vocabulary, a source that begins while another one's last token
- * is not whole, or a new one whose name is no UTF-8; what was accepted before stays. INVALID
+ * is not whole, or a new one whose name is not UTF-8; what was accepted before stays. INVALID
  * training diverged: the loss or a query is not finite; NO_MEMORY: where a step ended half way by
  * them, nothing since the last commit is kept, and feed, commit and seal fail alike until the pool
  * is opened again.
@@ -150,7 +150,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_write(reef_trainer *trainer,
 
 /**
  * One bounded step of compacting usage over time, a transaction of its own that leaves the root
- * hash as it is. Call it after a commit until `out` is zero; between two calls training may go on.
+ * hash as it is. Call it after a commit until `out` is zero; between two calls training may
+ * continue.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_compact(reef_trainer *trainer,
                                                           reef_usage_compaction *out,
@@ -180,7 +181,7 @@ typedef struct reef_sealing {
     uint32_t generation; // that was sealed
     uint32_t task;       // above 0: with this strategy nothing was sealed, but that task has begun
     reef_dtype dtype;    // of its rows of experts from now on: REEF_F32 or REEF_BF16
-    uint64_t loss_bytes; // tokens scored, of the generation's own sample; 0 when there is none
+    uint64_t loss_bytes; // tokens scored, of the generation's own sample; 0 without a sample
     double loss_before;  // bits per token with the generation as it was evaluated while open,
     double loss_after; // and as it is sealed, its gate forced open both times; NaN without a sample
 } reef_sealing;
@@ -192,7 +193,7 @@ typedef struct reef_sealing {
  *             choice
  * out         written; may be NULL
  *
- * Errors: INVALID when the generation has trained nothing yet, or there is no such type.
+ * Errors: INVALID if the generation has trained nothing yet, or the type does not exist.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_seal(reef_trainer *trainer,
                                                        const char *seal_dtype,
@@ -231,7 +232,7 @@ typedef struct reef_branch {
  * Let the open generation, which has trained nothing yet, begin as a copy of a sealed one: its
  * side, queries, sub-keys, experts and corrections. Commits. The sealed one is not changed. Nor is
  * the pool's function, by one bit: the copy's gate never fires before it has been fitted on what
- * the copy has trained on. (Without gates the copy is silent.) Usage, moments and flags begin anew.
+ * the copy has trained on. (Without gates the copy is silent.) Usage, moments and flags are reset.
  * A second branch replaces the first.
  *
  * out  written; may be NULL
@@ -281,10 +282,10 @@ typedef struct reef_restoration {
 } reef_restoration;
 
 /**
- * Make a new pool in directory `to` whose state is a snapshot's: what was sealed later is gone, and
- * training goes on from the snapshot's place in the stream; where it is exact, to the same bits as
- * it did then. Snapshots that need what is gone are not in the new pool. The directory is no pool
- * before all is done.
+ * Make a new pool in directory `to` whose state is a snapshot's: what was sealed later is absent,
+ * and training continues from the snapshot's offset in the stream; if it is exact, to the same bits
+ * as it did then. Snapshots that need what is gone are not in the new pool. The directory becomes a
+ * pool only when all is done.
  *
  * name  a snapshot, or the only one that begins so
  * to    NULL: only plan
@@ -342,10 +343,10 @@ typedef struct reef_consolidation {
 REEF_API void reef_consolidation_release(reef_consolidation *report); // accepts the zeroed one
 
 /**
- * Distil the sealed generations first .. last into one new one, number `last`, and commit it in
- * their place, all in one transaction. Gives up what the pool was as of each of them: states before
+ * Distil the sealed generations first .. last into one new one, number `last`, and commit it
+ * instead of them, all in one transaction. States as of each of them are lost: states before
  * `first` stay as they are to the bit; as of `last` and later is what the distilled pool computes;
- * in between there are none any more. The open generation and its optimiser are not touched.
+ * in between no states are left. The open generation and its optimiser are not touched.
  * Deterministic in the pool and the options, for any number of threads.
  *
  * report  written, also in a dry run; reef_consolidation_release it, on failure too
@@ -380,9 +381,9 @@ typedef struct reef_import {
 
 /**
  * Take in a generation of another pool that has the same generation 0, and commit: one transaction.
- * It gets the number of the open generation, which must have trained nothing yet and is opened anew
- * with the next number. On text where no other generation of this pool fires it computes what it
- * computed there, to the bit.
+ * It gets the number of the open generation, which must have trained nothing yet and is opened
+ * again with the next number. On text where no other generation of this pool fires it computes what
+ * it computed there, to the bit.
  *
  * options  NULL for the defaults
  * out      written; may be NULL
@@ -399,8 +400,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
 
 /**
  * Make a new pool of such a file. Its losses are those of the state that was written, to the bit,
- * also as of each sealed generation; its optimiser, its sample of the past and its history begin
- * anew. A file whose last generation is sealed gets an open one after it.
+ * also as of each sealed generation; its optimiser state, its sample of the past and its history
+ * are new. A file whose last generation is sealed gets an open one after it.
  *
  * config  NULL: the file's. Another one must give every tensor the shape that it has in the file;
  *         its side is the file's, or that of generation 0, which may have grown.
@@ -408,7 +409,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_import(reef_trainer *trainer,
  *
  * Errors: NOT_FOUND no such file; INVALID it is of something else, or the pool exists; VERSION;
  * CORRUPT a tensor is missing, unknown, of another shape or not finite, or the data is not what its
- * root says; FULL; IO; NO_MEMORY. After an error, and in a dry run, there is no pool.
+ * root says; FULL; IO; NO_MEMORY. After an error, and after a dry run, no pool exists.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
                                                           const char *path,
@@ -421,7 +422,8 @@ typedef struct reef_trainer_status {
     uint64_t step, stream_bytes; // trained
     uint64_t pending_bytes;      // accepted, not yet trained (part of a batch, or held back)
     uint64_t skipped_bytes;      // recognised as an older domain: not trained
-    uint64_t recycled_experts;   // that began anew, in all generations; with recycle_after
+    uint64_t recycled_experts;   // that were initialised again, in all generations; with
+                                 // recycle_after
     uint32_t generation;         // the open one
     uint64_t generation_step;
     char strategy[16];  // of the configuration

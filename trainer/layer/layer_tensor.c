@@ -47,7 +47,7 @@ static reef_status check_values(const char *name,
     return REEF_OK;
 }
 
-// The vector of all experts; what Adam knows of them begins anew.
+// The vector of all experts; their moments are reset.
 static void write_vector(reef_expert_table *table, size_t v, size_t D, const float *values) {
     for (size_t n = 0; n < table->expert_count; n++) {
         size_t at = n * table->row_values + v * D;

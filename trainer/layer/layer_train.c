@@ -35,7 +35,7 @@ static reef_status reserve_pairs(reef_layer *layer,
                                   err);
 }
 
-// Beyond it squares of gradients, which the moments are made of, would be no floats. NaN is no
+// Beyond it squares of gradients, which the moments are made of, would be no floats. NaN is not a
 // bound either.
 static const double GRADIENT_MAX = 1e19;
 
@@ -196,7 +196,7 @@ static reef_status boundary(reef_trainer *trainer,
         reef_generation_free(next);
         return status;
     }
-    // Nothing can fail from here to the event: two pointers change places.
+    // Nothing can fail from here to the event: two pointers are exchanged.
     reef_generation_free(open);
     network->generations[network->generation_count - 1] = sealed;
     network->generations[network->generation_count++] = next;

@@ -28,7 +28,7 @@ typedef struct reef_eval_kind {
                         reef_error *err);
     /**
      * After that transaction: bring rows into reach, in a new one. Sealed generations are the same
-     * there, or were given up since: BUSY, as in `load`.
+     * there, or were consolidated since: BUSY, as in `load`.
      */
     reef_status (*pin)(reef_model *model, reef_error *err);
     /** Once both succeeded: memory for passes. */
@@ -72,8 +72,8 @@ REEF_MUST_CHECK reef_status reef_model_check_text(const reef_model *model,
                                                   size_t count,
                                                   reef_error *err);
 /**
- * The gates' decisions, those of `net`, about `count` tokens from `bytes` on (at most a pass).
- * `next` is the token after the last; NULL where there is none, and `firing` is no good any more.
+ * The gates' decisions, those of the model, about `count` tokens from `bytes` on (at most a pass).
+ * `next` is the token after the last; NULL without one, and `gating` is then not valid any more.
  *
  * out, answered  written: see reef_firing_decide
  */

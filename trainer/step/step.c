@@ -215,7 +215,7 @@ reef_status reef_step_forward(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     trainer->open_claims = claims_of_open(trainer);
     force_open(trainer, 0, config->batch);
-    // Replay fills the places of rehearsal first; add_rehearsal takes what is left of them.
+    // Replay fills the windows of rehearsal first; add_rehearsal takes the rest.
     trainer->rehearse_windows = reef_replay_add(trainer);
     status = add_rehearsal(trainer, err);
     if (status != REEF_OK) return status;

@@ -5,7 +5,7 @@
 #include "trainer_internal.h"
 
 /**
- * Count the losses of the batch that was just run forward, which begins at that place of the
+ * Count the losses of the batch that was just run forward, which begins at that offset of the
  * stream, by source.
  */
 void reef_step_count_losses(reef_trainer *trainer, uint64_t begin);

@@ -3,9 +3,9 @@
 //
 // At a boundary the anchor becomes the parameters as they are, and F the mean over windows of
 // everything seen so far of the squared gradient of a window's mean loss (nats): the empirical
-// Fisher, diagonal. The reservoir samples all tasks alike, so F is estimated anew at each boundary;
-// Schwarz et al., who have the last task's data only, add to an F that decays. Rows of experts are
-// pulled when a step meets them.
+// Fisher, diagonal. The reservoir samples all tasks alike, so F is estimated again at each
+// boundary; Schwarz et al., who have the last task's data only, add to an F that decays. Rows of
+// experts are pulled when a step meets them.
 #include "batch.h"
 #include "strategy.h"
 #include "trainer_internal.h"
@@ -74,7 +74,7 @@ static void square_tensor(void *context, size_t piece) {
     memset(tensor->grad, 0, tensor->count * sizeof(*tensor->grad));
 }
 
-// Squared gradients of window 0, which is in its place.
+// Squared gradients of window 0, where they were computed.
 static reef_status add_squares(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     reef_generation *generation = reef_open_generation(trainer);

@@ -1,7 +1,7 @@
 // The obvious alternative to generations: the one grid grows in place by as many experts as a new
 // generation would have, and only these and their sub-keys train. Old rows, backbone, embedding,
-// head and query network stand still, but every new sub-key competes with the old ones for the K
-// places of a token: that, not the weights, is where it forgets.
+// head and query network do not change, but every new sub-key competes with the old ones for the K
+// slots of a token: there, not in the weights, it forgets.
 #include "enlarge.h"
 #include "strategy.h"
 #include "trainer_internal.h"

@@ -37,7 +37,7 @@ double reef_distill(size_t V,
         loss += exp(log_p) * (log_p - log_q);
         if (d_logits != NULL)
             // d KL / d logit = (q - p) / temperature. Hinton et al. multiply by temperature^2
-            // elsewhere; here `weight` carries it.
+            // elsewhere; here `weight` includes it.
             d_logits[v] += (float)((double)weight * rate * (exp(log_q) - exp(log_p)));
     }
     return loss;

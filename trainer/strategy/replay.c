@@ -1,6 +1,6 @@
 // Experience replay: a share of the windows of every step is raw data of earlier tasks, from the
-// uniform reservoir (Robins 1995; Rolnick et al. 2019). They take the places of rehearsal, so that
-// a step has as many windows as with any other strategy.
+// uniform reservoir (Robins 1995; Rolnick et al. 2019). They replace rehearsal windows, so that a
+// step has as many windows as with any other strategy.
 #include "batch.h"
 #include "reef_random.h"
 #include "strategy.h"
@@ -25,7 +25,7 @@ size_t reef_replay_add(reef_trainer *trainer) {
     const reef_reservoir *reservoir = &trainer->reservoir;
     if (trainer->strategy.kind != REEF_STRATEGY_REPLAY) return 0;
     size_t windows = reef_replay_windows(config), old = 0;
-    // Counted anew each step: the reservoir changes under it. A few hundred slots cost nothing
+    // Counted in each step: the reservoir changes meanwhile. A few hundred slots cost nothing
     // beside a pass.
     for (size_t slot = 0; slot < reservoir->old_slots; slot++) old += is_old(trainer, slot);
     if (old == 0) return 0;

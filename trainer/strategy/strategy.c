@@ -1,6 +1,6 @@
-// The rivals of generations: one generation that stays open, and a counter of tasks. What a
-// boundary is for each of them, what trains afterwards, and how a step of training differs from
-// that of generations.
+// The baselines: one generation that stays open, and a counter of tasks. What a boundary is for
+// each of them, what trains afterwards, and how a step of training differs from that of
+// generations.
 #include "strategy.h"
 #include "enlarge.h"
 #include "events.h"

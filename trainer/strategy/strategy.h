@@ -1,5 +1,5 @@
 // Strategies: what a boundary does to the model. `generations` seals one generation and opens the
-// next (boundary.c). Its rivals keep one generation open for ever and count tasks instead; they
+// next (boundary.c). The baselines keep one generation open for ever and count tasks instead; they
 // share stream, drift test, optimiser and sampling with it, so that a comparison compares the
 // strategy alone.
 //
@@ -78,7 +78,7 @@ uint32_t reef_grid_side(uint32_t side, uint32_t side_new);
 // ---- strategy.c --------------------------------------------------------------------------------
 
 /**
- * What generations' rivals do at a boundary, in memory: the next task begins. INVALID with `joint`.
+ * What baselines do at a boundary, in memory: the next task begins. INVALID with `joint`.
  */
 REEF_MUST_CHECK reef_status reef_strategy_boundary(reef_trainer *trainer,
                                                    const reef_opening *opening,
@@ -121,7 +121,7 @@ REEF_MUST_CHECK reef_status reef_grid_boundary(reef_trainer *trainer,
 /** Memory for a teacher of the open generation's shape. */
 REEF_MUST_CHECK reef_status reef_lwf_prepare(reef_trainer *trainer, reef_error *err);
 REEF_MUST_CHECK reef_status reef_lwf_boundary(reef_trainer *trainer, reef_error *err);
-/** Turn the logits that forward left into the gradient of the loss with distillation, in place. */
+/** Replace the logits that forward left by the gradient of the loss with distillation. */
 REEF_MUST_CHECK reef_status reef_lwf_gradient(reef_trainer *trainer,
                                               const reef_batch *batch,
                                               reef_error *err);

@@ -1,5 +1,5 @@
-// What a rival keeps beside the model, as records: arrays of 32-bit values under the open
-// generation in `moments`, because that is what they are like. They count for the root hash;
+// What a baseline keeps beside the model, as records: arrays of 32-bit values under the open
+// generation in `moments`, because they are used like moments. They count for the root hash;
 // resuming needs them and evaluation does not.
 //
 //   ewc.anchor, ewc.fisher                  one float per value of the dense tensors, in their

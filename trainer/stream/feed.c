@@ -95,8 +95,8 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     // Losses are counted by source, so the span must be known before a byte is accepted.
     if (status == REEF_OK && count > 0)
         status = reef_prequential_source(trainer, (size_t)(from - trainer->sources), err);
-    // Each turn accepts bytes or trains one batch. Callers that ask for `steps` get control back
-    // after every batch, to answer requests in between.
+    // Each iteration accepts bytes or trains one batch. Callers that ask for `steps` get control
+    // back after every batch, to answer requests in between.
     while (status == REEF_OK) {
         size_t took, ran;
         status = trainer->kind->push(trainer, from, bytes + accepted, count - accepted, &took, &ran,

@@ -17,9 +17,9 @@
 // generation does explain, where its own gate would leave most of it to the older ones: to a
 // generation whose batches vary much hardly anything is unlikely.
 //
-// A mark (boundary_mark.h) is a boundary at exactly its place. What is held is trained before it.
-// The rest, fewer bytes than a batch and its next byte, is skipped with the mark's line: the
-// generations on both sides see nothing of each other's data, and all gates begin anew behind it,
+// A marker line (boundary_mark.h) is a boundary at exactly its offset. What is held is trained
+// before it. The rest, fewer bytes than a batch and its next byte, is skipped with the marker line.
+// Generations on both sides see nothing of each other's data, and all gates restart behind it,
 // since another stream begins there. A mark before anything was trained since the last boundary is
 // only taken out of the stream.
 #include "stream.h"
@@ -45,7 +45,7 @@ static size_t deferred_bytes(const reef_trainer *trainer) {
     return trainer->deferred_batches * reef_batch_bytes(&trainer->network.config);
 }
 
-// Bytes of the carry that are known to be no part of a mark.
+// Pending bytes that are known to be no part of a marker.
 static size_t usable_bytes(const reef_trainer *trainer) {
     const reef_marker_line *mark = &trainer->mark;
     return trainer->pending_bytes - reef_marker_line_pending(mark) - mark->line_bytes;
@@ -60,7 +60,7 @@ static bool batch_is_ready(const reef_trainer *trainer) {
     return usable_bytes(trainer) >= ready_bytes(trainer);
 }
 
-// The first batch of the carry has been dealt with.
+// The first pending batch has been dealt with.
 static reef_status consume_stream(reef_trainer *trainer, reef_error *err) {
     size_t count = reef_batch_bytes(&trainer->network.config);
     trainer->pending_bytes -= count;
@@ -69,11 +69,10 @@ static reef_status consume_stream(reef_trainer *trainer, reef_error *err) {
     return reef_gating_copy(&trainer->gating, &trainer->ahead, err);
 }
 
-// Train on the first batch of the carry; its forward pass has just been run.
+// Train on the first pending batch; its forward pass has just been run.
 static reef_status train_stream(reef_trainer *trainer, double bits, reef_error *err) {
     reef_step_backward(trainer);
-    // One of the two is always 0.
-    // `era` tells windows of different generations or tasks apart.
+    // One of the two is always 0. `era` distinguishes windows of different generations or tasks.
     uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
     // Offered before the bytes are consumed: the reservoir copies from the pending bytes.
     reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->pending,
@@ -251,8 +250,8 @@ static reef_status is_recognised(reef_trainer *trainer,
     return status;
 }
 
-// The same, and the losses are counted of the reading that answers it: what is recognised is not
-// the open generation's.
+// The same, but losses are counted from the reading that answers it: recognised text does not
+// belong to the open generation.
 static reef_status recognise(reef_trainer *trainer,
                              const uint8_t *bytes,
                              bool anomalous,
@@ -269,7 +268,7 @@ static reef_status recognise(reef_trainer *trainer,
     }
     // The losses of the forced reading are kept aside: if the batch is not recognised they are the
     // ones to count.
-    double *forced = malloc(size); // another reading takes their place
+    double *forced = malloc(size); // another reading replaces them
     if (forced == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a batch's losses");
     memcpy(forced, trainer->acts.loss, size);
     reef_status status = is_recognised(trainer, bytes, anomalous, bits, out, err);
@@ -327,7 +326,7 @@ static reef_status read_again(reef_trainer *trainer,
                              : status;
 }
 
-// How many suspicious batches make a boundary. A foreign page in a long book is no new book: the
+// How many suspicious batches make a boundary. A foreign page in a long book is not a new book: the
 // change has to last for a share of what the generation has seen.
 static uint32_t confirm_batches(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
@@ -403,7 +402,7 @@ static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
     return status == REEF_OK ? reef_gating_copy(&trainer->ahead, &trainer->gating, err) : status;
 }
 
-// The carry ends in a mark's line, and no batch before it is ready.
+// The pending bytes end in a marker line, and no batch before it is ready.
 static reef_status boundary_at_mark(reef_trainer *trainer, size_t *steps, reef_error *err) {
     // What was held back before the marker belongs to the generation that ends here.
     reef_status status = release_deferred(trainer, steps, err);
@@ -430,7 +429,7 @@ static reef_status check_ids(const reef_trainer *trainer,
                              size_t count,
                              reef_error *err) {
     const reef_config *config = &trainer->network.config;
-    bool half = trainer->pending_bytes % 2 != 0; // the carry ends within a token
+    bool half = trainer->pending_bytes % 2 != 0; // the pending bytes end within a token
     if (reef_token_bytes(config) == 1 || count == 0) return REEF_OK;
     // Two bytes make a token. A source must continue at an even offset where the last one stopped
     // inside a token.
@@ -460,7 +459,9 @@ static reef_status accept_stream(reef_trainer *trainer,
     // Only what the next batch lacks is accepted: a failing batch must not have swallowed bytes
     // beyond it.
     size_t need = ready_bytes(trainer) - usable_bytes(trainer);
-    if (count > need) count = need; // a line that turns out to be no mark may make it ready before
+    if (count > need)
+        count = need; // a line that turns out not to be a marker may make it ready
+                      // before
     reef_status status = check_ids(trainer, source, source->cursor + *taken, bytes, count, err);
     if (status == REEF_OK) status = reserve_pending(trainer, trainer->pending_bytes + count, err);
     if (status != REEF_OK) return status;

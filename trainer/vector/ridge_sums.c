@@ -89,7 +89,7 @@ void reef_vector_sums_add(reef_vector *vector, reef_thread_pool *workers, size_t
 
 void reef_vector_sums_seal(reef_vector *vector) {
     size_t G = vector->network.generation_count, width = vector->gate.shape.padded;
-    // Generation 0's own experts are those that the gate looks at: its first tiles are the gate's.
+    // Generation 0's own experts are those that the gate reads: its first tiles are the gate's.
     const float *sums = G > 1 ? vector->gate.open : vector->gram;
     // Divided by the number of examples: in the gate's equations every generation weighs the same.
     float share = (float)(1.0 / (double)vector->examples),

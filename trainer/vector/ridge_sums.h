@@ -17,7 +17,7 @@ REEF_MUST_CHECK reef_status reef_vector_sums_widen(reef_vector *vector,
                                                    reef_error *err);
 /** Add `rows` examples whose classes and hidden units are in the batch; uses hidden units up. */
 void reef_vector_sums_add(reef_vector *vector, reef_thread_pool *workers, size_t rows);
-/** The open generation is solved for the last time: its sums join the gate's, and begin again. */
+/** The open generation is solved for the last time: its sums join the gate's, and are cleared. */
 void reef_vector_sums_seal(reef_vector *vector);
 /**
  * Head and gate of the open generation from its sums; at least one example has been added. Writes

@@ -1,5 +1,4 @@
-// The rivals of generations: Adam on the same layer of experts, all of them trained, with a softmax
-// head.
+// The baselines: Adam on the same layer of experts, all of them trained, with a softmax head.
 //
 //   finetune  each batch of the stream once
 //   replay    beside it as many examples drawn from the memory
@@ -92,7 +91,7 @@ static void forward_piece(void *context, size_t piece) {
               generation->head.w_up, width, 0.0f, s->vector->scores + from * s->C, s->C);
 }
 
-// Scores become the gradient of the mean cross-entropy; zero where there is no label.
+// Scores become the gradient of the mean cross-entropy; zero without a label.
 static void differentiate(const step *s) {
     size_t labelled = 0;
     for (size_t i = 0; i < s->rows; i++) labelled += s->vector->classes[i] >= 0;
@@ -118,8 +117,8 @@ static void update_tile(void *context, size_t piece) {
     reef_vector_generation *generation = s->generation;
     size_t width = generation->shape.padded, D1 = generation->inputs + 1,
            // A tile belongs to one worker alone, so no two write the same weights and no order
-           // matters.
-           first = piece * generation->shape.tile;
+        // matters.
+        first = piece * generation->shape.tile;
     size_t N = generation->expert_count - first < generation->shape.tile
                    ? generation->expert_count - first
                    : generation->shape.tile;

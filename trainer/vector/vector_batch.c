@@ -51,14 +51,14 @@ static reef_status too_many_classes(int32_t label, reef_error *err) {
                      REEF_CLASS_COUNT_MAX + 1, REEF_CLASS_COUNT_MAX);
 }
 
-// Labels that are no classes of the model yet.
+// Labels that are not classes of the model yet.
 typedef struct fresh_labels {
     const reef_vector_network *network;
     int32_t labels[REEF_CLASS_COUNT_MAX];
     size_t count;
 } fresh_labels;
 
-// False when there is no room for it.
+// False if it is full.
 static bool note_batch(fresh_labels *fresh, int32_t label) {
     const reef_vector_network *network = fresh->network;
     size_t place;
@@ -70,7 +70,7 @@ static bool note_batch(fresh_labels *fresh, int32_t label) {
     return true;
 }
 
-// Those are no more than the records before it, so most of the time nothing has to be looked for.
+// Those are at most the records before it, so most of the time no search is needed.
 reef_status reef_vector_label_check(const reef_vector_network *network,
                                     const uint8_t *records,
                                     size_t at,

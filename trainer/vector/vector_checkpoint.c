@@ -250,7 +250,7 @@ static reef_status get_adam(reef_txn *txn, reef_vector *vector, reef_error *err)
     const reef_vector_generation *generation = reef_vector_open(vector);
     reef_vector_adam *adam = &vector->adam;
     reef_key name = reef_vector_record_key(REEF_DB_MOMENTS, 0, "w_up");
-    // Before the first step there are no moments and no records of any.
+    // Before the first step moments do not exist, nor do their records.
     if (generation->head.class_count == 0) return REEF_OK; // no step so far
     reef_status status = reef_vector_baseline_widen(vector, generation->head.class_count, err);
     if (status != REEF_OK) return status;
@@ -324,7 +324,7 @@ void reef_vector_settle(reef_trainer *trainer) {
 static reef_status load_generations(reef_trainer *trainer, reef_txn *txn, reef_error *err) {
     uint32_t count;
     reef_status status = reef_generation_count(txn, &count, err);
-    // The language model's struct carries the store's record; tensors live in the vector network.
+    // The language model's struct has the store's record; tensors live in the vector network.
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         reef_generation *generation = calloc(1, sizeof(*generation));
         if (generation == NULL)

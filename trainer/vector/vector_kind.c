@@ -74,7 +74,7 @@ static reef_status seal_vector(reef_trainer *trainer,
     reef_status status = check_vector_dtype(seal_dtype, err);
     if (status == REEF_OK) status = reef_vector_boundary(trainer, "command", err);
     if (status == REEF_OK) status = reef_trainer_commit(trainer, NULL, err);
-    // There is no loss before and after: rows stay f32, so sealing changes no prediction.
+    // Loss before and after does not apply: rows stay f32, so sealing changes no prediction.
     if (status == REEF_OK && out != NULL)
         *out = (reef_sealing){.generation = generation,
                               .dtype = REEF_F32,

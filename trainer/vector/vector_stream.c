@@ -1,10 +1,10 @@
 // The stream of a vector model: what is learned, held back and skipped; boundaries.
 //
 // A batch is scored before it is learned, and its errors are tested for drift (vector_drift.c).
-// What comes before the place where a change may have begun is learned, what comes after is held
-// back. At BOUNDARY_EXCESS the generation is sealed, and the held examples are the first of the
-// next one. A hundred examples of the next domain, learned by mistake, would teach the old head
-// enough of it to hide the change (seen with permuted digits): so the place matters.
+// What precedes the position where a change may have begun is learned, what follows is deferred. At
+// BOUNDARY_EXCESS the generation is sealed, and the held examples are the first of the next one. A
+// hundred examples of the next domain, learned by mistake, would teach the old head enough of it to
+// hide the change (seen with permuted digits): so the position matters.
 //
 //   carry:  [ released | held back ....... | next batch | not a batch yet ]
 //
@@ -21,11 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BASELINE_BATCH 64      // examples of the stream in a step of the rivals of generations
+#define BASELINE_BATCH 64      // examples of the stream in a step of the baselines
 #define BOUNDARY_EXCESS 64.0   // errors beyond what is borne with that make a boundary
 #define ANOMALOUS_EXCESS 8.0   // errors beyond it at which examples are held back
 #define DEFERRED_BATCHES_MIN 2 // that make a boundary, so that one bad batch alone never does
-#define DEFERRED_BATCHES_MAX 8 // then they are learned: whatever it is, it is no clear change
+#define DEFERRED_BATCHES_MAX 8 // then they are learned: the change is not clear
 #define CLASS_GROWTH 4         // solve again when a class has so many times more examples,
 #define CLASS_EXAMPLES_MIN 32  // and so many,
 #define SOLVE_GROWTH 1.25      // or all have grown so much
@@ -93,13 +93,13 @@ static reef_status learn_steps(reef_trainer *trainer,
     reef_status status = reef_vector_baseline_step(trainer, rows, err);
     if (status != REEF_OK) return status;
     for (size_t i = 0; i < rows; i++) vector->examples += vector->classes[i] >= 0;
-    // Afterwards: what is replayed is of the past. The step leaves the classes of the batch in
-    // place.
+    // Afterwards: replayed examples belong to the past. The step leaves the classes of the batch in
+    // `labels`.
     offer_memory(trainer, bytes, rows);
     return REEF_OK;
 }
 
-// The first `rows` examples of the carry have been dealt with.
+// The first `rows` pending examples have been dealt with.
 static void consume_stream(reef_trainer *trainer, size_t rows) {
     reef_vector *vector = trainer->vector;
     size_t bytes = rows * reef_vector_record_bytes(&trainer->network.config);
@@ -109,7 +109,7 @@ static void consume_stream(reef_trainer *trainer, size_t rows) {
     vector->untested = vector->untested > rows ? vector->untested - rows : 0;
 }
 
-// Learn the batch at the carry's beginning; its hidden units and errors are known.
+// Learn the first pending batch; its hidden units and errors are known.
 static reef_status learn(reef_trainer *trainer,
                          size_t rows,
                          const reef_vector_tally *t,
@@ -160,7 +160,7 @@ reef_status reef_vector_boundary(reef_trainer *trainer, const char *reason, reef
     // Read before the history is reset.
     double expected = reef_vector_expected_errors(vector);
     reef_status status = reef_vector_check_boundary(trainer, err);
-    // Solved once more from everything: what is sealed is the best solution there is.
+    // Solved once more from everything: a sealed head is the best solution of its data.
     if (status == REEF_OK) status = reef_vector_solve(vector, trainer->workers, &open->head, err);
     if (status != REEF_OK) return status;
     open->reference = isnan(expected) ? 0.0 : expected;
@@ -222,7 +222,7 @@ static reef_status skip_stream(reef_trainer *trainer,
     return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
 }
 
-// Learn the carry's first `rows` examples without testing them again.
+// Learn the first `rows` pending examples without testing them again.
 static void release_stream(reef_vector *vector, size_t rows) {
     release_deferred(vector);
     vector->untested = rows;
@@ -298,7 +298,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps,
     if (t.labelled > 0) trainer->last_bits = (double)t.wrong / (double)t.labelled;
     count_answers(trainer, rows);
     // The caller asks again at once, since releasing may have left a whole batch.
-    *steps = 1; // what is left in the carry may be a batch too
+    *steps = 1; // the rest of the pending bytes may be a batch too
     return judge_stream(trainer, rows, &t, err);
 }
 
@@ -323,7 +323,7 @@ static reef_status accept_stream(reef_trainer *trainer,
                                  reef_error *err) {
     size_t each = reef_vector_record_bytes(&trainer->network.config),
            // A record may arrive in pieces; only complete ones are checked.
-           before = trainer->pending_bytes;
+        before = trainer->pending_bytes;
     size_t take = count < need ? count : need;
     reef_status status = reserve_pending(trainer, before + take, err);
     if (status != REEF_OK) return status;
@@ -366,7 +366,7 @@ reef_status reef_vector_push(reef_trainer *trainer,
         status = accept_stream(trainer, bytes, count, end - trainer->pending_bytes, taken, err);
     if (status != REEF_OK || trainer->pending_bytes < end) return status;
     status = next_batch(trainer, rows, steps, err);
-    // The batch is still in the carry, and may be in the sums or among the held ones already.
+    // The batch is still pending, and may be in the sums or among the deferred ones already.
     if (status != REEF_OK) reef_trainer_break(trainer, status);
     return status;
 }

@@ -32,7 +32,7 @@ REEF_MUST_CHECK reef_status reef_vector_batch_read(reef_vector *vector,
  * Hidden units and scores of the batch by the open generation alone; draws its experts at first.
  */
 void reef_vector_batch_score(reef_trainer *trainer, size_t rows);
-/** Hidden units that the gate looks at. */
+/** Hidden units that the gate reads. */
 void reef_vector_batch_gate(reef_trainer *trainer, size_t rows);
 
 // vector_drift.c

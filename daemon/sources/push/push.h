@@ -70,7 +70,7 @@ typedef struct reef_pusher {
     size_t waiting_bytes; // the loop's
     uv_mutex_t lock;      // protects what follows
     reef_push_batch *waiting, *done;
-    bool asked; // the trainer has a request to look at `waiting`
+    bool asked; // the trainer has a request to take `waiting`
 } reef_pusher;
 
 void reef_pusher_init(reef_pusher *pusher);
@@ -105,7 +105,7 @@ typedef struct reef_push_counts {
 
 /** Count an answered batch. */
 void reef_push_count(reef_input *input, const reef_push_batch *batch);
-/** False when it is no source that is pushed into. */
+/** False if the name is not that of a push source. */
 bool reef_push_counts_read(const reef_input *input, reef_push_counts *out);
 
 // ---- ingest_command.c: batches on the wire ------------------------------------------------------
@@ -119,7 +119,7 @@ REEF_MUST_CHECK reef_status reef_push_batch_parse(reef_push_batch **out,
                                                   reef_error *err);
 /** What a batch that was taken is answered with. */
 json_t *reef_push_result(const reef_push_batch *batch);
-/** {"ok": false, "error": {...}}, with "retry_ms" where there is one. */
+/** {"ok": false, "error": {...}}, with "retry_ms" if retrying helps. */
 json_t *reef_push_failure(const reef_error *err, unsigned retry_ms);
 
 #endif

@@ -119,7 +119,7 @@ static reef_status add_rows(maker *m, reef_vector_table *table, reef_error *err)
 static reef_status parse_npy(
     maker *m, const char *label, const uint8_t *body, size_t bytes, reef_error *err) {
     char text[] = "what was pushed";
-    // An array carries no name for its values; the label comes from the request.
+    // An array has no name for its values; the label comes from the request.
     const reef_vector_spec spec = {.text = text,
                                    .path = text,
                                    .kind = REEF_VECTOR_NPY,

@@ -12,7 +12,7 @@
 
 typedef struct push_source {
     uv_work_t work;
-    uint8_t *at; // lent space of the read that is waited for or under way
+    uint8_t *at; // lent space of the pending read
     size_t room, count;
     bool awaited; // a read waits for bytes to come
     reef_error error;
@@ -72,7 +72,7 @@ static reef_status push_seek(reef_input *input, const reef_input_offset *offset,
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// On a thread of libuv's. The pool may have to be mapped anew, for which readers wait.
+// On a thread of libuv's. The pool may have to be mapped again, which waits for all readers.
 static void read_journal(uv_work_t *work) {
     reef_input *input = work->data;
     push_source *source = input->state;
@@ -93,7 +93,7 @@ static void on_read(uv_work_t *work, int code) {
         reef_input_failed(input, &source->error);
     } else if (source->count > 0) {
         reef_input_took(input, source->count, NULL);
-    // The journal promised these bytes when it acknowledged them to a client.
+        // The journal promised these bytes when it acknowledged them to a client.
     } else {
         reef_error err;
         (void)reef_fail(&err, REEF_ERR_CORRUPT,

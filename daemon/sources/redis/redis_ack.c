@@ -21,7 +21,7 @@ static bool can_tell(const reef_redis *redis) {
     return redis->url.group != NULL && redis->link != NULL && reef_redis_link_ready(redis->link);
 }
 
-// A group that cannot be told is no reason to stop reading.
+// A group that cannot be acknowledged does not stop reading.
 static void on_refusal(reef_redis *redis, const char *why) {
     bool gone = strncmp(why, "NOGROUP", 7) == 0,
          empty =
@@ -129,7 +129,7 @@ static void on_made(void *context, const redisReply *reply) {
         on_refusal(redis, reply->str);
         return;
     }
-    redis->group.there = true; // which says nothing of whether it may be told
+    redis->group.there = true; // which does not decide whether it may be acknowledged
     redis->group.due = true;   // what was not acknowledged before
     sweep(redis);
 }

@@ -10,7 +10,7 @@
 
 #define TICK_MS 1000
 
-// The socket of one connection. It outlives the connection until libuv has let go of it.
+// The socket of one connection. It outlives the connection until libuv has released it.
 typedef struct reef_redis_poll {
     uv_poll_t handle;
     redisAsyncContext *redis; // NULL once hiredis has freed it
@@ -43,7 +43,7 @@ typedef struct reef_redis_call {
 
 static void on_poll(uv_poll_t *handle, int code, int events) {
     reef_redis_poll *poll = handle->data;
-    // An error of the socket is told by reading it.
+    // An error of the socket is reported by reading it.
     if (poll->redis != NULL && (code < 0 || (events & UV_READABLE)))
         redisAsyncHandleRead(poll->redis);
     if (poll->redis != NULL && code == 0 && (events & UV_WRITABLE))
@@ -138,7 +138,7 @@ static void report_away(reef_redis_link *link, const char *why) {
     link->away = true;
 }
 
-// A server that is away shows it in several ways, of which the first is told.
+// An unreachable server shows in several ways, of which the first is reported.
 static void lose_connection(reef_redis_link *link, const char *why) {
     if (!link->away && !link->closed) report_away(link, why);
     try_later(link);
@@ -245,7 +245,7 @@ static void connect_to(reef_redis_link *link);
 
 static void on_connected(const redisAsyncContext *redis, int code) {
     reef_redis_link *link = redis->data;
-    // The context of an attempt that was given up meanwhile.
+    // The context of an attempt that was abandoned meanwhile.
     if (link == NULL || link->redis != redis) return;
     if (code == REDIS_OK) {
         begin_connection(link);
@@ -255,7 +255,7 @@ static void on_connected(const redisAsyncContext *redis, int code) {
     // A name may have several addresses: all are tried before the failure is reported and the pause
     // begins.
     if (++link->turn % link->address_count)
-        connect_to(link); // before anybody is told
+        connect_to(link); // before the callback is called
     else
         lose_connection(link, redis->errstr);
 }
@@ -310,7 +310,7 @@ static void on_resolved(uv_getaddrinfo_t *request, int code, struct addrinfo *fo
     reef_redis_link *link = request->data;
     char address[64] = "";
     link->resolving = false;
-    // Addresses are used in turn, so that one dead address does not block the source.
+    // Addresses are tried in a cycle, so that one dead address does not block the source.
     const struct addrinfo *next = code == 0 ? next_address(link, found) : NULL;
     if (next != NULL && next->ai_family == AF_INET6)
         code = uv_ip6_name((struct sockaddr_in6 *)(void *)next->ai_addr, address, sizeof(address));
@@ -360,7 +360,7 @@ reef_redis_link *reef_redis_link_open(const reef_redis_link_options *options) {
     if (link == NULL) return NULL;
     link->options = *options;
     link->pause_ms = REEF_REDIS_PAUSE_MS_MIN;
-    link->address_count = 1;                          // a socket's
+    link->address_count = 1; // a socket's
     // uv_timer_init cannot fail; both handles are closed together.
     (void)uv_timer_init(options->loop, &link->pause); // these cannot fail
     (void)uv_timer_init(options->loop, &link->tick);

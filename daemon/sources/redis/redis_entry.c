@@ -53,7 +53,7 @@ static size_t write_text(reef_redis *redis, const char *id, const redisReply *te
     return bytes;
 }
 
-// Digits, and nothing else; without the field, or as "-1" or "null", there is none.
+// Digits only; a missing field, "-1" and "null" mean no label.
 static bool read_label(const redisReply *text, int32_t *label) {
     *label = REEF_VECTOR_NO_LABEL;
     if (text == NULL || strcmp(text->str, "-1") == 0 || strcmp(text->str, "null") == 0) return true;

@@ -23,15 +23,15 @@ typedef struct reef_redis_entry {
     size_t bytes;
 } reef_redis_entry;
 
-/** Where a place of the pool lies in the stream. */
+/** The position of the pool's cursor within the stream. */
 typedef struct reef_redis_position {
     char last[REDIS_ID_BYTES]; // the last entry that lies before it as a whole
     int64_t ordinal;           // of that among all entries that were ever added, or REDIS_UNKNOWN
-    char half[REDIS_ID_BYTES]; // the entry that it lies in, where there is one,
+    char half[REDIS_ID_BYTES]; // the entry that it lies in, if any,
     size_t half_bytes;         // and how many of its bytes lie before it
 } reef_redis_position;
 
-/** What a consumer group is told. */
+/** What a consumer group is sent. */
 typedef struct reef_redis_group {
     bool there;                // the server has it
     bool asked;                // a command about acknowledgement is out
@@ -77,7 +77,7 @@ typedef struct reef_redis {
 
 // ---- redis_checkpoint.c -------------------------------------------------------------------------
 
-/** False for what is no id of an entry. */
+/** False if the text is not an entry id. */
 bool reef_redis_id_copy(char to[REDIS_ID_BYTES], const char *id);
 /** Less than 0, 0 or more, as of strcmp. */
 int reef_redis_id_compare(const char *a, const char *b);
@@ -94,7 +94,7 @@ char *reef_redis_checkpoint_make(const reef_redis *redis, size_t count);
 bool reef_redis_entry_is(const redisReply *item);
 /** At most so many bytes come of it. */
 size_t reef_redis_entry_room(const reef_redis *redis, const redisReply *item);
-/** Write its bytes and return how many: none when it has none of the stream, which is told once. */
+/** Write its bytes and return how many: 0 if it has none of the stream, which is reported once. */
 size_t reef_redis_entry_write(reef_redis *redis, const redisReply *item, uint8_t *at);
 
 // ---- redis_lag.c --------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ void reef_redis_group_begin(reef_redis *redis);
 void reef_redis_group_tick(reef_redis *redis);
 /** Entries were got, and wait for their commit. */
 void reef_redis_group_claim(reef_redis *redis);
-/** A commit has everything up to this place. */
+/** A commit contains everything up to this position. */
 void reef_redis_group_settled(reef_redis *redis, const reef_redis_position *position);
 
 #endif

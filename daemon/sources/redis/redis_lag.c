@@ -78,7 +78,7 @@ static void on_info(void *context, const redisReply *reply) {
     const char *front = some ? first->element[0]->str : "none";
     // Everything was read: the two counts can be aligned.
     if (strcmp(redis->newest, redis->last) == 0) redis->ordinal = added;
-    // What was gone before the first look was never this source's.
+    // What was gone before the first request never belonged to this source.
     if (strcmp(redis->last, "0-0") == 0 && redis->ordinal == REDIS_UNKNOWN)
         redis->ordinal = added - redis->length;
     // The oldest entry is newer than the last one read: some between them are gone.

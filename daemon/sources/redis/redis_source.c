@@ -80,7 +80,7 @@ static reef_status on_seek(reef_input *input, const reef_input_offset *offset, r
     redis->ordinal = redis->after_ordinal = found.ordinal;
     strcpy(redis->half, found.half);
     redis->half_bytes = found.half_bytes;
-    // The group is told what the pool has, in case the last acknowledgement was lost.
+    // The group is sent what the pool has, in case the last acknowledgement was lost.
     reef_redis_group_settled(redis, &found);
     return REEF_OK;
 }
@@ -155,9 +155,9 @@ static bool half_is_gone(reef_redis *redis, const redisReply *items) {
     return !reef_redis_entry_is(first) || strcmp(redis->half, first->element[0]->str) != 0;
 }
 
-// It was removed. A vector that ended within its record would shift all that come after it, so
-// zeros take the place of what is lost, under its id: the same bytes whenever they are asked for. A
-// cut line needs none of that.
+// It was removed. A vector that ended within its record would shift all that follow, so zeros
+// replace the lost bytes, under its id: the same bytes on every request. A cut line needs none of
+// that.
 static void add_lost_half(reef_redis *redis) {
     reef_input_warn(redis->input, "source_loss",
                     "entry %s of '%.150s' was removed when %zu of its bytes had been read",
@@ -190,7 +190,7 @@ static void adapt(reef_redis *redis) {
     redis->wanted = wanted < REDIS_ENTRIES_MAX ? wanted : REDIS_ENTRIES_MAX;
 }
 
-// `items` is NULL when there are none.
+// `items` is NULL if the reply has none.
 static bool take_entries(reef_redis *redis, const redisReply *items) {
     size_t bytes = redis->vector_inputs ? reef_vector_record_size(redis->vector_inputs) : 0;
     // Room for all entries at once: the reply is freed when this callback returns.

@@ -14,7 +14,7 @@
 #include "reef_source.h"
 
 #define REEF_REDIS_ENTRY_BYTES_MAX                                                                 \
-    ((size_t)16 << 20) // the rest of a longer entry is left out, and that is told
+    ((size_t)16 << 20) // the rest of a longer entry is dropped, which is reported
 
 extern const reef_input_kind reef_redis_kind;
 

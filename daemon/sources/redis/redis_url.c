@@ -122,14 +122,14 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
         free(*NAMES[i].to);
         return take_url(NAMES[i].to, value, (size_t)(end - value), err);
     }
-    // db and format are no strings; each has its own parser, and one that does not fit falls
+    // db and format are not strings; each has its own parser, and one that does not fit falls
     // through to the error.
     value = value_of(at, bytes, "db");
     if (value != NULL && take_db(url, value, end)) return REEF_OK;
     if (value == NULL) value = value_of(at, bytes, "format");
     if (value != NULL && take_format(url, value, end)) return REEF_OK;
     // The message shows the name of an unknown option, never its value: it may be a secret in the
-    // wrong place.
+    // wrong position.
     const char *sign = value != NULL ? NULL : memchr(at, '=', bytes);
     if (sign != NULL) bytes = (size_t)(sign - at); // what follows may be a password
     return reef_fail(err, REEF_ERR_INVALID,
@@ -148,7 +148,7 @@ static reef_status take_options(reef_redis_url *url, const char *at, reef_error 
     return status;
 }
 
-// Who is told changes nothing about what is read, and so not the name that it is stored by.
+// The consumer group does not change what is read, and so not the name under which it is stored.
 static bool is_about_group(const char *at, size_t bytes) {
     return value_of(at, bytes, "group") != NULL || value_of(at, bytes, "consumer") != NULL;
 }

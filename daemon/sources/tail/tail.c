@@ -59,7 +59,7 @@ reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_
     reef_tail *set = calloc(1, sizeof(*set));
     if (set == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
     set->folder_kind = folder;
-    // Until a checkpoint is loaded, this is a first start: what is there now is read from its
+    // Until a checkpoint is loaded, this is a first start: present files are read from the
     // beginning.
     set->resumed = true;
     reef_status status = split_path(set, path, err);
@@ -196,7 +196,7 @@ static reef_status read_next(reef_tail *set,
     }
     *checkpoint = text;
     if (due) set->marked = true;
-    // Remembered so that a new file can be told from the continuation of an old one.
+    // Remembered to distinguish a new file from the continuation of an old one.
     for (size_t i = 0; due && i < set->count; i++)
         if (reef_tail_file_has_range(&set->files[i]) || &set->files[i] == file_entry) {
             set->last_device = set->files[i].file_id.device;

@@ -45,12 +45,12 @@ REEF_MUST_CHECK reef_status reef_tail_open(reef_tail **out,
                                            bool folder,
                                            reef_error *err);
 void reef_tail_close(reef_tail *set); // accepts NULL
-/** Start at `place`. INVALID when its checkpoint is not one of ours. */
+/** Start at `offset`. INVALID when its checkpoint is not one of ours. */
 REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *set,
                                            const reef_input_offset *offset,
                                            reef_error *err);
 /**
- * The next bytes, or none while there is no further whole line. Rescans when the last scan is
+ * The next bytes, or none if no further whole line is there. Rescans when the last scan is
  * REEF_TAIL_SCAN_MS old, because a slow reader may spend hours on one pass.
  *
  * at          (room) written
@@ -70,7 +70,7 @@ uint64_t reef_tail_unread(const reef_tail *set);
 size_t reef_tail_count(const reef_tail *set);
 /** The folder to watch for changes. */
 const char *reef_tail_folder(const reef_tail *set);
-/** Take the oldest event; false when there is none. */
+/** Take the oldest event; false if the queue is empty. */
 bool reef_tail_event_take(reef_tail *set, reef_tail_event *word);
 
 #endif

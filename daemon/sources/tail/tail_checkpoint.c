@@ -3,8 +3,8 @@
 //   {"files": [[device, inode, offset, upto, head bytes, "head, 16 hex digits", flags, name], ...]}
 //
 // flags is a string with n (newline), e (ended), p (packed) and o (old). Bytes of the read pass are
-// those from `offset` to `upto` of each file in turn; bytes after the pass follow in the last file
-// that has such.
+// those from `offset` to `upto` of each file, one file after another; bytes after the pass follow
+// in the last file that has such.
 #include "tail_internal.h"
 
 #include <inttypes.h>
@@ -58,7 +58,7 @@ static bool unpack_file(reef_tail_file *file_entry, json_t *item) {
     if (offset < 0 || upto < offset || head_bytes < 0 || head_bytes > REEF_HEAD_BYTES_MAX)
         return false;
     char *end = NULL;
-    // All 16 digits, or it is no hash of ours.
+    // All 16 digits, or it is not a hash of ours.
     file_entry->head = strtoull(head, &end, 16);
     if (*end || end != head + 16) return false;
     file_entry->file_id.device = (uint64_t)device;

@@ -34,7 +34,7 @@ bool reef_name_is_kin(const char *name, const char *of) {
     return strncmp(name, of, stem_bytes(of)) == 0;
 }
 
-// Other packers' files cannot be read, and are no text.
+// Other packers' files cannot be read, and are not text.
 static bool is_foreign(const char *name) {
     return ends_with(name, ".bz2") || ends_with(name, ".xz") || ends_with(name, ".zst") ||
            ends_with(name, ".lz4");
@@ -121,9 +121,9 @@ static bool is_known(const reef_tail *set, const char *name) {
     return false;
 }
 
-// A name of which nothing can be learned. 0 where the others are looked at nevertheless, or an
-// errno. A link that leads where nobody may look says nothing about them; but the file that it was
-// known to be is not gone.
+// A name that cannot be examined. 0 if the others are scanned nevertheless, or an errno. A link
+// into an unreadable directory leaves its target unknown; but the file that it led to before is not
+// gone.
 static int pass_over(reef_tail *set, const char *name, int code) {
     if (code == ENOENT || code == ELOOP || code == ENOTDIR) return 0; // gone, or a link to nothing
     if (is_known(set, name) || !is_link(dirfd(set->open), name)) return code;
@@ -137,7 +137,7 @@ static void count_name(const reef_tail *set, const struct dirent *entry, uint64_
         *sum += XXH3_64bits_withSeed(entry->d_name, strlen(entry->d_name), entry->d_ino);
 }
 
-// A file that was renamed after the names were read and before its turn came was not found.
+// A file that was renamed between listing and stat was not found.
 static int check_names(reef_listing *list, const reef_tail *set, uint64_t sum) {
     struct dirent *entry = NULL;
     uint64_t now = 0;

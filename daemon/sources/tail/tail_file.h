@@ -74,7 +74,7 @@ bool reef_tail_file_head_grow(reef_tail_file *file_entry, uint32_t count);
  */
 int reef_tail_file_check_head(reef_tail_file *file_entry);
 /**
- * One past the last newline in [from, to), or `from` when there is none; -1 when it cannot be read.
+ * One past the last newline in [from, to), or `from` if there is none; -1 if it cannot be read.
  */
 int64_t reef_tail_file_line_end(reef_tail_file *file_entry, uint64_t from, uint64_t to);
 

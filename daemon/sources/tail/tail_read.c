@@ -126,7 +126,7 @@ static int measure_all(reef_tail *set) {
             reef_tail_denied(set, set->files[i].file_id.name, code);
             set->files[i].size = set->files[i].offset;
             code = 0;
-        // A file that is gone, or of a folder that is away, has no size; what was known stays.
+            // A file that is gone, or of a folder that is away, has no size; what was known stays.
         } else if (code && (set->away || !set->files[i].listed)) {
             code = 0;
         }
@@ -134,7 +134,7 @@ static int measure_all(reef_tail *set) {
     return code;
 }
 
-// A file whose place in the order is not known yet may come before all that is there.
+// A file whose position in the order is not known yet may come before all that is there.
 static bool unsure(const reef_tail *set) {
     bool found = false;
     for (size_t i = 0; !set->folder_kind && i < set->candidate_count; i++)

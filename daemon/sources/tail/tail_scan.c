@@ -25,8 +25,8 @@ static size_t listing_index(const reef_listing *list, const reef_file_id *file_i
     return SIZE_MAX;
 }
 
-// The file was truncated, or a new file has its inode. The entry stays in the table without a
-// file, until an unknown file turns out to have its bytes.
+// The file was truncated, or a new file has its inode. The entry stays in the table without a file,
+// until an unknown file turns out to have its bytes.
 static void report_lost(reef_tail *set, reef_tail_file *file_entry) {
     reef_tail_file_shut(file_entry);
     file_entry->file_id.device = file_entry->file_id.inode = 0;
@@ -70,7 +70,7 @@ static reef_tail_scan_state check_known(reef_tail *set,
     if (!code && file_entry->packed && !file_entry->scanned && !file_entry->old)
         code = reef_tail_file_measure(file_entry);
     if (lost) {
-        // Reported once; the entry then looks for its bytes under another name.
+        // Reported once; the entry then searches for its bytes under another name.
         report_lost(set, file_entry);
     } else if (code && code != ENODATA) {
         reef_tail_denied(set, file_id->name, code);
@@ -172,8 +172,8 @@ static bool find_bytes(reef_tail *set, reef_tail_file *file_entry, reef_listing 
             int code = reef_tail_open_unknown(set, &file, &list->items[i]);
             if (!code) {
                 code = check_bytes(&file, file_entry);
-                // An error that may pass, such as permission, is no answer: the file could still be
-                // the one.
+                // An error that may pass, such as permission, decides nothing: the file could still
+                // be the one.
                 if (may_pass(code)) reef_tail_denied(set, file.file_id.name, code);
             }
             if (!code) {
@@ -213,7 +213,7 @@ static void scan_lost(reef_tail *set, reef_listing *list) {
             bool over = file_entry->offset >= file_entry->size && !file_entry->newline &&
                         reef_tail_settled(set, file_entry->still_ms, &file_entry->file_id);
             if (!over) continue;
-        // Bytes that were never read are gone; people should know.
+            // Bytes that were never read are gone; people should know.
         } else if (file_entry->offset || file_entry->head_bytes) {
             report_loss(set, file_entry);
         }

@@ -32,7 +32,7 @@ typedef struct reef_follow {
     uv_work_t work;
     uv_timer_t timer;
     uv_fs_event_t watch;
-    uint8_t *at; // lent by the reader
+    uint8_t *at; // borrowed from the reader
     size_t room;
     // what the worker found
     reef_error error;

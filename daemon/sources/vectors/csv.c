@@ -22,7 +22,7 @@ static char find_separator(const char *line) {
     return strchr(line, ';') != NULL ? ';' : ',';
 }
 
-// Take the quotation marks off a field in place; NULL without a second one, else what follows it.
+// Remove the quotation marks of a field in place; NULL without a second one, else what follows it.
 static char *unquote(char *field) {
     // RFC 4180: a doubled quotation mark inside quotes is one.
     char *to = field;
@@ -88,7 +88,7 @@ static reef_status take_label(const reef_vector_table *table,
                               int32_t *label,
                               reef_error *err) {
     *label = -1;
-    // An empty label is no label.
+    // An empty label means no label.
     if (!*field) return REEF_OK;
     for (size_t i = 0; i < table->name_count; i++)
         if (strcmp(table->names[i], field) == 0) {
@@ -126,7 +126,7 @@ static reef_status parse_row(reef_vector_table *table,
                              float *vector,
                              int32_t *label,
                              reef_error *err) {
-    // The line is cut in place: it lies in a buffer of ours.
+    // The line is cut in place: the buffer is ours.
     size_t count = 0;
     if (!cut_csv(line, table->separator, table->field_count, table->fields, &count))
         return reef_fail(err, REEF_ERR_INVALID,

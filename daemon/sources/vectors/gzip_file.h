@@ -13,8 +13,8 @@ typedef struct reef_vector_file {
     int fd;
     bool packed;      // gzip, known by its first bytes
     uint64_t bytes;   // of the content
-    uint8_t *content; // of a packed file, NULL at rest; or what was lent
-    bool lent;        // it is no file: the content is someone else's
+    uint8_t *content; // of a packed file, NULL at rest; or a borrowed one
+    bool lent;        // it is not a file: the content belongs to the caller
 } reef_vector_file;
 
 /**

@@ -316,7 +316,8 @@ static reef_status take_label(reef_vector_table *table,
                      array->file.path, row, value, INT32_MAX);
 }
 
-// Labels from one column of an array: one at a time, or, when there is no other, many at once.
+// Labels from one column of an array: one at a time or, if the array has no other column, many at
+// once.
 static reef_status read_labels(reef_vector_table *table,
                                reef_vector_array *array,
                                size_t column,

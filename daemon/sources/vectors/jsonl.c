@@ -31,7 +31,7 @@ static reef_status take_vector(
     for (size_t i = 0; i < count; i++) {
         const json_t *value = json_array_get(vector, i);
         float stored = 0;
-        // A number that is no finite float once it is scaled is refused like a word.
+        // A number that is not a finite float after scaling is refused like a word.
         if (!json_is_number(value) || !reef_vector_store(table, json_number_value(value), &stored))
             return reef_fail(err, REEF_ERR_INVALID,
                              "'%.100s' line %" PRIu64 ": value %zu (from 0) of the vector is no "

@@ -1,5 +1,5 @@
 // Text files with a row per line. Every line is parsed when the file is opened, so that a bad one
-// is found before anything is trained on; what is kept is where each begins, 8 bytes a row.
+// is found before anything is trained on. Only the offset of each is kept, 8 bytes a row.
 #include "vector_table.h"
 
 #include <inttypes.h>
@@ -94,7 +94,7 @@ static reef_status reader_new(line_reader **reader, reef_vector_table *table, re
     return REEF_OK;
 }
 
-// A byte-order mark is no part of the first value.
+// A byte-order mark does not belong to the first value.
 static void drop_mark(char *line) {
     if (strncmp(line, "\xef\xbb\xbf", 3) == 0) memmove(line, line + 3, strlen(line + 3) + 1);
 }
@@ -121,7 +121,7 @@ reef_status reef_vector_lines_first(reef_vector_table *table, uint64_t *number, 
 
 static reef_status grow_text_table(reef_vector_table *table, reef_error *err) {
     reef_vector_lines *lines = &table->lines;
-    // One place more than rows: the end of the last row is stored too.
+    // One offset more than rows: the end of the last row is stored too.
     if (table->rows + 1 < lines->capacity) return REEF_OK;
     uint64_t capacity = lines->capacity ? 2 * lines->capacity : ROWS_FIRST;
     uint64_t *starts = realloc(lines->starts, (size_t)capacity * sizeof(*starts));

@@ -17,8 +17,8 @@ void reef_vector_record_write(uint8_t *at, int32_t label, size_t inputs, const f
 
 /**
  * The same from JSON: `vector` a list of numbers, `label` a whole number, -1 or null for none, or
- * NULL. False when it is no example of such a model, and `why` says why not; what is at `at` is
- * then of no use.
+ * NULL. False if it is not an example of such a model, with the reason in `why`; the bytes at `at`
+ * are then undefined.
  */
 bool reef_vector_record_json(uint8_t *at,
                              size_t inputs,

@@ -139,7 +139,11 @@ static const unsigned OPTION_KINDS[] = {
 
 static reef_status take_value(
     // The table of options has said which kinds know it; here only the value is read.
-    reef_vector_spec *spec, int option, const char *name, const char *value, reef_error *err) {
+    reef_vector_spec *spec,
+    int option,
+    const char *name,
+    const char *value,
+    reef_error *err) {
     switch (option) {
     case OPTION_label:
         spec->label = value;
@@ -173,7 +177,7 @@ static reef_status take_option(reef_vector_spec *spec,
                                char *option,
                                unsigned *given,
                                reef_error *err) {
-    // Options look like a query: name=value.
+    // Options have the form of a query: name=value.
     char *value = strchr(option, '=');
     if (value != NULL) *value++ = '\0';
     int found = 0;

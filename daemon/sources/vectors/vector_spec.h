@@ -37,7 +37,7 @@ typedef struct reef_vector_spec {
     char *text;  // as given
     char *words; // the memory of the strings below
     reef_vector_kind kind;
-    const char *path, *labels; // labels: the second path, NULL when there is none
+    const char *path, *labels; // labels: the second path, NULL if not given
     const char *label, *names; // options; NULL when not given
     reef_vector_header header;
     bool scaled;

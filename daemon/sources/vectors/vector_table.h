@@ -5,8 +5,8 @@
 #ifndef REEF_VECTOR_TABLE_H
 #define REEF_VECTOR_TABLE_H
 
-#include "reef_error.h"
 #include "gzip_file.h"
+#include "reef_error.h"
 #include "vector_spec.h"
 
 #include <stdbool.h>
@@ -108,13 +108,13 @@ REEF_MUST_CHECK reef_status reef_vector_arrays_begin(reef_vector_table *table, r
 
 // ---- text_table.c ------------------------------------------------------------------------------
 
-/** The first line that is not blank, in lines->line, and its number. INVALID when there is none. */
+/** The first line that is not blank, in lines->line, and its number. INVALID if there is none. */
 REEF_MUST_CHECK reef_status reef_vector_lines_first(reef_vector_table *table,
                                                     uint64_t *number,
                                                     reef_error *err);
 /**
- * Parse every line after number `skipped` once with table->parse, and remember labels and places.
- * Blank lines are no rows. From then on table->read parses the line of a row again.
+ * Parse every line after number `skipped` once with table->parse, and remember labels and offsets.
+ * Blank lines are not rows. From then on table->read parses the line of a row again.
  */
 REEF_MUST_CHECK reef_status reef_vector_lines_scan(reef_vector_table *table,
                                                    uint64_t skipped,
@@ -125,7 +125,7 @@ REEF_MUST_CHECK reef_status reef_vector_lines_scan(reef_vector_table *table,
 REEF_MUST_CHECK reef_status reef_vector_csv_open(reef_vector_table *table, reef_error *err);
 REEF_MUST_CHECK reef_status reef_vector_jsonl_open(reef_vector_table *table, reef_error *err);
 
-/** Store a value, scaled. False when it is no finite float. */
+/** Store a value, scaled. False if it is not a finite float. */
 bool reef_vector_store(const reef_vector_table *table, double value, float *out);
 
 #endif

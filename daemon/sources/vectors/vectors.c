@@ -149,7 +149,7 @@ reef_status reef_vectors_open(reef_vectors **out,
     if (vectors == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source");
     reef_status status = reef_vector_spec_parse(&vectors->spec, spec, err);
     if (status == REEF_OK) status = reef_vector_table_open(&vectors->table, &vectors->spec, err);
-    // Without a pool there is no width to compare with.
+    // Without a pool no width is given to compare with.
     if (status == REEF_OK && inputs) status = reef_vectors_check_width(vectors, inputs, err);
     if (status == REEF_OK) status = choose_vectors(vectors, err);
     if (status == REEF_OK) status = make_memory(vectors, err);

@@ -204,7 +204,7 @@ static void a_read_in_turns_sees_what_was_committed_meanwhile(void **state) {
     pool_fixture *f = *state;
     reef_error err;
     reef_store *hasty = NULL, *patient = NULL;
-    bool turned = false;
+    bool renewed = false;
     must(reef_store_open(&hasty, f->path, &(reef_store_options){.renew_us = 1}, &err), &err);
     must(reef_store_open(&patient, f->path, &(reef_store_options){.renew_us = UINT32_MAX}, &err),
          &err);
@@ -215,18 +215,18 @@ static void a_read_in_turns_sees_what_was_committed_meanwhile(void **state) {
     reef_txn *usual = pool_begin(f->store, REEF_TXN_READ_RENEWED);
     write_both(f, 2);
     wait_us(1000);
-    must(reef_txn_renew(whole, &turned, &err), &err);
-    assert_false(turned);
+    must(reef_txn_renew(whole, &renewed, &err), &err);
+    assert_false(renewed);
     assert_int_equal(commit_seen(whole), 1);
-    must(reef_txn_renew(slow, &turned, &err), &err);
-    assert_false(turned);
+    must(reef_txn_renew(slow, &renewed, &err), &err);
+    assert_false(renewed);
     assert_int_equal(commit_seen(slow), 1);
-    must(reef_txn_renew(turns, &turned, &err), &err);
-    assert_true(turned);
+    must(reef_txn_renew(turns, &renewed, &err), &err);
+    assert_true(renewed);
     assert_int_equal(commit_seen(turns), 2);
     wait_us(1000 * (REEF_READ_MS_MAX / 2 + 10));
-    must(reef_txn_renew(usual, &turned, &err), &err);
-    assert_true(turned);
+    must(reef_txn_renew(usual, &renewed, &err), &err);
+    assert_true(renewed);
     assert_int_equal(commit_seen(usual), 2);
     reef_read_stat stat;
     reef_store_read_stat(f->store, &stat);

@@ -17,8 +17,7 @@ uint32_t reef_as_of_records(const reef_as_of *as_of, uint32_t generation) {
     return as_of->of_snapshot ? reef_snapshot_records(&as_of->snapshot, generation) : generation;
 }
 
-// A generation that was given up for a later one names no state any more; the message names the
-// later one.
+// A consolidated generation names no state any more; the message names the later one.
 static reef_status check_present(reef_txn *txn,
                                  uint32_t generation,
                                  uint32_t count,
@@ -48,7 +47,7 @@ reef_status reef_as_of_find(reef_as_of *out, reef_txn *txn, const char *as_of, r
     // Even a new pool has generation 0.
     if (count == 0) return reef_fail(err, REEF_ERR_CORRUPT, "the pool has no generation");
     unsigned long generation = count - 1;
-    // A name that is no number is a snapshot. "now" is the open generation, whichever that is.
+    // A name that is not a number is a snapshot. "now" is the open generation, whichever that is.
     if (as_of != NULL && strcmp(as_of, "now") != 0 && !parse_generation(as_of, &generation)) {
         status = reef_snapshot_find(txn, as_of, &out->snapshot, err);
         out->of_snapshot = true;

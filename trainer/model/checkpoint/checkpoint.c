@@ -144,7 +144,7 @@ reef_status reef_checkpoint_load(reef_generation **out,
     if (info.dtype != REEF_F32 && !(info.dtype == REEF_BF16 && info.sealed))
         return reef_fail(err, REEF_ERR_CORRUPT, "generation %u has rows of dtype %d", number,
                          (int)info.dtype);
-    info.generation = number; // a snapshot's copy carries its own number
+    info.generation = number; // a snapshot's copy has its own number
     // What a sealed generation was trained with is gone, so it can be loaded for training like any
     // other: without moments.
     training = training && !info.sealed;

@@ -34,8 +34,8 @@ void reef_checkpoint_clean(reef_generation *generation);
  *
  * For training `workers` make the memory ready together; may be NULL.
  *
- * A transaction in turns may take some, while what is read is sealed or a snapshot's copy. Errors:
- * BUSY if that is given up meanwhile, as by a consolidation.
+ * A renewed transaction may take several steps, as long as what is read is sealed or a snapshot's
+ * copy. Errors: BUSY if it is removed meanwhile, as by a consolidation.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_load(reef_generation **out,
                                                  reef_txn *txn,

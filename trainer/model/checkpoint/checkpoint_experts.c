@@ -72,8 +72,8 @@ static reef_status put_block(reef_txn *txn,
     reef_key key = reef_checkpoint_block_key(b, REEF_DB_EXPERTS);
     const reef_expert_moments *moments = &table->moments;
     const void *rows = block_rows(b, table, &bytes);
-    // Readers evaluate averages; training goes on from the raw weights, which then travel with the
-    // moments.
+    // Readers evaluate averages; training continues from the raw weights, which are then stored
+    // with the moments.
     const void *stored = moments->average != NULL ? moments->average + at : rows;
     reef_status status = reef_record_put(txn, &key, table->rows.dtype, stored, bytes, err);
     if (status != REEF_OK || moments->adam_m == NULL) return status;
@@ -81,7 +81,7 @@ static reef_status put_block(reef_txn *txn,
     // counts: they are only ever read together.
     memcpy(b->buffer, moments->adam_m + at, bytes);
     memcpy(b->buffer + floats, moments->adam_v + at, bytes);
-    memcpy(b->buffer + 2 * floats, rows, bytes); // without averages the counts take its place
+    memcpy(b->buffer + 2 * floats, rows, bytes); // without averages the counts are stored there
     memcpy(b->buffer + reef_moment_planes(moments->average) * floats, moments->counts + b->first,
            b->rows * sizeof(uint32_t));
     key = reef_checkpoint_block_key(b, REEF_DB_MOMENTS);
@@ -220,9 +220,8 @@ reef_status reef_checkpoint_put_experts(reef_txn *txn,
     return REEF_OK;
 }
 
-// Between two blocks of a generation that does not change any more, nor does a snapshot's copy: let
-// the writer have its pages back, and then make sure that nobody gave it up or put another in its
-// place.
+// Between two blocks of a sealed generation or a snapshot's copy: let the writer have its pages
+// back, and then make sure that the generation was not removed or replaced.
 static reef_status renew_reader(reef_txn *txn,
                                 uint32_t records,
                                 const reef_generation_record *info,

@@ -72,7 +72,7 @@ reef_status reef_checkpoint_read_gate(reef_txn *txn,
     if (status != REEF_OK) return status;
     generation->reference_median = reference[0];
     generation->reference_spread = reference[1];
-    // Its reference is stored even where there is no gate.
+    // Its reference is stored even without a gate.
     if (generation->info.generation == 0 || generation->gate.weights == NULL) return REEF_OK;
     float values[REEF_GATE_VALUES];
     reef_key key = reef_tensor_key(REEF_DB_TENSORS, records, "gate");

@@ -55,13 +55,13 @@ REEF_MUST_CHECK reef_status reef_checkpoint_read_tensor_moments(
     reef_txn *txn, uint32_t records, reef_generation *generation, float *buffer, reef_error *err);
 /**
  * Moments and usage are missing where a snapshot was restored that has none: they begin with zeros.
- * (A record that was lost is another matter, which the store tells apart.)
+ * (A record that was lost is a different error, which the store distinguishes.)
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_or_zero(
     reef_txn *txn, const reef_key *key, void *out, size_t bytes, reef_error *err);
 /**
  * Moments of a tensor or block, for which `weights` (floats) are stored. Without a record training
- * begins with zeros, and where there are averages with what these are.
+ * begins with zeros, and averages begin with the weights.
  */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_moments(reef_txn *txn,
                                                          const reef_key *key,
@@ -114,7 +114,7 @@ REEF_MUST_CHECK reef_status reef_checkpoint_put_experts(reef_txn *txn,
                                                         uint64_t unix_ms,
                                                         float *buffer,
                                                         reef_error *err);
-/** Experts of all layers. In turns where the generation does not change any more. */
+/** Experts of all layers. In steps if the generation does not change any more. */
 REEF_MUST_CHECK reef_status reef_checkpoint_read_experts(reef_generation *generation,
                                                          reef_txn *txn,
                                                          const reef_config *config,

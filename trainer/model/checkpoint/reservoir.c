@@ -95,7 +95,7 @@ void reef_reservoir_offer(reef_reservoir *reservoir,
         if (draw_reservoir(reservoir->seed, STREAM_OLD, reservoir->seen++, reservoir->old_slots,
                            &slot))
             put_reservoir(reservoir, slot, generation, offset + at, bytes + at, size);
-        // The young sample's draws depend on the generation too: its count starts anew each time.
+        // The young sample's draws depend on the generation too: its count restarts each time.
         uint64_t stream = STREAM_YOUNG + ((uint64_t)generation << 8);
         size_t young = reservoir->slots - reservoir->old_slots;
         if (draw_reservoir(reservoir->seed, stream, reservoir->young_seen++, young, &slot))

@@ -103,8 +103,8 @@ static reef_status locate(reef_residency *residency, reef_network *network, reef
     for (size_t g = 0; g < network->generation_count; g++) {
         reef_generation *generation = network->generations[g];
         if (!is_in_place(generation)) continue;
-        // Rows that were copied before are freed before their places in the map are looked up: both
-        // at once is what does not fit.
+        // Rows that were copied before are freed before their addresses in the map are looked up:
+        // both at once would not fit.
         reef_generation_drop_rows(generation);
         reef_status status =
             reef_checkpoint_locate(generation, residency->txn, &network->config, err);
@@ -159,7 +159,7 @@ reef_status reef_residency_pin(reef_residency *residency,
     for (size_t g = 0; g < network->generation_count; g++)
         if (is_in_place(network->generations[g]))
             bytes += row_bytes(&network->config, &network->generations[g]->info);
-    // Once in place, a pool stays so: sealed generations only grow in number.
+    // Once read in place, a pool stays so: sealed generations only grow in number.
     if (!residency->in_place) decide_residency(residency, bytes);
     if (!residency->in_place) return REEF_OK;
     reef_status status = REEF_OK;

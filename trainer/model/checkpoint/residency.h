@@ -1,4 +1,4 @@
-// Where the rows of sealed generations live: copied into memory, or, in pools larger than memory,
+// Location of the rows of sealed generations: copied into memory or, in pools larger than memory,
 // read in place from the store's map. The rows of the open generation are always in memory.
 #ifndef REEF_RESIDENCY_H
 #define REEF_RESIDENCY_H
@@ -12,7 +12,7 @@ typedef struct reef_residency {
     bool in_place;                    // sealed generations that are stored are read in place
     reef_txn *txn;                    // while held: keeps the pages of the map where they are
     double pinned_since, pin_seconds; // a monotonic clock; how long it took to find the rows
-    reef_row_prefetch *prefetch;      // NULL until something is read in place
+    reef_row_prefetch *prefetch;      // NULL until rows are read in place
 } reef_residency;
 
 /** The part of the map that rows lie in: what a pager has to cover. NULL: nowhere. */
@@ -21,12 +21,12 @@ typedef struct reef_map_span {
 } reef_map_span;
 void reef_map_span_widen(reef_map_span *all, const reef_expert_table *table);
 
-/** Nothing is in place yet. `memory_bytes` 0: what the machine has. */
+/** No rows are read in place yet. `memory_bytes` 0: what the machine has. */
 void reef_residency_init(reef_residency *residency, reef_store *store, uint64_t memory_bytes);
 void reef_residency_release(reef_residency *residency); // accepts the zeroed one
 
 /**
- * Decide before a net is loaded: in place when the rows of the generations 0 .. sealed_count - 1
+ * Decide before a model is loaded: in place if the rows of the generations 0 .. sealed_count - 1
  * take more than half of the memory.
  */
 REEF_MUST_CHECK reef_status reef_residency_decide(reef_residency *residency,
@@ -36,12 +36,12 @@ REEF_MUST_CHECK reef_status reef_residency_decide(reef_residency *residency,
                                                   reef_error *err);
 
 /**
- * Bring the rows of `net` into reach for the time until reef_residency_unpin: decides anew, gives
- * the memory of sealed and stored generations back where they are now read in place, and finds
- * those in the map with a read transaction of its own. Does nothing while everything is in memory.
+ * Make the rows of `network` accessible until reef_residency_unpin: decides again, frees the memory
+ * of stored sealed generations that are now read in place, and finds those in the map with a read
+ * transaction of its own. Does nothing while everything is in memory.
  *
- * loaded  the net is as it was loaded from the pool, where it must still be so: a trainer makes its
- *         own
+ * loaded  the model is as it was loaded from the pool, and must still be so there: a trainer makes
+ *         its own
  *
  * Errors: CORRUPT a block is missing or has another size; BUSY a generation that was loaded is no
  * longer in the pool; NO_MEMORY; IO.
@@ -51,8 +51,8 @@ REEF_MUST_CHECK reef_status reef_residency_pin(reef_residency *residency,
                                                bool loaded,
                                                reef_error *err);
 /**
- * Between two passes of a reader: when the transaction has been held for REEF_READ_MS_MAX, or was
- * let go of, end it, begin another and find all rows anew. (Where finding takes long, less often:
+ * Between two passes of a reader: if the transaction has been held for REEF_READ_MS_MAX, or was
+ * released, end it, begin another and find all rows again. (Where finding takes long, less often:
  * it stays below a twentieth of the time.) Errors: as reef_residency_pin.
  */
 REEF_MUST_CHECK reef_status reef_residency_renew(reef_residency *residency,

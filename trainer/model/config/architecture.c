@@ -193,7 +193,7 @@ static uint64_t query_parameters(const reef_config *config) {
     return width * config->d_model + (config->batch_norm ? 2 * width : 0);
 }
 
-// Both tables of sub-keys, of which every row meets every query (of its head).
+// Both tables of sub-keys, each row of which is scored with every query (of its head).
 static uint64_t key_parameters(const reef_config *config, uint32_t side) {
     reef_router_shape shape = reef_generation_shape(config, side);
     return 2 * (uint64_t)side * reef_router_key_row(&shape);
@@ -253,7 +253,7 @@ reef_status reef_tokens_check(const reef_config *config,
     if (each == 1) return REEF_OK; // every byte is one
     for (size_t t = 0; t < count / each; t++) {
         uint32_t id = reef_token_at(bytes, each, t);
-        // The id would be used as a row of the embedding without another look.
+        // The id is used as a row of the embedding without another check.
         if (id < config->vocab) continue;
         uint64_t at = offset + t * each;
         return reef_fail(err, REEF_ERR_INVALID,
@@ -284,6 +284,6 @@ size_t reef_replay_windows(const reef_config *config) {
     double places = (double)config->batch + (double)config->rehearse;
     double of_places = floor(share * places + 0.5);
     if (of_places <= (double)config->rehearse) return (size_t)of_places;
-    // More than rehearsal has places for: the step grows until the share is right.
+    // More than rehearsal has windows for: the step grows until the share is right.
     return (size_t)floor(share / (1.0 - share) * (double)config->batch + 0.5);
 }

@@ -1,4 +1,4 @@
-// What the feed-forward network of a block is, and how large: the one place that knows a block's
+// Kind and size of the feed-forward network of a block: the only code that interprets a block's
 // letter.
 //
 // Four kinds stand behind the same residual stream: y = x + ffw(norm(x)). Those that retrieve (p
@@ -70,7 +70,7 @@ reef_adapter_shape reef_adapter_shape_qkv(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_out(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_ffw_in(const reef_config *config);
 reef_adapter_shape reef_adapter_shape_ffw_out(const reef_config *config);
-/** The largest rank of the four, of which scratch memory is made; 0 without adapters. */
+/** The largest rank of the four, which sizes scratch memory; 0 without adapters. */
 size_t reef_adapter_rank_max(const reef_config *config);
 // With so many old slots a gate can be fitted: the young ones are the fewest, since half of the old
 // ones calibrate.

@@ -81,7 +81,7 @@ static reef_status side_check(const reef_config *c,
                          "topk %" PRIu32 " is more than the %" PRIu32
                          " sub-keys of %s; lower topk or raise %s",
                          c->topk, side, name, name);
-    // The router checks its own bounds, so that they stand in one place.
+    // The router checks its own bounds, so that they are defined once.
     reef_router_shape shape = {.d_model = c->d_model,
                                .head_count = c->heads,
                                .topk = c->topk,
@@ -131,7 +131,7 @@ static reef_status policy_check(const reef_config *c, reef_error *err) {
     return first_check(c, reef_config_retrieving_layers(c), err);
 }
 
-// A setting that a vector model would not look at.
+// A setting that a vector model does not read.
 typedef struct policy {
     const char *name;
     bool set;

@@ -119,7 +119,7 @@ const char *reef_config_field_text(const reef_config *config, const reef_config_
     if (!field->choice) return field_view(config, field);
     const struct choice *choice = choice_of(field);
     uint64_t value = reef_config_field_integer(config, field);
-    // A configuration need not have come through reef_config_set: what is beyond the words is none.
+    // A configuration need not have passed reef_config_set: a value beyond the words has none.
     for (uint64_t i = 0; choice->words[i] != NULL; i++)
         if (i == value) return choice->words[i];
     return "";
@@ -277,8 +277,8 @@ static const reef_config_field *find_field(const char *name) {
 }
 
 reef_status reef_config_name_unknown(const char *name, reef_error *err) {
-    // A suggestion that shares less than half of the letters is no help.
-    // Half of the letters wrong is no suggestion but noise.
+    // A suggestion that shares less than half of the letters does not help. With half of the
+    // letters wrong a suggestion is noise.
     size_t count, nearest = (strlen(name) + 1) / 2 + 1;
     const reef_config_field *fields = reef_config_fields(&count), *closest = NULL;
     char written[NAME_BYTES_MAX];

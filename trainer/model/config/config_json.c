@@ -115,7 +115,7 @@ reef_status reef_config_parse(reef_config *config,
     // default applied.
     reef_config_default_of_older_pools(&parsed);
     json_t *object = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &fault);
-    // Running out of memory is no fault of the text.
+    // Running out of memory is not an error of the text.
     if (object == NULL && reef_json_no_memory(&fault))
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the configuration");
     if (object == NULL)

@@ -22,7 +22,7 @@ typedef struct reef_adapter {
 
 typedef struct reef_adapter_shape {
     size_t in, out, rank;
-    bool whole; // rank == in, and there is no `down`
+    bool whole; // rank == in, and `down` is absent
 } reef_adapter_shape;
 
 // ---- retrieved experts --------------------------------------------------------------------------

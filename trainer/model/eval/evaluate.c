@@ -1,6 +1,6 @@
 // A text read by a copy of some state of the pool: its loss and logits.
 //
-// A text is one stream: cut into windows of the model's context, gates carried from window to
+// A text is one stream: cut into windows of the model's context, with gates updated from window to
 // window; only the windows of generations that fire cost anything.
 #include "model_internal.h"
 
@@ -56,12 +56,12 @@ reef_status reef_model_run(reef_model *model,
                            reef_error *err) {
     reef_batch batch;
     bool answered;
-    // A pool in memory renews nothing; one read in place lets the writer have its pages here.
+    // A model in memory renews nothing; one read in place lets the writer have its pages here.
     reef_status status = reef_residency_renew(&model->residency, &model->network, err);
     if (status == REEF_OK)
         status = reef_model_decide(model, &model->network, gating, bytes, count, next, &batch,
                                    &answered, err);
-    // Gates that look at losses have run the pass already.
+    // Gates that read losses have run the pass already.
     if (status != REEF_OK || answered) return status;
     return reef_network_forward(&model->acts, &model->network, model->workers, &batch,
                                 REEF_PASS_EVALUATE, err);
@@ -108,8 +108,8 @@ reef_status reef_model_score(reef_model *model,
     if (status == REEF_OK && fired == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to count");
     if (bits != NULL) bits[0] = (float)log2(model->network.config.vocab);
-    // As many windows at a time as the pass has room for. Gates carry over, so the cut changes no
-    // bit.
+    // As many windows at a time as the pass has room for. Gates keep their state, so the cut
+    // changes no bit.
     for (size_t at = 0; status == REEF_OK && at + 1 < all; at += model->stride) {
         size_t tokens = all - 1 - at < model->stride ? all - 1 - at : model->stride;
         status = reef_model_run(model, &gating, bytes + at * each, tokens,

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// Margins along a text of a gate that reads losses: the last one of `net`.
+// Margins along a text of a gate that reads losses: the last one of the model.
 static reef_status read_margins(reef_model *model,
                                 const reef_network *network,
                                 const uint8_t *bytes,

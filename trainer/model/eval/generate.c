@@ -47,7 +47,7 @@ static uint8_t draw_byte(const float *logits, const reef_sampling *sampling, uin
     return candidates[kept - 1].byte;
 }
 
-// The window that is being continued. Its gates decide anew for every byte, from where they stood
+// The window that is being continued. Its gates decide again for every byte, from their state
 // before it.
 typedef struct growing {
     reef_gating gating; // at the first byte

@@ -1,8 +1,8 @@
 // Which of what happened led to the state that the pool has.
 //
-// A restore goes on counting commits. So commit n follows commit n - 1, unless it restored: then it
-// follows the one that its snapshot is of, which its event names. Events behind that one, and all
-// that they tell of, were undone:
+// A restore does not reset the number of commits. So commit n follows commit n - 1, unless it
+// restored: then it follows the one that its snapshot is of, which its event names. Events behind
+// that one, and all that they tell of, were undone:
 //
 //   1 - 2 - 3 - 4        commit 5 restored a snapshot of 2, and 7 one of 4: 1, 2, 3, 4 and 7 led
 //                        here, 5 and 6 were
@@ -70,7 +70,7 @@ typedef struct place {
 // The last commit that led both to `head`, among the first `count` restores, and to `other`, which
 // is not behind it.
 static place last_shared(const reef_lineage *d, size_t count, uint64_t head, place other) {
-    place line = {.commit = head}; // its place in the stream is not asked for
+    place line = {.commit = head}; // its offset in the stream is not needed
     // Both walk back, the later one first, until they meet. Each step crosses one restore, so it
     // ends.
     while (line.commit != other.commit) {
@@ -97,9 +97,9 @@ uint64_t reef_lineage_shared(const reef_lineage *d, uint64_t commit, uint64_t st
 
 // ---- losses -------------------------------------------------------------------------------------
 
-// From restore to restore: what is missing behind the shared state is as gone as the rest of that
-// line, and what leads from there to the state that is restored is missing now. Gaps are in order,
-// so the last ones go.
+// From restore to restore: what is missing after the shared state is as gone as the rest of that
+// branch, and what leads from there to the restored state is missing now. Gaps are in order, so the
+// last ones go.
 static reef_status find_gaps(reef_lineage *d, reef_error *err) {
     if (d->restore_count == 0) return REEF_OK;
     d->gaps = calloc(d->restore_count, sizeof(*d->gaps));

@@ -22,7 +22,7 @@ static reef_status load_vector(reef_model *model,
                                reef_error *err) {
     size_t count = (size_t)chosen->last + 1;
     uint32_t *records = calloc(count, sizeof(*records));
-    // A vector generation does not carry its own record; it is kept beside it.
+    // A vector generation does not hold its own record; it is kept beside it.
     model->infos = calloc(count, sizeof(*model->infos));
     reef_status status = REEF_OK;
     if (records == NULL || model->infos == NULL)
@@ -30,7 +30,7 @@ static reef_status load_vector(reef_model *model,
     for (uint32_t g = 0; status == REEF_OK && g < count; g++) {
         records[g] = reef_as_of_records(chosen, g);
         status = reef_generation_read(txn, records[g], &model->infos[g], err);
-        model->infos[g].generation = g; // a snapshot's copy carries its own number
+        model->infos[g].generation = g; // a snapshot's copy has its own number
     }
     if (status == REEF_OK)
         status = reef_vector_network_load(&model->vector, txn, &model->network.config, count,

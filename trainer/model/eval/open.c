@@ -1,9 +1,9 @@
 // A read-only copy of some state of the pool: how it is read, and what there is in it.
 //
 // The copy is made in short read transactions and lives without the pool afterwards, so evaluation
-// does not keep the writer from reusing pages: the open generation in one, sealed ones, which do
-// not change, in turns. Of a pool larger than memory rows are read in place; then the transaction
-// is begun anew between two passes.
+// does not keep the writer from reusing pages. The open generation is copied in one, sealed ones,
+// which do not change, in steps. Of a pool larger than memory rows are read in place; then the
+// transaction is renewed between two passes.
 #include "as_of.h"
 #include "checkpoint.h"
 #include "model_internal.h"
@@ -35,8 +35,7 @@ static reef_status load_once(reef_model *model, const char *as_of, reef_error *e
     return status == REEF_OK ? model->kind->pin(model, err) : status;
 }
 
-// Again from the start when a generation was given up halfway: what it gave way to is there by
-// then.
+// Start again if a generation was consolidated halfway: its replacement is there by then.
 static reef_status load_network(reef_model *model, const char *as_of, reef_error *err) {
     reef_status status = REEF_ERR_BUSY;
     for (int i = 0; i < LOAD_ATTEMPTS_MAX && status == REEF_ERR_BUSY; i++) {
@@ -62,14 +61,13 @@ static reef_status open_model(reef_model **out,
     if (options == NULL) options = &defaults;
     // A reader that asked for no limit gets that of the machine.
     reef_residency_init(&model->residency, store, options->memory_bytes);
-    // Lent for the time of loading; what is taken from it is moved, not copied.
+    // Borrowed while loading; what is taken from it is moved, not copied.
     model->known = known;
     reef_status status = load_network(model, as_of, err);
     model->known = NULL;
     if (status == REEF_OK) status = reef_thread_pool_new(&model->workers, options->threads, err);
     if (status == REEF_OK) status = model->kind->prepare(model, err);
-    if (status == REEF_OK)
-        *out = model;
+    if (status == REEF_OK) *out = model;
     // Also a model that was loaded in part.
     else
         reef_model_close(model);
@@ -90,7 +88,7 @@ reef_status reef_model_reopen(reef_model **model,
                               const reef_model_options *options,
                               reef_error *err) {
     reef_model *older = *model;
-    // Rows that are read in place are the transaction's, which ends with the older copy.
+    // Rows that are read in place belong to the transaction, which ends with the older copy.
     bool copied = older != NULL && older->kind->reusable && !older->residency.in_place;
     if (!copied) {
         reef_model_close(older);

@@ -70,7 +70,7 @@ static reef_status list_sealed(reef_txn *txn, reef_state_change *out, reef_error
         reef_generation_record *one = &out->sealed[out->sealed_count++];
         reef_status status = reef_generation_read(txn, reef_snapshot_records(most, g), one, err);
         if (status != REEF_OK) return status;
-        one->generation = g; // a copy carries its own number
+        one->generation = g; // a copy has its own number
     }
     return REEF_OK;
 }
@@ -150,7 +150,7 @@ static reef_status on_block_before(void *context,
     layer->before += rows;
     status = reef_record_view(c->txn, &there, &other, err);
     // The block is there in one state only: its rows count as before, none as changed.
-    if (status == REEF_ERR_NOT_FOUND) return REEF_OK; // fewer experts there, or given up
+    if (status == REEF_ERR_NOT_FOUND) return REEF_OK; // fewer experts there, or consolidated
     if (status == REEF_OK) status = count_rows(c, key, &other, &rows_after, err);
     // Rows that both states have.
     for (size_t row = 0; status == REEF_OK && row < rows && row < rows_after; row++)
@@ -204,7 +204,7 @@ static void compare_usage(const comparison *c, reef_layer_change *layer) {
     bool back = second < first;
     uint64_t earlier = back ? second : first;
     layer->uses = back ? first - second : second - first;
-    // No use before, or none since: there is no distribution to compare.
+    // No use before, or none since: no distribution to compare.
     if (earlier == 0 || layer->uses == 0) return;
     for (uint32_t block = 0; usage_pair(c, layer->layer, block, &a, &b); block++)
         for (size_t i = 0; i * sizeof(reef_usage) < (a.bytes > b.bytes ? a.bytes : b.bytes); i++) {
@@ -217,7 +217,7 @@ static void compare_usage(const comparison *c, reef_layer_change *layer) {
 
 // ---- tensors ------------------------------------------------------------------------------------
 
-// Text of the trainer, and numbers that are no floats whatever their record says.
+// Text of the trainer, and numbers that are not floats whatever their record says.
 static bool is_tensor(const comparison *c, const char *name, reef_dtype dtype) {
     return dtype == REEF_F32 &&
            !(c->vectors && (strcmp(name, "labels") == 0 || strcmp(name, "head") == 0));

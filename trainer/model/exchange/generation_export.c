@@ -1,8 +1,8 @@
 // A sealed generation as a file that another pool can take in.
 //
-// Each record is read in a transaction of its own, so that a writer goes on meanwhile: what is
-// sealed does not change. Should it be given up in between all the same, the root of what was
-// written tells.
+// Each record is read in a transaction of its own, so that a writer can commit meanwhile: sealed
+// records do not change. If it is consolidated in between all the same, the root of what was
+// written shows it.
 #include "checkpoint.h"
 #include "generation_file.h"
 

@@ -17,7 +17,7 @@
 
 // ---- tensors ------------------------------------------------------------------------------------
 
-// Shapes by name, after "blockN." where there is one; a letter a dimension, see size_of. lay_out of
+// Shapes by name, after "blockN." if present; one letter per dimension, see size_of. lay_out of
 // generation_layout.c has the sizes, in the order of memory.
 static const struct {
     const char *name, *shape;

@@ -1,8 +1,8 @@
 // A state of a pool as a file that other programs can read and a new pool can be made of.
 //
-// One read transaction for all of it: the open generation is of one commit. A writer goes on
-// meanwhile, but cannot use pages again that it frees. Generations that were consolidated into
-// later ones have nothing to write, so the others are numbered anew.
+// One read transaction for all of it: the open generation is of one commit. A writer can commit
+// meanwhile, but cannot reuse pages that it frees. Consolidated generations have nothing to write,
+// so the others are renumbered.
 #include "as_of.h"
 #include "checkpoint.h"
 #include "model_file.h"
@@ -75,7 +75,7 @@ static reef_status read_generations(exporting *e, const reef_as_of *as_of, reef_
     return REEF_OK;
 }
 
-// Where training goes on: of an open generation where it is, of a sealed one where it ended.
+// Where training continues: of an open generation its present position, of a sealed one its end.
 static reef_status read_position(exporting *e, reef_error *err) {
     reef_model_origin *origin = &e->origin;
     const reef_file_generation *last = &origin->generations[origin->count - 1];

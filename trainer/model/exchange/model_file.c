@@ -145,8 +145,8 @@ reef_status reef_tensor_groups_add(reef_tensor_groups *parts,
                                    uint32_t number,
                                    size_t gate_values,
                                    reef_error *err) {
-    // A gate is listed only where there is one; an importer takes a missing one for a gate that
-    // never fires.
+    // A gate is listed only if it exists; an importer takes a missing one for a gate that never
+    // fires.
     bool ok = add_dense(parts, config, generation, number);
     if (ok && gate_values > 0) ok = add_gate(parts, number, gate_values);
     for (uint32_t l = 0; ok && l < config->layers; l++)

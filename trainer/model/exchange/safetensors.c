@@ -160,7 +160,7 @@ static reef_status part_lock(reef_safetensors_writer *writer, int fd, reef_error
                                "cannot write %.80s: another export is writing %.80s", writer->path,
                                writer->part)
                    : fail_errno(err, errno, "lock", writer->part);
-    // Only a left-over of our own is taken over: anything else there may be somebody's file.
+    // Only an own unfinished file is replaced: any other may belong to a user.
     if (S_ISREG(info.st_mode) && is_left_over(fd)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
                      "cannot write %.80s: %.80s exists and was not left by an export; move it away",

@@ -40,7 +40,7 @@ typedef struct reef_safetensors_writer reef_safetensors_writer;
  * metadata  an object of texts; not taken over
  * force     replace a file of that name once this one is whole
  *
- * Errors: INVALID there is one, another is being written, or PATH.part is somebody else's;
+ * Errors: INVALID the file exists, another is being written, or PATH.part belongs to a user;
  * NOT_FOUND no such directory; FULL; IO; NO_MEMORY.
  */
 REEF_MUST_CHECK reef_status reef_safetensors_create(reef_safetensors_writer **out,
@@ -56,8 +56,8 @@ REEF_MUST_CHECK reef_status reef_safetensors_write(reef_safetensors_writer *writ
                                                    size_t bytes,
                                                    reef_error *err);
 /**
- * All data was written: to the disk with it, and to its place. Uses the writer up. file_bytes may
- * be NULL.
+ * All data was written: sync it, and move it into place. Uses the writer up. file_bytes may be
+ * NULL.
  */
 REEF_MUST_CHECK reef_status reef_safetensors_finish(reef_safetensors_writer *writer,
                                                     uint64_t *file_bytes,

@@ -17,7 +17,7 @@ static size_t lay_out(reef_merged *merged, const reef_config *config, float *mem
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
     reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
                        up = reef_adapter_shape_ffw_out(config);
-    // Called twice: once to count, once to place.
+    // Called twice: once to count, once to assign.
     size_t at = 0;
     struct {
         float **place;

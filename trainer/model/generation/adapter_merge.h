@@ -6,7 +6,7 @@
 
 #include "reef_model.h"
 
-/** The backbone's matrices plus one generation's corrections; NULL where there is none to add. */
+/** The backbone's matrices plus one generation's corrections; NULL if it has none to add. */
 typedef struct reef_merged {
     float *memory;                          // owned; NULL: not made
     bool fresh;                             // made from the parameters as they are

@@ -230,9 +230,9 @@ void reef_generation_gate_copy(reef_generation *to, const reef_generation *from)
     to->gate.weights = weights;
 }
 
-// ---- net ----------------------------------------------------------------------------------------
+// ---- model --------------------------------------------------------------------------------------
 //
-// The list of generations that make up a net.
+// The list of generations that make up a model.
 
 reef_status reef_network_reserve(reef_network *network, size_t count, reef_error *err) {
     if (count <= network->generation_capacity) return REEF_OK;

@@ -20,7 +20,7 @@ typedef struct reef_tensor {
     float *data;
     float *grad; // NULL unless open and trained
     float *adam_m, *adam_v;
-    float *average; // of `data` over the updates; NULL where there is no gradient or no average
+    float *average;      // of `data` over the updates; NULL without a gradient or an average
     double grad_squares; // sum of grad's squares, which clipping needs; of the last step
 } reef_tensor;
 
@@ -87,8 +87,7 @@ typedef struct reef_generation {
     reef_weights weights, grads;
     reef_router_params folded[REEF_LAYER_COUNT_MAX]; // open: routers as they are evaluated
     float *folded_values;
-    reef_merged
-        merged; // generations >= 1, once evaluated; not fresh after training until folded anew
+    reef_merged merged; // generations >= 1, once evaluated; stale after training until folded again
     reef_expert_table expert_tables[REEF_LAYER_COUNT_MAX];
     reef_gate gate;          // generations >= 1
     double reference_median; // prequential bits per byte when it was sealed: what "explained" means
@@ -159,12 +158,12 @@ void reef_generation_exchange(reef_generation *generation, const reef_config *co
 void reef_generation_average_reset(reef_generation *generation);
 /** The gate of `to`, an open generation, becomes a copy of that of `from`. */
 void reef_generation_gate_copy(reef_generation *to, const reef_generation *from);
-/** The averages of an open generation become its weights, from which training goes on. Folds. */
+/** The averages of an open generation become its weights, from which training continues. Folds. */
 void reef_generation_average_adopt(reef_generation *generation, const reef_config *config);
 
 /**
  * Refresh `folded` of an open generation from its running statistics; its corrections are merged
- * anew.
+ * again.
  */
 void reef_generation_fold(reef_generation *generation, const reef_config *config);
 
@@ -175,7 +174,7 @@ const reef_tensor *reef_generation_find(const reef_generation *generation, const
 REEF_MUST_CHECK reef_status reef_network_reserve(reef_network *network,
                                                  size_t count,
                                                  reef_error *err);
-/** Take a generation over into the net. */
+/** Move a generation into the model. */
 REEF_MUST_CHECK reef_status reef_network_append(reef_network *network,
                                                 reef_generation *generation,
                                                 reef_error *err);

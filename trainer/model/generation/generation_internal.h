@@ -24,18 +24,16 @@ static inline void reef_floats_copy(float *out, const float *in, size_t count) {
 // generation_layout.c
 
 /**
- * How many tensors `generation`, of which nothing but `info` is known, will have, and values in all of
- * them.
+ * How many tensors `generation` will have, and values in all of them, from its `info` alone.
  */
 void reef_generation_count_tensors(reef_generation *generation, const reef_config *config);
-/** Name its tensors, now that there is memory for them, and place them and their views in it. */
+/** Name its tensors, now that they have memory, and assign them and their views to it. */
 void reef_generation_lay_out(reef_generation *generation, const reef_config *config);
 
 // generation_init.c
 
 /**
- * Sub-keys of an open generation drawn; its queries too, or copied from `before` where there is
- * one.
+ * Draw the sub-keys of an open generation; its queries too, or copy them from `before` if given.
  */
 void reef_generation_draw_router(reef_generation *generation,
                                  const reef_config *config,

@@ -1,5 +1,5 @@
-// The one list of every tensor of a generation, its name, size and place. Everything else
-// (allocation, views, gradients, storage) walks what it leaves.
+// The one list of every tensor of a generation: its name, size and position in memory. Everything
+// else (allocation, views, gradients, storage) walks what it leaves.
 #include "generation_internal.h"
 
 #include <stdio.h>
@@ -91,7 +91,8 @@ static void lay_out_backbone_block(layout *out, const reef_config *config, uint3
     add_block(out, layer, "w_ffw_out", IN_BLOCK(layer, w_ffw_out), F * D, true);
 }
 
-// The tensors of one adapter, at `place` in reef_weights: NAME_down and NAME_up, or delta_NAME.
+// The tensors of one adapter, at offset `place` of reef_weights: NAME_down and NAME_up, or
+// delta_NAME.
 static void add_adapter(
     layout *out, uint32_t layer, size_t place, const reef_adapter_shape *shape, const char *name) {
     char tensor[16]; // the longest is ffw_out_down

@@ -41,7 +41,7 @@ typedef enum reef_subkeys {
 } reef_subkeys;
 
 /**
- * Where a generation ends: where drift is found, where it is told, after so many bytes, or when its
+ * Where a generation ends: where drift is found, on command, after so many bytes, or when its
  * experts are used up.
  */
 typedef enum reef_boundaries {
@@ -169,7 +169,8 @@ typedef struct reef_config {
     reef_subkeys_new subkeys_new; // first sub-keys of later generations: "random" or "queries"
     uint32_t copy_experts;        // a layer: whose w_down a new generation copies; 0 for none
     reef_branch_new branch_new;   // may a new generation begin as a copy: "never" or "trial"
-    uint64_t recycle_after;       // bytes without a use after which an expert begins anew; 0: never
+    uint64_t recycle_after;       // bytes without a use after which an expert is initialised again;
+                                  // 0: never
     float drift_z;                // robust z-score above which a batch is suspicious
     float drift_bits;             // and at least this many bits per byte above the median
     uint32_t drift_window;        // batches of history
@@ -181,21 +182,21 @@ typedef struct reef_config {
     uint32_t fire_max;            // generations beyond the first that may fire per token
     reef_gate_kind
         gate;         // "ngram", "loss" as well, or "off": every generation takes part everywhere
-    float gate_decay; // of the mean; 0: the shortest memory that tells old data from new
+    float gate_decay; // of the mean; 0: the shortest memory that separates old data from new
     uint32_t gate_negatives; // how often more old windows are fitted on which a gate nearly fires
     uint32_t reservoir_bytes, reservoir_window;
     float retain_weight;
     reef_seal_dtype seal_dtype; // of rows of experts once sealed: "f32" or "bf16"
-    // rivals of generations, behind the same trainer
-    reef_strategy_kind strategy; // what a boundary does: "generations", or the name of a rival
+    // baselines, behind the same trainer
+    reef_strategy_kind strategy; // what a boundary does: "generations", or the name of a baseline
     float replay_share;          // of the trained windows of a step that are old data
     float ewc_weight;            // of the penalty of elastic weight consolidation
     float lwf_weight;            // of the distillation from the model of the last boundary
     float lwf_temperature;       // of both softmaxes of that distillation
     uint32_t sparse_slots; // experts of a layer that a step of sparse memory finetuning changes
     // vector models only; of the fields above they read model, seed, side (also of later
-    // generations), boundaries ("drift" or "given") and strategy, and the rivals of generations
-    // learning_rate, warmup, decay, beta1, beta2 and epsilon
+    // generations), boundaries ("drift" or "given") and strategy, and the baselines learning_rate,
+    // warmup, decay, beta1, beta2 and epsilon
     uint32_t inputs; // width of a vector; 0 for language models
     uint32_t memory; // examples, with their labels, that are kept as a sample of the past
     float ridge;     // penalty on w_up, in mean squared norms of a hidden vector
@@ -286,20 +287,20 @@ REEF_API REEF_MUST_CHECK reef_status reef_config_set(reef_config *config,
                                                      const char *value,
                                                      reef_error *err);
 /**
- * The word of a field of type "text", such as "strategy", for messages and documents; "" where
- * there is no such field.
+ * The word of a field of type "text", such as "strategy", for messages and documents; "" if no such
+ * field exists.
  */
 REEF_API const char *reef_config_word(const reef_config *config, const char *name);
 /**
- * A reservoir_window that is not longer than the context becomes so: for a new pool, before what is
- * given is set.
+ * A reservoir_window that is not longer than the context is made so: for a new pool, before given
+ * values are set.
  */
 REEF_API void reef_config_fit_reservoir(reef_config *config);
 /** Sizes that do not fit together are INVALID, with the values and what to do. */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check(const reef_config *config, reef_error *err);
 /**
- * The same for a new pool, and INVALID are settings that would do nothing. A pool that exists may
- * have them: it opens, and goes on doing nothing.
+ * The same for a new pool, and INVALID are settings that would do nothing. An existing pool may
+ * have them: it opens, and they still do nothing.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_config_check_new(const reef_config *config,
                                                            reef_error *err);

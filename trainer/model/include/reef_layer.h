@@ -11,8 +11,8 @@
 #include "reef_model.h"
 
 /**
- * Rows that one worker takes at a time. What is evaluated depends on a row's place among so many,
- * no more.
+ * Rows that one worker takes at a time. The result depends on a row's position among so many, not
+ * on more.
  */
 #define REEF_LAYER_PIECE 64u
 
@@ -35,8 +35,8 @@ typedef struct reef_layer_choice {
  * y     (rows, d_model) written; no part of it may be the memory of x
  * tape  filled for a backward, or NULL: none will follow (train needs one)
  *
- * Errors: INVALID no such generation, a pool that is no layer, values that are not finite, arrays
- * that overlap; NO_MEMORY.
+ * Errors: INVALID no such generation, a pool that is not a layer, values that are not finite,
+ * arrays that overlap; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_layer_forward(reef_model *model,
                                                               const reef_layer_choice *choice,
@@ -67,9 +67,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_layer_backward(reef_model *model
 
 /**
  * Parameters by name: w_down, w_up and with glu w_gate, each (experts, d_model) in the order of
- * ids; w_query (d_model, heads * d_key), sub_keys_a and sub_keys_b (side, d_key / 2). Beside these
- * an open generation has bn_scale, bn_shift, bn_mean and bn_var (heads * d_key) where there is a
- * batch norm, and a sealed one, into whose w_query it is folded, query_bias (heads * d_key).
+ * ids; w_query (d_model, heads * d_key), sub_keys_a and sub_keys_b (side, d_key / 2). An open
+ * generation with a batch norm also has bn_scale, bn_shift, bn_mean and bn_var (heads * d_key). In
+ * a sealed one it is folded into w_query, and query_bias (heads * d_key) is added.
  *
  * count  values that there are; INVALID where it is not what the caller's array has
  */

@@ -18,8 +18,7 @@ typedef struct reef_layer_bench_options {
     size_t tokens;           // of one pass; a whole number of pieces
     size_t piece_tokens;     // that one worker takes at a time
     uint64_t seed;           // of tokens and weights: the same seed and shape draw the same
-    // As a sealed generation: nothing learns, there is no memory for moments, and the router is
-    // folded.
+    // As a sealed generation: nothing learns, moments have no memory, and the router is folded.
     bool sealed;
     // The other fields but the last are of a sealed layer only. Type of the rows: REEF_F32, also
     // when zero, or REEF_BF16, which are drawn in floats and rounded.
@@ -149,7 +148,7 @@ REEF_API const void *const *reef_layer_pool_blocks(const reef_layer_pool *pool,
 REEF_API void reef_layer_pool_chosen(void *pool, size_t count, const reef_expert_id *indices);
 /** After each pass: the thread that fetches is done with the pass's indices. */
 REEF_API void reef_layer_pool_finish(reef_layer_pool *pool);
-/** How often the process grew too large and let go of all rows. */
+/** How often the process grew too large and released all rows. */
 REEF_API uint64_t reef_layer_pool_drops(const reef_layer_pool *pool);
 
 #endif

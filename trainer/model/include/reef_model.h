@@ -14,9 +14,9 @@ typedef struct reef_model reef_model;
 typedef struct reef_model_options {
     size_t threads; // 0: one per core
     /**
-     * What the process should hold at most; 0: what the machine has. When the rows of sealed
-     * generations take more than half of it, they are not copied but read where they lie in the
-     * pool, and let go of when the process grows beyond it.
+     * What the process should hold at most; 0: what the machine has. If the rows of sealed
+     * generations take more than half of it, they are not copied but read in place from the pool,
+     * and released when the process grows beyond it.
      */
     uint64_t memory_bytes;
 } reef_model_options;
@@ -54,9 +54,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_reopen(reef_model **model,
                                                        reef_error *err);
 REEF_API void reef_model_close(reef_model *model); // accepts NULL
 /**
- * Nothing will be asked for a while: where rows are read in place, end the read transaction, which
- * would keep the writer from reusing pages. The next question begins another. BUSY from it: open
- * the model again.
+ * While the model is idle: if rows are read in place, end the read transaction, which would keep
+ * the writer from reusing pages. The next question begins another. BUSY from it: open the model
+ * again.
  */
 REEF_API void reef_model_unpin(reef_model *model);
 REEF_API const reef_config *reef_model_config(const reef_model *model);
@@ -75,7 +75,8 @@ typedef struct reef_score {
 } reef_score;
 
 /**
- * Loss of a text, read as one stream in windows of the model's context, gates carried along.
+ * Loss of a text, read as one stream in windows of the model's context, with gates updated along
+ * it.
  * bytes  (count) whole tokens: here as in all questions to a model
  * bits   (tokens) or NULL: written; the surprise of each token given those before it in its window;
  *        bits[0] is that of one among `vocab` (8 of a byte: nothing came before).
@@ -93,8 +94,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_score(reef_model *model,
                                                       reef_error *err);
 
 /**
- * Which experts a text uses, as in He 2024 section 3.3: z' of every expert over all tokens, gates
- * carried along. For the paper's models, in which one block retrieves its experts.
+ * Which experts a text uses, as in He 2024 section 3.3: z' of every expert over all tokens, with
+ * gates updated along it. For the paper's models, in which one block retrieves its experts.
  *
  * usage  (expert_count) added to
  *
@@ -152,7 +153,7 @@ typedef struct reef_sampling {
 } reef_sampling;
 
 /**
- * Continue `prompt` by `count` bytes. `out` (count) is written. INVALID where tokens are no bytes.
+ * Continue `prompt` by `count` bytes. `out` (count) is written. INVALID if tokens are not bytes.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_generate(reef_model *model,
                                                          const uint8_t *prompt,
@@ -228,8 +229,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_expert_stats_read(reef_txn *txn,
 typedef void (*reef_expert_visit)(void *context, size_t at, double score, double activation);
 
 /**
- * Where a text, read as one stream with gates carried along, uses one expert: what it adds to the
- * token of byte `at` is score * activation * w_up. Visited in order.
+ * Where a text, read as one stream with gates updated along it, uses one expert: what it adds to
+ * the token of byte `at` is score * activation * w_up. Visited in order.
  *
  * Errors: NOT_FOUND no such generation, layer or expert in this state; INVALID no language model,
  * or what reef_tokens_check says.
@@ -349,7 +350,7 @@ typedef struct reef_export_options {
 
 /**
  * Write one sealed generation to a file in the safetensors format: its tensors, gate, rows and
- * flags, and as metadata all that importing needs (docs/FORMAT.md). A writer may go on meanwhile.
+ * flags, and as metadata all that importing needs (docs/FORMAT.md). A writer can commit meanwhile.
  * The file is written as PATH.part, synced, and renamed; whatever goes wrong leaves nothing of it,
  * and what a killed process left is written over by the next.
  *
@@ -388,7 +389,7 @@ typedef struct reef_model_file {
  * out    written; may be NULL
  *
  * Errors: NOT_FOUND no such state or directory; INVALID a vector model, a layer by itself or a
- * rival strategy, or the file exists; BUSY it was stopped; CORRUPT; FULL; IO; NO_MEMORY.
+ * baseline strategy, or the file exists; BUSY it was stopped; CORRUPT; FULL; IO; NO_MEMORY.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_model_export(reef_store *store,
                                                        const char *as_of,
@@ -415,8 +416,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
                                                      reef_error *err);
 
 // The history of the loss takes bounded space: of each level at most so many points are kept. A
-// point of level l + 1 is the mean of so many of level l, the oldest of which it takes the place
-// of.
+// point of level l + 1 is the mean of so many of level l, the oldest of which it replaces.
 #define REEF_SERIES_LEVELS 6
 #define REEF_SERIES_FOLD 16
 #define REEF_SERIES_POINTS_MAX 4096

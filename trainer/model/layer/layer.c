@@ -2,10 +2,10 @@
 // call, generation by generation, on the caller's rows.
 //
 // What always holds: y of a row is summed over generations in their order, so as of g it has the
-// bits that it had when g was the last; what is sealed or evaluated is routed in whole pieces,
-// padded where the caller's rows are none, so its bits do not depend on the rows beside it. Batch
-// statistics are those of the caller's rows alone, which are therefore not padded. Without a tape
-// rows are computed in stretches, so memory is bounded.
+// bits that it had when g was the last. Sealed or evaluated generations are routed in whole pieces,
+// padded if the caller's rows do not fill them, so its bits do not depend on the rows beside it.
+// Batch statistics are those of the caller's rows alone, which are therefore not padded. Without a
+// tape rows are computed in stretches, so memory is bounded.
 #include "layer_internal.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-// A pool of nothing but the rows of one sealed layer, drawn at random, for `reef bench scale`: more
+// A pool with only the rows of one sealed layer, drawn at random, for `reef bench scale`: more
 // experts than fit memory, read in place the way a model reads its sealed generations.
 #include "checkpoint.h"
 #include "generation.h"

@@ -75,7 +75,7 @@ reef_status reef_activations_init(reef_activations *acts,
         .training = training,
         .windows_max = windows_max,
         .rows_max = windows_max * T,
-        // Without training one set of layer buffers serves all layers in turn.
+        // Without training one set of layer buffers serves all layers, one after another.
         .layer_sets = training ? config->layers : 1,
     };
     size_t n = acts->rows_max;

@@ -64,11 +64,10 @@ typedef struct reef_activations {
     float *d_x, *d_mid, *d_norm, *d_qkv, *d_attended, *d_probs, *d_y; // backward
     float *low_qkv, *d_low_qkv, *low_out,
         *d_low_out; // (rows, rank) of the open generation's adapters of a block, FFW then attention
-    float *norm_grads;       // (windows, 4 * D)
-    uint8_t *piece_active;   // (windows)
-    reef_expert_pairs pairs; // of the open generation
-    reef_row_prefetch
-        *prefetch; // not owned: fetches rows that are read in place; NULL while none are
+    float *norm_grads;           // (windows, 4 * D)
+    uint8_t *piece_active;       // (windows)
+    reef_expert_pairs pairs;     // of the open generation
+    reef_row_prefetch *prefetch; // not owned: fetches rows that are read in place; NULL if none are
     // Told after the experts of generation g in layer l, while their tape is there, or NULL.
     void (*on_experts)(void *context, size_t g, uint32_t l);
     void *on_experts_context;
@@ -94,7 +93,7 @@ typedef enum reef_activations_mode {
 
 /**
  * Losses (and with batch->weight the gradient of the logits) of a batch. Changes nothing in the
- * net. y(x) = y_0(x) + sum over fired generations of y_g(x), deltas likewise.
+ * model. y(x) = y_0(x) + sum over fired generations of y_g(x), deltas likewise.
  */
 REEF_MUST_CHECK reef_status reef_network_forward(reef_activations *acts,
                                                  const reef_network *network,

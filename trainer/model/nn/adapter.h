@@ -24,8 +24,8 @@ void reef_adapter_forward(const reef_adapter_shape *shape,
  * d_x    (T, in) accumulated into
  * low    (T, rank) written: x down, zero where it does not fire
  * d_low  (T, rank) written: its gradient
- * The adapter's own gradients are matrix products of these: d_down = x^T d_low (where there is
- * one), d_up = low^T d_y.
+ * The adapter's own gradients are matrix products of these: d_down = x^T d_low (if it has one),
+ * d_up = low^T d_y.
  */
 void reef_adapter_backward(const reef_adapter_shape *shape,
                            size_t T,

@@ -18,8 +18,8 @@ static void weight_gradients(const reef_backward *b,
     reef_weight_gradients(b->workers, b->rows, count, products);
 }
 
-// Sum the windows' layer norm gradients in window order: 4 * D floats a window, of which `from` is
-// where the D of scale and the D of shift begin.
+// Sum the windows' layer norm gradients in window order: 4 * D floats a window; `from` is the
+// offset of the D of scale and the D of shift.
 static void reduce_norm(const reef_backward *b, float *d_scale, float *d_shift, size_t from) {
     size_t D = b->acts->config->d_model;
     for (size_t w = 0; w < b->batch->windows; w++) {
@@ -91,7 +91,7 @@ static void retain_rows(
     }
 }
 
-// The open generation's logit gradient, in place: nobody reads the unmasked one any more. A window
+// The open generation's logit gradient, in place: the unmasked one is not read any more. A window
 // of old data has no loss; what its delta of the head adds to the logits is held down instead.
 static void mask_logits_window(void *context, size_t w) {
     const reef_backward *b = context;
@@ -468,7 +468,7 @@ static void attend_backward(reef_backward *b) {
 
 // ---- embedding ----------------------------------------------------------------------------------
 
-// Table `back` holds the token that many places before one.
+// Table `back` holds the token that many positions before one.
 static void embed_table(void *context, size_t back) {
     const reef_backward *b = context;
     const reef_config *config = b->acts->config;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The sort's fixed number of pieces, and the bits of an id by which one round places at most: what
-// a round writes to at once, a line for each of 2^12 digits, stays in the second-level cache.
+// The sort's fixed number of pieces, and the bits of an id that one pass sorts by at most: the
+// lines that a pass writes to, one for each of 2^12 digits, stay in the second-level cache.
 enum { SORT_PIECES = 32, DIGIT_BITS_MAX = 12, DIGITS = 1 << DIGIT_BITS_MAX };
 
 reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
@@ -27,7 +27,7 @@ reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
     // + 1: never an empty block
     pairs->sorted = calloc(pair_count_max + 1, sizeof(*pairs->sorted));
     pairs->scratch = calloc(pair_count_max + 1, sizeof(*pairs->scratch));
-    // One row of places more than pieces: the sums over all of them.
+    // One row of offsets more than pieces: the sums over all of them.
     pairs->places = calloc((SORT_PIECES + 1) * (size_t)DIGITS, sizeof(*pairs->places));
     size_t grad_bytes =
         REEF_EXPERT_PIECES * reef_expert_grad_stride(row_values) * sizeof(*pairs->row_grads);
@@ -56,9 +56,9 @@ size_t reef_expert_pairs_end(const reef_expert_pairs *pairs, size_t begin) {
     return end;
 }
 
-// A stable sort by digits of the id, the least first (Knuth 1998, 5.2.5), in which every piece
-// counts and places its own share of the pairs: nothing has the size of the pool, and where a pair
-// ends up does not depend on who placed it.
+// A stable sort by digits of the id, the least first (Knuth 1998, 5.2.5). Every piece counts and
+// moves its own share of the pairs: nothing has the size of the pool, and the position of a pair
+// does not depend on the thread that moved it.
 typedef struct sort_pass {
     size_t rows, P, count;
     const reef_expert_id *indices;

@@ -1,5 +1,5 @@
-// Retrieved experts: the loops over rows that are gathered by id, and the update pass that turns
-// (expert, token) pairs into Adam steps without ever storing a gradient. Values are experts without
+// Retrieved experts: the loops over rows that are gathered by id, and the update pass that makes
+// Adam steps of (expert, token) pairs without ever storing a gradient. Values are experts without
 // an activation: theirs is 1, whatever the token.
 //
 // What always holds: a token's result depends on that token alone; a row's update depends on its
@@ -24,7 +24,7 @@ static size_t experts_least(size_t a, size_t b) {
 
 // ---- activation ---------------------------------------------------------------------------------
 
-// The P values after the first P of a token's hidden ones, where there are any.
+// The P values after the first P of a token's hidden ones, if the kind has them.
 static const float *gated(const reef_expert_shape *shape, const float *hidden) {
     return shape->kind == REEF_EXPERT_GLU ? hidden + shape->P : hidden;
 }

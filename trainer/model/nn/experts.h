@@ -55,7 +55,7 @@ void reef_experts_backward(const reef_expert_shape *shape,
                            const reef_expert_rows *experts,
                            const uint8_t *active);
 
-/** A selection: the expert's id * 2^32 + its place in `indices`, token * P + p. */
+/** A selection: the expert's id * 2^32 + its index in `indices`, token * P + p. */
 typedef uint64_t reef_pair;
 
 static inline reef_expert_id reef_pair_expert(reef_pair pair) {
@@ -112,7 +112,7 @@ size_t reef_expert_pairs_end(const reef_expert_pairs *pairs, size_t begin);
  * met.
  */
 typedef struct reef_expert_pull {
-    const float *stiffness, *anchor; // (N, row values); NULL: there is none
+    const float *stiffness, *anchor; // (N, row values); NULL if absent
     float weight;
 } reef_expert_pull;
 

@@ -24,8 +24,7 @@ void reef_embed_token(
                   tables + (back * V + reef_token_at(tokens, each, t - back)) * D);
 }
 
-// Which generation alone answers each token of the window; in training there are no merged
-// matrices.
+// Which generation alone answers each token of the window; training has no merged matrices.
 static void answer_window(const reef_forward *f, size_t w) {
     const reef_config *config = f->acts->config;
     size_t T = config->context;
@@ -69,7 +68,7 @@ typedef struct product {
     reef_adapter_shape shape;
     const float *w;  // the backbone's
     size_t merged;   // where in reef_merged the matrix (float *) is
-    size_t adapters; // where in reef_weights the adapter is; 0: the correction is no adapter
+    size_t adapters; // offset of the adapter in reef_weights; 0: the correction has no adapter
     bool corrected, add;
 } product;
 
@@ -301,7 +300,7 @@ static void experts_open_window(void *context, size_t w) {
         experts_window(context, w);
         return;
     }
-    // A window of old data: what x was before tells what this generation added to it.
+    // A window of old data: the value of x before shows what this generation added to it.
     const reef_config *config = f->acts->config;
     size_t count = (size_t)config->context * config->d_model;
     float *before =
@@ -384,8 +383,8 @@ static void head_window(void *context, size_t w) {
                          .merged = offsetof(reef_merged, head),
                          .corrected = true};
     multiply_window(f, &to_logits, w, logits, norm);
-    // Where one generation answers alone its merged head has been used above. Where several do,
-    // each one's delta is a whole product of the window, of which the fired rows are added.
+    // Where one generation answers alone its merged head has been used above. If several fire, each
+    // one's delta is a whole product of the window, whose fired rows are added.
     float *delta = acts->window_scratch + row * reef_activations_scratch_width(config);
     uint8_t *several = acts->several + row;
     for (size_t g = 1; g < f->network->generation_count; g++) {

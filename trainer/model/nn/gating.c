@@ -36,8 +36,8 @@ reef_status reef_gating_copy(reef_gating *to, const reef_gating *from, reef_erro
     return REEF_OK;
 }
 
-// The newest first: each was trained on top of those before it, and its gate tells its own data
-// from theirs, while an older gate has never seen what came later and may well claim it.
+// The newest first: each was trained on top of those before it, and its gate separates its own data
+// from theirs. An older gate has never seen what came later and may well claim it.
 void reef_gating_limit(
     size_t generation_count, size_t count, uint8_t *fire, size_t stride, size_t fire_max) {
     if (generation_count - 1 <= fire_max) return;

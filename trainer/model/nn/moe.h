@@ -5,8 +5,8 @@
 //   y[t]  += sum over the experts e that took t of scores[t][e] * gelu(x[t] w_in[e]) w_out[e]
 //
 // In training each expert takes the C tokens of a window that score highest with it: a choice that
-// looks at the whole window. An evaluation must not: there an expert takes every token that scores
-// at least its threshold, the running mean of the lowest score that it took in training.
+// depends on the whole window. An evaluation must not: there an expert takes every token that
+// scores at least its threshold, the running mean of the lowest score that it took in training.
 //
 // What always holds: a window is worked on by itself. An expert computes with blocks of C rows, the
 // last one filled up with zeros, so that all products have fixed shapes; its tokens stand in the
@@ -35,9 +35,9 @@ typedef struct reef_moe_tape {
     float *lowest; // (windows, E) score of the last token that was taken
     float *x;      // (rows, D) tokens, gathered
     float *in, *act,
-        *out; // (rows, F), (rows, F), (rows, D); backward leaves the gradient of `in` in its place
-    float *d_out;                         // (rows, D)
-    float *d_logits;                      // (windows, T, E)
+        *out;        // (rows, F), (rows, F), (rows, D); backward replaces `in` by its gradient
+    float *d_out;    // (rows, D)
+    float *d_logits; // (windows, T, E)
     struct reef_weight_product *products; // (2 * E)
 } reef_moe_tape;
 

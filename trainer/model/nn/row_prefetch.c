@@ -2,10 +2,10 @@
 //
 // A page is asked for with MADV_WILLNEED, which starts to read it and does not wait, so that many
 // reads are under way at once; a disk that answers one at a time in 120 microseconds answers eight
-// times as many that way. A bit per page remembers what was asked for already. The thread looks at
+// times as many that way. A bit per page remembers what was asked for already. The thread checks
 // the size of the process about every millisecond while a pass runs, and drops the pages of the
-// whole map from the process when that is too much: which rows come again is not known, and
-// dropping a page that is still in the system's cache costs a soft fault.
+// whole map from the process if it is too large: it cannot know which rows come again, and dropping
+// a page that is still in the system's cache costs a soft fault.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // madvise
 
@@ -22,14 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK_ROWS 256                 // between two looks at the size of the process
+#define CHECK_ROWS 256                 // between two checks of the size of the process
 #define CHECK_NS 1000000               // when there is nothing left to ask for
 #define MAPPED_BYTES_MIN (16ull << 20) // less is not worth dropping
 
 struct reef_row_prefetch {
     uint64_t resident_bytes_max;
     size_t page_bytes;
-    int statm; // /proc/self/statm; -1 where there is none: then nothing is ever let go
+    int statm; // /proc/self/statm; -1 if it is missing: then nothing is ever released
 
     uint8_t *first; // of the covered range, at a page
     size_t page_count;
@@ -75,7 +75,7 @@ static void keep_within(reef_row_prefetch *prefetch) {
     (void)strtoull(text, &rest, 10); // address space
     uint64_t resident = strtoull(rest, &rest, 10) * prefetch->page_bytes;
     uint64_t mapped = strtoull(rest, &rest, 10) * prefetch->page_bytes;
-    uint64_t enough = prefetch->resident_bytes_max / 4 * 3; // the others go on mapping meanwhile
+    uint64_t enough = prefetch->resident_bytes_max / 4 * 3; // the others continue to map meanwhile
     if (resident <= enough || mapped < MAPPED_BYTES_MIN) return;
     (void)madvise(prefetch->first, prefetch->page_count * prefetch->page_bytes, MADV_DONTNEED);
     memset(prefetch->asked, 0, (prefetch->page_count + 63) / 64 * sizeof(*prefetch->asked));
@@ -106,7 +106,7 @@ static void fetch(reef_row_prefetch *prefetch, const reef_row_prefetch_request *
     }
 }
 
-// Until the pass is over: the others go on reading. Called and left with the mutex held.
+// Until the pass is over: the others continue to read. Called and left with the mutex held.
 static void watch_row_prefetch(reef_row_prefetch *prefetch) {
     while (!is_finished(prefetch)) {
         struct timespec until;

@@ -1,6 +1,6 @@
-// Rows of sealed generations that stay where they lie in the store's map, for pools larger than
-// memory: a thread of its own asks the system for the pages of the rows that were chosen while the
-// others compute, and lets go of all pages when the process holds more than it may.
+// Rows of sealed generations that stay in the store's map, for pools larger than memory: a thread
+// of its own asks the system for the pages of the chosen rows while the others compute, and
+// releases all pages when the process holds more than it may.
 #ifndef REEF_PAGER_H
 #define REEF_PAGER_H
 
@@ -10,8 +10,8 @@ typedef struct reef_row_prefetch reef_row_prefetch;
 
 /**
  * resident_bytes_max  what the whole process may hold in memory; when it holds three quarters of
- *                     that, the pages of the map go (the system may keep them in its cache). What
- *                     lies elsewhere cannot be let go.
+ *                     that, the pages of the map go (the system may keep them in its cache). Pages
+ *                     of other mappings cannot be released.
  * Errors: NO_MEMORY, also when the thread cannot be started.
  */
 REEF_MUST_CHECK reef_status reef_row_prefetch_new(reef_row_prefetch **out,
@@ -45,7 +45,7 @@ typedef struct reef_row_prefetch_request {
 void reef_row_prefetch_start(reef_row_prefetch *prefetch, const reef_row_prefetch_request *request);
 void reef_row_prefetch_finish(reef_row_prefetch *prefetch);
 
-/** How often all pages were let go. */
+/** How often all pages were released. */
 uint64_t reef_row_prefetch_drops(const reef_row_prefetch *prefetch);
 
 #endif

@@ -10,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-// Sums over a row run in this many independent lanes, so that the compiler can use vector registers
-// without changing the order of any addition.
+// Sums over a row run in this many independent accumulators, so that the compiler can use vector
+// registers without changing the order of any addition.
 #define LANES 16
 
 static float lanes_sum(const float lane[LANES]) {
@@ -184,7 +184,7 @@ void reef_weight_gradients(reef_thread_pool *workers,
 // ---- attention ----------------------------------------------------------------------------------
 
 // Queries are taken in blocks of REEF_ATTENTION_ROWS rows, each against the keys up to its own end:
-// a little over half of the full square. Blocks are cut by place in the window alone.
+// a little over half of the full square. Blocks are cut by position in the window alone.
 
 static float attention_scale(size_t head_width) {
     return 1.0f / sqrtf((float)head_width);

@@ -67,7 +67,7 @@ void reef_attention_backward(size_t T,
                              const float *probs);
 
 /**
- * Cross-entropy in nats of each row, and its gradient in place of the logits.
+ * Cross-entropy in nats of each row; the logits are replaced by its gradient.
  * logits   (rows, V) in: logits; out: weight[t] * (softmax - onehot); untouched when `gradient`
  *          false
  * loss     (rows) written, in nats, summed in double

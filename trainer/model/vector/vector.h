@@ -25,7 +25,7 @@
 #define REEF_VECTOR_PIECE 64      // rows that one worker takes at a time
 #define REEF_VECTOR_BATCH_MAX 256 // examples
 #define REEF_VECTOR_BATCH_MIN 32
-#define REEF_VECTOR_GATE_MAX 2048 // experts of generation 0 that the gate looks at
+#define REEF_VECTOR_GATE_MAX 2048 // experts of generation 0 that the gate reads
 
 // ---- one generation -----------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@
 typedef struct reef_vector_head {
     size_t class_count; // C: the pool's first classes; it knows no others
     float *w_up;        // (C, padded N)
-    size_t gate_count;  // generations that its gate tells apart; 0 in generation 0
+    size_t gate_count;  // generations that its gate separates; 0 in generation 0
     float *gate;        // (gate_count, padded gate width)
     float sharpness;    // of the gate's softmax
 } reef_vector_head;
@@ -72,7 +72,7 @@ REEF_MUST_CHECK reef_status reef_vector_head_size(reef_vector_head *head,
                                                   reef_error *err);
 void reef_vector_head_release(reef_vector_head *head);
 
-/** Experts of generation 0 that gates look at, a whole number of tiles or all. */
+/** Experts of generation 0 that gates read, a whole number of tiles or all. */
 reef_ridge_shape reef_vector_gate_shape(const reef_config *config);
 
 /** z (rows, D + 1): standardised, the last value 1, which meets the bias. */
@@ -165,7 +165,7 @@ typedef struct reef_vector_gate_sums {
     double shares; // sum over sealed generations of 1 / examples
 } reef_vector_gate_sums;
 
-/** What Adam keeps of the rivals of generations. */
+/** What Adam keeps of the baselines. */
 typedef struct reef_vector_adam {
     float *experts_m, *experts_v; // (N, D + 1)
     float *w_up_m, *w_up_v;       // (C, padded N)
@@ -194,9 +194,9 @@ typedef struct reef_vector {
     uint32_t errors[REEF_VECTOR_DRIFT_WINDOW], tested[REEF_VECTOR_DRIFT_WINDOW]; // a ring
     uint32_t history, next; // batches in it; where the next goes
     double excess;          // errors of the held batches beyond what is borne with
-    size_t held;            // examples at the beginning of the carry that are held back
+    size_t held;            // examples at the beginning of the pending bytes that are deferred
     uint32_t deferred_batches;
-    size_t untested; // examples at the beginning of the carry that were released
+    size_t untested; // examples at the beginning of the pending bytes that were released
 
     // one batch; rows up to the next whole piece
     float *vectors, *z, *hidden, *gate_hidden, *scores, *weights, *scratch;

@@ -4,7 +4,7 @@
 
 #include "vector.h"
 
-// Blocks of rows; `adam`: the moments of rivals instead of the rows themselves.
+// Blocks of rows; `adam`: the moments of baselines instead of the rows themselves.
 typedef struct reef_vector_block {
     uint32_t index;
     size_t at, count; // values: the first and how many

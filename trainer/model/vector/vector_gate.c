@@ -96,7 +96,7 @@ size_t reef_vector_mix_floats(const reef_vector_network *network) {
     return REEF_VECTOR_PIECE * (first->inputs + 1 + first->shape.padded + REEF_CLASS_COUNT_MAX);
 }
 
-// What the generations weigh for each row; all on the last one while there is no gate.
+// The generations' weights for each row; all on the last one without a gate.
 static void weigh_gate(const reef_vector_network *network,
                        float *weights,
                        const float *vectors,
@@ -120,7 +120,7 @@ static void weigh_gate(const reef_vector_network *network,
     reef_gemm(false, true, REEF_VECTOR_PIECE, asked, shape.padded, 1.0f, hidden, shape.padded,
               last->head.gate, shape.padded, 0.0f, weights, asked);
     reef_vector_gate_weigh(REEF_VECTOR_PIECE, asked, last->head.sharpness, weights);
-    // Rows lie `asked` apart; from the last to the first they move to their places.
+    // Rows lie `asked` apart; they are moved to their positions from the last to the first.
     for (size_t i = REEF_VECTOR_PIECE; asked < G && i > 0; i--) {
         memmove(weights + (i - 1) * G, weights + (i - 1) * asked, asked * sizeof(*weights));
         memset(weights + (i - 1) * G + asked, 0, (G - asked) * sizeof(*weights));
