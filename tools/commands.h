@@ -76,8 +76,8 @@ CLI_RUN_LIST(CLI_DECLARE)
 #undef CLI_DECLARE
 
 /**
- * What `reef status --json` says, the caller's: of the daemon where one runs (*daemon), else of the
- * last commit.
+ * The document of `reef status --json`, the caller's: of the daemon if one runs (*daemon), else of
+ * the last commit.
  */
 REEF_MUST_CHECK reef_status reef_status_read(const reef_cli_call *cli,
                                              json_t **result,

@@ -1,5 +1,5 @@
-// `reef`: one tool for everything that is not streaming. Finds the command, runs it, and turns what
-// went wrong into one line and an exit code of sysexits(3).
+// `reef`: one tool for everything that is not streaming. Finds the command, runs it, and reports a
+// failure in one line with an exit code of sysexits(3).
 #include "cli_format.h"
 #include "cli_help.h"
 #include "cli_transport.h"

@@ -418,7 +418,7 @@ reef_status reef_control_open(reef_control *control,
     control->listener.data = control;
     // The umask belongs to the whole process. It is changed before other threads make files, so the
     // socket never has wider permissions, not even for an instant.
-    mode_t before = umask(0177); // no other thread makes files yet
+    mode_t before = umask(0177);
     code = uv_pipe_bind(&control->listener, address->sun_path);
     umask(before);
     if (!code) code = uv_listen((uv_stream_t *)&control->listener, BACKLOG, on_connect);

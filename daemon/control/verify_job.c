@@ -70,7 +70,7 @@ int reef_verify_job_main(int argc, char **argv) {
     // The daemon's sockets and the writer's lock must not live on in this process.
     close_inherited();
     // If the daemon dies nobody would hear the answer.
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody would hear the answer
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     // Training has priority over a check.
     (void)setpriority(PRIO_PROCESS, 0, NICENESS);
     const reef_verify_scope scope = {.quick = argv[3][0] == '1',
@@ -169,7 +169,7 @@ static int spawn_verify_job(reef_verify_job *job, const reef_verify_scope *scope
         {.flags = UV_IGNORE},
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data = {.stream = (uv_stream_t *)&job->pipe}},
         // Messages of libraries on standard error are not part of the answer.
-        {.flags = UV_IGNORE}, // messages of libraries on that stream are not ours
+        {.flags = UV_IGNORE},
     };
     // In a group of its own: it has a child itself, and both are to end at once.
     const uv_process_options_t options = {.exit_cb = on_exit_of,

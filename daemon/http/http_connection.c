@@ -58,7 +58,7 @@ void reef_http_respond(reef_http_request *request,
     if (response != NULL) add_headers(response, code, type);
     // A deferred request was suspended; it is resumed here, and MHD calls on_request once more to
     // send the reply.
-    if (!request->deferred) return; // on_request sends it
+    if (!request->deferred) return;
     request->deferred = false;
     if (request->peer != NULL) {
         request->peer->waits_for_us = false;

@@ -229,7 +229,7 @@ static enum MHD_Result on_request(void *context,
         return taken ? MHD_YES : MHD_NO;
     }
     // Either refused at the header, or resumed after a deferred answer.
-    if (request->answered) return send_reply(request); // a refused or a deferred one
+    if (request->answered) return send_reply(request);
     http->bodies_bytes -= request->body_room; // who handles it has bounds for what it keeps
     http->options.handle(http->options.context, request);
     release_body(request);

@@ -29,7 +29,7 @@ static reef_status take_type(reef_push_batch *batch,
                              reef_error *err) {
     const char *type = header(request, MHD_HTTP_HEADER_CONTENT_TYPE);
     // Without a type it is text, as curl and most loggers send it.
-    if (type == NULL) return REEF_OK; // text
+    if (type == NULL) return REEF_OK;
     size_t bytes = strcspn(type, "; \t");
     for (size_t i = 0; i < sizeof(TYPES) / sizeof(*TYPES); i++) {
         // Compared without parameters: "text/plain; charset=utf-8" is text/plain.

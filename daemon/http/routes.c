@@ -528,7 +528,7 @@ static bool is_own_host(const reef_http_request *request) {
     const char *host =
         MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
     // HTTP/1.0 clients send no Host, and no browser is one.
-    if (host == NULL) return true; // HTTP/1.0; no browser
+    if (host == NULL) return true;
     // DNS rebinding: a foreign page may resolve its own name to 127.0.0.1. Its Host gives it away.
     static const char *const OWN[] = {"localhost", "127.", "[::1]"};
     for (size_t i = 0; i < sizeof(OWN) / sizeof(*OWN); i++) {

@@ -215,7 +215,7 @@ static void write_by_generation(
 
 static void write_stats(FILE *out, const json_t *stats) {
     // Statistics are collected beside training; before the first time they are missing.
-    if (stats == NULL) return; // before the first collection
+    if (stats == NULL) return;
     const json_t *list = json_object_get(stats, "generations");
     write_by_generation(out, "reef_expert_usage_ratio",
                         "Share of a generation's experts that were ever chosen, all layers.", list,

@@ -6,7 +6,7 @@
 #include "cli_pool.h"
 #include "matrix.h"
 
-/** Loss over the stream, with the places where generations were opened. */
+/** Loss over the stream, with the offsets where generations were opened. */
 typedef struct reef_loss_chart {
     const reef_point *points;
     size_t count; // at least 1
@@ -20,7 +20,7 @@ typedef struct reef_loss_chart {
     size_t unit_bytes;  // of one
 } reef_loss_chart;
 
-/** Where a picture goes on the page, axes and labels included. */
+/** Position of a picture on the page, axes and labels included. */
 typedef struct reef_chart_box {
     double x, y, width, height;
 } reef_chart_box;

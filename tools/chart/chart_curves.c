@@ -109,10 +109,8 @@ static void draw_x_ticks(FILE *out, const axes *a) {
                 for (size_t s = 0; s < COUNTS[kind]; s++) {
                     double x = STEPS[kind][s] * pow(10, power);
                     if (log10(x) < a->x_low || log10(x) > a->x_high) continue;
-                    if (draw == 0)
-                        shown++;
-                    // The powers alone are drawn even when they are too many: an axis without ticks
-                    // says nothing.
+                    if (draw == 0) shown++;
+                    // The powers alone are drawn even if they are too many: an axis needs ticks.
                     else if (shown <= X_TICKS_MAX || kind == 2)
                         x_tick(out, a, x);
                 }

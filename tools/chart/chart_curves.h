@@ -7,7 +7,7 @@
 
 typedef struct reef_chart_point {
     double x, y;
-    double low, high; // of several seeds; both y where there is one
+    double low, high; // of several seeds; both y if there is one
 } reef_chart_point;
 
 typedef struct reef_chart_curve {

@@ -1,4 +1,4 @@
-// See chart_forgetting.h. Domains are told apart by letters and by shapes, colours only help.
+// See chart_forgetting.h. Domains are distinguished by letters and by shapes; colours only help.
 #include "chart_forgetting.h"
 
 #include "chart.h"
@@ -148,8 +148,8 @@ void reef_chart_forgetting_print(FILE *out, const reef_forgetting_chart *chart) 
 #define LABEL_GAP 19.0 // between two names at the right
 #define MARK 5.5
 
-// Okabe & Ito's colours, which are told apart with any colour vision; without yellow, too pale on
-// white.
+// Okabe & Ito's colours, which are distinguishable with any colour vision; without yellow, too pale
+// on white.
 static const char *const COLOURS[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                       "#56b4e9", "#e69f00", "#000000"};
 static const char *const DASHES[] = {NULL, "8 4", "2 4", "10 3 2 3"};
@@ -167,7 +167,7 @@ static double page_y(const value_range *range, double value) {
 
 // Circle, square, triangle, diamond, empty circle.
 static void draw_mark(FILE *out, size_t column, double x, double y) {
-    // Shape and colour differ together, so that the curves can be told apart without colours too.
+    // Shape and colour differ together, so that the curves are distinguishable without colours too.
     const char *colour = COLOURS[column % COLOUR_COUNT];
     switch (column % 5) {
     case 0:
@@ -196,8 +196,8 @@ static void draw_mark(FILE *out, size_t column, double x, double y) {
     }
 }
 
-// Names below the axis: neighbours on two lines where there are many, and where that is too close
-// every n-th, of which the last is one.
+// Names below the axis: many neighbours alternate between two lines; if that is too close, every
+// n-th is shown, among them the last.
 static void draw_states(FILE *out, const reef_forgetting_chart *chart, double bottom) {
     const reef_metrics_matrix *m = &chart->matrix;
     // More than four names no longer fit beside one another on one line, and more than six only
@@ -208,7 +208,7 @@ static void draw_states(FILE *out, const reef_forgetting_chart *chart, double bo
         if (width > widest) widest = width < most ? width : most;
     }
     // Two lines give each name the width of two steps.
-    double room = (double)lines * (page_x(m, 1) - page_x(m, 0)); // of a name, were each there
+    double room = (double)lines * (page_x(m, 1) - page_x(m, 0));
     // How many names to pass over so that the longest still fits, one space added.
     size_t each = (size_t)ceil(SVG_CHARACTER * (double)(widest + 1) / room);
     for (size_t row = 0; row < m->rows; row++) {

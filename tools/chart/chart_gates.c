@@ -80,8 +80,8 @@ void reef_chart_gates_print(FILE *out, const reef_gate_curve *curves, size_t cou
 #define BOTTOM 70.0
 #define SIZE 15.0
 
-// Okabe & Ito's colours, which are told apart with any colour vision; without yellow, too pale on
-// white.
+// Okabe & Ito's colours, which are distinguishable with any colour vision; without yellow, too pale
+// on white.
 static const char *const COLOURS[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                       "#56b4e9", "#e69f00", "#000000"};
 #define COLOUR_COUNT (sizeof(COLOURS) / sizeof(COLOURS[0]))

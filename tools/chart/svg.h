@@ -1,4 +1,4 @@
-// Writing SVG: a few shapes and text, escaped, with one look.
+// Writing SVG: a few shapes and text, escaped, in one style.
 #ifndef REEF_SVG_H
 #define REEF_SVG_H
 

@@ -61,7 +61,7 @@ static reef_status compact_compact(reef_store *store, outcome *o, reef_error *er
     return status == REEF_OK ? survey(store, &o->after, err) : status;
 }
 
-// All steps in one transaction, which is then given up.
+// All steps in one transaction, which is then aborted.
 static reef_status rehearse_compact(reef_store *store, outcome *o, reef_error *err) {
     uint64_t now = reef_cli_now_ms();
     reef_txn *txn = NULL;

@@ -119,7 +119,7 @@ typedef struct mistakes {
 
 static void on_mistake(void *context, unsigned line, const char *message) {
     const mistakes *found = context;
-    // "FILE:4: unknown key": the rest says it.
+    // "FILE:4: unknown key": only the text after it is needed.
     const char *rest = strlen(message) > found->path_bytes ? message + found->path_bytes : message;
     const char *text = strstr(rest, ": ");
     // Sorted by line on insertion: the checks run by subject, not from top to bottom.

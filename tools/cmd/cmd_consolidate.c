@@ -1,7 +1,7 @@
 // reef consolidate: several sealed generations into one, so that the cost of a byte stays bounded.
 //
-// It gives up for good what the pool was as of those generations, so it wants --yes, or a typed yes
-// on a terminal after the plan was shown. It never goes through a daemon: distilling takes minutes.
+// States as of those generations are lost for good, so it requires --yes, or a typed yes on a
+// terminal after the plan was shown. It never goes through a daemon: distilling takes minutes.
 #include "cli_format.h"
 #include "cli_progress.h"
 #include "cli_table.h"
@@ -43,7 +43,7 @@ static reef_status parse_range(const reef_cli_call *cli,
         return reef_fail(err, REEF_ERR_INVALID,
                          "--generations A-B is missing: which ones to consolidate, such as 1-3");
     // Digits only, five at most: "%u" would accept a sign and wrap on overflow.
-    char a[6], b[6]; // digits alone: a number of scanf's may have a sign
+    char a[6], b[6];
     int read = 0;
     // %n shows where the match ended: anything after the range is a typing mistake.
     if (sscanf(text, "%5[0-9]-%5[0-9]%n", a, b, &read) != 2 || text[read] != '\0')
@@ -178,7 +178,7 @@ static void print_report(const reef_consolidation *report, bool done, FILE *out)
     fprintf(out, "generations after the first that fire per %s: %.3f before, %.3f %s\n",
             unit_of(report), report->fired_before, report->fired_after,
             done ? "after" : "expected");
-    // The gate of the merged generation is trained anew, so its errors are reported.
+    // The gate of the merged generation is new, so its errors are reported.
     if (done)
         fprintf(out, "the new gate fires on %.2f %% of their text, %.2f %% of other text\n",
                 100 * report->gate_detect, 100 * report->gate_leak);
@@ -206,7 +206,7 @@ static reef_status open_pool(const reef_cli_call *cli,
         // Consolidation rewrites generations, so it needs the pool to itself.
         reef_store_open(store, cli->pool, &(reef_store_options){.write = write}, &reason);
     if (status == REEF_ERR_BUSY)
-        // The lock's own message does not say what to do about it.
+        // The lock's own message does not name the remedy.
         return reef_fail(err, status,
                          "%.180s; stop it first: consolidating needs the pool to itself",
                          reason.message);
@@ -230,7 +230,7 @@ static reef_status run_consolidate(const reef_cli_call *cli,
     return status;
 }
 
-// Shows the plan and waits for a yes. Only where there is someone to ask.
+// Shows the plan and waits for a yes. Only if a person can be asked.
 static reef_status confirm_consolidate(const reef_cli_call *cli,
                                        const reef_consolidation_options *options,
                                        reef_error *err) {

@@ -56,7 +56,7 @@ const reef_cli_manual reef_stop_manual = {
     .example = "reef stop reef.pool",
 };
 
-// What a dry run says: that there is a daemon, and what it is doing.
+// Reports for a dry run that a daemon runs, and its state.
 static reef_status rehearse_daemon(reef_cli_call *cli, const char *command, reef_error *err) {
     json_t *running = NULL;
     // Asks for the status: a daemon that does not reply is an error of the dry run too.

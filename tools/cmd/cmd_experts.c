@@ -76,7 +76,7 @@ static reef_status choose_sort(const reef_cli_call *cli,
         asked->sort = (reef_experts_sort)sort;
         return REEF_OK;
     }
-    // The message lists the words because the sort keys are no guess.
+    // The message lists the words because the sort keys cannot be guessed.
     return reef_fail(err, REEF_ERR_INVALID,
                      "--sort is '%.40s', but must be uses, share, weight, last, down, up or id",
                      text);
@@ -203,11 +203,11 @@ static void add_uses(reef_cli_table *table, const reef_expert_row *row) {
 }
 
 static void print_rows(const reef_cli_pool *pool, const reef_experts_list *list) {
-    static const char *const HEADING[] = {"generation", "layer",  "id",      "state",
+    static const char *const HEADING[] = {"generation", "layer", "id", "state",
                                           // Sizes of w_down and w_up stand last, where both
                                           // headings meet the same columns.
-                                          "key",        "uses",   "share %", "weight",
-                                          "last used",  "w_down", "w_up"};
+                                          "key", "uses", "share %", "weight", "last used", "w_down",
+                                          "w_up"};
     static const char *const VECTOR_HEADING[] = {"generation", "layer", "id",   "state",
                                                  "w_down",     "w_up",  "bias", "class"};
     bool vectors = reef_config_is_vector(&pool->config);
@@ -279,7 +279,7 @@ static reef_status show_list(reef_cli_call *cli,
 
 // ---- one ----------------------------------------------------------------------------------------
 
-// A layer need not be named where there is only one with experts.
+// A layer need not be named if only one has experts.
 static reef_status choose_layer(const reef_cli_pool *pool,
                                 reef_experts_request *asked,
                                 reef_error *err) {
@@ -349,7 +349,7 @@ static void print_expert(const reef_cli_pool *pool,
            row->layer, row->generation, reef_expert_row_state(row));
     // The number by which snapshots and the store know it.
     printf("number       %" PRIu64 " of its layer in the pool\n", row->pool_id);
-    // Every expert of a vector model sees every input: there is no product key.
+    // Every expert of a vector model sees every input, so it has no product key.
     if (!reef_config_is_vector(&pool->config)) {
         printf("key          row %" PRIu32 " of sub_keys_a, row %" PRIu32
                " of sub_keys_b, of %" PRIu32 " each\n",
@@ -376,7 +376,7 @@ static reef_status open_text(reef_cli_call *cli,
     // How many of the strongest positions are shown.
     uint64_t places = PLACES_DEFAULT;
     reef_status status = reef_cli_integer(cli, "places", 1, PLACES_MAX, &places, err);
-    // Without --text there is no model to open: the rows come from the store alone.
+    // Without --text no model is opened: the rows come from the store alone.
     if (status != REEF_OK || reef_cli_text(cli, "text") == NULL) return status;
     // Text is read as bytes, which a model of ids or vectors does not take.
     status = reef_cli_pool_wants_bytes(pool, "--id alone shows an expert", err);
@@ -449,7 +449,7 @@ reef_status reef_cmd_experts(reef_cli_call *cli, reef_error *err) {
     // Checked before the pool is opened, so the error does not depend on the pool.
     reef_status status = check_together(cli, err);
     if (status == REEF_OK) status = reef_cli_integer(cli, "id", 0, UINT32_MAX, &id, err);
-    // Read-only: the daemon may go on training meanwhile.
+    // Read-only: the daemon can train meanwhile.
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = choose_experts(cli, &pool, &asked, err);
     if (status == REEF_OK)

@@ -101,7 +101,7 @@ static reef_status copy_pool(const reef_cli_call *cli, copy_report *report, reef
     status = cli->dry_run ? plan_copy(store, to, &report->commit, err)
                           : reef_store_copy(store, to, &report->commit, err);
     reef_store_close(store);
-    // There is no copy to verify or to measure.
+    // No copy exists to verify or to measure.
     if (cli->dry_run) return status;
     // Verifying reads the copy once more, from the disk that will hold it.
     if (status == REEF_OK && reef_cli_text(cli, "no-verify") == NULL)
@@ -127,7 +127,7 @@ static void print_copy(const reef_cli_call *cli, const copy_report *report) {
     }
     printf("size     %s before, %s after\n", reef_cli_bytes(report->bytes_before, before),
            reef_cli_bytes(report->bytes_after, after));
-    // Absent with --no-verify, so that nobody takes silence for success.
+    // Absent with --no-verify, so that silence is not taken for success.
     if (report->verified)
         printf("checked  %s records, nothing is damaged\n",
                reef_cli_count(report->check.records, before));
@@ -251,7 +251,7 @@ reef_status reef_cmd_export_generation(reef_cli_call *cli, reef_error *err) {
     const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
                                          .dry_run = cli->dry_run,
                                          .stopped = reef_export_is_stopped};
-    // A dry run says so at once; the real export finds out with O_EXCL, without a race.
+    // A dry run reports this at once; the real export finds out with O_EXCL, without a race.
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
     if (status == REEF_OK)

@@ -68,7 +68,7 @@ reef_status reef_cmd_export_model(reef_cli_call *cli, reef_error *err) {
     const reef_export_options options = {.force = reef_cli_text(cli, "force") != NULL,
                                          .dry_run = cli->dry_run,
                                          .stopped = reef_export_is_stopped};
-    // A dry run says so at once; the real export finds out with O_EXCL, without a race.
+    // A dry run reports this at once; the real export finds out with O_EXCL, without a race.
     if (options.dry_run && !options.force && access(path, F_OK) == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "%.160s exists; --force replaces it", path);
     if (status == REEF_OK)

@@ -97,7 +97,7 @@ reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
         // The check runs in this process, with the rules of the trainer.
         status = reef_cli_check(cli, request, check_grow, &result, err);
     } else if (status == REEF_OK) {
-        // Through the daemon where one runs, so that it goes on training with the new size.
+        // Through the daemon if one runs, so that it continues to train with the new size.
         status = reef_cli_change(cli, json_incref(request), grow_grow, &result, err);
         // Reads the commit that the change made.
         if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);

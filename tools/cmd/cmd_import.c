@@ -39,7 +39,7 @@ static reef_status open_pool(const reef_cli_call *cli,
     // A dry run only reads, so it can run beside a daemon.
     reef_status status =
         reef_store_open(store, cli->pool, &(reef_store_options){.write = !cli->dry_run}, &reason);
-    // The lock's own message does not say what to do about it.
+    // The lock's own message does not name the remedy.
     if (status == REEF_ERR_BUSY)
         return reef_fail(err, status, "%.180s; stop it first: importing needs the pool to itself",
                          reason.message);

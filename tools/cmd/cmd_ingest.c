@@ -21,12 +21,12 @@
 #define LINES_DEFAULT 1000
 #define LINES_MAX 1000000
 // A request has at most REEF_REQUEST_BYTES_MAX: text is a third larger in it, numbers up to five
-// times. A longer line goes by itself, and its request says whether it is too long.
+// times. A longer line is sent by itself, and its request reports whether it is too long.
 #define TEXT_BYTES_MAX ((size_t)512 << 10)
 #define JSON_BYTES_MAX ((size_t)128 << 10)
 #define AWAY_SECONDS_MAX 30.0 // that a daemon which ended is waited for
 #define AWAY_MS 500
-#define BUSY_MS 200 // where the daemon does not say how long
+#define BUSY_MS 200 // where the daemon gives no time
 #define PREFIX_BYTES_MAX 100
 
 static const reef_cli_option OPTIONS[] = {
@@ -98,7 +98,7 @@ static reef_status add_records(const ingestion *in, json_t *request, reef_error 
         // The last line of a file may lack its newline.
         size_t bytes = end != NULL ? (size_t)(end - at) : left, taken = bytes + (end != NULL);
         json_error_t why;
-        // Blank lines are common at the end of exports and carry no record.
+        // Blank lines are common at the end of exports and hold no record.
         if (!is_blank(at, bytes)) {
             json_t *record = json_loadb((const char *)at, bytes, JSON_REJECT_DUPLICATES, &why);
             // A key that appears twice is ambiguous; the sender learns it before anything is sent.
@@ -185,7 +185,7 @@ static bool is_worth_it(const ingestion *in, reef_status status, unsigned *ms, d
         if (*ms == 0) *ms = BUSY_MS;
         return true;
     }
-    // A daemon that was never there, or has no such source, is no matter of time.
+    // If the daemon was never there, or has no such source, waiting does not help.
     bool lost = status == REEF_ERR_IO || (status == REEF_ERR_NOT_FOUND && in->batches > 0);
     *ms = AWAY_MS;
     return lost && reef_cli_clock() - since < AWAY_SECONDS_MAX;
@@ -204,7 +204,7 @@ static reef_status send_batch(ingestion *in, const char *request, reef_error *er
     for (;;) {
         char *reply = NULL;
         unsigned ms = 0;
-        // The reply of a full queue says how long to wait.
+        // The reply of a full queue suggests how long to wait.
         reef_status status = reef_daemon_call_hinted(
             in->cli->pool, reef_cli_text(in->cli, "socket"), request, &reply, &ms, err);
         if (status == REEF_OK) {
@@ -218,14 +218,14 @@ static reef_status send_batch(ingestion *in, const char *request, reef_error *er
         if (!is_worth_it(in, status, &ms, heard)) return status;
         // Counted and reported: many waits mean that the daemon is slower than the source.
         in->waits++;
-        // Drawn while waiting as well, so that nobody takes it for hanging.
+        // Drawn while waiting as well, so that the program does not seem to hang.
         print_ingest(in,
                      status == REEF_ERR_BUSY ? "  waiting for room" : "  waiting for the daemon");
         sleep_ms(ms);
     }
 }
 
-// What a person needs to go on: beside it the command stays as it was, --id-prefix too.
+// What a person needs to continue: this option beside the same command, --id-prefix too.
 static reef_status cut_off(const ingestion *in, const reef_error *reason, reef_error *err) {
     return reef_fail(err, reason->status,
                      "%.150s; acknowledged up to byte %" PRIu64
@@ -248,7 +248,7 @@ static reef_status send_all(ingestion *in, reef_error *err) {
         else if (status == REEF_OK)
             status = send_batch(in, request, &reason);
         free(request);
-        // After some batches the message must say where to go on, or data would be sent twice.
+        // After some batches the message must tell where to continue, or data would be sent twice.
         if (status != REEF_OK)
             return in->batches > 0 ? cut_off(in, &reason, err)
                                    : reef_fail(err, status, "%s", reason.message);
@@ -326,7 +326,7 @@ static reef_status reply(const ingestion *in, double seconds, reef_error *err) {
     return REEF_OK;
 }
 
-// A dry run sends nothing, but says as well as a real one that nobody listens.
+// A dry run sends nothing, but reports a missing daemon like a real one.
 static reef_status check_daemon(const reef_cli_call *cli, reef_error *err) {
     json_t *running = NULL;
     reef_status status = reef_cli_daemon_status(cli, &running, err);

@@ -215,7 +215,7 @@ static reef_status reply_init(reef_cli_call *cli, const making *m, reef_error *e
     return REEF_OK;
 }
 
-// The file for reefd says at its top what the pool is.
+// The file for reefd describes the pool in its first lines.
 static reef_status write_config(const reef_cli_call *cli, const making *m, reef_error *err) {
     const char *path = reef_cli_text(cli, "config-out");
     // Only with --config-out.

@@ -36,7 +36,7 @@ typedef struct plot {
     double *values;
     char **names, **states;
     size_t rows, columns;
-    bool ids; // losses are of tokens that are no bytes
+    bool ids; // losses are of tokens that are not bytes
     bool rising;
 } plot;
 
@@ -66,7 +66,7 @@ static reef_status measure_set(plot *p,
     reef_cli_matrix matrix;
     reef_cli_file *files = reef_cli_alloc(set->count, sizeof(*files));
     // Borrowed: the evaluation set keeps its files and releases them.
-    for (size_t j = 0; j < set->count; j++) files[j] = set->domains[j].file; // lent
+    for (size_t j = 0; j < set->count; j++) files[j] = set->domains[j].file; // borrowed
     // Evaluates each snapshot on each file; this is what takes the time.
     reef_status status = reef_matrix_measure(&matrix, cli, pool, files, set->count, err);
     free(files);

@@ -1,8 +1,8 @@
 // reef plot growth: how many experts a pool has had along its stream, in the terminal or as SVG.
 //
-// A step is a generation that opened with the experts that it has now, less those that it got later
-// by growing in place; these are steps of their own, from the timeline. What was consolidated
-// counts where its heir stands.
+// A step is a generation that opened with the experts that it has now, less those added later by
+// growing in place; these are steps of their own, from the timeline. What was consolidated counts
+// where its heir stands.
 #include "chart.h"
 #include "cli_format.h"
 #include "cli_pool.h"
@@ -76,7 +76,7 @@ static uint64_t add_grown(growth *g,
         if (name == NULL || strcmp(name, "grow") != 0 || json_object_get(event, "undone") != NULL ||
             plot_growth_member(event, "generation") != generation->generation)
             continue;
-        // Each event has both sides, so no state must be carried from one to the next.
+        // Each event has both sides, so no state is needed between events.
         uint64_t side = plot_growth_member(event, "side"),
                  before = plot_growth_member(event, "side_before");
         uint64_t added = (side * side - before * before) * layers;
@@ -102,7 +102,7 @@ static void collect_plot_growth(growth *g, const reef_cli_pool *pool, const json
         const reef_generation_record *one = &pool->generations[i];
         uint64_t experts = reef_cli_generation_experts(pool, one);
         // Consolidated generations are empty, and their experts stand in the merged one.
-        if (reef_generation_is_empty(one)) continue; // consolidated
+        if (reef_generation_is_empty(one)) continue;
         uint64_t grown = add_grown(g, pool, events, one);
         g->steps[g->count++] =
             // What it had when it was opened: today's size less what growing added. Clamped, as the
@@ -177,7 +177,7 @@ static void print_growth(const growth *g) {
     }
     reef_cli_table_print(table, stdout);
     reef_cli_table_free(table);
-    // The last line: nothing happened there, so it is no row.
+    // The last line: nothing happened there, so it is not a row.
     char words[CLI_WORD_BYTES];
     (void)position(g, g->stream_bytes, words);
     if (is_bytes(g))
@@ -272,7 +272,7 @@ static void draw_growth(FILE *out, const void *context) {
         reef_svg_line(out, x, TOP - 6, x, TOP + HEIGHT, GENERATION_COLOUR, 1,
                       g->steps[i].grew ? "3 4" : NULL);
         // The next label would lie on this one.
-        if (x - labelled < 26) continue; // the next number would lie on this one
+        if (x - labelled < 26) continue;
         // A plus sign marks growing in place.
         snprintf(label, sizeof(label), "%" PRIu32 "%s", g->steps[i].generation,
                  g->steps[i].grew ? "+" : "");

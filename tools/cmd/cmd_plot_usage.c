@@ -77,7 +77,7 @@ static reef_status read_curve(reef_cli_pool *pool,
     // One curve for all layers of a generation: experts of different layers are comparable, because
     // each layer chooses equally often.
     const reef_generation_record *generation = &pool->generations[g];
-    // Dense layers take no place in the array.
+    // Dense layers are not in the array.
     size_t each = (size_t)generation->side * generation->side, count = 0;
     curve->generation = g;
     curve->sealed = generation->sealed;

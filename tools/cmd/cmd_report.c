@@ -1,8 +1,8 @@
 // reef report: what a pool learned, kept and forgot, domain by domain.
 //
-// A domain is a held-out text and the place in the stream where its kind began. It was learned in
-// the generation opened at the found boundary nearest to that place; the first domain in generation
-// 0.
+// A domain is a held-out text and the offset in the stream where its kind began. It was learned in
+// the generation opened at the found boundary nearest to that offset; the first domain in
+// generation 0.
 #include "chart.h"
 #include "cli_format.h"
 #include "cli_pool.h"
@@ -151,7 +151,7 @@ static reef_status read_truth(report *r,
         if (digits == 0 || text[digits] != '\0' || errno != 0)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--truth is '%.64s', but must be a position in the stream", text);
-        // A boundary after the end would count as missed, though nobody could find it.
+        // A boundary after the end would count as missed, though it could not be found.
         if (offset > pool->commit.stream_bytes)
             return reef_fail(err, REEF_ERR_INVALID,
                              "--truth %" PRIu64
@@ -227,7 +227,7 @@ static reef_status read_sealed_name(
 
 static reef_status read_sealed(report *r, const reef_cli_call *cli, reef_error *err) {
     r->sealed = reef_cli_alloc(cli->given_count, sizeof(*r->sealed));
-    // What the loss was when the generation was sealed, noted by whoever ran the stream.
+    // The loss when the generation was sealed, noted by whoever ran the stream.
     size_t cursor = 0;
     const char *text;
     while ((text = reef_cli_next(cli, "sealed-bits", &cursor))) {
@@ -417,7 +417,7 @@ static reef_status measure_report(report *r,
                                   reef_cli_pool *pool,
                                   reef_error *err) {
     reef_cli_file *files = reef_cli_alloc(r->count, sizeof(*files));
-    for (size_t j = 0; j < r->count; j++) files[j] = r->domains[j].file; // lent
+    for (size_t j = 0; j < r->count; j++) files[j] = r->domains[j].file; // borrowed
     // Evaluates every state on every domain; this is what takes the time.
     reef_status status = reef_matrix_measure(&r->matrix, cli, pool, files, r->count, err);
     free(files);

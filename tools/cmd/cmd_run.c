@@ -1,5 +1,5 @@
-// reef run: the daemon in the foreground. Finds reefd and becomes it; options are the daemon's, and
-// it explains its own mistakes, but those of the command line are told before it is started.
+// reef run: the daemon in the foreground. Finds reefd and becomes it. Options are the daemon's, and
+// it reports its own mistakes; those of the command line are reported before it is started.
 #include "cli_format.h"
 #include "commands.h"
 #include "reef_settings.h"
@@ -56,7 +56,7 @@ static char *beside_this(void) {
     return slash != NULL ? reef_cli_format("%.*s/" DAEMON_NAME, (int)(slash - path), path) : NULL;
 }
 
-// Returned on the heap; NULL if there is none.
+// Returned on the heap; NULL if not found.
 static char *find_daemon(void) {
     // Beside this program first: a build tree must not start the installed daemon.
     char *path = beside_this();
@@ -146,8 +146,7 @@ static void say_what_runs(const reef_cli_call *cli, const char *program, char **
 
 // ---- becoming it --------------------------------------------------------------------------------
 
-// Returns only where that failed. What the daemon says goes to standard error, programs read
-// standard output.
+// Returns only where that failed. The daemon logs to standard error; programs read standard output.
 static reef_status become_run(const reef_cli_call *cli,
                               const char *program,
                               char **argv,

@@ -64,7 +64,7 @@ static reef_status reply_json(reef_cli_call *cli,
                               const char *dtype,
                               const json_t *result,
                               reef_error *err) {
-    // A dry run opens nothing, so there is no next generation to show.
+    // A dry run opens nothing, so it has no next generation to show.
     json_t *opened =
         cli->dry_run ? json_null() : reef_cli_generation_json(pool, &pool->generations[sealed + 1]);
     // How much text was used to compare the two precisions.
@@ -102,13 +102,13 @@ static void print_reply(const reef_cli_call *cli,
     // One word decides between plan and result in both lines.
     const char *would = cli->dry_run ? "would seal" : "sealed";
     bool vectors = reef_config_is_vector(config);
-    // The next side is the trainer's decision: it is told in the reply of the check.
+    // The next side is the trainer's decision, in the reply of the check.
     uint32_t side = cli->dry_run ? (uint32_t)json_integer_value(json_object_get(result, "side"))
                                  : pool->generations[sealed + 1].side;
     printf("%s generation %" PRIu32 " (%s experts, open since %s %" PRIu64 ") with rows of %s\n",
            would, sealed, reef_cli_count(reef_cli_generation_experts(pool, old), words),
            reef_cli_stream_unit(config), reef_cli_stream_units(config, old->opened_at), dtype);
-    // Without text in the reservoir there is no loss to compare, and for vectors no rounding.
+    // Without text in the reservoir no loss can be compared, and vectors are not rounded.
     if (!cli->dry_run && !vectors) print_loss(config, result);
     printf("%s generation %" PRIu32 " (%" PRIu32 " x %" PRIu32 " experts%s)\n",
            cli->dry_run ? "would open" : "opened", sealed + 1, side, side,

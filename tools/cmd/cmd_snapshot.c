@@ -1,4 +1,4 @@
-// reef snapshot: keep states of a pool under a name, and look at them.
+// reef snapshot: keep states of a pool under a name, and show them.
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_table.h"
@@ -69,7 +69,7 @@ static reef_status create(reef_trainer *trainer,
     return status;
 }
 
-// What the store would refuse, so that a dry run refuses it too: what is no name, and a name that
+// What the store would refuse, so that a dry run refuses it too: an invalid name, and a name that
 // is taken.
 static reef_status check_free(reef_cli_pool *pool, const char *name, reef_error *err) {
     reef_snapshot snapshot;
@@ -187,7 +187,7 @@ reef_status reef_cmd_snapshot_list(reef_cli_call *cli, reef_error *err) {
         status = reef_cli_reply(
             cli, json_pack("{s:O, s:O}", "snapshots", list.array, "damaged", list.damaged), err);
     else if (status == REEF_OK && list.count == 0)
-        // An empty list tells what to do next.
+        // An empty list shows the next command.
         printf("no snapshots; make one with: reef snapshot create %s NAME\n", cli->pool);
     else if (status == REEF_OK)
         reef_cli_table_print(list.table, stdout);

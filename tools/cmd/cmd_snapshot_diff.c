@@ -163,9 +163,8 @@ static void print_tensors(const reef_state_change *change) {
         // The larger state's size: one of them may lack the tensor.
         reef_cli_table_cell(table, "%s",
                             reef_cli_count(one->after > 0 ? one->after : one->before, words));
-        // Only one state has it, so there is no difference to take.
-        if (isnan(one->relative))
-            reef_cli_table_cell(table, "%s", one->after > 0 ? "new" : "gone");
+        // Only one state has it, so no difference can be taken.
+        if (isnan(one->relative)) reef_cli_table_cell(table, "%s", one->after > 0 ? "new" : "gone");
         // A relative change from zero is infinite.
         else if (isinf(one->relative))
             reef_cli_table_cell(table, "from zeros");

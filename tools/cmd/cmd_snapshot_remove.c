@@ -1,4 +1,4 @@
-// reef snapshot remove and reef snapshot prune: let go of snapshots, by name or by age.
+// reef snapshot remove and reef snapshot prune: remove snapshots, by name or by age.
 //
 // Both make a list of names first; what is on it goes in one transaction, through the daemon where
 // one runs. A snapshot that is made meanwhile is on no list.
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#define KEEP_MAX 1000000 // more snapshots than that, or days, nobody has
+#define KEEP_MAX 1000000 // a bound above any real number of snapshots, or days
 
 const reef_cli_manual reef_snapshot_remove_manual = {
     .about = "Removes the named snapshots, all or none. The beginning of a name, or four digits or "

@@ -15,8 +15,8 @@ const reef_cli_manual reef_status_manual = {
     .example = "reef status reef.pool",
 };
 
-// Of the last batch. Null where there was none, where a restore took its loss away, and where it
-// cannot be said because the timeline is damaged.
+// Of the last batch. Null before any loss, after a restore that removed it, and if the timeline is
+// damaged.
 static json_t *last_loss_json(const reef_cli_pool *pool, const reef_cli_points *points) {
     const reef_point *last = points->count ? &points->points[points->count - 1] : NULL;
     reef_txn *txn = NULL;
@@ -96,7 +96,8 @@ static json_t *scrub_json(const reef_cli_pool *pool) {
                      (json_int_t)scrub.bytes, "damaged", (json_int_t)scrub.damaged);
 }
 
-// Who reads the pool now, reefd's own threads included; NULL where it cannot be said.
+// The present readers of the pool, reefd's own threads included; NULL if the lock file cannot be
+// read.
 static json_t *readers_json(const reef_cli_call *cli) {
     reef_store *store = NULL;
     reef_readers readers = {0};
@@ -245,7 +246,7 @@ static void print_scrub(const json_t *scrub) {
                reef_cli_time(status_integer(scrub, "last_scrub"), when));
         printf("%s sealed records, ", reef_cli_count(status_integer(scrub, "last_records"), words));
         printf("%s: %s\n", reef_cli_bytes(status_integer(scrub, "last_bytes"), words),
-               // Says which command tells more.
+               // Names the command that shows more.
                damaged ? "damage was found, see reef verify --repair-plan" : "all sound");
     }
     // A pass under way; nothing while it rests.
@@ -256,7 +257,7 @@ static void print_scrub(const json_t *scrub) {
     }
 }
 
-// Worth a line only where somebody keeps pages from reuse.
+// Worth a line only if a reader keeps pages from reuse.
 static void print_readers(const json_t *readers) {
     char words[CLI_WORD_BYTES];
     if (status_integer(readers, "commits_behind") == 0) return;

@@ -19,7 +19,7 @@ const reef_cli_manual reef_timeline_manual = {
     .example = "reef timeline reef.pool",
 };
 
-// Shown in columns of their own; everything else that an event says follows as name=value.
+// Shown in columns of their own; all other members of an event follow as name=value.
 static const char *const COLUMNS[] = {"unix_ms", "event", "generation", "step", "stream_bytes"};
 #define COLUMN_COUNT (sizeof(COLUMNS) / sizeof(COLUMNS[0]))
 

@@ -77,7 +77,7 @@ static void print_histogram(const reef_usage_layer *layer) {
         if (layer->buckets[b] > most) most = layer->buckets[b];
     reef_cli_table *table = reef_cli_table_new(">><", HEADING);
     // The bucket of dead experts is always shown; then the table begins at the least used.
-    size_t first = 1; // the dead ones are always shown, then nothing until the least used
+    size_t first = 1;
     while (first < layer->bucket_count && layer->buckets[first] == 0) first++;
     for (size_t b = 0; b < layer->bucket_count; b++) {
         // Empty buckets in between stay: the shape matters.

@@ -1,5 +1,5 @@
 // reef verify: check a pool, whole or in part, in a child process, so that a damaged file cannot
-// take the tool down; and say what can be saved of a damaged one.
+// take the tool down; and plan the repair of a damaged one.
 #include "cli_format.h"
 #include "cli_time.h"
 #include "commands.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DAMAGE_SHOWN_MAX 1000 // lines; the count goes on
+#define DAMAGE_SHOWN_MAX 1000 // lines; counting continues
 
 static const reef_cli_option OPTIONS[] = {
     {"quick", NULL, "hash no payload of what is sealed; everything else as always"},
@@ -194,7 +194,7 @@ reef_status reef_cmd_verify(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_store_verify_with(cli->pool, &options, &report, err);
     double seconds = reef_cli_clock() - started;
     // The scan could not continue, but the document has all that was found until then.
-    if (status == REEF_ERR_CORRUPT && cli->json) { // the document has all that was found until then
+    if (status == REEF_ERR_CORRUPT && cli->json) {
         reef_error reason;
         add_line(&found, err->message);
         report.damaged++;

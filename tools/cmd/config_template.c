@@ -1,4 +1,4 @@
-// See config_template.h. The settings and what is said of them are those of reefd --help.
+// See config_template.h. The settings and their explanations are those of reefd --help.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.
 #define _XOPEN_SOURCE 700 // realpath
 
@@ -134,7 +134,8 @@ static bool place_of(const char *path, char place[2 * PATH_MAX]) {
 reef_status reef_config_text_check(const char *path, const char *pool, reef_error *err) {
     char place[2 * PATH_MAX], beside[2 * PATH_MAX], *folder = folder_of(path);
     reef_status status = REEF_OK;
-    bool placed = place_of(pool, place); // otherwise the pool cannot be made, which says so itself
+    bool placed = place_of(pool, place); // otherwise the pool cannot be made, and that error
+                                         // reports it
     if (placed) status = check_pool(place, err);
     // The pool's own directory will be there.
     bool inside = placed && place_of(folder, beside) && strcmp(place, beside) == 0;

@@ -45,7 +45,7 @@ static double key_of(const reef_expert_row *row, reef_experts_sort sort) {
         return row->stats.up;
     // By id: the comparison of ties decides, so all keys are equal.
     default:
-        return 0.0; // places decide
+        return 0.0; // ids decide
     }
 }
 
@@ -58,7 +58,7 @@ static int compare_experts_list(const void *left, const void *right) {
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-// Where places alone decide, there is no key to turn around.
+// If ids alone decide, no key can be negated.
 static int compare_backwards(const void *left, const void *right) {
     return compare_experts_list(right, left);
 }
@@ -251,7 +251,7 @@ static bool has_experts(const reef_cli_pool *pool, uint32_t layer) {
 static reef_status check_experts_list(const reef_cli_pool *pool,
                                       const reef_experts_request *asked,
                                       reef_error *err) {
-    // Each message says what the pool has.
+    // Each message states what the pool has.
     if (asked->one_generation && asked->generation >= pool->generation_count)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
                          "there is no generation %" PRIu32 ": the pool has 0 to %" PRIu32,

@@ -97,7 +97,7 @@ static void context_release(context *words) {
 static size_t top_bytes(const reef_experts_text *text, uint8_t out[EXPERTS_TEXT_BYTES]) {
     size_t count = 0;
     for (size_t b = 0; b < 256; b++) {
-        // Bytes that it never fires on are no answer, even if the list is short.
+        // Bytes that it never fires on are left out, even if the list is short.
         if (text->by_byte[b] <= 0.0) continue;
         size_t to = count;
         // Insertion again: at most a handful of bytes.

@@ -10,7 +10,7 @@
 /** One byte of the text that chose the expert. */
 typedef struct reef_expert_use {
     size_t at;
-    double score, activation; // their product is what orders places, by its size
+    double score, activation; // their product orders uses, by its size
 } reef_expert_use;
 
 typedef struct reef_experts_text {

@@ -33,7 +33,7 @@ static reef_status skip_bytes(reef_ingest_feed *feed, reef_error *err) {
     while (left > 0) {
         size_t want = left < feed->bytes_max ? (size_t)left : feed->bytes_max;
         ssize_t got = read(feed->fd, feed->buffer, want);
-        // A signal is no end of input.
+        // A signal is not the end of input.
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return open_failed(feed, "read", err);
         // The offset was that of another file, or the file was cut.

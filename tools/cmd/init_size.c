@@ -85,7 +85,7 @@ static reef_status configure_init_size(const reef_cli_call *cli,
     // Applied again: what the user gave wins over the size.
     status = take_given(cli, config, err);
     // In the form in which it is stored.
-    if (status == REEF_OK) reef_config_reduce(config); // as it is written
+    if (status == REEF_OK) reef_config_reduce(config);
     return status == REEF_OK ? reef_config_check_new(config, err) : status;
 }
 
@@ -206,7 +206,7 @@ reef_status reef_init_configure(const reef_cli_call *cli,
         size->budget_bytes = 0;
         return configure_from(cli, reef_cli_text(cli, "from"), config, err);
     }
-    // Two ways to say the same.
+    // Both options set the size.
     if (name != NULL && size->budget_bytes)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--size and --memory both choose sizes: give one of them");
@@ -231,7 +231,7 @@ static uint8_t *vectors_text(const reef_config *config, size_t *count) {
     uint8_t *bytes = reef_cli_alloc(records, record);
     uint32_t draw = 1;
     for (size_t i = 0; i < records; i++) {
-        // Labels in turn, so that each class occurs.
+        // Labels in a cycle, so that each class occurs.
         int32_t label = (int32_t)(i % PROBE_LABELS);
         memcpy(bytes + i * record, &label, sizeof(label));
         for (size_t k = 0; k < config->inputs; k++) {
@@ -290,11 +290,11 @@ static reef_status probe_pool(const char *path,
         reef_config_is_vector(config) ? vectors_text(config, &count) : reef_bench_text(count);
     if (reef_token_bytes(config) != 1)
         // Ids as likely as the bytes.
-        for (size_t i = 0; i + 1 < count; i += 2) { // ids as likely as the bytes
+        for (size_t i = 0; i + 1 < count; i += 2) {
             text[i] = (uint8_t)(text[i] % config->vocab);
             text[i + 1] = 0;
         }
-    // A real pool in a temporary directory: what is measured is what will run.
+    // A real pool in a temporary directory: the measurement is of the real program.
     reef_status status = reef_pool_init(path, config, err);
     if (status == REEF_OK)
         status = reef_store_open(&store, path, &(reef_store_options){.write = true}, err);
@@ -318,7 +318,7 @@ reef_status reef_init_probe_run(const reef_config *config,
     reef_bench_directory directory = {0};
     *probe = (reef_init_probe){0};
     // The data has no meaning, so no boundary is looked for.
-    reef_config steady = *config; // the data is nobody's: no boundary is to be found in it
+    reef_config steady = *config;
     steady.boundaries = REEF_BOUNDARIES_GIVEN;
     reef_status status = reef_bench_directory_new(&directory, err);
     if (status == REEF_OK) {

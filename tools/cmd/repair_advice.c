@@ -104,7 +104,7 @@ static char *belongs_text(const reef_repair *r) {
     return text;
 }
 
-// Known for a while and written anew by whoever trains.
+// Known for a while and written again by the next training.
 static bool is_scrub(const reef_repair *r) {
     return r->key.db == REEF_DB_META && strcmp(r->name, "scrub") == 0;
 }
@@ -164,7 +164,7 @@ static char *kept_text(const reef_repair *r) {
     // Where a copy of the lost bytes is, from the safest to the least certain.
     if (r->intact && r->key.db == REEF_DB_GENERATIONS)
         return reef_cli_format("this record is intact; others are not what it was sealed with");
-    // Only the checksum is lost, so the content can be trusted after a look.
+    // Only the checksum is lost, so the content can be trusted after inspection.
     if (r->intact)
         return reef_cli_format("its bytes are intact; its entry in sums is damaged or lost");
     // The same bytes under another key: blocks are shared between states.
@@ -182,7 +182,7 @@ static char *kept_text(const reef_repair *r) {
     return reef_cli_format("nowhere in this pool");
 }
 
-// What a command brings back, or what to do if there is none.
+// The state that a command restores, or other advice without such a command.
 static char *remedy_text(const reef_repair *r) {
     // A snapshot from which a whole pool can be made is the best remedy.
     if (r->restore[0])
@@ -283,7 +283,7 @@ static char *quoted(const char *text) {
     return out;
 }
 
-// The command that carries out the remedy; NULL if there is none.
+// The command that carries out the remedy; NULL if none does.
 static char *command_text(const char *pool, const reef_repair *r) {
     char *from = quoted(pool), *text = NULL;
     // Restores beside the damaged pool: nothing is overwritten.
@@ -293,7 +293,7 @@ static char *command_text(const char *pool, const reef_repair *r) {
         text = reef_cli_format("reef snapshot restore %s %s %s", from, r->restore, to);
         free(path);
         free(to);
-    // Removing the snapshot removes its damaged records.
+        // Removing the snapshot removes its damaged records.
     } else if (r->snapshot[0]) {
         text = reef_cli_format("reef snapshot remove %s %s", from, r->snapshot);
     } else if (r->key.db == REEF_DB_SNAPSHOTS) {

@@ -28,7 +28,7 @@ typedef struct reef_cli_option {
     const char *help;  // one line
 } reef_cli_option;
 
-/** What help says beyond the one line of the table. */
+/** Help beyond the one line of the table. */
 typedef struct reef_cli_manual {
     const char *about;              // a paragraph, lines already broken
     const reef_cli_option *options; // ends with a NULL name; NULL for none
@@ -42,7 +42,7 @@ typedef enum reef_cli_traits {
     CLI_CHANGES = 4,   // changes something: --dry-run
     CLI_DAEMON = 8,    // asks the daemon where one runs: --socket
     CLI_THREADS = 16,  // computes: --threads
-    CLI_CONFIRMS = 32, // asks people before it goes on: --yes
+    CLI_CONFIRMS = 32, // asks a person before it continues: --yes
     CLI_RUNS = 64,     // becomes reefd: all of its options; its file may name the pool
     CLI_MEMORY = 128,  // can leave sealed experts on the disk: --memory
     CLI_COMPUTES = CLI_THREADS | CLI_MEMORY, // runs the model of a pool
@@ -86,7 +86,7 @@ void reef_cli_commands_install(const reef_cli_command *table, size_t count);
 /** The command called `name`, or NULL. */
 const reef_cli_command *reef_cli_command_find(const char *name);
 /**
- * The command, or the first word of several, that looks most like `name`; NULL when none does. On
+ * The command, or the first word of several, that is nearest to `name`; NULL if none is near. On
  * the heap.
  */
 char *reef_cli_command_guess(const char *name);
@@ -148,8 +148,8 @@ REEF_MUST_CHECK reef_status reef_cli_number(const reef_cli_call *cli,
 REEF_MUST_CHECK reef_status reef_cli_time_read(
     const reef_cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err);
 /**
- * Read --since and --until: *since_ms keeps its value when it is not given, *until_ms is then
- * UINT64_MAX; *ranged says whether one of them is. INVALID where there is no time between them.
+ * Read --since and --until: *since_ms keeps its value if it is not given, *until_ms is then
+ * UINT64_MAX; *ranged is true if one of them is given. INVALID if the range is empty.
  */
 REEF_MUST_CHECK reef_status reef_cli_time_range(const reef_cli_call *cli,
                                                 bool *ranged,

@@ -35,8 +35,8 @@ static reef_status unknown_option(const reef_cli_options *list,
     char *name = reef_cli_format("%s", argument + strspn(argument, "-"));
     name[strcspn(name, "=")] = '\0';
     const char *guess = NULL;
-    // A name that shares less than half of its letters is no help.
-    size_t nearest = strlen(name) / 2 + 1; // what shares less than half of the letters is no help
+    // A name that shares less than half of its letters does not help.
+    size_t nearest = strlen(name) / 2 + 1;
     for (size_t i = 0; i < list->count; i++) {
         size_t distance = reef_edit_distance(name, list->options[i].name);
         if (distance >= nearest) continue;

@@ -1,5 +1,4 @@
-// What help says about commands, as text and as JSON; manual.c writes the same as pages of the
-// manual.
+// Help on commands, as text and as JSON; manual.c writes the same as manual pages.
 #include "cli_help.h"
 #include "cli.h"
 
@@ -7,7 +6,7 @@
 #include <string.h>
 
 #define HELP_COLUMN 26 // where the explanation of an option begins
-#define COLUMNS 110    // longer explanations go on in the next line
+#define COLUMNS 110    // longer explanations continue in the next line
 
 // Prints words from the column of explanations on, up to the last column.
 static void print_wrapped(const char *text) {

@@ -1,4 +1,4 @@
-// What help says.
+// The texts of --help.
 #ifndef REEF_CLI_HELP_H
 #define REEF_CLI_HELP_H
 
@@ -9,10 +9,10 @@
 
 /** Print a command's help, as text or as JSON. */
 reef_status reef_cli_help(reef_cli_call *cli, const reef_cli_command *command, reef_error *err);
-/** Whether there are commands of two words of which this is the first. */
+/** Whether `first` is the first word of commands of two words. */
 bool reef_cli_group_has(const char *first);
 /**
- * Say that there is no such command, and which may be meant. second: the word after it, or NULL.
+ * Report that no such command exists, with the nearest one. second: the word after it, or NULL.
  */
 REEF_MUST_CHECK reef_status reef_cli_command_unknown(const char *first,
                                                      const char *second,

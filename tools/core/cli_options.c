@@ -68,7 +68,7 @@ static void list_add_config(reef_cli_options *list) {
         for (char *c = name; *c; c++)
             if (*c == '_') *c = '-';
         // The command explains it itself.
-        if (list_has(list, name)) continue; // the command explains it itself
+        if (list_has(list, name)) continue;
         list->options[list->count++] =
             (reef_cli_option){.name = name, .value = "VALUE", .help = fields[i].help};
         name += strlen(name) + 1;
@@ -84,7 +84,7 @@ static void list_add_daemon(reef_cli_options *list) {
     for (size_t i = 0; i < count; i++) {
         const reef_option_text *one = &texts[i];
         // --check, --help and --version are not settings.
-        bool setting = one->sample != NULL || one->value != NULL; // --check, --help, --version
+        bool setting = one->sample != NULL || one->value != NULL;
         // The pool is an argument of every command.
         if (!setting || strcmp(one->name, "pool") == 0) continue;
         list->options[list->count++] = (reef_cli_option){one->name, one->value, one->help};

@@ -265,7 +265,7 @@ reef_status reef_cli_usage_summary(reef_cli_pool *pool,
     size_t expert_count = (size_t)generation->side * generation->side;
     *out = (reef_usage_summary){0};
     // Every expert of a vector model sees every input.
-    if (reef_config_is_vector(&pool->config)) return REEF_OK; // every expert sees every input
+    if (reef_config_is_vector(&pool->config)) return REEF_OK;
     for (uint32_t layer = 0; layer < pool->config.layers; layer++) {
         if (!reef_cli_layer_is_peer(&pool->config, layer)) continue;
         reef_usage *usage = NULL;

@@ -61,7 +61,7 @@ reef_status reef_cli_pool_wants(const reef_cli_pool *pool,
         return reef_fail(err, REEF_ERR_INVALID,
                          "this command is for vector models, but %.100s " CLI_IS_LAYER,
                          reef_store_path(pool->store));
-    // The message says what to use instead.
+    // The message names what to use instead.
     return reef_fail(err, REEF_ERR_INVALID,
                      "this command is for %s models, but %.100s has a %s model: %s",
                      vectors ? "vector" : "language", reef_store_path(pool->store),

@@ -1,4 +1,4 @@
-// A change of a pool: through the daemon that holds it, or by this program when there is none.
+// A change of a pool: through the daemon that holds it, or by this program if none runs.
 #include "cli_transport.h"
 #include "cli.h"
 #include "cli_format.h"
@@ -49,10 +49,10 @@ reef_status reef_cli_daemon_status(const reef_cli_call *cli, json_t **result, re
 }
 
 void reef_cli_route_log(const reef_cli_call *cli) {
-    // `reef run` becomes the daemon and asks nobody.
+    // `reef run` becomes the daemon and needs none.
     if (!cli->verbose || cli->command->traits & CLI_RUNS) return;
     json_t *running = NULL;
-    // Commands that never ask a daemon say so.
+    // Commands that never ask a daemon report that.
     bool asks = (cli->command->traits & CLI_DAEMON) != 0;
     bool daemon = asks && reef_cli_daemon_status(cli, &running, NULL) != REEF_ERR_NOT_FOUND;
     json_decref(running);

@@ -150,7 +150,7 @@ reef_status reef_cli_predict(reef_model *model,
         done += count;
         reef_cli_progress_show(progress, done * record);
     }
-    // Done with this file: the bar goes on from here for the next.
+    // Done with this file: the bar continues from here for the next.
     progress->done_before += file->count;
     piece_release(&p);
     return status;

@@ -35,7 +35,7 @@ REEF_MUST_CHECK reef_status reef_cli_pool_wants(const reef_cli_pool *pool,
                                                 const char *instead,
                                                 reef_error *err);
 /**
- * The same for a language model, and INVALID as well where its tokens are no bytes (cli_tokens.c).
+ * The same for a language model, and INVALID as well if its tokens are not bytes (cli_tokens.c).
  */
 REEF_MUST_CHECK reef_status reef_cli_pool_wants_bytes(const reef_cli_pool *pool,
                                                       const char *instead,
@@ -44,7 +44,7 @@ REEF_MUST_CHECK reef_status reef_cli_pool_wants_bytes(const reef_cli_pool *pool,
 typedef struct reef_cli_prediction {
     int32_t label, given; // predicted; as it stands in the file, -1 for none
     double score;         // of the predicted label; NaN while the model knows none
-    uint32_t generation;  // that had the most say
+    uint32_t generation;  // that had the largest weight
 } reef_cli_prediction;
 typedef void (*reef_cli_on_prediction)(void *context, const reef_cli_prediction *one);
 
@@ -60,12 +60,13 @@ typedef struct reef_cli_accuracy {
     uint64_t examples, labelled, right;
     double accuracy; // right / labelled; NaN without labels
     double
-        *answered_share; // (generation count) on the heap: examples in which each had the most say
+        *answered_share; // (generation count) on the heap: examples in which each had the largest
+                         // weight
 } reef_cli_accuracy;
 
 /**
- * How many labelled records of a file are told right. Free out->answered_share, also after an
- * error.
+ * How many labelled records of a file are classified correctly. Free out->answered_share, also
+ * after an error.
  */
 REEF_MUST_CHECK reef_status reef_cli_accuracy_measure(reef_model *model,
                                                       const reef_cli_file *file,

@@ -41,8 +41,8 @@ static char *first_word(const char *name) {
 
 char *reef_cli_command_guess(const char *name) {
     char *guess = NULL;
-    // A name that differs in more than a third is no help.
-    size_t nearest = strlen(name) / 3 + 1; // what differs in more than a third is no help
+    // A name that differs in more than a third does not help.
+    size_t nearest = strlen(name) / 3 + 1;
     for (size_t i = 0; i < command_count; i++) {
         char *first = first_word(commands[i].name);
         // The whole name, or the group alone.

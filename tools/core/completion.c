@@ -1,7 +1,7 @@
 // See completion.h.
 //
-// What follows an option is told by the name that help gives its value: FILE, DIRECTORY, a|b|c. The same holds for
-// arguments; of a command on a pool the first one may be a directory.
+// The name that help gives an option's value decides what follows it: FILE, DIRECTORY, a|b|c. The
+// same holds for arguments; of a command on a pool the first one may be a directory.
 #include "completion.h"
 
 #include "cli.h"
@@ -216,8 +216,7 @@ static void bash_operands(FILE *out, const reef_cli_command *command) {
     fputs("        operands='", out);
     // What an operand is follows from its name in the synopsis, so there is no second table.
     value_kind kind = kind_of(command->operands);
-    if (kind == VALUE_WORDS)
-        put_choices(out, command->operands, ' ');
+    if (kind == VALUE_WORDS) put_choices(out, command->operands, ' ');
     // `reef help` completes commands.
     else if (strstr(command->operands, "COMMAND") != NULL)
         each_first_word(out, bash_first);
@@ -379,7 +378,7 @@ static void fish_option(
         fprintf(out, "complete -c reef -n '__reef_is %s' -l %s", command, name);
     else
         fprintf(out, "complete -c reefd -l %s", name);
-    // fish has its own way to say what a value is.
+    // fish has its own form for values.
     switch (kind_of(value)) {
     case VALUE_NONE:
         break;

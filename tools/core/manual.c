@@ -25,7 +25,7 @@ static void put_manual(FILE *out, char c, bool start) {
         fputs("\\e", out);
     else if (c == '-')
         // A minus as it is typed, not a hyphen.
-        fputs("\\-", out); // as it is typed, not a hyphen
+        fputs("\\-", out);
     else if (c == '~')
         fputs("\\(ti", out);
     else if (c == '^')
@@ -53,7 +53,7 @@ static void put_paragraphs(FILE *out, const char *text) {
             // Indented lines are examples, so they are not filled.
             c += strspn(c + 1, " ");
             fputs("\n.br\n", out);
-        // Lines are broken in the source too: pages are also read as files.
+            // Lines are broken in the source too: pages are also read as files.
         } else if (*c == ' ' && column > LINE_COLUMNS && c[1] != ' ') {
             fputc('\n', out); // sources of the manual are read, too
             start = true;
@@ -68,8 +68,7 @@ static void put_paragraphs(FILE *out, const char *text) {
     if (!start) fputc('\n', out);
 }
 
-// Lines as they stand. An indented one goes on with the one above it: blanks are in the place of
-// what is put before.
+// Lines as they stand. An indented one continues the one above it: blanks replace the prefix.
 static void put_lines(FILE *out, const char *text, const char *before) {
     fputs(".nf\n", out);
     while (*text) {
@@ -150,7 +149,7 @@ static const char *meaning(reef_status status) {
         return "the pool, or a file, is damaged, or of another version";
     case REEF_ERR_VERSION:
         // The exit code of damage, which has its line already.
-        return NULL; // the code of damage
+        return NULL;
     case REEF_ERR_FULL:
         return "the disk is full";
     case REEF_ERR_BUSY:

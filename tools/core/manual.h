@@ -1,4 +1,4 @@
-// Pages of the manual, made of the table of commands and of what reefd says of itself.
+// Manual pages, made of the table of commands and of the texts of reefd.
 #ifndef REEF_MANUAL_H
 #define REEF_MANUAL_H
 

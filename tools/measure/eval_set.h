@@ -20,10 +20,9 @@ typedef struct reef_eval_set {
 
 /** One measurement of one domain. */
 typedef struct reef_eval_score {
-    double value; // bits per byte or token, or the share of examples that were told right
-    double *
-        fire_share; // (generation_count) of bytes on which each fired, or of examples in which it had
-                    // the most say; on the heap, NULL when nothing was measured
+    double value;       // bits per byte or token, or the share of correct examples
+    double *fire_share; // (generation_count) share of bytes on which each fired, or of examples in
+                        // which it had the largest weight; on the heap, NULL if not measured
     uint32_t generation_count;
 } reef_eval_score;
 
@@ -50,7 +49,7 @@ REEF_MUST_CHECK reef_status reef_eval_file_measure(reef_model *model,
 reef_cli_file reef_eval_file_beginning(const reef_config *config,
                                        const reef_cli_file *file,
                                        size_t bytes_max);
-/** Whether values are accuracies, of which more is better. */
+/** Whether values are accuracies, where more is better. */
 bool reef_eval_is_accuracy(const reef_config *config);
 /**
  * What values are, in words for people and as a name for programs: "bits per byte",
@@ -61,7 +60,7 @@ const char *reef_eval_measure_name(const reef_config *config);
 
 /**
  * The generation in which each of `files` files was learned: the option --learned, or file j in
- * generation j where there are as many, or METRICS_UNKNOWN. INVALID when --learned is no such list.
+ * generation j if the numbers agree, or METRICS_UNKNOWN. INVALID if --learned is not such a list.
  */
 REEF_MUST_CHECK reef_status reef_eval_learned_read(
     const reef_cli_call *cli, size_t generations, size_t *learned, size_t files, reef_error *err);

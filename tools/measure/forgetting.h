@@ -1,4 +1,4 @@
-// The figures of continual learning, in one place: pure functions on a matrix of measurements.
+// The figures of continual learning: pure functions on a matrix of measurements.
 //
 // Row i of the matrix R is a state of the model, column j a domain; what stands there is a loss
 // (bits per byte) or, with `rising`, an accuracy. Every figure is written so that "forgetting" is
@@ -21,7 +21,7 @@ typedef struct reef_metrics_matrix {
     bool rising;  // more is better: accuracies
 } reef_metrics_matrix;
 
-/** Means over domains; NaN where there is nothing to average. */
+/** Means over domains; NaN over none. */
 typedef struct reef_metrics_summary {
     double final_mean;         // of the last row, all domains
     double forgetting_max;     // Chaudhry et al. 2018, over old domains
@@ -57,7 +57,10 @@ reef_metrics_summary reef_metrics_summarise(const reef_metrics_matrix *matrix);
  * without values.
  */
 double reef_metrics_stability_gap(bool rising, double before, size_t count, const double *after);
-/** How much of what a rival gained on a domain was gained: (own - before) / (rival - before). */
+/**
+ * The share of a baseline's gain on a domain that was reached: (own - before) / (baseline -
+ * before).
+ */
 double reef_metrics_learned_share(double before, double own, double baseline);
 
 #endif

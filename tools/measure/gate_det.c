@@ -192,7 +192,7 @@ reef_status reef_gate_curves_measure(reef_gate_curve *curves,
     for (uint32_t g = 1; g < generations && status == REEF_OK; g++) {
         reef_cli_progress_show(&progress, g - 1);
         // Consolidated generations have no gate.
-        if (reef_generation_is_empty(&all[g])) continue; // consolidated: no gate
+        if (reef_generation_is_empty(&all[g])) continue;
         reef_gate_curve *curve = &curves[(*curve_count)++];
         curve->generation = g;
         status = measure_gate(curve, model, texts, each, gating, err);

@@ -61,7 +61,7 @@ reef_status reef_matrix_measure(reef_cli_matrix *matrix,
         if (row + 1 < rows && reef_generation_is_empty(&pool->generations[row])) {
             for (size_t j = 0; j < file_count; j++) matrix->bits[row * file_count + j] = NAN;
             // The bar jumps over what is left out.
-            progress.done_before += total; // there is no such state any more
+            progress.done_before += total;
             continue;
         }
         char *as_of = row + 1 < rows ? reef_cli_format("%zu", row) : reef_cli_format("now");
@@ -124,7 +124,7 @@ static void print_figure(reef_cli_table *table,
 
 static void cell(reef_cli_table *table, double value) {
     if (isnan(value))
-        reef_cli_table_cell(table, "-"); // given up by consolidation
+        reef_cli_table_cell(table, "-"); // consolidated
     else
         reef_cli_table_cell(table, "%.4f", value);
 }

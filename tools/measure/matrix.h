@@ -13,7 +13,7 @@
 typedef struct reef_cli_matrix {
     size_t rows, columns;
     double *bits;        // (rows, columns) bits per byte or token, or accuracies
-    bool rising;         // accuracies, of which more is better
+    bool rising;         // accuracies: more is better
     const char *measure; // what they are, in words
     size_t *
         learned; // (columns) row right after a text was learned, or METRICS_UNKNOWN; for callers to set

@@ -51,7 +51,7 @@ reef_status reef_npy_create(reef_npy_file *file,
                                i + 1 < rank ? " " : "");
     at += (size_t)snprintf(header + at, sizeof(header) - at, "), }");
     // Padded to the alignment, with a newline at the end (NumPy's format, version 1.0).
-    size_t whole = (at + ALIGNMENT) / ALIGNMENT * ALIGNMENT; // a newline at least
+    size_t whole = (at + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
     memset(header + at, ' ', whole - at);
     header[whole - 1] = '\n';
     // Length of the rest of the header, little-endian.

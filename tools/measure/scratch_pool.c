@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Makes bytes that look like text and mean nothing.
+// Makes meaningless bytes that look like text.
 uint8_t *reef_bench_text(size_t count) {
     static const char LETTERS[] = "etaoinshrdlucmfwypvbgk";
     uint8_t *text = reef_cli_alloc(count, 1);
@@ -26,7 +26,7 @@ uint8_t *reef_bench_text(size_t count) {
     size_t word = 0;
     for (size_t i = 0; i < count; i++) {
         // Knuth's MMIX generator: the same text on every machine.
-        state = state * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator
+        state = state * 6364136223846793005u + 1442695040888963407u;
         uint64_t draw = state >> 33;
         // Words of 2 to 10 letters, like English.
         bool end = word >= 2 && (draw % 5 == 0 || word == 9);
@@ -78,7 +78,7 @@ static void remove_all(const char *path) {
 static void guard_scratch_pool(int other, char *path) {
     (void)setpgid(0, 0);
     // pkill takes both processes for the same.
-    (void)signal(SIGTERM, SIG_IGN); // of pkill, which takes both for the same
+    (void)signal(SIGTERM, SIG_IGN);
     (void)signal(SIGPIPE, SIG_IGN);
     int why = mkdtemp(path) != NULL ? 0 : errno;
     bool sent = write(other, &why, sizeof(why)) == (ssize_t)sizeof(why) &&
@@ -110,10 +110,10 @@ static reef_status start_guardian(char *path, reef_bench_directory *out, reef_er
     int ends[2], why = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pair of sockets: %s", strerror(errno));
-    // A rival that is started must not keep it open.
-    (void)fcntl(ends[0], F_SETFD, FD_CLOEXEC); // a rival that is started must not keep it open
+    // A baseline that is started must not keep it open.
+    (void)fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     // Otherwise the guardian would print what is buffered again.
-    fflush(NULL);                              // or the guardian would print what is buffered again
+    fflush(NULL);
     pid_t guardian = fork();
     if (guardian == 0) {
         close(ends[0]);

@@ -13,10 +13,10 @@
 /** Words of two to nine letters from a fixed generator; on the heap. */
 uint8_t *reef_bench_text(size_t count);
 
-/** INVALID a configuration of vectors: what is measured here is fed with text. */
+/** INVALID a configuration of vectors: the benchmark feeds text. */
 REEF_MUST_CHECK reef_status reef_bench_wants_text(const reef_config *config, reef_error *err);
 
-/** What the line `FIELD: N kB` of a file of the system says, in bytes; 0 where there is none. */
+/** The value of the line `FIELD: N kB` of a file of the system, in bytes; 0 if it is missing. */
 double reef_bench_proc_bytes(const char *path, const char *field);
 
 /**
@@ -24,7 +24,7 @@ double reef_bench_proc_bytes(const char *path, const char *field);
  * sees to that.
  */
 typedef struct reef_bench_directory {
-    char *path; // on the heap; NULL: there is none
+    char *path; // on the heap; NULL if absent
     int alive;  // a socket: the guardian waits for its end, when this process has gone
     pid_t guardian;
 } reef_bench_directory;

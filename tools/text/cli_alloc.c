@@ -1,4 +1,4 @@
-// Memory and text of a program that ends when there is none.
+// Memory and text of a program that ends when memory runs out.
 #include "cli_alloc.h"
 
 #include <assert.h>

@@ -93,7 +93,7 @@ static bool is_control(const uint8_t *character, size_t length) {
 
 char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines) {
     // The longest form of a byte is \xNN.
-    char *text = reef_cli_alloc(4 * count + 1, 1); // the longest form of a byte is \xNN
+    char *text = reef_cli_alloc(4 * count + 1, 1);
     char *to = text;
     for (size_t at = 0; at < count;) {
         size_t length = reef_character_bytes(bytes + at, count - at);
@@ -104,7 +104,7 @@ char *reef_cli_printable(const uint8_t *bytes, size_t count, bool lines) {
             at += length;
         } else if ((bytes[at] == '\n' || bytes[at] == '\t') && lines) {
             *to++ = (char)bytes[at++];
-        // Escaped where lines would break the output.
+            // Escaped where lines would break the output.
         } else if (bytes[at] == '\n' || bytes[at] == '\t') {
             *to++ = '\\';
             *to++ = bytes[at++] == '\n' ? 'n' : 't';
@@ -128,7 +128,7 @@ static size_t bytes_within(const char *text, size_t columns, size_t *width) {
         // An invalid byte was made printable before, so it has one column.
         bool known = length > 1 && mbrtowc(&wide, text + at, length, &(mbstate_t){0}) == length;
         // 2 for a Chinese character, 0 for a combining accent.
-        int own = known ? wcwidth(wide) : 1; // 2 of a Chinese one, 0 of an accent by itself
+        int own = known ? wcwidth(wide) : 1;
         size_t more = own < 0 ? 1 : (size_t)own;
         // Never half of a wide character.
         if (*width + more > columns) break;

@@ -1,7 +1,7 @@
 // A progress bar with rate and remaining time, on standard error.
 //
-// It never shows when standard error is no terminal, nor for what is over before anyone could read
-// it.
+// It never shows if standard error is not a terminal, nor for work that is over before anyone could
+// read it.
 #include "cli_progress.h"
 #include "cli_alloc.h"
 #include "cli_format.h"

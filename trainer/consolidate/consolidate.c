@@ -228,7 +228,7 @@ static reef_status check_samples(const consolidation *c, reef_error *err) {
     const reef_config *config = &c->trainer->network.config;
     const reef_reservoir *reservoir = &c->trainer->reservoir;
     // Without a gate every generation takes part everywhere, so all text counts as theirs.
-    bool off = config->gate == REEF_GATE_OFF; // then all text is theirs
+    bool off = config->gate == REEF_GATE_OFF;
     bool few =
         c->taught_count < REEF_GATE_WINDOWS_MIN || c->silent_count < 2 * REEF_GATE_WINDOWS_MIN;
     if (off ? c->taught_count > 0 : !few) return REEF_OK;

@@ -215,7 +215,7 @@ reef_status reef_series_put(reef_trainer *trainer, reef_txn *txn, reef_error *er
     if (count == 0) return REEF_OK;
     reef_status status = put_record(txn, 0, trainer->points, count, err);
     // The count is stored plus 1, so that 0 can mean that it is not known yet.
-    size_t raw = trainer->series_points + count; // plus 1
+    size_t raw = trainer->series_points + count;
     if (status != REEF_OK) return status;
     // Folding level 0 may overfill level 1, and so on: all levels are looked at, the finest first.
     if (trainer->series_points == 0 || raw > REEF_SERIES_POINTS_MAX + 1) {

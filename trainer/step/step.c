@@ -130,7 +130,7 @@ static reef_status add_rehearsal(reef_trainer *trainer, reef_error *err) {
     size_t young = rehearsal_slots(trainer, &first), rehearsed = reef_config_rehearsed(config);
     if (young == 0 || rehearsed == 0) return REEF_OK;
     // One token more than a window is needed at the offset, for the last target.
-    size_t starts = reservoir->window_bytes / each - T; // one token more than a window is needed
+    size_t starts = reservoir->window_bytes / each - T;
     for (size_t count = trainer->rehearse_windows; count < rehearsed; count++) {
         // Two random numbers per window: slot and offset.
         uint64_t counter = 2 * (trainer->step * config->rehearse + count);

@@ -340,7 +340,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     const reef_config *config = &trainer->network.config;
     uint32_t confirm = confirm_batches(trainer);
     // A boundary that failed, for instance without memory, is tried again before more is read.
-    if (trainer->anomalous >= confirm) return boundary(trainer, steps, err); // failed before
+    if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
     const uint8_t *bytes = trainer->pending + deferred_bytes(trainer);
     double bits;
     reef_status status = reef_gating_copy(&trainer->before, &trainer->ahead, err);

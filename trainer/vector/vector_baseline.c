@@ -163,7 +163,7 @@ reef_status reef_vector_baseline_step(reef_trainer *trainer, size_t rows, reef_e
               .C = vector->network.class_count,
               .count = trainer->step + 1};
     // Before the first label there is nothing to predict.
-    if (s.C == 0) return REEF_OK; // no label so far
+    if (s.C == 0) return REEF_OK;
     s.adam = (reef_adam){rate(config, s.count), config->beta1, config->beta2, config->epsilon};
     trainer->learning_rate = s.adam.learning_rate;
     size_t pieces = (s.rows + REEF_VECTOR_PIECE - 1) / REEF_VECTOR_PIECE;

@@ -251,7 +251,7 @@ static reef_status get_adam(reef_txn *txn, reef_vector *vector, reef_error *err)
     reef_vector_adam *adam = &vector->adam;
     reef_key name = reef_vector_record_key(REEF_DB_MOMENTS, 0, "w_up");
     // Before the first step moments do not exist, nor do their records.
-    if (generation->head.class_count == 0) return REEF_OK; // no step so far
+    if (generation->head.class_count == 0) return REEF_OK;
     reef_status status = reef_vector_baseline_widen(vector, generation->head.class_count, err);
     if (status != REEF_OK) return status;
     for (reef_vector_block b = {0}; reef_vector_block_next(generation, &b);) {

@@ -288,7 +288,7 @@ static void use(reef_redis_link *link, redisAsyncContext *redis) {
     }
     link->redis = redis;
     // Until the connection answers, silence counts.
-    link->owed = 1; // the connection itself
+    link->owed = 1;
     link->heard_ms = uv_now(link->options.loop);
     (void)redisAsyncSetConnectCallback(redis, on_connected);
     (void)redisAsyncSetDisconnectCallback(redis, on_disconnected);
@@ -362,7 +362,7 @@ reef_redis_link *reef_redis_link_open(const reef_redis_link_options *options) {
     link->pause_ms = REEF_REDIS_PAUSE_MS_MIN;
     link->address_count = 1; // a socket's
     // uv_timer_init cannot fail; both handles are closed together.
-    (void)uv_timer_init(options->loop, &link->pause); // these cannot fail
+    (void)uv_timer_init(options->loop, &link->pause);
     (void)uv_timer_init(options->loop, &link->tick);
     link->pause.data = link->tick.data = link;
     link->open_handles = 2;

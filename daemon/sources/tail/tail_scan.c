@@ -209,7 +209,7 @@ static void scan_lost(reef_tail *set, reef_listing *list) {
         if (file_entry->listed || find_bytes(set, file_entry, list)) continue;
         if (set->now_ms - file_entry->missed_ms < REEF_SETTLE_MS) continue;
         // An open descriptor of a deleted file is still readable to its end.
-        if (file_entry->fd >= 0) { // deleted, and still ours to read
+        if (file_entry->fd >= 0) {
             bool over = file_entry->offset >= file_entry->size && !file_entry->newline &&
                         reef_tail_settled(set, file_entry->still_ms, &file_entry->file_id);
             if (!over) continue;

@@ -37,8 +37,8 @@ int main(int argc, char **argv) {
     // The input is a fixed function of the index: the PyTorch side of the benchmark computes the
     // same values, and the last output is compared.
     for (size_t i = 0; i < rows * info.d_model; i++) x[i] = value_of(i);
-    // One line on standard input starts one measured call. The caller takes turns between this
-    // program and its rival, so neither keeps the caches to itself.
+    // One line on standard input starts one measured call. The caller alternates between this
+    // program and its baseline, so neither keeps the caches to itself.
     while (getchar() == '\n') {
         double start = now_ms();
         if (reef_layer_forward(pool, NULL, rows, x, y, NULL, &err) != REEF_OK) goto failed;

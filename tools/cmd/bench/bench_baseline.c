@@ -97,8 +97,8 @@ static reef_status failure(const char *script, int end, char *text, reef_error *
                          script);
     if (WIFSIGNALED(end))
         return reef_fail(err, REEF_ERR_IO, "%.100s was ended by signal %d", script, WTERMSIG(end));
-    // The last line of a Python error says what happened; it may hold bytes that a terminal must
-    // not get.
+    // The last line of a Python error names the cause; it may hold bytes that a terminal must not
+    // get.
     char *line =
         reef_cli_printable((const uint8_t *)last_line(text), strlen(last_line(text)), false);
     reef_fail(err, REEF_ERR_IO, "%.80s ended with code %d: %.120s", script, WEXITSTATUS(end), line);
@@ -106,8 +106,8 @@ static reef_status failure(const char *script, int end, char *text, reef_error *
     return REEF_ERR_IO;
 }
 
-// Run the script with `arguments`, of which the first two are Python and the script itself and the
-// last is NULL. *text is what it printed, on the heap; NULL when it did not end well.
+// Run the script with `arguments`: first Python and the script itself, last NULL. *text is what it
+// printed, on the heap; NULL when it did not end well.
 static reef_status run_python(char **text, char **arguments, reef_error *err) {
     const char *script = arguments[1];
     *text = NULL;
@@ -211,7 +211,7 @@ static json_t *last_object(char *text) {
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest)) {
-        // A line that is no JSON yields NULL, which json_is_object and json_decref accept.
+        // A line that is not JSON yields NULL, which json_is_object and json_decref accept.
         json_t *value = json_loads(line, 0, NULL);
         if (json_is_object(value)) {
             json_decref(found);
@@ -251,7 +251,7 @@ reef_status reef_bench_baseline_step_run(const char *script,
                                          uint64_t steps,
                                          reef_bench_baseline_step *out,
                                          reef_error *err) {
-    // The same shape for both sides, so the rival trains the same number of parameters.
+    // The same shape for both sides, so the baseline trains the same number of parameters.
     const struct {
         const char *name;
         uint64_t value;

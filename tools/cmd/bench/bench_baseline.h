@@ -1,6 +1,6 @@
 // Another implementation of the same thing, as a Python script that the user names and that
-// /usr/bin/python3 runs: of one PEER layer, or of a whole training step. Lines that mean nothing
-// here are ignored; what the script says on standard error is shown only when it fails.
+// /usr/bin/python3 runs: of one PEER layer, or of a whole training step. Unknown lines are ignored;
+// the script's standard error is shown only if it fails.
 #ifndef REEF_BENCH_RIVAL_H
 #define REEF_BENCH_RIVAL_H
 
@@ -29,8 +29,8 @@ typedef struct reef_bench_baseline_rates {
  * Run `SCRIPT SIDE D_MODEL TOKENS sparse THREADS` to its end and read its rates: a line for each,
  * `NAME  SECONDS s  RATE tok/s`, named retrieve, forward, forward+backward and train step (+Adam).
  *
- * Errors: NOT_FOUND when the script cannot be read; IO when it could not be run, failed, took too
- * long or left out a row; the message says which, with the last line that it printed.
+ * Errors: NOT_FOUND if the script cannot be read; IO if it could not be run, failed, took too long
+ * or left out a row; the message names the cause, with the last line that it printed.
  */
 REEF_MUST_CHECK reef_status reef_bench_baseline_run(const char *script,
                                                     size_t side,

@@ -33,8 +33,8 @@ double reef_bench_exhaustive_key_bytes(const reef_router_shape *shape);
 double reef_bench_exhaustive_run(reef_bench_exhaustive *search, reef_thread_pool *workers);
 
 /**
- * Share of the places of the last search at which it chose what product keys chose: 1 without keys.
- * With keys the sums are rounded elsewhere, so that near ties may come out in another order.
+ * Share of the choices of the last search that equal those of product keys: 1 without keys. With
+ * keys the sums are rounded elsewhere, so that near ties may come out in another order.
  */
 double reef_bench_exhaustive_agreement(const reef_bench_exhaustive *search);
 

@@ -64,7 +64,8 @@ double reef_bench_available_bytes(void) {
 }
 
 double reef_bench_cache_bytes(void) {
-    // What sysconf says is, on some machines, the sum over caches that this core does not reach.
+    // On some machines sysconf reports the sum over caches, also those that this core does not
+    // reach.
     FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
     unsigned long long kilobytes = 0;
     if (file == NULL) return 0;

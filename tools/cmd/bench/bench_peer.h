@@ -13,7 +13,7 @@
 
 // What can be measured, in this order; each word of --only chooses one.
 typedef enum reef_peer_part {
-    PEER_LAYER = 1,  // the passes of one layer, the machine's limits, the rival
+    PEER_LAYER = 1,  // the passes of one layer, the machine's limits, the baseline
     PEER_SEALED = 2, // a pool of generations, all open or all sealed but one
     PEER_BF16 = 4,   // rows of half the bytes
     PEER_AVX2 = 8,   // the same layer with the kernels of an older processor
@@ -75,7 +75,7 @@ typedef struct reef_peer_layer {
     reef_bench_baseline_rates *baseline; // (rounds)
     size_t baseline_count;
     reef_bench_baseline_rates baseline_median;
-    reef_error baseline_error; // the first failure ends the turns of the rival
+    reef_error baseline_error; // the first failure ends the rounds of the baseline
 } reef_peer_layer;
 
 // The pools of ten generations that are measured.
@@ -88,7 +88,7 @@ typedef enum reef_peer_pool {
 
 /** What a training step costs when nine of ten generations are sealed. */
 typedef struct reef_peer_sealed {
-    reef_error missing;              // why there are no figures; OK when there are
+    reef_error missing;              // why figures are missing; OK if they are there
     size_t side;                     // of each generation
     double seconds[POOL_COUNT];      // of a step
     double moment_bytes[POOL_COUNT]; // of all generations
@@ -106,7 +106,7 @@ typedef struct reef_peer_bf16 {
 
 /** The same layer, measured by this program with AVX2 kernels. */
 typedef struct reef_peer_avx2 {
-    reef_error missing; // why there are no figures; OK when there are
+    reef_error missing; // why figures are missing; OK if they are there
     double forward_tokens_per_s, step_tokens_per_s;
     char blas[32]; // name of the products' kernels
 } reef_peer_avx2;
@@ -125,7 +125,7 @@ typedef struct reef_peer_findings {
 const reef_peer_run *reef_peer_run_all(const reef_peer_findings *findings);
 /** How much faster all threads are than one. */
 double reef_peer_speedup(const reef_peer_findings *findings, size_t pass);
-/** Our rate over the rival's; NaN without it. */
+/** Our rate over the baseline's; NaN without it. */
 double reef_peer_baseline_ratio(const reef_peer_plan *plan,
                                 const reef_peer_findings *findings,
                                 size_t pass,
@@ -133,7 +133,7 @@ double reef_peer_baseline_ratio(const reef_peer_plan *plan,
 double reef_peer_tokens_per_s(const reef_peer_plan *plan, double seconds);
 double reef_peer_microseconds(const reef_peer_plan *plan, double seconds); // per token
 
-/** Take turns: with each number of threads all passes and the limits, then the rival. */
+/** Alternate: with each number of threads all passes and the limits, then the baseline. */
 REEF_MUST_CHECK reef_status reef_peer_layer_measure(const reef_peer_plan *plan,
                                                     reef_peer_findings *findings,
                                                     reef_error *err);
@@ -142,7 +142,7 @@ void reef_peer_layer_release(reef_peer_findings *findings);
 
 // ---- bench_peer_sealed.c ------------------------------------------------------------------------
 
-/** Where the pool does not fit this is no error: `out->missing` says why. */
+/** If the pool does not fit this is not an error: `out->missing` has the reason. */
 REEF_MUST_CHECK reef_status reef_peer_sealed_measure(const reef_peer_plan *plan,
                                                      reef_thread_pool *workers,
                                                      reef_peer_sealed *out,

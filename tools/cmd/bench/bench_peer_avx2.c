@@ -77,7 +77,7 @@ static json_t *answer_of(char **arguments, reef_error *why) {
     json_t *document = NULL;
     json_error_t mistake;
     pid_t child;
-    // A temporary file rather than a pipe: nobody has to read while the child runs.
+    // A temporary file rather than a pipe: it need not be read while the child runs.
     FILE *out = tmpfile();
     int error = out != NULL ? spawn_peer_avx2(&child, arguments, fileno(out)) : errno;
     if (error) {

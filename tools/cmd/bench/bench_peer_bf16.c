@@ -1,5 +1,5 @@
-// What half the bytes save: the forward pass of one sealed layer with rows in bf16 and of its twin
-// with the same rows in float, in turns; see bench_peer.h.
+// The gain of half the bytes: the forward pass of one sealed layer with rows in bf16 and of its
+// twin with the same rows in float, alternately; see bench_peer.h.
 #include "bench_peer.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static double largest_difference(const reef_peer_plan *plan, const float *y, con
     return largest;
 }
 
-// One turn: of both layers the whole pass and its experts.
+// One round: of both layers the whole pass and its experts.
 typedef struct turn {
     double seconds[2], experts[2];
 } turn;
@@ -37,7 +37,7 @@ static reef_status forward(
     return status;
 }
 
-// In turns; the first of each only warms up.
+// Alternately; the first of each only warms up.
 static reef_status measure_peer_bf16(reef_layer_bench *const layers[2],
                                      uint64_t repeat,
                                      reef_thread_pool *workers,

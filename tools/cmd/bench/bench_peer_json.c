@@ -41,11 +41,11 @@ static json_t *run_json(const reef_peer_plan *plan, const reef_peer_run *run) {
 }
 
 static json_t *baseline_json(const reef_peer_plan *plan, const reef_peer_layer *layer) {
-    // No rival was asked for, or the part it belongs to was not run.
+    // No baseline was asked for, or the part it belongs to was not run.
     if (plan->baseline == NULL || !(plan->parts & PEER_LAYER)) return json_null();
     json_t *baseline = json_pack("{s:o, s:I}", "script", reef_cli_path(plan->baseline), "rounds",
                                  (json_int_t)layer->baseline_count);
-    // The error stands beside the script's name: a missing rival is told from a slow one.
+    // The error stands beside the script's name, to distinguish a missing baseline from a slow one.
     if (layer->baseline_error.status != REEF_OK)
         json_object_set_new(baseline, "error", reef_cli_path(layer->baseline_error.message));
     static const char *const KEYS[BASELINE_ROW_COUNT] = {
@@ -123,8 +123,8 @@ static json_t *ratios_json(const reef_peer_plan *plan, const reef_peer_findings 
     const reef_peer_sample *all = &reef_peer_run_all(f)->median;
     double forward = reef_peer_tokens_per_s(plan, all->pass[PASS_FORWARD]);
     double step = reef_peer_tokens_per_s(plan, all->pass[PASS_STEP]);
-    // The names with "rival" and "avx2" are null when that side was not measured: NaN becomes null
-    // in reef_cli_real.
+    // The names with "rival" and "avx2" are null if that side was not measured: NaN becomes null in
+    // reef_cli_real.
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "forward_tokens_per_s",
         reef_cli_real(forward), "step_tokens_per_s", reef_cli_real(step), "forward_limit_share",

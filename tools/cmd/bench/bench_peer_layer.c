@@ -1,8 +1,8 @@
-// One PEER layer by itself, against what the machine allows and against a rival; see bench_peer.h.
+// One PEER layer by itself, against the machine's limits and against a baseline; see bench_peer.h.
 //
-// The layer, its limits and the rival take turns, and every figure is the median of its
-// repetitions, so that other load on the machine meets all of them alike. The share of the limit is
-// taken within each repetition, from measurements that follow each other.
+// The layer, its limits and the baseline alternate, and every figure is the median of its
+// repetitions, so that other load on the machine affects all of them alike. The share of the limit
+// is taken within each repetition, from measurements that follow each other.
 #include "bench_peer.h"
 #include "cli_progress.h"
 
@@ -81,7 +81,7 @@ static reef_status take_sample(reef_layer_bench *layer,
     return REEF_OK;
 }
 
-// One round: `repeat` repetitions, in each of which every number of threads has its turn.
+// One round: `repeat` repetitions, each with every number of threads.
 static reef_status measure_round(const reef_peer_plan *plan,
                                  reef_layer_bench *layer,
                                  reef_bench_limits *limits,
@@ -132,7 +132,7 @@ static reef_status measure_rounds(const reef_peer_plan *plan,
     reef_cli_progress_start(&progress, "measuring", plan->rounds, "rounds");
     for (uint64_t round = 0; round < plan->rounds && status == REEF_OK; round++) {
         status = measure_round(plan, layer, limits, f, err);
-        // The rival has its turn in every round, on the same machine in the same minutes.
+        // The baseline runs in every round, on the same machine in the same minutes.
         if (status == REEF_OK) measure_baseline(plan, &f->layer);
         reef_cli_progress_show(&progress, round + 1);
     }

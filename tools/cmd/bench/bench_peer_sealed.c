@@ -1,9 +1,9 @@
 // What sealing saves: a training step over ten generations, all of which take part in every token.
-// Once all of them are open, once all but the last are sealed, once those have rows in bf16, in
-// turns; see bench_peer.h.
+// First all of them open, then all but the last sealed, then those with rows in bf16, alternately;
+// see bench_peer.h.
 //
 // The sealed layers in float read the rows of their open twins, so that the pools fit beside each
-// other; those in bf16 have rows of their own. Routers are their own, and there are no moments. All
+// other; those in bf16 have rows of their own. Routers are their own, and moments are left out. All
 // layers work on the tokens of the first.
 #include "bench_peer.h"
 #include "cli_format.h"
@@ -115,7 +115,7 @@ static reef_status fill_peer_sealed(pool *p,
     return status;
 }
 
-// One turn of one pool.
+// One round of one pool.
 typedef struct turn {
     double seconds;
     double stage[PEER_STAGE_COUNT]; // of the first generation alone, where it is sealed
@@ -153,7 +153,7 @@ static double moment_bytes(reef_layer_bench *const *layers) {
     return bytes;
 }
 
-// The turns of one pool lie POOL_COUNT turns apart.
+// The rounds of one pool lie POOL_COUNT entries apart.
 static void take_medians(
     const pool *p, size_t which, const turn *first, size_t count, reef_peer_sealed *out) {
     const size_t stride = POOL_COUNT * TURN_FIELDS;
@@ -163,7 +163,7 @@ static void take_medians(
     out->moment_bytes[which] = moment_bytes(p->layers[which]);
 }
 
-// In turns; the first of each only warms up.
+// Alternately; the first of each only warms up.
 static reef_status measure_peer_sealed(const pool *p,
                                        uint64_t repeat,
                                        reef_thread_pool *workers,
@@ -173,7 +173,7 @@ static reef_status measure_peer_sealed(const pool *p,
     reef_status status = REEF_OK;
     reef_cli_progress progress;
     reef_cli_progress_start(&progress, "sealing nine of ten", repeat + 1, "turns");
-    // One turn more than asked for, for the warm-up; the pools take turns within each.
+    // One round more than asked for, for the warm-up; the pools alternate within each.
     for (uint64_t i = 0; i <= repeat && status == REEF_OK; i++) {
         for (size_t which = 0; which < POOL_COUNT && status == REEF_OK; which++)
             status = take_turn(p, which, workers, &turns[i][which], err);

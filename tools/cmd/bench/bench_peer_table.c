@@ -84,7 +84,7 @@ static void print_baseline(const reef_peer_plan *plan, const reef_peer_findings 
     if (layer->baseline_count == 0) return;
     char words[CLI_WORD_BYTES];
     static const char *const HEADING[] = {"rival", "tokens/s", "reef / rival"};
-    // The names of the rival's rows and ours differ; this says which are the same work.
+    // The names of the baseline's rows and ours differ; this table pairs the same work.
     static const int PASS_OF[BASELINE_ROW_COUNT] = {PASS_RETRIEVE, PASS_FORWARD, PASS_BACKWARD,
                                                     PASS_STEP};
     reef_cli_table *table = reef_cli_table_new("<>>", HEADING);
@@ -134,7 +134,7 @@ static void print_sealed_stages(const reef_peer_plan *plan, const reef_peer_seal
 
 static void print_sealed(const reef_peer_plan *plan, const reef_peer_sealed *sealed) {
     char all[CLI_WORD_BYTES], one[CLI_WORD_BYTES];
-    // Why it was not measured is printed in place of the figures.
+    // The reason is printed instead of the figures.
     if (sealed->missing.status != REEF_OK) {
         printf("\nsealing   not measured: %s\n", sealed->missing.message);
         return;

@@ -48,7 +48,7 @@ struct reef_bench_limits {
     size_t row_bytes, row_count, gather_count;
     const char *rows;      // the layer's, huge pages
     char *small_rows;      // as many bytes on small pages
-    reef_router_tape tape; // queries; tiles as the router's; the choice, where there are rows
+    reef_router_tape tape; // queries; tiles as the router's; the choice, if rows are given
     float *x, *w_query, *query_bias;
     float *sub_keys; // (2, side, d_key / 2)
 };

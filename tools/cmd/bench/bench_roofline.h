@@ -1,7 +1,7 @@
 // What the machine allows a PEER layer: matrix products at the layer's own shapes, and memory as it
 // is read in order and at random. `reef bench peer` measures these beside the layer, in the same
-// moments, and says what share of them the layer reaches. Each is the best of some ways to do the
-// same, so that the layer stays below it.
+// moments, and prints the layer's share of them. Each is the best of some ways to do the same, so
+// that the layer stays below it.
 #ifndef REEF_BENCH_LIMITS_H
 #define REEF_BENCH_LIMITS_H
 

@@ -30,7 +30,7 @@ static void choose_residency(const reef_scale_plan *plan, reef_scale_point *poin
         memory = (double)plan->memory_bytes;
     // Printed with the result, because it decides what was measured.
     point->available_bytes = memory;
-    // Some memory is left to the system. Where it does not say how much there is, no limit is
+    // Some memory is left to the system. If the system does not report how much it has, no limit is
     // assumed.
     double limit = memory > 0 ? MEMORY_SHARE_MAX * memory : INFINITY;
     // Half the bytes are tried before the disk, which is slower by orders of magnitude.
@@ -182,7 +182,7 @@ static void measure_searches(const reef_scale_plan *plan,
     }
 }
 
-// Points that lie in memory beside each other take turns, so that other load meets them alike.
+// Points that lie in memory alternate, so that other load affects them alike.
 static reef_status measure_group(const reef_scale_plan *plan,
                                  reef_scale_point *points,
                                  size_t count,

@@ -26,12 +26,12 @@ typedef struct reef_scale_point {
     reef_dtype dtype;    // of the rows
     double wanted_bytes; // of the rows, in this type
     bool mapped;         // they do not fit into memory, and are read in place from a pool on disk
-    bool measured;       // false: they do not fit on the disk either, and there are no figures
+    bool measured;       // false: they do not fit on the disk either, and figures are missing
     double available_bytes; // of memory, before
     double free_bytes;      // of the disk, before; mapped only, as all that follows here
     double limit_bytes;     // what the process may hold while it reads
     double peak_bytes;      // what it held at most
-    uint64_t drops;         // how often it let go of all rows
+    uint64_t drops;         // how often it released all rows
     double write_seconds;   // of the pool
     double us_cold;         // with nothing in the system's cache; `us` is that of the passes after
     double huge_bytes;      // of the process on huge pages, while this was measured
@@ -47,7 +47,7 @@ typedef struct reef_scale_search {
     size_t tokens;          // that it was measured with
     double us;              // per token: the query network, all scores, the best of them
     double us_product_keys; // retrieval of the layer of this size
-    double agreement;       // share of places at which both chose the same expert
+    double agreement;       // share of choices in which both chose the same expert
 } reef_scale_search;
 
 typedef struct reef_scale_findings {

@@ -1,5 +1,5 @@
 // A point of `reef bench scale` whose rows do not fit into memory: they are written to a temporary
-// pool and read in place, first with nothing of them in the system's cache, then again; see
+// pool and read in place, first with none of them in the system's cache, then again; see
 // bench_scale.h.
 //
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): POSIX owns the name.

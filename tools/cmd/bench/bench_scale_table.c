@@ -40,7 +40,7 @@ static void print_points(const reef_scale_findings *f) {
                                 p->us_retrieval - p->us_query - p->us_scores,
                                 p->us_experts};
         // On disk the products are not measured by themselves, and three columns stay empty.
-        bool products = p->us_scores > 0; // measured by themselves
+        bool products = p->us_scores > 0;
         for (size_t t = 0; t < sizeof(times) / sizeof(times[0]); t++)
             reef_cli_table_cell(table, products || t < 2 || t == 5 ? "%.1f" : "-", times[t]);
     }

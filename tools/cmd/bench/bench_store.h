@@ -11,7 +11,7 @@
 typedef struct reef_store_plan {
     const char *directory; // for pools and files
     uint64_t commit_bytes; // changed by a commit, in blocks of REEF_BLOCK_BYTES_MAX
-    uint64_t rounds;       // commits and raw writes, in turns
+    uint64_t rounds;       // commits and raw writes, alternately
     double seconds;        // to train for the overhead
     uint64_t sealed_side;  // side of the sealed generation that a snapshot shares
     uint64_t commits;      // while readers come and go

@@ -79,7 +79,7 @@ static reef_status run_rounds(const reef_store_plan *plan,
         // New bytes in every round, so that no file system can save itself the writing.
         fill_store_commit((uint64_t *)(void *)bytes, (size_t)plan->commit_bytes, i + 1);
         double begin = reef_cli_clock();
-        // The plain write and the commit take turns: the same disk in the same second.
+        // The plain write and the commit alternate: the same disk in the same second.
         status = write_raw(fd, file, bytes, (size_t)plan->commit_bytes, err);
         double between = reef_cli_clock();
         if (status == REEF_OK)

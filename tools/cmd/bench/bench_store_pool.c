@@ -152,7 +152,7 @@ static reef_status take_snapshots(reef_store *store, reef_store_pool *out, reef_
 static reef_status open_in_place(const char *path, double *ms, reef_error *err) {
     double seconds[OPENINGS];
     reef_status status = REEF_OK;
-    // Opened anew each time, as a reader does after a commit.
+    // Opened again each time, as a reader does after a commit.
     for (size_t i = 0; i < OPENINGS && status == REEF_OK; i++) {
         reef_store *store = NULL;
         reef_model *model = NULL;
@@ -228,8 +228,8 @@ static reef_status commit_some(reef_store *store, uint64_t round, uint32_t count
     return status;
 }
 
-// Every reader lives through one commit: as long as an evaluation, which copies what it needs and
-// lets go, may hold its transaction beside a writer that never rests.
+// Every reader lives through one commit: an evaluation, which copies what it needs and then
+// releases the pool, may hold its transaction that long beside a writer that never rests.
 static reef_status reopen_pool(reef_store *store,
                                uint64_t round,
                                size_t count,

@@ -4,9 +4,9 @@
 // store's own calls; compaction takes its steps in between, each a transaction. What is left out is
 // the disk: commits share a transaction for a quarter of an hour at a time, and none waits for a
 // sync, or a year would be three million of them. No power failure is survived by a pool that is
-// removed at the end. What was used is remembered beside the pool as one number a commit that is
+// removed at the end. The uses are remembered beside the pool as one number per commit that is
 // linear in the uses (a random weight for each expert's count and score), so that every hour and
-// every day can be compared with what the pool says of it.
+// every day can be compared with the pool's sums.
 #include "bench_usage.h"
 
 #include "cli.h"
@@ -119,7 +119,7 @@ static reef_status commit_batch(simulation *s, uint64_t until_ms, reef_error *er
     // The trainer writes the totals with its commits; here once a day and at the end is enough.
     if (status == REEF_OK && (now_ms(s) / DAY_MS != day || s->commits == s->plan->commits))
         status = put_totals(s, txn, err);
-    // A transaction that failed is given up: half a batch would be a false record.
+    // A transaction that failed is aborted: half a batch would be a false record.
     if (status != REEF_OK) {
         reef_txn_abort(txn);
         return status;
@@ -207,7 +207,7 @@ static reef_status compare_usage(simulation *s,
         reef_usage_range range;
         reef_status status = sum_range(s, txn, at, at + span, &range, err);
         if (status != REEF_OK) return status;
-        // A window that reaches beyond the piece says nothing about it alone.
+        // A window that reaches beyond the piece cannot be compared with it alone.
         bool whole = range.windows > 0 && range.from_ms >= at && range.to_ms < at + span;
         if (!whole) continue; // dropped, or part of something coarser
         ++*checked;

@@ -26,8 +26,8 @@ typedef struct reef_usage_findings {
 
 /**
  * Write the usage of those days to a temporary pool below TMPDIR, let compaction run as a daemon
- * does, and compare what the pool says with what was used. A progress bar on a terminal tells how
- * long it takes.
+ * does, and compare the pool's sums with what was used. A progress bar on a terminal shows how long
+ * it takes.
  */
 REEF_MUST_CHECK reef_status reef_bench_usage_run(const reef_usage_plan *plan,
                                                  reef_usage_findings *found,

@@ -1,4 +1,4 @@
-// reef bench peer: one PEER layer by itself, against what the machine allows and against a rival;
+// reef bench peer: one PEER layer by itself, against the machine's limits and against a baseline;
 // what sealing, half the bytes and wider kernels are worth.
 #include "bench_peer.h"
 #include "cli_format.h"
@@ -97,7 +97,7 @@ static reef_status read_parts(const char *words, unsigned *parts, reef_error *er
                              "--only has '%.*s'; choose of layer,sealed90,bf16,avx2",
                              (int)(length < 64 ? length : 64), words);
         *parts |= part;
-        // After the last word there is no comma.
+        // No comma after the last word.
         words = words[length] == ',' ? words + length + 1 : NULL;
     }
     // The kernels are compared by the layer's figures, so one needs the other.
@@ -109,7 +109,7 @@ static reef_status read_parts(const char *words, unsigned *parts, reef_error *er
 
 // Rows, two moments and the table on small pages; better refused than ended by the system half way.
 static reef_status check_memory(const reef_peer_plan *plan, reef_error *err) {
-// Not every system can say how much memory it has; there the check is left out.
+// Not every system can report its memory; there the check is left out.
 #ifdef _SC_PHYS_PAGES
     double rows = (double)plan->shape.side * (double)plan->shape.side;
     double wanted = 4 * rows * 2 * (double)plan->shape.d_model * sizeof(float);
@@ -169,7 +169,7 @@ static reef_status prepare_runs(reef_peer_plan *plan,
     if (status != REEF_OK) return status;
     // The number of threads that there really are, after the request has been met.
     plan->threads = reef_thread_pool_count(all);
-    // One thread is measured apart only where there is more than one.
+    // One thread is measured apart only if more than one is used.
     f->run_count = plan->threads > 1 ? 2 : 1;
     // The last run is always the one with all threads.
     f->runs[f->run_count - 1].workers = all;

@@ -23,7 +23,7 @@
 #define SECONDS_DEFAULT 5
 #define COMMIT_STEPS_DEFAULT 5
 #define WARMUP_STEPS 5
-#define TEXT_BYTES ((size_t)1 << 20) // trained on in turns
+#define TEXT_BYTES ((size_t)1 << 20) // trained on alternately
 #define SCORED_BYTES 4096
 #define SNAPSHOT "bench"
 
@@ -122,7 +122,7 @@ typedef struct phase {
     summary waited; // in each step and commit
 } phase;
 
-/** What the trainer's process tells after each phase, or when something went wrong. */
+/** What the trainer's process reports after each phase, or after a failure. */
 typedef struct message {
     reef_error error;
     phase phase;
@@ -287,7 +287,7 @@ static reef_status evaluate_on(const plan *p, int fd, reader *r, reef_error *err
     uint8_t *text = reef_bench_text(SCORED_BYTES);
     struct pollfd pipe = {.fd = fd, .events = POLLIN};
     reef_status status = reef_store_open(&store, p->path, &(reef_store_options){0}, err);
-    // The loop looks at the pipe only between evaluations, so none is broken off.
+    // The loop checks the pipe only between evaluations, so none is interrupted.
     while (status == REEF_OK && poll(&pipe, 1, 0) == 0) {
         // A transaction is begun and ended by itself first, as its cost is what LMDB's readers pay.
         status = begin_once(r, store, err);

@@ -1,7 +1,7 @@
 // reef bench step: how fast this machine trains, and where the time of a step goes.
 //
-// The pool is a temporary one, removed at the end, on success and on failure. A rival takes turns
-// with ours, and every figure of either is a median, so that other load on the machine meets both
+// The pool is a temporary one, removed at the end, on success and on failure. A baseline alternates
+// with ours, and every figure of either is a median, so that other load on the machine affects both
 // alike.
 #include "bench_baseline.h"
 #include "bench_layer.h"
@@ -70,10 +70,10 @@ typedef struct baseline {
     reef_bench_baseline_step *results; // (rounds)
     size_t count;
     double step_median;
-    reef_error error; // the first failure ends its turns
+    reef_error error; // the first failure ends its rounds
 } baseline;
 
-// At least `steps` steps; *run says how many. The text ends before they do only by a mistake of
+// At least `steps` steps; *run is the number. The text ends before they do only by a mistake of
 // ours.
 //
 // seconds  (steps) written: of each step; NULL for none
@@ -96,7 +96,7 @@ static reef_status train_bench_step(reef_trainer *trainer,
         *at += taken;
         // A call that runs several steps gives each its share of the time.
         double each = (reef_cli_clock() - started) / (double)(ran ? ran : 1);
-        // Steps beyond those asked for have no place in the array.
+        // Steps beyond those asked for are not in the array.
         for (size_t i = 0; seconds != NULL && i < ran && *run + i < steps; i++)
             seconds[*run + i] = each;
         // The clock runs on until a step has run, so that filling the batch is part of the step.
@@ -170,7 +170,7 @@ static reef_status measure_training(reef_trainer *trainer,
     reef_status status = REEF_OK;
     reef_cli_progress_start(&progress, "training", m->rounds * (m->steps + WARMUP_STEPS), "steps");
     for (uint64_t round = 0; round < m->rounds && status == REEF_OK; round++) {
-        // Ours, then the rival: they take turns round by round on the same machine.
+        // Ours, then the baseline: they alternate round by round on the same machine.
         status = measure_steps(trainer, text, count, m, &progress, err);
         m->round_seconds[round] = reef_bench_median(m->step_seconds, (size_t)m->steps, 1);
         if (status == REEF_OK) measure_baseline(config, m, r);
@@ -204,7 +204,7 @@ static reef_status measure_forward(const reef_cli_call *cli,
         status = reef_model_score(model, text, count, NULL, &score, NULL, NULL, err);
         m->forward_seconds = reef_cli_clock() - started;
         m->forward_tokens = score.bytes;
-        // Known only once the model is open; the rival must have the same number.
+        // Known only once the model is open; the baseline must have the same number.
         m->parameters = reef_model_parameter_count(model);
     }
     reef_model_close(model);
@@ -243,20 +243,20 @@ cleanup:
     return status;
 }
 
-// What the rival says of itself has to hold before its figures mean anything.
+// What the baseline reports of itself has to match before its figures mean anything.
 static void judge_baseline(const measurement *m, baseline *r) {
     for (size_t i = 0; i < r->count; i++) {
-        // Equal numbers of parameters are a necessary sign that the rival is the same model.
+        // Equal numbers of parameters are a necessary sign that the baseline is the same model.
         if (r->results[i].parameters == m->parameters) continue;
         reef_fail(&r->error, REEF_ERR_INVALID,
                   "%.120s is no copy of this model: it has %" PRIu64 " parameters, ours %" PRIu64,
                   r->script, r->results[i].parameters, m->parameters);
-        // None of its figures is used: a rival of another size says nothing.
+        // None of its figures is used: a baseline of another size proves nothing.
         r->count = 0;
     }
     if (r->count == 0) return;
     double *seconds = reef_cli_alloc(r->count, sizeof(*seconds));
-    // The rounds in which the rival answered; it may have failed in some.
+    // The rounds in which the baseline replied; it may have failed in some.
     for (size_t i = 0; i < r->count; i++) seconds[i] = r->results[i].seconds;
     r->step_median = reef_bench_median(seconds, r->count, 1);
     free(seconds);
@@ -277,7 +277,7 @@ static double baseline_ratio(const measurement *m, const baseline *r) {
 }
 
 static json_t *baseline_json(const baseline *r) {
-    // No rival was asked for.
+    // No baseline was asked for.
     if (r->script == NULL) return json_null();
     json_t *object =
         json_pack("{s:o, s:I}", "script", reef_cli_path(r->script), "rounds", (json_int_t)r->count);
@@ -365,7 +365,7 @@ static void print_measurement(const reef_config *config, const measurement *m, c
     printf("commit    %.1f ms\n", 1e3 * m->commit);
     printf("forward   %s tokens/s\n",
            reef_cli_count((uint64_t)((double)m->forward_tokens / m->forward_seconds), words));
-    // The rival's line directly below ours.
+    // The baseline's line directly below ours.
     print_baseline(m, r);
     putchar('\n');
     reef_bench_machine_print(&m->machine);
@@ -383,21 +383,21 @@ static reef_status count_threads(const reef_cli_call *cli, size_t *threads, reef
     return REEF_OK;
 }
 
-// What differs from the default on this command, and what no rival can follow.
+// What differs from the default on this command, and what no baseline can follow.
 static reef_status settle_config(const reef_cli_call *cli, reef_config *config, reef_error *err) {
     // A boundary in a measured step would not be comparable.
     if (reef_cli_text(cli, "boundaries") == NULL) config->boundaries = REEF_BOUNDARIES_GIVEN;
     // Everything below only concerns a comparison.
     if (reef_cli_text(cli, "rival") == NULL) return REEF_OK;
-    // Rehearsal has no counterpart in the rival.
+    // Rehearsal has no counterpart in the baseline.
     if (reef_cli_text(cli, "rehearse") == NULL) config->rehearse = 0;
-    // The rival has neither of these layers, so a comparison would not be fair.
+    // The baseline has neither of these layers, so a comparison would not be fair.
     if (strpbrk(config->ffw, "mk") != NULL || config->subkeys != REEF_SUBKEYS_SHARED)
         return reef_fail(err, REEF_ERR_INVALID,
                          "--rival knows --ffw with letters p and d, and --subkeys shared only");
     // Without PEER layers there is nothing more to check.
     if (reef_cli_peer_layers(config) == 0) return REEF_OK;
-    // The rival has exactly this form of the layer.
+    // The baseline has exactly this form of the layer.
     if (config->expert == REEF_EXPERT_GELU && config->score == REEF_SCORE_SOFTMAX &&
         config->batch_norm)
         return REEF_OK;
@@ -462,7 +462,7 @@ reef_status reef_cmd_bench_step(reef_cli_call *cli, reef_error *err) {
     if (status != REEF_OK) goto cleanup;
     // Only now is the number of our own parameters known.
     judge_baseline(&m, &r);
-    // A rival that fails is a warning: our own figures are still good.
+    // A baseline that fails is a warning: our own figures are still good.
     if (r.error.status != REEF_OK)
         fprintf(stderr, "reef: rival not measured%s: %s\n", r.count > 0 ? " to the end" : "",
                 r.error.message);

@@ -85,7 +85,7 @@ static void print_findings(const reef_usage_plan *p, const reef_usage_findings *
     printf("of which %s are the fixed part;", reef_cli_bytes(f->bytes_fixed, words));
     printf(" %s of pages\n", reef_cli_bytes(f->used_bytes, words));
     printf("per expert   %.1f bytes beyond the fixed part\n", f->bytes_per_expert);
-    // The longest step is a commit's delay when compaction runs in the daemon. CPU time tells how
+    // The longest step is a commit's delay when compaction runs in the daemon. CPU time shows how
     // much of it was waiting for the disk.
     printf("compaction   %s steps, the longest ", reef_cli_count(f->steps, words));
     printf("%.1f ms with the disk, %.1f ms of CPU\n", f->longest_ms, f->longest_cpu_ms);

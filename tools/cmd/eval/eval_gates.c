@@ -125,7 +125,7 @@ static void print_first(const reef_gate_curve *curves, size_t count, const reef_
     for (size_t i = 0; i < count; i++) {
         reef_cli_table_cell(table, "%u", curves[i].generation);
         for (size_t j = 0; j < texts->count; j++)
-            // A gate that never fires on a text must not look like one that fires at once.
+            // A gate that never fires on a text must not be mistaken for one that fires at once.
             if (curves[i].first[j] == GATE_NEVER)
                 reef_cli_table_cell(table, "never");
             else

@@ -1,4 +1,5 @@
-// reef eval --logits: what the model says of every token of a text, for another program to compare.
+// reef eval --logits: the model's prediction of every token of a text, for another program to
+// compare.
 #ifndef REEF_EVAL_LOGITS_H
 #define REEF_EVAL_LOGITS_H
 

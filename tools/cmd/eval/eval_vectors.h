@@ -5,7 +5,10 @@
 #include "cli.h"
 #include "cli_pool.h"
 
-/** How many of each file's examples the model tells right, as of one state; prints or answers. */
+/**
+ * How many of each file's examples the model classifies correctly, as of one state; prints or
+ * replies.
+ */
 REEF_MUST_CHECK reef_status reef_eval_vectors(reef_cli_call *cli,
                                               reef_model *model,
                                               const char *as_of,

@@ -24,7 +24,7 @@ double reef_eval_word_perplexity(double bits, uint64_t words) {
 
 // ---- last words ---------------------------------------------------------------------------------
 
-/** A passage: where its last word begins and ends. `word` 0: there is no word before it. */
+/** A passage: where its last word begins and ends. `word` 0: no word precedes it. */
 typedef struct passage {
     const uint8_t *bytes;
     size_t word, end;
@@ -85,7 +85,7 @@ static reef_status ask_words(reef_model *model,
     size_t first = p->end > T ? p->end - T : 0;
     // A word that begins at the edge of the window has nothing before it to be predicted from.
     if (p->word == 0 || p->word <= first) {
-        // An empty line is no passage; a word that is too long is counted as skipped.
+        // An empty line is not a passage; a word that is too long is counted as skipped.
         out->skipped += p->end > 0;
         return REEF_OK;
     }
@@ -114,7 +114,7 @@ reef_status reef_eval_last_words_measure(reef_model *model,
         at += bytes + 1;
         reef_cli_progress_show(progress, at);
     }
-    // Done with this file: the bar goes on from here for the next.
+    // Done with this file: the bar continues from here for the next.
     progress->done_before += file->count;
     free(logits);
     // Probably not a file of passages; a table of zeros would look like a result.

@@ -7,7 +7,7 @@
 #include "cli_pool.h"
 #include "cli_progress.h"
 
-/** Words of a text: runs of bytes that are no ASCII white space. */
+/** Words of a text: runs of bytes other than ASCII white space. */
 uint64_t reef_eval_word_count(const uint8_t *bytes, size_t count);
 /** 2 to the power of bits per word; NaN without words. */
 double reef_eval_word_perplexity(double bits, uint64_t words);
@@ -23,7 +23,7 @@ typedef struct reef_eval_last_words {
 
 /**
  * Ask for the last word of every line, with as much of the line before it as the model's context
- * holds. The most likely byte at each place, given the bytes that are there, is what greedy
+ * holds. The most likely byte at each position, given the bytes before it, is what greedy
  * generation would write as long as it is right.
  *
  * Errors: INVALID no line has two words; those of reef_model_logits.

@@ -99,8 +99,8 @@ static char *work_directory(const reef_cli_call *cli) {
     return reef_cli_format("%.*s.work", (int)length, path);
 }
 
-// What the table and the picture are called: CONFIG's own name where it says more than the kind
-// does, as in isoflop-norm.ini, so that two files of one kind can share a work directory.
+// Name of the table and the picture: CONFIG's own name if it is more specific than the kind, as in
+// isoflop-norm.ini, so that two files of one kind can share a work directory.
 static char *result_name(const run *r) {
     const char *path = r->cli->operands[0], *slash = strrchr(path, '/'), *kind = kind_name(r);
     const char *name = slash != NULL ? slash + 1 : path, *end = strrchr(name, '.');
@@ -167,7 +167,7 @@ static reef_status begin_experiment(run *r, reef_error *err) {
     char *name = result_name(r);
     r->csv = reef_cli_format("%s/%s.csv", r->work.directory, name);
     // Data sets are shown as a table, which has no picture.
-    if (r->kind != EXPERIMENT_DATASETS) // a table
+    if (r->kind != EXPERIMENT_DATASETS)
         r->svg = reef_cli_format("%s/%s.svg", r->work.directory, name);
     free(name);
     // A plan only reads, also beside a running experiment; a cell belongs to the run that holds the

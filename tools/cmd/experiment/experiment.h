@@ -6,8 +6,8 @@
 //                                          +------------- results.jsonl <----------------+
 //
 // A plan follows from the file and the results there are: which learning rate is best, and which
-// size, is only known later. So planning is repeated until nothing is wanted any more, and a run
-// that was killed goes on by planning again.
+// size, is only known later. So planning is repeated until no cell is wanted any more, and a run
+// that was killed resumes by planning again.
 #ifndef REEF_EXPERIMENT_H
 #define REEF_EXPERIMENT_H
 
@@ -33,7 +33,7 @@ typedef struct reef_experiment_setting {
 typedef struct reef_experiment_group {
     char *name;
     unsigned line;
-    char middle; // of a system: the letter of the middle block, others are dense; 0: as `ffw` says
+    char middle; // of a system: the letter of the middle block, others are dense; 0: as in `ffw`
     reef_experiment_setting *settings;
     size_t count;
 } reef_experiment_group;
@@ -69,7 +69,7 @@ typedef struct experiment {
 
 /**
  * Read a configuration; paths in it are relative to `data`, or to the file's own directory where
- * that is NULL. With `quick`, keys of the section [quick] take the place of all others.
+ * that is NULL. With `quick`, keys of the section [quick] replace all others.
  *
  * Errors: INVALID "FILE:LINE: ..."; NOT_FOUND the file, or a text that it names. Release also after
  * an error.
@@ -127,7 +127,7 @@ REEF_MUST_CHECK reef_status reef_experiment_plan(const experiment *e,
                                                  reef_experiment_cells *out,
                                                  reef_error *err);
 void reef_experiment_cells_release(reef_experiment_cells *cells); // accepts the zeroed ones
-/** A figure of a cell's row, or NaN while there is none. */
+/** A figure of a cell's row, or NaN if it is missing. */
 double reef_experiment_figure(const json_t *results,
                               const reef_experiment_cell *cell,
                               const char *figure);
@@ -188,13 +188,13 @@ REEF_MUST_CHECK reef_status reef_experiment_cell_leave(const experiment *e,
                                                        const reef_experiment_cell *cell,
                                                        reef_error *err);
 /**
- * The rows of the work directory, by id; none where there is no file yet. CORRUPT names the line.
+ * The rows of the work directory, by id; none if the file is missing. CORRUPT names the line.
  */
 REEF_MUST_CHECK reef_status reef_experiment_results_read(const char *directory,
                                                          json_t **results,
                                                          reef_error *err);
 /**
- * One experiment at a time in a directory, which is made: BUSY. *lock is closed by whoever has it.
+ * One experiment at a time in a directory, which is made: BUSY. *lock is closed by its owner.
  */
 REEF_MUST_CHECK reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *err);
 

@@ -249,7 +249,7 @@ static const char *named(const char *section, const char *word) {
     return *name ? name : NULL;
 }
 
-// Names are told as JSON, which has nothing but UTF-8: better now than when a model has been
+// Names are written as JSON, which is UTF-8 only: refused here, and not after a model has been
 // trained.
 static reef_status check_name(const reading *r, const char *name, unsigned line, reef_error *err) {
     json_t *text = json_string(name);
@@ -295,7 +295,7 @@ static reef_status on_key(void *context,
                            line, err);
     if ((name = named(section, "system"))) {
         reef_experiment_group *system = group_in(&e->systems, &e->system_count, name, line);
-        // "middle" names the layer kind, which is no field of the configuration.
+        // "middle" names the layer kind, which is not a field of the configuration.
         if (strcmp(key, "middle") == 0) return read_middle(r, system, value, line, err);
         return add_setting(r, system, section, key, value, line, err);
     }
@@ -452,7 +452,7 @@ reef_status reef_experiment_config(const experiment *e,
     out->rehearse = 0;
     out->adapters = 0;
     // The smallest allowed: nothing is drawn from it.
-    out->reservoir_bytes = 65536; // nothing is drawn from it
+    out->reservoir_bytes = 65536;
     out->reservoir_window = 1024;
     // From general to special: model, size, system; [quick] overrides all.
     apply_config(&e->model, out);
@@ -460,7 +460,7 @@ reef_status reef_experiment_config(const experiment *e,
     apply_config(system, out);
     apply_config(&e->quick, out);
     // There is no later generation.
-    out->side_new = out->side; // there is no later generation
+    out->side_new = out->side;
     if (system->middle) set_middle(out, system->middle);
     reef_error reason;
     // The message names the line of the size, where most contradictions arise.

@@ -1,4 +1,4 @@
-// Which cells an experiment wants, as far as the results say. Nothing here runs or writes anything.
+// Which cells an experiment wants, given the results so far. Nothing here runs or writes anything.
 //
 // What always holds: the same file and results give the same cells in the same order, and more
 // results never take a cell away that was wanted before.
@@ -64,7 +64,7 @@ static reef_status add_plan(plan *p,
                             reef_error *err) {
     reef_error reason;
     // There is no later generation.
-    cell.config.side_new = cell.config.side; // there is no later generation
+    cell.config.side_new = cell.config.side;
     // Combinations of rates and varied sizes are new, so each is checked.
     if (reef_config_check(&cell.config, &reason) != REEF_OK)
         return reef_fail(err, REEF_ERR_INVALID, "%.100s: system %.30s in size %.30s: %.120s",

@@ -107,7 +107,7 @@ static void add_point(reef_chart_curve *curve, const sums *s) {
     // Points are kept in order of x, as a line needs them.
     while (at > 0 && curve->points[at - 1].x > s->x) at--;
     // Another seed of the same point was added before; a level has one point only.
-    if (at > 0 && (curve->points[at - 1].x == s->x || curve->level)) return; // another seed of it
+    if (at > 0 && (curve->points[at - 1].x == s->x || curve->level)) return;
     reef_chart_point *grown = reef_cli_alloc(curve->count + 1, sizeof(*grown));
     if (at > 0) memcpy(grown, curve->points, at * sizeof(*grown));
     if (at < curve->count)
@@ -147,7 +147,7 @@ static reef_chart_curves make_curves(reef_experiment_kind kind,
         // Computed for the first cell of each position; add_point() ignores the others.
         sums s = same_position(kind, cells, results, cell);
         // All of its losses are not a number.
-        if (s.count == 0) continue; // its loss is no number
+        if (s.count == 0) continue;
         add_point(curve_in(&chart, curve_name(kind, cell), !isoflop && !retrieves(cell)), &s);
     }
     // A fixed order keeps colours stable while results come in.
@@ -225,7 +225,7 @@ static const char *const FIGURES[] = {"parameters",    "parameters_active",   "f
                                       "usage_percent", "unevenness",          "seconds"};
 #define FIGURE_COUNT (sizeof(FIGURES) / sizeof(FIGURES[0]))
 
-// As a row has it: of token ids there are no bytes.
+// As a row has it: token ids have no bytes.
 static const char *figure_name(const reef_config *config, size_t f) {
     if (strcmp(FIGURES[f], "bits_per_byte") == 0) return reef_cli_bits_name(config);
     if (strcmp(FIGURES[f], "perplexity_per_byte") == 0) return reef_cli_perplexity_name(config);
@@ -262,7 +262,7 @@ static void csv_row(FILE *out,
     fprintf(out, ",%d", cell->tuning);
     csv_number(out, cell->budget);
     // A float: more digits would be noise.
-    fprintf(out, ",%g", (double)c->learning_rate); // a float: more digits would be noise
+    fprintf(out, ",%g", (double)c->learning_rate);
     csv_number(out, (double)c->seed);
     // Not a number becomes an empty field.
     csv_number(out, pairs ? (double)c->side : (double)NAN);

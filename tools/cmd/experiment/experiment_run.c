@@ -5,8 +5,8 @@
 //           leaves ID.row, or what went wrong, and ends; without one it was stopped
 //
 // What always holds: results.jsonl is replaced as a whole, so it has complete rows only. A child
-// dies with its parent; its pool is then as its last commit left it, and the next run goes on from
-// there.
+// dies with its parent; its pool is then as its last commit left it, and the next run continues
+// from there.
 #include "cli_format.h"
 #include "cli_pool.h"
 #include "cli_progress.h"
@@ -163,7 +163,7 @@ static void report_run(void *context, double share) {
     double *reported = context, now = reef_cli_clock();
     if (now - *reported < TELL_SECONDS) return;
     *reported = now;
-    if (write(TELL_FD, &share, sizeof(share)) < 0) return; // nobody reads: nothing is lost
+    if (write(TELL_FD, &share, sizeof(share)) < 0) return; // without a reader nothing is lost
 }
 
 static char *row_path(const reef_experiment_work *work, const reef_experiment_cell *cell) {
@@ -191,7 +191,7 @@ reef_status reef_experiment_cell_leave(const experiment *e,
                                        reef_error *err) {
     double reported = 0;
     reef_experiment_work work = *given;
-    // If started by hand there is no pipe, and the next file opened would get its number.
+    // If started by hand it has no pipe, and the next file opened would get its number.
     struct stat info;
     // Only a pipe is taken for the parent's.
     bool is_heard = fstat(TELL_FD, &info) == 0 && S_ISFIFO(info.st_mode);
@@ -203,8 +203,8 @@ reef_status reef_experiment_cell_leave(const experiment *e,
     json_t *row = NULL;
     reef_error reason = {0};
     reef_status status = reef_experiment_cell_run(e, &work, cell, &row, &reason);
-    // Stopped before its budget was used: there is no row, and the pool stays.
-    if (status == REEF_OK && row == NULL) return REEF_OK; // stopped
+    // Stopped before its budget was used: no row is written, and the pool stays.
+    if (status == REEF_OK && row == NULL) return REEF_OK;
     // A failure is a row too: the parent shows its message.
     if (status != REEF_OK)
         row = json_pack("{s:i, s:s}", "status", (int)status, "error", reason.message);
@@ -246,8 +246,8 @@ static void become_run(const reef_experiment_work *work,
     argv[count++] = "--cell";
     argv[count++] = cell->id;
     argv[count] = NULL;
-    // If the parent dies, nobody would take the row.
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody would take the row
+    // If the parent dies, the row would never be read.
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     // The parent may have died before prctl().
     if (getppid() != parent || (fd != TELL_FD && dup2(fd, TELL_FD) < 0)) _exit(1);
     // The very program that runs, even if its file was replaced meanwhile.
@@ -260,7 +260,7 @@ static reef_status start_run(runner *r, job *j, const reef_experiment_cell *cell
     int fds[2];
     pid_t parent = getpid();
     // A row left by a run that was killed before taking it would be taken for the new one.
-    char *stale = row_path(r->work, cell); // of a run that was killed before it took it
+    char *stale = row_path(r->work, cell);
     (void)unlink(stale);
     free(stale);
     if (pipe(fds) != 0)
@@ -363,7 +363,7 @@ static reef_status finish_run(runner *r, job *j, reef_error *err) {
     free(path);
     bool ended_well = ended > 0 && WIFEXITED(state) && WEXITSTATUS(state) == 0;
     // An interrupt may also reach the child before it can catch the signal.
-    bool stopped = !left && (ended_well || interrupted); // also before it could catch the signal
+    bool stopped = !left && (ended_well || interrupted);
     if (stopped) return REEF_OK;
     // Progress counts FLOPs, so unequal cells advance the bar by what they cost.
     r->done += cell->budget;
@@ -474,7 +474,7 @@ reef_status reef_experiment_run(const experiment *e,
         if (starts) {
             status = start_run(&r, j, cell, err);
             cell = next_cell(&r, &next);
-        // Wait only if nothing could be started.
+            // Wait only if nothing could be started.
         } else {
             reef_status one = wait_for_any(&r, status == REEF_OK ? err : NULL);
             if (status == REEF_OK) status = one;

@@ -2,9 +2,9 @@
 //
 // A file is asked for more a few times a second. At its end its name is looked up: when another
 // file has taken it, what the old one got meanwhile is read first. A file that is shorter than what
-// was read of it was cut (copytruncate): reading begins anew. Of files that come and go between two
-// looks nothing is seen, and a file that was cut and has grown beyond its old length by the next
-// look is taken for the old one, as with tail -F.
+// was read of it was truncated (copytruncate): reading restarts. Files that come and go between two
+// polls are not seen, and a file that was truncated and has grown beyond its old length by the next
+// poll is taken for the old one, as with tail -F.
 #include "line_reader.h"
 
 #include "cli.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define POLL_MS 200 // from one look to the next
+#define POLL_MS 200 // from one poll to the next
 
 static reef_status failed_line_reader(const reef_follow_input *input,
                                       const char *doing,
@@ -63,7 +63,7 @@ static reef_status seek_lines(reef_follow_input *input, size_t *lines, reef_erro
         ssize_t got = pread(input->fd, input->bytes, count, (off_t)(at - count));
         if (got < 0) return failed_line_reader(input, "read", err);
         // It was cut meanwhile.
-        if ((size_t)got < count) break; // it was cut meanwhile
+        if ((size_t)got < count) break;
         for (size_t i = count; i-- > 0;) {
             uint64_t after = at - count + i + 1;
             // A newline at the very end ends the last line and begins none.
@@ -180,7 +180,7 @@ static reef_status open_next(reef_follow_input *input, reef_follow_state *state,
     return begin_file(input, fd, err);
 }
 
-// Nothing was there to read. True when there is reason to look again at once.
+// Nothing was there to read. True if it should be polled again at once.
 static bool poll_line_reader(reef_follow_input *input) {
     if (!input->regular || input->ended) return false;
     if (was_cut(input)) return input->cut = true;
@@ -194,7 +194,7 @@ reef_status reef_follow_next(reef_follow_input *input,
                              reef_error *err) {
     size_t count;
     // Nothing can follow the last line of a file that was cut.
-    do { // nothing can follow the last line of a file that was cut
+    do {
         *state = FOLLOW_LINES;
         if (take_lines(input, input->cut, lines, bytes)) return REEF_OK;
         *state = FOLLOW_TRUNCATED;

@@ -24,7 +24,7 @@ typedef enum reef_follow_state {
 typedef struct reef_follow_input {
     const char *path; // NULL: standard input
     int fd;
-    bool regular; // otherwise it has an end, and nothing takes its place
+    bool regular; // otherwise it has an end, and no file replaces it
     bool
         ended; // nothing can be added to what is read: it has an end, or another file took its name
     bool cut;  // it was cut: what was read of it is handed out, then it is read from its beginning
@@ -50,10 +50,10 @@ REEF_MUST_CHECK reef_status reef_follow_open(reef_follow_input *input,
 void reef_follow_close(reef_follow_input *input); // accepts the zeroed one
 
 /**
- * What comes next. A line ends with its newline, if it is whole: what is written of a line is no
- * line before the newline is there, or nothing can follow it any more.
+ * What comes next. A line ends with its newline: a partial line is handed out only when nothing can
+ * follow it any more.
  *
- * lines  FOLLOW_LINES: lent until the next call
+ * lines  FOLLOW_LINES: valid until the next call
  */
 REEF_MUST_CHECK reef_status reef_follow_next(reef_follow_input *input,
                                              reef_follow_state *state,

@@ -51,7 +51,7 @@ void reef_follow_scorer_close(reef_follow_scorer *scorer) {
 static reef_status score_text(reef_follow_scorer *scorer, reef_error *err) {
     reef_score score = {0};
     // Nothing came before the first byte, so it has 8 bits.
-    if (scorer->used < 2) { // nothing came before it
+    if (scorer->used < 2) {
         scorer->bits[0] = 8;
         return REEF_OK;
     }

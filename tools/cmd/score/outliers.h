@@ -36,7 +36,7 @@ REEF_MUST_CHECK reef_status reef_follow_scorer_open(reef_follow_scorer *scorer,
                                                     reef_error *err);
 void reef_follow_scorer_close(reef_follow_scorer *scorer); // accepts the zeroed one
 /**
- * The next bytes of the stream. A call costs a pass over each piece that it begins or goes on with.
+ * The next bytes of the stream. A call costs a pass over each piece that it begins or continues.
  *
  * bits  (count) written: the surprise of each; that of the very first one, which nothing came
  *       before, is 8

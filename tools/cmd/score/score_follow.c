@@ -33,7 +33,7 @@ typedef struct watch {
     uint64_t lines, bytes, outliers;
     double bits;
     float *surprise; // (FOLLOW_LINE_BYTES_MAX) of the bytes at hand
-    size_t silent;   // lines that only say what is usual, before the first one that is shown
+    size_t silent;   // lines before the first one that is shown: they establish the usual range
 } watch;
 
 static volatile sig_atomic_t ended;
@@ -161,7 +161,7 @@ static reef_status summary(watch *w, reef_error *err) {
 static reef_status print_score_follow(
     watch *w, const uint8_t *line, size_t bytes, double bits, double distance, reef_error *err) {
     // Not a number while too few lines were seen: the comparison is false.
-    bool outlier = distance > w->usual.threshold; // not while it is unknown
+    bool outlier = distance > w->usual.threshold;
     w->lines++;
     w->bytes += bytes;
     w->bits += bits;
@@ -224,7 +224,7 @@ static reef_status run_score_follow(watch *w, reef_error *err) {
         report_score_follow(w, state);
         if (state != FOLLOW_NOTHING) continue;
         // What was there at the beginning has been read.
-        w->silent = 0; // what was there when it began has been read
+        w->silent = 0;
         // While waiting, the read transaction is released, so that the daemon can reuse pages.
         reef_model_unpin(w->scorer.model);
         reef_follow_wait(&w->input);
@@ -232,7 +232,7 @@ static reef_status run_score_follow(watch *w, reef_error *err) {
     return status;
 }
 
-// The lines before the first one that is shown say what is usual.
+// The lines before the first one that is shown establish the usual range.
 static reef_status open_input(watch *w, const settings *given, reef_error *err) {
     bool all = given->last == UINT64_MAX;
     size_t lines = all ? SIZE_MAX : (size_t)(given->last + given->window);

@@ -23,7 +23,7 @@
 
 #define COLUMNS_DEFAULT 80
 #define COLUMNS_MAX 1000
-#define POOL_SECONDS 5.0 // between two looks at the pool, beside commits
+#define POOL_SECONDS 5.0 // between two reads of the pool, beside commits
 #define POOL_SECONDS_MIN 1.0
 #define INTERVAL_MAX 3600.0
 
@@ -99,7 +99,7 @@ static reef_status take_pool(top *t, reef_cli_pool *pool, reef_error *err) {
     // The next commit is read only if its number differs.
     t->commit = pool->commit.number;
     // The view owns the generations now.
-    pool->generations = NULL; // the view's now
+    pool->generations = NULL;
     return REEF_OK;
 }
 
@@ -167,7 +167,7 @@ static void take_absence(top *t) {
     t->data.trouble = t->seen ? "the daemon has gone; waiting for one to come back"
                               : "no daemon runs; waiting for one";
     // Nothing changes until a daemon runs again.
-    if (!t->data.daemon && t->data.status != NULL) return; // nothing changes until one does
+    if (!t->data.daemon && t->data.status != NULL) return;
     // A daemon may have started in between; the next round asks it.
     if (reef_status_read(t->cli, &status, &daemon, NULL) != REEF_OK || daemon) {
         json_decref(status);
@@ -225,8 +225,8 @@ static void listen_to_signals(void) {
 
 static struct termios terminal_before; // as it is left
 
-// In the background this stops until the shell brings the program to the front, and a signal says
-// that it has.
+// In the background this stops until the shell brings the program to the front, which a signal
+// reports.
 static void terminal_set(const struct termios *modes) {
     while (tcsetattr(STDIN_FILENO, TCSANOW, modes) != 0 && errno == EINTR) continue;
 }
@@ -254,7 +254,7 @@ static void suspend_top(void) {
     suspended = 0;
     terminal_end();
     sigaction(SIGTSTP, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
-    raise(SIGTSTP); // returns when the shell lets it go on
+    raise(SIGTSTP); // returns when the shell continues it
     listen_to_signals();
     terminal_take();
 }
@@ -311,8 +311,8 @@ static void refresh_pool(top *t) {
         (void)!read_pool(t, NULL);
 }
 
-// Back from where no time was this program's: whoever stopped it may have used the terminal, and
-// nobody was asked.
+// After a stop of unknown length: another program may have used the terminal, and no request was
+// sent.
 static void come_back(top *t) {
     if (suspended)
         suspend_top();
@@ -343,7 +343,7 @@ static void run_top(top *t) {
         struct pollfd events[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                   {.fd = t->link.fd, .events = POLLIN}};
         // Interrupted by a signal: a new size, or the end.
-        if (poll(events, 2, (int)ceil(1000 * wait)) < 0) continue; // a signal: the size, or the end
+        if (poll(events, 2, (int)ceil(1000 * wait)) < 0) continue;
         if (events[0].revents) read_keys();
         if (events[1].revents) listen_to(t);
     }
@@ -405,7 +405,7 @@ static reef_status show_live(top *t, reef_error *err) {
         return reef_fail(err, REEF_ERR_INVALID,
                          "a live view wants a terminal; elsewhere use --once");
     reef_status status =
-        read_pool(t, err); // a pool that is none is told before the screen is taken
+        read_pool(t, err); // an invalid pool is reported before the screen is taken
     if (status != REEF_OK) return status;
     t->heard = t->advanced = reef_cli_clock();
     run_top(t);

@@ -12,7 +12,7 @@
 
 typedef struct reef_top_link {
     struct sockaddr_un address;
-    int fd;     // -1: nobody is there
+    int fd;     // -1: not connected
     bool asked; // and has not answered
     char *line; // what has come of the answer
     size_t used, room;
@@ -23,7 +23,9 @@ REEF_MUST_CHECK reef_status reef_top_link_init(reef_top_link *link,
                                                const char *pool,
                                                const char *socket_path,
                                                reef_error *err);
-/** Ask, unless an answer is due; connects where nobody is connected. False: no daemon listens. */
+/**
+ * Send a request unless a reply is due; connect first if not connected. False: no daemon listens.
+ */
 bool reef_top_link_request(reef_top_link *link);
 /**
  * Read what has come. *status is the caller's once an answer is whole, otherwise NULL. False: the

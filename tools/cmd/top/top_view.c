@@ -95,8 +95,8 @@ static double *resample(const reef_point *points, size_t count, size_t parts) {
     for (size_t i = 0; i < count; i++) {
         uint64_t batches = reef_cli_point_batches(&points[i]), end = before + batches;
         double loss = (double)points[i].bits_per_byte,
-               // A batch without a loss has no weight, but takes its place.
-               weight = isfinite(loss) ? (double)batches : 0;
+               // A batch without a loss has no weight, but keeps its position.
+            weight = isfinite(loss) ? (double)batches : 0;
         // Every part that the point reaches into.
         for (uint64_t p = before * parts / all; weight > 0 && p <= (end - 1) * parts / all; p++) {
             means[p] += weight * loss;
@@ -208,7 +208,7 @@ static void put_stream(view *v) {
     const reef_top_data *d = v->data;
     const char *unit = reef_cli_stream_unit(&d->config);
     // The size has its unit already.
-    bool bytes = strcmp(unit, "byte") == 0; // then the size says so
+    bool bytes = strcmp(unit, "byte") == 0;
     // Recognised text is counted in the stream, but not trained.
     uint64_t passed_over = top_view_integer(d->status, "skipped_bytes");
     uint64_t learned = top_view_integer(d->status, "stream_bytes") - passed_over;

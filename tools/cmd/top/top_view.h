@@ -13,7 +13,7 @@ typedef struct reef_top_data {
     bool daemon;         // whether the daemon gave it
     double age;          // seconds since it was given
     double still;        // seconds since training advanced last, while there is something to train
-    const char *trouble; // why there is no news, or NULL
+    const char *trouble; // why no new data arrives, or NULL
     double speed[TOP_HISTORY];
     size_t speed_count;
     // of the pool itself

@@ -250,8 +250,8 @@ static reef_status restore_results(train *t, reef_error *err) {
     return status;
 }
 
-// Results say when their pool was made. Of older ones, which do not, the root tells where the pool
-// stands as they do.
+// Results record when their pool was made. Older results do not; for those the root shows that the
+// pool is at their position.
 static bool results_are_of_this_pool(const train *t) {
     const json_t *measured = json_object_get(t->results, "measured");
     json_int_t made = json_integer_value(json_object_get(measured, "pool_unix_ms"));
@@ -347,7 +347,7 @@ static reef_status train_until(train *t, uint64_t position, reef_error *err) {
         status = reef_train_stream_read(&t->stream, position, &name, &bytes, &count, err);
         if (status == REEF_OK) status = feed_train(t, name, bytes, count, err);
     }
-    // A measurement must see everything read so far, so what is carried is trained.
+    // A measurement must include everything read so far, so pending bytes are trained.
     if (status == REEF_OK && !interrupted && position > 0) status = drain(t, err);
     if (status == REEF_OK) status = commit(t, err);
     // Training and measuring are timed apart.
@@ -383,7 +383,7 @@ static reef_status measure_train(train *t,
     return status;
 }
 
-// Measures the state of a sealed generation. After its consolidation there is no such state, and
+// Measures the state of a sealed generation. After its consolidation this state does not exist, and
 // the earlier values stay.
 static reef_status measure_sealed(train *t, uint32_t generation, double *values, reef_error *err) {
     if (generation < t->pool.generation_count &&
@@ -462,8 +462,8 @@ static double median(double *values, size_t count) {
     return (values[count / 2] + values[(count - 1) / 2]) / 2;
 }
 
-// Evaluates the held-out sets with the present model and as of generation 0, in turns, so that
-// other work on the machine hits both alike. With one generation both are the same model.
+// Evaluates the held-out sets with the present model and as of generation 0, alternately, so that
+// other work on the machine affects both alike. With one generation both are the same model.
 static reef_status measure_cost(train *t, reef_error *err) {
     size_t repeats = (size_t)t->cost_repeats;
     // Not a number means "not measured".
@@ -485,7 +485,7 @@ static reef_status measure_cost(train *t, reef_error *err) {
     for (size_t m = 0; m < 2 && status == REEF_OK; m++)
         status = time_pass(t, models[m], &warm, err);
     for (size_t i = 0; i < 2 * repeats && status == REEF_OK; i++)
-        // In turns: now, first, now, first.
+        // Alternately: now, first, now, first.
         status = time_pass(t, models[i % 2], &seconds[i % 2 * repeats + i / 2], err);
     if (status == REEF_OK) {
         // Of neighbours in time, before the sorting: a slow minute of the machine is in both.

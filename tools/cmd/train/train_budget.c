@@ -93,7 +93,7 @@ static void account(const run *r,
     reef_trainer_status_read(r->trainer, &now);
     uint64_t windows = (uint64_t)config->batch + reef_config_rehearsed(config);
     // What waits for a full batch was read last.
-    uint64_t read = r->stream.at, waits = now.pending_bytes; // what waits was read last
+    uint64_t read = r->stream.at, waits = now.pending_bytes;
     out->steps = r->steps;
     out->steps_planned = r->steps_planned;
     out->stream_bytes = now.stream_bytes;
@@ -130,7 +130,7 @@ static reef_status check_budget(const reef_config *config,
             "or --strategy joint, and without a mark",
             reef_config_word(config, "boundaries"), reef_config_word(config, "strategy"),
             config->boundary_mark[0] ? " and a mark" : "");
-    // Later generations make each step dearer than the formula says.
+    // Later generations make each step more expensive than the formula assumes.
     if (generation_count > 1)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the pool has %" PRIu32
@@ -246,7 +246,7 @@ static void print_spent(const reef_flops *flops, const reef_train_spent *spent) 
            reef_cli_count(spent->steps, words));
     printf(", %s tokens, in %s\n", reef_cli_count(spent->trained_tokens, words),
            reef_cli_duration(spent->seconds, more));
-    // Repeated data is worth less than fresh data, so it is said.
+    // Repeated data is worth less than fresh data, so it is reported.
     if (spent->epochs > 1)
         printf("the data was read %.2f times, always in the same order\n", spent->epochs);
     // Steps made by reefd, for instance, were paid for as well.

@@ -93,7 +93,7 @@ static json_t *point_json(const reef_train_point *point, size_t domains) {
 json_t *reef_train_record_json(const reef_train_record *record) {
     json_t *points = json_array(), *sealed = json_array();
     for (size_t i = 0; i < record->point_count; i++)
-        // Only what was measured is stored: the plan says the rest.
+        // Only what was measured is stored: the plan has the rest.
         if (record->points[i].done)
             json_array_append_new(points, point_json(&record->points[i], record->domain_count));
     for (size_t s = 0; s < record->sealed_count; s++) {
@@ -181,8 +181,8 @@ reef_status reef_train_record_restore(reef_train_record *record,
 }
 
 void reef_train_record_position(reef_train_record *record, const reef_train_stream *stream) {
-    // Nothing but these files is in the pool, or nothing of them: both are as an earlier run said,
-    // or need no such word.
+    // The pool holds only these files, or none of them: then an earlier run's values hold, or none
+    // are needed.
     bool plain = stream->base == 0 || stream->at == 0;
     if (plain)
         record->placed_from = 0;

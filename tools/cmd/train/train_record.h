@@ -31,11 +31,11 @@ typedef struct reef_train_sealed {
 typedef struct reef_train_record {
     size_t domain_count;
     reef_train_point
-        *points; // in the order of the stream; a row stands before a point at the same place
+        *points; // in the order of the stream; a row precedes a point at the same offset
     size_t point_count;
     reef_train_sealed *sealed; // by generation, which is counted from `first_generation`
     size_t sealed_count;
-    uint64_t pool_unix_ms;     // when the pool was made, which tells it from others; 0: not known
+    uint64_t pool_unix_ms;     // when the pool was made, which identifies it; 0: unknown
     uint32_t first_generation; // that was open when training began
     uint64_t stream_base;      // where the files begin in the pool's stream, and
     uint64_t
@@ -65,9 +65,9 @@ REEF_MUST_CHECK reef_status reef_train_record_restore(reef_train_record *record,
                                                       const json_t *measured,
                                                       reef_error *err);
 /**
- * Now that it is known where the pool stands: place the files in its stream. What was read before
- * this run lies right before what comes, unless other files have been trained since; then nothing
- * says where it lies.
+ * Now that the pool's position is known: assign the files their offsets in its stream. What was
+ * read before this run directly precedes what comes, unless other files have been trained since;
+ * then its offset is unknown.
  */
 void reef_train_record_position(reef_train_record *record, const reef_train_stream *stream);
 

@@ -13,8 +13,7 @@
 
 // ---- the matrix ---------------------------------------------------------------------------------
 
-// Rows are the states between files; domain j was learned in file j, where there is a file for
-// each.
+// Rows are the states between files; domain j was learned in file j, if each has a file.
 typedef struct rows {
     reef_metrics_matrix matrix;
     double *values;

@@ -115,7 +115,7 @@ static reef_status check_order(const reef_train_stream *stream,
     const char *before = NULL; // the last file so far that was read
     for (size_t i = 0; i < stream->count; i++) {
         const char *name = stream->files[i].name;
-        // Not read yet, so its place is free.
+        // Not read yet, so its position is free.
         if (reef_trainer_cursor(trainer, name) == 0) continue;
         if (before != NULL &&
             reef_trainer_source_index(trainer, name) < reef_trainer_source_index(trainer, before))
@@ -132,11 +132,11 @@ static reef_status check_order(const reef_train_stream *stream,
 static reef_status seek_repeated(reef_train_stream *stream,
                                  const reef_trainer *trainer,
                                  reef_error *err) {
-    // The sum of the positions is the place in the repeated stream.
+    // The sum of the positions is the offset in the repeated stream.
     for (size_t i = 0; i < stream->count; i++)
         stream->at += reef_trainer_cursor(trainer, stream->files[i].name);
     for (size_t i = 0; i < stream->count; i++)
-        // Each file must have been read as far as that place says.
+        // Each file must have been read as far as that offset requires.
         if (reef_trainer_cursor(trainer, stream->files[i].name) != read_of(stream, i, stream->at))
             return reef_fail(
                 err, REEF_ERR_INVALID,

@@ -12,7 +12,7 @@ typedef struct reef_train_stream {
     uint64_t at; // bytes of the stream that the trainer has accepted
     uint64_t
         base;    // where the stream begins in the pool's own, which may have begun with other files
-    bool repeat; // after the end it begins again; `at` goes on
+    bool repeat; // after the end it starts again; `at` continues
     uint8_t *buffer;
 } reef_train_stream;
 
@@ -29,9 +29,9 @@ REEF_MUST_CHECK reef_status reef_train_stream_open(reef_train_stream *stream,
                                                    const reef_config *config,
                                                    reef_error *err);
 /**
- * Let the stream begin again after its end, and again, in the same order. The pool keeps cursors of
- * their own for it, "repeat:" before the file's name: a daemon that reads the same file begins at
- * its beginning.
+ * Let the stream start again after its end, repeatedly, in the same order. The pool keeps cursors
+ * of their own for it, "repeat:" before the file's name: a daemon that reads the same file begins
+ * at its beginning.
  *
  * Errors: INVALID a file's name is too long for that.
  */

@@ -150,7 +150,7 @@ reef_status reef_config_field_set_text(reef_config *config,
                                        reef_error *err) {
     size_t bytes = strlen(value);
     // A message that repeats a control character could move the cursor of a terminal.
-    if (!is_printable(value)) // nor can a message show it
+    if (!is_printable(value))
         return reef_fail(err, REEF_ERR_INVALID, "%s must be one line of printable ASCII letters",
                          field->name);
     const char *fault = text_fault(field, value);

@@ -92,7 +92,7 @@ static reef_status list_parts(exporting *e, reef_error *err) {
     for (uint32_t g = 0; status == REEF_OK && g < origin->count; g++) {
         const reef_file_generation *one = &origin->generations[g];
         // A generation without data, made only for its list of tensors and their shapes.
-        reef_generation *generation = NULL; // for its list of tensors
+        reef_generation *generation = NULL;
         status = reef_generation_new(&generation, &origin->config, &one->info, err);
         if (status == REEF_OK)
             status = reef_tensor_groups_add(&e->parts, &origin->config, generation, g,

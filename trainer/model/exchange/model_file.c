@@ -96,7 +96,7 @@ static bool add_column(reef_tensor_groups *parts,
     part->db = of->db;
     part->layer = layer;
     // Blocks are cut as if rows were f32, whatever their type.
-    part->block_rows = reef_block_rows(table->row_values * sizeof(float)); // whatever their type
+    part->block_rows = reef_block_rows(table->row_values * sizeof(float));
     part->row_bytes = of->row_bytes;
     part->offset = of->offset;
     part->bytes = of->bytes;
