@@ -44,6 +44,7 @@ json_t *reef_generation_json(const reef_generation_record *generations,
     json_object_set_new(object, "parent", count_json(generation->parent));
     json_object_set_new(object, "side", count_json(generation->side));
     json_object_set_new(object, "experts",
+                        // Of all PEER layers; each has its own side * side.
                         count_json(reef_generation_experts(generation, peer_layers)));
     json_object_set_new(object, "first_id", count_json(generation->first_id));
     json_object_set_new(object, "dtype", json_string(reef_rows_dtype_text(generation->dtype)));
@@ -61,6 +62,8 @@ json_t *reef_generation_json(const reef_generation_record *generations,
     else
         json_object_set_new(object, "root", json_null());
     json_object_set_new(object, "consolidated_into",
+                        // Empty generations were consolidated; their content is under the later
+                        // number.
                         reef_generation_is_empty(generation)
                             ? count_json(reef_generation_merged_into(generations, count, index))
                             : json_null());
@@ -112,6 +115,7 @@ static reef_status on_event(void *context,
     bool undone = !reef_lineage_has(&r->lineage, view->commit) && is_of_the_state(event);
     bool taken = (!undone || json_object_set_new(event, "undone", json_true()) == 0) &&
                  json_array_append(r->events, event) == 0;
+    // The list has taken its own reference.
     json_decref(event);
     return taken ? REEF_OK : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the timeline");
 }
@@ -131,9 +135,10 @@ static const char *mode_text(const reef_check_options *options) {
     return options->quick ? "quick" : options->sample < 1 ? "sample" : "whole";
 }
 
-// What was looked at, in the words of the manual, and what was not.
+// What was checked, in the words of the manual, and what was not.
 static void set_scope(json_t *object, const reef_check_options *options) {
     json_t *not = json_array();
+    // A reader must see what was not checked, so that a quick check is not taken for a full one.
     if (options->quick) json_array_append_new(not, json_string("payloads of sealed records"));
     if (!options->quick && options->sample < 1)
         json_array_append_new(not, json_string("payloads of sealed records outside the sample"));
@@ -152,6 +157,7 @@ json_t *reef_check_json(json_t *pool,
     json_t *object = json_object();
     json_object_set_new(object, "pool", pool);
     json_object_set_new(object, "sound", json_boolean(report->damaged == 0));
+    // The mode is part of the result: "sound" covers only what was checked.
     json_object_set_new(object, "mode", json_string(mode_text(options)));
     set_root(object, report->root);
     json_object_set_new(object, "seconds", reef_json_number(seconds));

@@ -53,6 +53,7 @@ static reef_status add_decision(reef_decisions *after,
         at < 0)
         return reef_fail(err, REEF_ERR_CORRUPT, "decision %llu about turns makes no sense",
                          (unsigned long long)number);
+    // One by one: decisions after the last commit are few.
     reef_decision *items = realloc(after->items, (after->count + 1) * sizeof(*items));
     if (items == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a decision");
     after->items = items;
@@ -105,6 +106,7 @@ reef_status reef_stride_write(reef_txn *txn, const reef_stride *stride, reef_err
     for (uint64_t number = stride->decided; status == REEF_OK && number > 0; number--) {
         reef_view view;
         key.sequence = number;
+        // The first missing number ends it: they are deleted from the newest to the oldest.
         if (reef_record_view(txn, &key, &view, NULL) == REEF_ERR_NOT_FOUND) break;
         status = reef_record_delete(txn, &key, err);
     }
@@ -142,6 +144,7 @@ static reef_status read_checkpoint(
     // "mark" is the name on disk of the checkpoint.
     json_t *saved = json_object_get(json, "mark");
     json_int_t at = json_integer_value(json_object_get(json, "begin"));
+    // A checkpoint is handed on as text: only its own source understands it.
     if (saved != NULL && at >= 0) {
         *begin = (uint64_t)at;
         *checkpoint = json_dumps(saved, JSON_COMPACT);
@@ -168,6 +171,7 @@ reef_status reef_source_checkpoint_write(
     char name[REEF_NAME_BYTES_MAX + 1];
     reef_source_name(name, REEF_NAME_BYTES_MAX, source, strlen(source));
     reef_key key = journal_key(name, 0);
+    // Stored as JSON and not as a string, so that the record can be read by people.
     json_t *saved = json_loads(checkpoint, 0, NULL);
     if (saved == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "the place of the source '%.100s' is not JSON",

@@ -157,6 +157,7 @@ static void add_option(page *out, const reef_option_text *option) {
         snprintf(left, sizeof(left), "  --%s%s%s", option->name, option->value != NULL ? " " : "",
                  option->value != NULL ? option->value : "");
     add_text(out, left);
+    // A long name leaves no room: its text begins on the next line.
     if (length + 2 > TEXT_COLUMN) add_text(out, "\n");
     size_t blanks = length + 2 > TEXT_COLUMN ? TEXT_COLUMN : (size_t)(TEXT_COLUMN - length);
     for (size_t i = 0; i < blanks; i++) add_text(out, " ");
@@ -167,6 +168,7 @@ static void add_example(page *out) {
     const char *line = REEF_OPTIONS_MANUAL.example;
     add_text(out, "\nExample:\n");
     while (*line) {
+        // With its newline, so that lines stay as they are written.
         size_t bytes = strcspn(line, "\n") + 1;
         add_text(out, "  ");
         add_help(out, line, bytes);

@@ -58,6 +58,7 @@ static reef_status parse_memory(const char *label,
 
 static reef_status parse_rate(const char *label, const char *text, uint64_t *out, reef_error *err) {
     *out = 0;
+    // "0" turns the work off; reef_memory_parse wants at least 1.
     if (strcmp(text, "0") == 0) return REEF_OK;
     if (reef_memory_parse(text, out, NULL) == REEF_OK) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
@@ -67,6 +68,7 @@ static reef_status parse_rate(const char *label, const char *text, uint64_t *out
 }
 
 static reef_status parse_switch(const char *label, const char *text, bool *out, reef_error *err) {
+    // The words of systemd's unit files, so that an operator need not learn others.
     static const char *const WORDS[][2] = {
         {"no", "yes"}, {"false", "true"}, {"off", "on"}, {"0", "1"}};
     for (size_t i = 0; i < sizeof(WORDS) / sizeof(*WORDS); i++)
@@ -82,6 +84,7 @@ static reef_status parse_listen(const char *label,
                                 const char *text,
                                 const char **out,
                                 reef_error *err) {
+    // Parsed for the check alone: the listener resolves it again when it starts.
     struct sockaddr_storage address;
     reef_error why;
     if (reef_address_parse(&address, text, &why) != REEF_OK)
@@ -136,6 +139,7 @@ reef_status reef_option_take(reef_options *options,
                              const char *text,
                              reef_error *err) {
     const setting *one = &reef_settings[index];
+    // The first source of a layer replaces those of weaker layers.
     bool first = options->origins[index].kind != origin.kind;
     options->origins[index] = origin;
     if (one->kind == SETTING_SOURCE) return take_source(options, &origin, text, first, err);
