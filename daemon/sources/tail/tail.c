@@ -13,32 +13,23 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- the table ----------------------------------------------------------------------------------
-
-bool reef_tail_event_take(reef_tail *set, reef_tail_event *word) {
-    if (!set->event_count) return false;
-    *word = set->events[set->event_first];
-    set->event_first = (set->event_first + 1) % REEF_TAIL_EVENTS_MAX;
-    set->event_count--;
-    return true;
-}
-
 // ---- opening ------------------------------------------------------------------------------------
 
 // "a/b/*.log" is the folder a/b and a pattern, "a/b" a folder when it is one.
-static reef_status split_path(reef_tail *set, const char *path, reef_error *err) {
+static reef_status split_path(reef_tail *tail, const char *path, reef_error *err) {
     struct stat state;
     bool is_folder = stat(path, &state) == 0 && S_ISDIR(state.st_mode);
     // `follow:` is for one path; a folder needs a kind that has an order for its files.
-    if (is_folder && !set->folder_kind)
+    if (is_folder && !tail->folder_kind)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot follow '%.150s': it is a folder; dir:%.150s follows its files",
                          path, path);
     const char *slash = strrchr(path, '/');
     if (is_folder) {
-        set->folder = strdup(path);
-        return set->folder != NULL ? REEF_OK
-                                   : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for '%s'", path);
+        tail->folder = strdup(path);
+        return tail->folder != NULL
+                   ? REEF_OK
+                   : reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for '%s'", path);
     }
     const char *name = slash != NULL ? slash + 1 : path;
     size_t bytes = slash != NULL ? (size_t)(slash - path) : 0;
@@ -46,9 +37,9 @@ static reef_status split_path(reef_tail *set, const char *path, reef_error *err)
         return reef_fail(err, REEF_ERR_INVALID, "'%.200s' names no file that could be followed",
                          path);
     // A path without a slash is in the current folder.
-    set->name = strdup(name);
-    set->folder = slash != NULL ? strndup(path, bytes ? bytes : 1) : strdup(".");
-    if (set->name == NULL || set->folder == NULL)
+    tail->name = strdup(name);
+    tail->folder = slash != NULL ? strndup(path, bytes ? bytes : 1) : strdup(".");
+    if (tail->name == NULL || tail->folder == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for '%s'", path);
     return REEF_OK;
 }
@@ -56,48 +47,48 @@ static reef_status split_path(reef_tail *set, const char *path, reef_error *err)
 reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_error *err) {
     *out = NULL;
     if (!*path) return reef_fail(err, REEF_ERR_INVALID, "the source names no path to follow");
-    reef_tail *set = calloc(1, sizeof(*set));
-    if (set == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
-    set->folder_kind = folder;
+    reef_tail *tail = calloc(1, sizeof(*tail));
+    if (tail == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
+    tail->folder_kind = folder;
     // Until a checkpoint is loaded, this is a first start: present files are read from the
     // beginning.
-    set->resumed = true;
-    reef_status status = split_path(set, path, err);
+    tail->resumed = true;
+    reef_status status = split_path(tail, path, err);
     // A folder that does not exist yet is a typo more often than a plan.
-    if (status == REEF_OK && folder && set->name != NULL && access(set->folder, F_OK) != 0)
+    if (status == REEF_OK && folder && tail->name != NULL && access(tail->folder, F_OK) != 0)
         status = reef_fail(err, REEF_ERR_NOT_FOUND, "cannot look into '%.150s': %s; check the path",
-                           set->folder, strerror(errno));
+                           tail->folder, strerror(errno));
     // A pattern may match nothing today; a plain name that does not exist is refused.
-    if (status == REEF_OK && folder && set->name != NULL && strpbrk(set->name, "*?[") == NULL)
+    if (status == REEF_OK && folder && tail->name != NULL && strpbrk(tail->name, "*?[") == NULL)
         status = reef_fail(err, REEF_ERR_NOT_FOUND,
                            "'%.150s' is no folder: give dir:FOLDER, dir:FOLDER/PATTERN or, for one "
                            "file, follow:PATH",
                            path);
     if (status == REEF_OK) {
-        *out = set;
-        set = NULL;
+        *out = tail;
+        tail = NULL;
     }
-    reef_tail_close(set);
+    reef_tail_close(tail);
     return status;
 }
 
-void reef_tail_close(reef_tail *set) {
-    if (set == NULL) return;
-    while (set->count) reef_tail_remove(set, set->count - 1);
-    if (set->open != NULL) closedir(set->open);
-    free(set->files);
-    free(set->candidates);
-    free(set->folder);
-    free(set->name);
-    free(set);
+void reef_tail_close(reef_tail *tail) {
+    if (tail == NULL) return;
+    while (tail->count) reef_tail_remove(tail, tail->count - 1);
+    if (tail->open != NULL) closedir(tail->open);
+    free(tail->files);
+    free(tail->candidates);
+    free(tail->folder);
+    free(tail->name);
+    free(tail);
 }
 
 // Skip the bytes that the pool has accepted since the checkpoint: first the ranges of its read
 // pass, then further in the last file.
-static void skip_tail(reef_tail *set, uint64_t bytes) {
+static void skip_accepted(reef_tail *tail, uint64_t bytes) {
     reef_tail_file *last = NULL;
-    for (size_t i = 0; i < set->count; i++) {
-        reef_tail_file *file_entry = &set->files[i];
+    for (size_t i = 0; i < tail->count; i++) {
+        reef_tail_file *file_entry = &tail->files[i];
         uint64_t range = file_entry->upto - file_entry->offset;
         // Files that the read pass returned nothing of are not part of the accepted bytes.
         if (!range && !file_entry->newline) continue;
@@ -115,16 +106,16 @@ static void skip_tail(reef_tail *set, uint64_t bytes) {
     if (last != NULL) last->offset += bytes;
 }
 
-reef_status reef_tail_seek(reef_tail *set, const reef_input_offset *offset, reef_error *err) {
+reef_status reef_tail_seek(reef_tail *tail, const reef_input_offset *offset, reef_error *err) {
     if (!offset->cursor) return REEF_OK;
     if (offset->checkpoint == NULL)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %" PRIu64
                          " bytes of '%.150s' and does not know where they "
                          "lay: give the source another name",
-                         offset->cursor, set->folder);
-    reef_status status = reef_tail_checkpoint_load(set, offset->checkpoint, err);
-    if (status == REEF_OK) skip_tail(set, offset->cursor - offset->begin);
+                         offset->cursor, tail->folder);
+    reef_status status = reef_tail_checkpoint_load(tail, offset->checkpoint, err);
+    if (status == REEF_OK) skip_accepted(tail, offset->cursor - offset->begin);
     return status;
 }
 
@@ -132,17 +123,17 @@ reef_status reef_tail_seek(reef_tail *set, const reef_input_offset *offset, reef
 
 // No checkpoint is needed for bytes that continue the same file: their offset follows from the
 // bytes before.
-static bool follows(const reef_tail *set, const reef_tail_file *file_entry) {
+static bool follows(const reef_tail *tail, const reef_tail_file *file_entry) {
     bool only = true;
-    for (size_t i = 0; i < set->count; i++)
-        only &= &set->files[i] == file_entry || !reef_tail_file_has_range(&set->files[i]);
-    return set->marked && only && file_entry->file_id.device == set->last_device &&
-           file_entry->file_id.inode == set->last_inode;
+    for (size_t i = 0; i < tail->count; i++)
+        only &= &tail->files[i] == file_entry || !reef_tail_file_has_range(&tail->files[i]);
+    return tail->checkpointed && only && file_entry->file_id.device == tail->last_device &&
+           file_entry->file_id.inode == tail->last_inode;
 }
 
 // False when the file has changed since the pass began; the caller then scans again.
 static bool read_file(
-    reef_tail *set, reef_tail_file *file_entry, uint8_t *at, size_t room, size_t *count) {
+    reef_tail *tail, reef_tail_file *file_entry, uint8_t *at, size_t room, size_t *count) {
     uint64_t range = file_entry->upto - file_entry->offset;
     // The planned range is exhausted and the line has no end: one is added, so that the next file
     // does not continue the line.
@@ -154,18 +145,18 @@ static bool read_file(
         return true;
     }
     if (file_entry->fd < 0 &&
-        reef_tail_file_open(file_entry, set->open != NULL ? dirfd(set->open) : AT_FDCWD))
+        reef_tail_file_open(file_entry, tail->open != NULL ? dirfd(tail->open) : AT_FDCWD))
         return false;
     // Exactly the planned bytes: a shorter read means that the file changed.
     size_t wanted = range < room ? (size_t)range : room;
     errno = 0;
     ssize_t got = reef_tail_file_read(file_entry, at, wanted, file_entry->offset);
-    if (got < 0) reef_tail_failed(set, file_entry, errno);
+    if (got < 0) reef_tail_failed(tail, file_entry, errno);
     if (got != (ssize_t)wanted) return false;
     // The bytes were read before the head was checked. A head that still matches proves that they
     // belong to this file and not to a replacement.
     int code = file_entry->packed ? 0 : reef_tail_file_check_head(file_entry);
-    if (code && code != ENODATA) reef_tail_failed(set, file_entry, code);
+    if (code && code != ENODATA) reef_tail_failed(tail, file_entry, code);
     if (code) return false;
     file_entry->offset += wanted;
     file_entry->ended = false;
@@ -173,7 +164,7 @@ static bool read_file(
     return true;
 }
 
-static reef_status read_next(reef_tail *set,
+static reef_status read_next(reef_tail *tail,
                              reef_tail_file *file_entry,
                              bool first,
                              uint8_t *at,
@@ -183,67 +174,67 @@ static reef_status read_next(reef_tail *set,
                              reef_error *err) {
     // A checkpoint is made when a read pass begins, and again when it moves on to a file that it
     // does not list.
-    bool due = first && !follows(set, file_entry);
-    char *text = due ? reef_tail_checkpoint(set) : NULL;
+    bool due = first && !follows(tail, file_entry);
+    char *text = due ? reef_tail_checkpoint(tail) : NULL;
     if (due && text == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the mark of '%s'", set->folder);
-    if (!read_file(set, file_entry, at, room, count)) {
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the mark of '%s'", tail->folder);
+    if (!read_file(tail, file_entry, at, room, count)) {
         free(text);
         // Whatever was planned rested on a file that is not the same any more.
-        reef_tail_drop_read_pass(set);
-        set->marked = false;
+        reef_tail_drop_read_pass(tail);
+        tail->checkpointed = false;
         return REEF_OK;
     }
     *checkpoint = text;
-    if (due) set->marked = true;
+    if (due) tail->checkpointed = true;
     // Remembered to distinguish a new file from the continuation of an old one.
-    for (size_t i = 0; due && i < set->count; i++)
-        if (reef_tail_file_has_range(&set->files[i]) || &set->files[i] == file_entry) {
-            set->last_device = set->files[i].file_id.device;
-            set->last_inode = set->files[i].file_id.inode;
+    for (size_t i = 0; due && i < tail->count; i++)
+        if (reef_tail_file_has_range(&tail->files[i]) || &tail->files[i] == file_entry) {
+            tail->last_device = tail->files[i].file_id.device;
+            tail->last_inode = tail->files[i].file_id.inode;
         }
     return REEF_OK;
 }
 
 reef_status reef_tail_read(
-    reef_tail *set, uint8_t *at, size_t room, size_t *count, char **checkpoint, reef_error *err) {
+    reef_tail *tail, uint8_t *at, size_t room, size_t *count, char **checkpoint, reef_error *err) {
     assert(room > 0);
     *count = 0;
     *checkpoint = NULL;
-    reef_tail_file *file_entry = reef_tail_next_file(set);
+    reef_tail_file *file_entry = reef_tail_next_file(tail);
     reef_status status = REEF_OK;
     // A plan that is seconds old may miss a rotation.
-    if (file_entry != NULL && !set->resumed && reef_tail_scan_is_old(set)) {
-        status = reef_tail_rescan(set, err);
-        file_entry = reef_tail_next_file(set);
+    if (file_entry != NULL && !tail->resumed && reef_tail_scan_is_old(tail)) {
+        status = reef_tail_rescan(tail, err);
+        file_entry = reef_tail_next_file(tail);
     }
     // Twice: when a file has changed under an older pass, scan and read again at once.
     for (int i = 0; status == REEF_OK && *count == 0 && i < 2; i++) {
-        bool first = file_entry == NULL || set->resumed || i > 0;
+        bool first = file_entry == NULL || tail->resumed || i > 0;
         if (first) {
-            status = reef_tail_begin_read_pass(set, err);
-            file_entry = reef_tail_next_file(set);
+            status = reef_tail_begin_read_pass(tail, err);
+            file_entry = reef_tail_next_file(tail);
         }
         if (status != REEF_OK || file_entry == NULL) break;
-        status = read_next(set, file_entry, first, at, room, count, checkpoint, err);
+        status = read_next(tail, file_entry, first, at, room, count, checkpoint, err);
     }
     return status;
 }
 
-uint64_t reef_tail_unread(const reef_tail *set) {
+uint64_t reef_tail_unread(const reef_tail *tail) {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        const reef_tail_file *file_entry = &set->files[i];
+    for (size_t i = 0; i < tail->count; i++) {
+        const reef_tail_file *file_entry = &tail->files[i];
         uint64_t end = file_entry->size > file_entry->upto ? file_entry->size : file_entry->upto;
         bytes += end > file_entry->offset ? end - file_entry->offset : 0;
     }
     return bytes;
 }
 
-size_t reef_tail_count(const reef_tail *set) {
-    return set->count;
+size_t reef_tail_count(const reef_tail *tail) {
+    return tail->count;
 }
 
-const char *reef_tail_folder(const reef_tail *set) {
-    return set->folder;
+const char *reef_tail_folder(const reef_tail *tail) {
+    return tail->folder;
 }

@@ -23,11 +23,11 @@
 
 #define REEF_DIR_FILES_MAX 4096
 #define REEF_FOLDER_NAMES_MAX 65536 // a folder with more is too large to scan every second
-#define REEF_SETTLE_MS                                                                             \
-    2000 // a file that was left alone for so long is not being written, copied or packed
+// A file that was left alone for so long is not being written, copied or compressed.
+#define REEF_SETTLE_MS 2000
 
-#define REEF_TAIL_SCAN_MS                                                                          \
-    1000 // a scan is stale after this time, also in the middle of a long read pass
+// A scan is stale after this time, also in the middle of a long read pass.
+#define REEF_TAIL_SCAN_MS 1000
 
 typedef struct reef_tail reef_tail;
 
@@ -44,9 +44,9 @@ REEF_MUST_CHECK reef_status reef_tail_open(reef_tail **out,
                                            const char *path,
                                            bool folder,
                                            reef_error *err);
-void reef_tail_close(reef_tail *set); // accepts NULL
+void reef_tail_close(reef_tail *tail); // accepts NULL
 /** Start at `offset`. INVALID when its checkpoint is not one of ours. */
-REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *set,
+REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *tail,
                                            const reef_input_offset *offset,
                                            reef_error *err);
 /**
@@ -59,18 +59,18 @@ REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *set,
  * Errors: NO_MEMORY. Trouble with a file is an event, see below, and reading continues.
  */
 REEF_MUST_CHECK reef_status reef_tail_read(
-    reef_tail *set, uint8_t *at, size_t room, size_t *count, char **checkpoint, reef_error *err);
+    reef_tail *tail, uint8_t *at, size_t room, size_t *count, char **checkpoint, reef_error *err);
 /**
  * Scan the folder while nobody reads. New files are opened, so that their bytes survive deletion.
  */
-REEF_MUST_CHECK reef_status reef_tail_rescan(reef_tail *set, reef_error *err);
+REEF_MUST_CHECK reef_status reef_tail_rescan(reef_tail *tail, reef_error *err);
 /** Bytes that exist and were not returned yet, as of the last scan. */
-uint64_t reef_tail_unread(const reef_tail *set);
+uint64_t reef_tail_unread(const reef_tail *tail);
 /** Files in the table. */
-size_t reef_tail_count(const reef_tail *set);
+size_t reef_tail_count(const reef_tail *tail);
 /** The folder to watch for changes. */
-const char *reef_tail_folder(const reef_tail *set);
-/** Take the oldest event; false if the queue is empty. */
-bool reef_tail_event_take(reef_tail *set, reef_tail_event *word);
+const char *reef_tail_folder(const reef_tail *tail);
+/** Take the oldest event; false if none is left. Dropped events are counted in a last one. */
+bool reef_tail_event_take(reef_tail *tail, reef_tail_event *out);
 
 #endif

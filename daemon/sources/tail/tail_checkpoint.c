@@ -1,4 +1,4 @@
-// Marks of followed files: the table as JSON.
+// Checkpoints of followed files: the table as JSON.
 //
 //   {"files": [[device, inode, offset, upto, head bytes, "head, 16 hex digits", flags, name], ...]}
 //
@@ -32,12 +32,12 @@ static json_t *pack_file(const reef_tail_file *file_entry) {
                      name != NULL ? name : json_string(""));
 }
 
-char *reef_tail_checkpoint(const reef_tail *set) {
+char *reef_tail_checkpoint(const reef_tail *tail) {
     json_t *files = json_array();
     json_t *checkpoint = json_object();
     bool whole = files != NULL && checkpoint != NULL;
-    for (size_t i = 0; whole && i < set->count; i++)
-        whole = json_array_append_new(files, pack_file(&set->files[i])) == 0;
+    for (size_t i = 0; whole && i < tail->count; i++)
+        whole = json_array_append_new(files, pack_file(&tail->files[i])) == 0;
     whole = whole && json_object_set(checkpoint, "files", files) == 0;
     char *text = whole ? json_dumps(checkpoint, JSON_COMPACT) : NULL;
     json_decref(files);
@@ -76,7 +76,7 @@ static bool unpack_file(reef_tail_file *file_entry, json_t *item) {
     return true;
 }
 
-reef_status reef_tail_checkpoint_load(reef_tail *set, const char *checkpoint, reef_error *err) {
+reef_status reef_tail_checkpoint_load(reef_tail *tail, const char *checkpoint, reef_error *err) {
     json_t *object = json_loads(checkpoint, 0, NULL);
     json_t *files = json_object_get(object, "files");
     size_t count = json_array_size(files);
@@ -86,16 +86,16 @@ reef_status reef_tail_checkpoint_load(reef_tail *set, const char *checkpoint, re
     for (size_t i = 0; good && memory && i < count; i++) {
         reef_tail_file file_entry;
         good = unpack_file(&file_entry, json_array_get(files, i));
-        memory = !good || reef_tail_insert(set, i, &file_entry);
+        memory = !good || reef_tail_insert(tail, i, &file_entry);
     }
     json_decref(object);
     if (!memory)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the files of '%s'", set->folder);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the files of '%s'", tail->folder);
     if (!good)
         return reef_fail(
             err, REEF_ERR_CORRUPT,
             "the pool's mark of where reading of '%.150s' stands is not one of followed "
             "files: give the source another name",
-            set->folder);
+            tail->folder);
     return REEF_OK;
 }

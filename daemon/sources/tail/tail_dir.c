@@ -1,4 +1,4 @@
-// What lies in the folder of followed files, and which of it a source reads.
+// The listing of a folder, and which of its names belong to a source.
 #include "tail_internal.h"
 
 #include <ctype.h>
@@ -50,9 +50,9 @@ static bool is_rotated(const char *name, const char *base) {
            strcmp(end, ".old") == 0 || strcmp(end, ".old.gz") == 0;
 }
 
-static bool is_ours(const reef_tail *set, const char *name) {
-    if (!set->folder_kind) return strcmp(name, set->name) == 0 || is_rotated(name, set->name);
-    if (set->name != NULL) return fnmatch(set->name, name, FNM_PERIOD) == 0;
+static bool is_ours(const reef_tail *tail, const char *name) {
+    if (!tail->folder_kind) return strcmp(name, tail->name) == 0 || is_rotated(name, tail->name);
+    if (tail->name != NULL) return fnmatch(tail->name, name, FNM_PERIOD) == 0;
     return name[0] != '.' && !reef_name_is_packed(name) && !is_foreign(name);
 }
 
@@ -60,10 +60,9 @@ static bool is_itself_or_above(const char *name) {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-// Of a path that is followed only names that begin like it are looked at: its folder may hold much
-// else.
-static bool is_of_interest(const reef_tail *set, const char *name) {
-    return set->folder_kind || strncmp(name, set->name, strlen(set->name)) == 0;
+// For a followed path only names that begin like it are examined: its folder may hold much else.
+static bool is_of_interest(const reef_tail *tail, const char *name) {
+    return tail->folder_kind || strncmp(name, tail->name, strlen(tail->name)) == 0;
 }
 
 static bool grow_dir(reef_listing *list) {
@@ -90,9 +89,9 @@ static size_t find_dir(const reef_listing *list, const reef_file_id *file_id) {
 
 // Two names of one inode are one file; the path that is followed, or else a name that is read, is
 // its name.
-static bool add_dir(reef_listing *list, const reef_tail *set, const reef_file_id *file_id) {
-    bool live = !set->folder_kind && strcmp(file_id->name, set->name) == 0;
-    bool ours = is_ours(set, file_id->name);
+static bool add_dir(reef_listing *list, const reef_tail *tail, const reef_file_id *file_id) {
+    bool live = !tail->folder_kind && strcmp(file_id->name, tail->name) == 0;
+    bool ours = is_ours(tail, file_id->name);
     // Hard links and renames during the scan show one inode twice.
     size_t at = find_dir(list, file_id);
     if (at == SIZE_MAX) {
@@ -114,9 +113,9 @@ static bool is_link(int folder, const char *name) {
     return fstatat(folder, name, &state, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(state.st_mode);
 }
 
-static bool is_known(const reef_tail *set, const char *name) {
-    for (size_t i = 0; i < set->count; i++)
-        if (set->files[i].file_id.inode && strcmp(set->files[i].file_id.name, name) == 0)
+static bool is_known(const reef_tail *tail, const char *name) {
+    for (size_t i = 0; i < tail->count; i++)
+        if (tail->files[i].file_id.inode && strcmp(tail->files[i].file_id.name, name) == 0)
             return true;
     return false;
 }
@@ -124,37 +123,37 @@ static bool is_known(const reef_tail *set, const char *name) {
 // A name that cannot be examined. 0 if the others are scanned nevertheless, or an errno. A link
 // into an unreadable directory leaves its target unknown; but the file that it led to before is not
 // gone.
-static int pass_over(reef_tail *set, const char *name, int code) {
+static int pass_over(reef_tail *tail, const char *name, int code) {
     if (code == ENOENT || code == ELOOP || code == ENOTDIR) return 0; // gone, or a link to nothing
-    if (is_known(set, name) || !is_link(dirfd(set->open), name)) return code;
-    if (is_ours(set, name)) reef_tail_denied(set, name, code);
+    if (is_known(tail, name) || !is_link(dirfd(tail->open), name)) return code;
+    if (is_ours(tail, name)) reef_tail_denied(tail, name, code);
     return 0;
 }
 
-// Of which file a name was, whatever the order of names.
-static void count_name(const reef_tail *set, const struct dirent *entry, uint64_t *sum) {
-    if (is_ours(set, entry->d_name))
+// A checksum of names and inodes, independent of their order.
+static void count_name(const reef_tail *tail, const struct dirent *entry, uint64_t *sum) {
+    if (is_ours(tail, entry->d_name))
         *sum += XXH3_64bits_withSeed(entry->d_name, strlen(entry->d_name), entry->d_ino);
 }
 
 // A file that was renamed between listing and stat was not found.
-static int check_names(reef_listing *list, const reef_tail *set, uint64_t sum) {
+static int check_names(reef_listing *list, const reef_tail *tail, uint64_t sum) {
     struct dirent *entry = NULL;
     uint64_t now = 0;
-    rewinddir(set->open);
+    rewinddir(tail->open);
     errno = 0;
-    while ((entry = readdir(set->open))) count_name(set, entry, &now);
+    while ((entry = readdir(tail->open))) count_name(tail, entry, &now);
     list->moved = now != sum;
     return errno;
 }
 
-int reef_listing_make(reef_listing *list, reef_tail *set) {
+int reef_listing_make(reef_listing *list, reef_tail *tail) {
     *list = (reef_listing){.live = SIZE_MAX};
     // The folder stays open until the next scan: files are opened relative to it, so a rename of
     // the folder itself does no harm.
-    if (set->open != NULL) closedir(set->open);
-    set->open = opendir(set->folder);
-    if (set->open == NULL) return errno;
+    if (tail->open != NULL) closedir(tail->open);
+    tail->open = opendir(tail->folder);
+    if (tail->open == NULL) return errno;
     struct dirent *entry = NULL;
     uint64_t sum = 0;
     int code = 0;
@@ -163,24 +162,24 @@ int reef_listing_make(reef_listing *list, reef_tail *set) {
         reef_file_id file_id;
         // readdir reports an error only through errno.
         errno = 0;
-        entry = readdir(set->open);
+        entry = readdir(tail->open);
         if (entry == NULL && errno) return errno;
         // A single file may have been renamed between two readdir calls; the checksum of the names
         // shows it.
-        if (entry == NULL) return set->folder_kind ? 0 : check_names(list, set, sum);
+        if (entry == NULL) return tail->folder_kind ? 0 : check_names(list, tail, sum);
         if (is_itself_or_above(entry->d_name)) continue;
         // Bounded: a folder of millions of files would block the scan for minutes.
         if (names++ == REEF_FOLDER_NAMES_MAX) return E2BIG;
-        if (!is_of_interest(set, entry->d_name)) continue;
-        count_name(set, entry, &sum);
+        if (!is_of_interest(tail, entry->d_name)) continue;
+        count_name(tail, entry, &sum);
         // Deleted since readdir, or without permission: neither ends the scan.
-        if (fstatat(dirfd(set->open), entry->d_name, &state, 0)) {
-            code = pass_over(set, entry->d_name, errno);
+        if (fstatat(dirfd(tail->open), entry->d_name, &state, 0)) {
+            code = pass_over(tail, entry->d_name, errno);
             continue;
         }
         if (!S_ISREG(state.st_mode)) continue;
         reef_file_id_of(&file_id, entry->d_name, &state);
-        if (!add_dir(list, set, &file_id)) code = ENOMEM;
+        if (!add_dir(list, tail, &file_id)) code = ENOMEM;
     }
     return code;
 }

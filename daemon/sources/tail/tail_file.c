@@ -98,7 +98,7 @@ ssize_t reef_tail_file_read(reef_tail_file *file_entry, uint8_t *at, size_t room
     return (ssize_t)done;
 }
 
-// What does not unpack is another file, or broken; what cannot be read may be neither.
+// A file that does not unpack is broken or not packed; one that cannot be read may be neither.
 static int zip_error(reef_tail_file *file_entry) {
     int code = Z_OK, error = errno;
     (void)gzerror(file_entry->zip, &code);
@@ -117,7 +117,7 @@ int reef_tail_file_measure(reef_tail_file *file_entry) {
         if (count <= 0) break;
         file_entry->last_byte = block[count - 1];
         size += (uint64_t)count;
-    // A bound, because a small packed file may unpack to terabytes.
+        // A bound, because a small packed file may unpack to terabytes.
     } while (size < REEF_UNPACK_BYTES_MAX);
     int code = Z_OK, failed = count < 0 ? zip_error(file_entry) : 0;
     (void)gzerror(file_entry->zip, &code);

@@ -15,8 +15,8 @@
 #include <zlib.h>
 
 #define REEF_HEAD_BYTES_MAX 1024 // of a fingerprint
-#define REEF_LINE_BYTES_MAX                                                                        \
-    ((size_t)1 << 20) // a longer line is passed in pieces, before its end is there
+// A longer line is passed in pieces, before its end is there.
+#define REEF_LINE_BYTES_MAX ((size_t)1 << 20)
 #define REEF_UNPACK_BYTES_MAX ((uint64_t)1 << 40) // of one packed file
 
 /** A file as a scan of its folder saw it. */

@@ -1,4 +1,4 @@
-// What the files of tail.h share: the table and how it is kept.
+// Shared by the files of this folder: the table of followed files, and what each file offers.
 #ifndef REEF_TAIL_INTERNAL_H
 #define REEF_TAIL_INTERNAL_H
 
@@ -38,7 +38,7 @@ struct reef_tail {
     reef_tail_file *files; // (count) the table, in reading order; of follow: the live one last
     size_t count, room;
     bool live;                        // follow: the last file is the one at the path
-    bool marked;                      // a checkpoint of the present table was returned
+    bool checkpointed;                // a checkpoint of the present table was returned
     bool resumed;                     // no read pass has begun in this process
     uint64_t last_device, last_inode; // of the file whose bytes were returned last
     reef_tail_candidate *candidates;
@@ -52,25 +52,35 @@ struct reef_tail {
     int64_t clock_ns; // and since 1970
     reef_tail_event events[REEF_TAIL_EVENTS_MAX];
     size_t event_first, event_count;
+    size_t events_dropped; // since the queue was empty
 };
 
-// ---- tail.c ----------------------------------------------------------------------------------
+// ---- tail_event.c -------------------------------------------------------------------------------
 
-void reef_tail_report(reef_tail *set, const char *event, const char *format, ...)
+/** Queue an event for tail_source.c. A full queue counts what it drops. */
+void reef_tail_report(reef_tail *tail, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-bool reef_tail_settled(const reef_tail *set, uint64_t still_ms, const reef_file_id *file_id);
+/** An errno for which a file could not be opened. */
+void reef_tail_denied(reef_tail *tail, const char *name, int code);
+/** An errno for which an open file could not be read; 0 if it only was shorter. */
+void reef_tail_failed(reef_tail *tail, const reef_tail_file *file_entry, int code);
+
+// ---- tail_table.c -------------------------------------------------------------------------------
+
+/** Has nobody written the file for REEF_SETTLE_MS? By its own times, or by `still_ms`. */
+bool reef_tail_settled(const reef_tail *tail, uint64_t still_ms, const reef_file_id *file_id);
 /** Room for one more at `at`; the table owns what stands there. False when memory runs out. */
-bool reef_tail_insert(reef_tail *set, size_t at, const reef_tail_file *file_entry);
-void reef_tail_remove(reef_tail *set, size_t at);
+bool reef_tail_insert(reef_tail *tail, size_t at, const reef_tail_file *file_entry);
+void reef_tail_remove(reef_tail *tail, size_t at);
 /** A fingerprint grows with its file, which has `size` bytes. */
-void reef_tail_grow_head(reef_tail *set, reef_tail_file *file_entry, uint64_t size);
+void reef_tail_grow_head(reef_tail *tail, reef_tail_file *file_entry, uint64_t size);
 /** Close a file that can be opened again when enough are open. `open`: how many were met so far. */
 void reef_tail_spare(reef_tail_file *file_entry, size_t *open);
 
 // ---- tail_dir.c -----------------------------------------------------------------------------
 
 /** 0, or the errno for which the folder cannot be read. */
-int reef_listing_make(reef_listing *list, reef_tail *set);
+int reef_listing_make(reef_listing *list, reef_tail *tail);
 void reef_listing_release(reef_listing *list);
 bool reef_name_is_packed(const char *name);
 /** app.log.2.gz is of the kin of app.log.1 and of app.log. */
@@ -87,44 +97,26 @@ typedef enum reef_tail_scan_state {
 } reef_tail_scan_state;
 
 /** Bring the table up to date, sizes excepted. */
-reef_tail_scan_state reef_tail_scan(reef_tail *set);
-/** An errno for which a file could not be opened. */
-void reef_tail_denied(reef_tail *set, const char *name, int code);
-/** An errno for which a file that is open could not be read; 0 when it only was shorter. */
-void reef_tail_failed(reef_tail *set, const reef_tail_file *file_entry, int code);
-
-// ---- tail_scan.c ------------------------------------------------------------------------------
-
-/**
- * Open an unknown file as an entry of its own. 0, or the errno for which it or its first bytes
- * cannot be read.
- */
-int reef_tail_open_unknown(reef_tail *set, reef_tail_file *file_entry, const reef_file_id *file_id);
-/** Does the file begin with the bytes that the entry is known by? */
-bool reef_tail_file_has_head_of(reef_tail_file *file, const reef_tail_file *file_entry);
-/** Add what is new to the table. */
-reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list);
-/** After a scan: drop the candidates that it did not see. */
-void reef_tail_forget_candidates(reef_tail *set);
+reef_tail_scan_state reef_tail_scan(reef_tail *tail);
 
 // ---- tail_read.c ----------------------------------------------------------------------------
 
 /** Scan, and plan which bytes of each file this read pass returns. */
-REEF_MUST_CHECK reef_status reef_tail_begin_read_pass(reef_tail *set, reef_error *err);
+REEF_MUST_CHECK reef_status reef_tail_begin_read_pass(reef_tail *tail, reef_error *err);
 /** Is the last scan REEF_TAIL_SCAN_MS old? */
-bool reef_tail_scan_is_old(const reef_tail *set);
+bool reef_tail_scan_is_old(const reef_tail *tail);
 /** Drop the rest of the plan: a file has changed under it. */
-void reef_tail_drop_read_pass(reef_tail *set);
+void reef_tail_drop_read_pass(reef_tail *tail);
 /** The next file of this read pass, or NULL at its end. */
-reef_tail_file *reef_tail_next_file(reef_tail *set);
+reef_tail_file *reef_tail_next_file(reef_tail *tail);
 bool reef_tail_file_has_range(const reef_tail_file *file_entry);
 
 // ---- tail_checkpoint.c --------------------------------------------------------------------------
 
 /** The table as it is, as JSON on the heap; NULL when memory runs out. */
-char *reef_tail_checkpoint(const reef_tail *set);
+char *reef_tail_checkpoint(const reef_tail *tail);
 /** Load the table from a checkpoint. */
-REEF_MUST_CHECK reef_status reef_tail_checkpoint_load(reef_tail *set,
+REEF_MUST_CHECK reef_status reef_tail_checkpoint_load(reef_tail *tail,
                                                       const char *checkpoint,
                                                       reef_error *err);
 

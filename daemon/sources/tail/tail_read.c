@@ -6,9 +6,9 @@
 #include <fcntl.h>
 #include <time.h>
 
-#define SCANS_MAX 5 // in a row, while names are moved under our eyes
-#define OPEN_IDLE_MS                                                                               \
-    (uint64_t)60000 // a file of a folder that had nothing new for so long is closed
+#define SCANS_MAX 5 // in a row, while names are being moved
+// A file of a folder that had nothing new for so long is closed.
+#define OPEN_IDLE_MS (uint64_t)60000
 
 static uint64_t clock_ms(void) {
     struct timespec now;
@@ -22,12 +22,12 @@ static int64_t clock_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static bool is_live(const reef_tail *set, size_t at) {
-    return set->folder_kind ? set->files[at].listed : set->live && at == set->count - 1;
+static bool is_live(const reef_tail *tail, size_t at) {
+    return tail->folder_kind ? tail->files[at].listed : tail->live && at == tail->count - 1;
 }
 
 // 0, or an errno for which the sizes cannot be known now.
-static int measure_read(reef_tail *set, reef_tail_file *file_entry) {
+static int measure_read(reef_tail *tail, reef_tail_file *file_entry) {
     struct stat state;
     // Packed files do not grow; old ones are done with.
     if (file_entry->packed || file_entry->old) return 0;
@@ -37,11 +37,11 @@ static int measure_read(reef_tail *set, reef_tail_file *file_entry) {
         file_entry->size = file_entry->offset;
         return 0;
     }
-    int code = reef_tail_file_open(file_entry, set->open != NULL ? dirfd(set->open) : AT_FDCWD);
+    int code = reef_tail_file_open(file_entry, tail->open != NULL ? dirfd(tail->open) : AT_FDCWD);
     if (code) return code;
     if (fstat(file_entry->fd, &state) != 0) return errno;
     // A file that still grows is being written; it is not over yet.
-    if ((uint64_t)state.st_size != file_entry->size) file_entry->still_ms = set->now_ms;
+    if ((uint64_t)state.st_size != file_entry->size) file_entry->still_ms = tail->now_ms;
     file_entry->size = (uint64_t)state.st_size;
     int64_t changed_ns = file_entry->file_id.changed_ns;
     reef_file_id now;
@@ -51,7 +51,7 @@ static int measure_read(reef_tail *set, reef_tail_file *file_entry) {
     return 0;
 }
 
-// A file that is over ends within a line, and nothing was put there yet.
+// A file that is over ends within a line, and no newline was added yet.
 static bool lacks_newline(reef_tail_file *file_entry) {
     uint8_t last = '\n';
     if (!file_entry->upto || (file_entry->ended && file_entry->upto == file_entry->offset))
@@ -61,21 +61,21 @@ static bool lacks_newline(reef_tail_file *file_entry) {
 
 // How much of a file this pass returns. A last line without its end waits, unless the line is too
 // long or nobody writes the file any more.
-static void plan_file_read(reef_tail *set, size_t at) {
+static void plan_file_read(reef_tail *tail, size_t at) {
     // Over: nobody writes it any more, so even an unfinished last line may be taken.
-    reef_tail_file *file_entry = &set->files[at];
+    reef_tail_file *file_entry = &tail->files[at];
     bool over =
-        !is_live(set, at) &&
-        (file_entry->packed || reef_tail_settled(set, file_entry->still_ms, &file_entry->file_id));
+        !is_live(tail, at) &&
+        (file_entry->packed || reef_tail_settled(tail, file_entry->still_ms, &file_entry->file_id));
     file_entry->upto = file_entry->offset;
     file_entry->newline = false;
     // Nothing new, or done with.
     if (file_entry->old || (file_entry->size <= file_entry->offset && !over)) return;
-    if (reef_tail_file_open(file_entry, set->open != NULL ? dirfd(set->open) : AT_FDCWD)) return;
+    if (reef_tail_file_open(file_entry, tail->open != NULL ? dirfd(tail->open) : AT_FDCWD)) return;
     errno = 0;
     int64_t end = reef_tail_file_line_end(file_entry, file_entry->offset, file_entry->size);
     if (end < 0) { // cut by now, or its disk fails
-        reef_tail_failed(set, file_entry, errno);
+        reef_tail_failed(tail, file_entry, errno);
         return;
     }
     // A line longer than the bound is delivered in pieces.
@@ -83,51 +83,49 @@ static void plan_file_read(reef_tail *set, size_t at) {
     if (file_entry->size > file_entry->offset)
         file_entry->upto = all ? file_entry->size : (uint64_t)end;
     file_entry->newline = over && lacks_newline(file_entry);
-    if (file_entry->newline) set->marked = false;
+    if (file_entry->newline) tail->checkpointed = false;
 }
 
 bool reef_tail_file_has_range(const reef_tail_file *file_entry) {
     return file_entry->upto > file_entry->offset || file_entry->newline;
 }
 
-static void retire(reef_tail *set, size_t at) {
-    reef_tail_file *file_entry = &set->files[at];
-    bool over = !set->folder_kind && !is_live(set, at) && file_entry->size <= file_entry->offset &&
-                !file_entry->newline && !file_entry->old;
+static void retire(reef_tail *tail, size_t at) {
+    reef_tail_file *file_entry = &tail->files[at];
+    bool over = !tail->folder_kind && !is_live(tail, at) &&
+                file_entry->size <= file_entry->offset && !file_entry->newline && !file_entry->old;
     bool settled =
-        file_entry->packed || reef_tail_settled(set, file_entry->still_ms, &file_entry->file_id);
+        file_entry->packed || reef_tail_settled(tail, file_entry->still_ms, &file_entry->file_id);
     if (!over || !settled || !file_entry->listed) return;
     file_entry->old = true;
-    set->marked = false;
+    tail->checkpointed = false;
 }
 
-static void close_idle(reef_tail *set) {
-    for (size_t i = 0; i < set->count; i++) {
-        reef_tail_file *file_entry = &set->files[i];
+static void close_idle(reef_tail *tail) {
+    for (size_t i = 0; i < tail->count; i++) {
+        reef_tail_file *file_entry = &tail->files[i];
         bool idle = file_entry->old ||
-                    (set->folder_kind && set->now_ms - file_entry->still_ms > OPEN_IDLE_MS);
+                    (tail->folder_kind && tail->now_ms - file_entry->still_ms > OPEN_IDLE_MS);
         if (idle && file_entry->listed && !reef_tail_file_has_range(file_entry))
             reef_tail_file_shut(file_entry);
     }
 }
 
-// Newest first: what was written to an older file before something in a newer one was seen is seen
-// as well.
-static int measure_all(reef_tail *set) {
+static int measure_all(reef_tail *tail) {
     int code = 0;
     size_t open = 0;
-    // Newest first, so that an older file is measured after the newer one. If a line appears in
-    // both orders of time, the older file's is read first.
-    for (size_t i = set->count; code == 0 && i-- > 0;) {
-        code = measure_read(set, &set->files[i]);
-        reef_tail_spare(&set->files[i], &open);
+    // Newest first: what was written to an older file before something in a newer one is then seen
+    // as well.
+    for (size_t i = tail->count; code == 0 && i-- > 0;) {
+        code = measure_read(tail, &tail->files[i]);
+        reef_tail_spare(&tail->files[i], &open);
         // One file without permission must not stop the others.
         if (code == EACCES || code == EPERM || code == EMFILE || code == ENFILE) {
-            reef_tail_denied(set, set->files[i].file_id.name, code);
-            set->files[i].size = set->files[i].offset;
+            reef_tail_denied(tail, tail->files[i].file_id.name, code);
+            tail->files[i].size = tail->files[i].offset;
             code = 0;
             // A file that is gone, or of a folder that is away, has no size; what was known stays.
-        } else if (code && (set->away || !set->files[i].listed)) {
+        } else if (code && (tail->away || !tail->files[i].listed)) {
             code = 0;
         }
     }
@@ -135,29 +133,29 @@ static int measure_all(reef_tail *set) {
 }
 
 // A file whose position in the order is not known yet may come before all that is there.
-static bool unsure(const reef_tail *set) {
+static bool unsure(const reef_tail *tail) {
     bool found = false;
-    for (size_t i = 0; !set->folder_kind && i < set->candidate_count; i++)
-        found |= !set->candidates[i].broken && (set->resumed || set->candidates[i].alone);
+    for (size_t i = 0; !tail->folder_kind && i < tail->candidate_count; i++)
+        found |= !tail->candidates[i].broken && (tail->resumed || tail->candidates[i].alone);
     return found;
 }
 
 // The rest of a line that a rotated file ends in comes before anything newer.
-static void plan_read(reef_tail *set) {
+static void plan_read(reef_tail *tail) {
     // While something is unclear, such as a rename under way, nothing newer may be delivered: order
     // is part of the stream.
-    bool hold_back = unsure(set);
+    bool hold_back = unsure(tail);
     size_t open = 0;
-    set->failed = false;
-    for (size_t i = 0; i < set->count; i++) {
-        reef_tail_file *file_entry = &set->files[i];
+    tail->failed = false;
+    for (size_t i = 0; i < tail->count; i++) {
+        reef_tail_file *file_entry = &tail->files[i];
         // How much a packed file has is not known before it could be read to its end.
         bool unknown =
             file_entry->packed && file_entry->listed && !file_entry->scanned && !file_entry->old;
-        plan_file_read(set, i);
-        reef_tail_grow_head(set, file_entry, file_entry->size);
+        plan_file_read(tail, i);
+        reef_tail_grow_head(tail, file_entry, file_entry->size);
         // A file that is read to its end and over leaves the table.
-        if (!unknown) retire(set, i);
+        if (!unknown) retire(tail, i);
         reef_tail_spare(file_entry, &open);
         // Without a fingerprint it could be exchanged unseen.
         if (hold_back || unknown || !file_entry->head_bytes) {
@@ -167,58 +165,58 @@ static void plan_read(reef_tail *set) {
         bool missed = file_entry->fd < 0 && file_entry->missed_ms;
         // Everything behind an unread rest waits for it; in a folder of independent files nothing
         // waits.
-        hold_back |= !set->folder_kind &&
+        hold_back |= !tail->folder_kind &&
                      (file_entry->upto < file_entry->size || missed || unknown) && !file_entry->old;
     }
 }
 
-void reef_tail_drop_read_pass(reef_tail *set) {
-    for (size_t i = 0; i < set->count; i++) {
-        set->files[i].upto = set->files[i].offset;
-        set->files[i].newline = false;
+void reef_tail_drop_read_pass(reef_tail *tail) {
+    for (size_t i = 0; i < tail->count; i++) {
+        tail->files[i].upto = tail->files[i].offset;
+        tail->files[i].newline = false;
     }
 }
 
-reef_tail_file *reef_tail_next_file(reef_tail *set) {
-    for (size_t i = 0; i < set->count; i++)
-        if (reef_tail_file_has_range(&set->files[i])) return &set->files[i];
+reef_tail_file *reef_tail_next_file(reef_tail *tail) {
+    for (size_t i = 0; i < tail->count; i++)
+        if (reef_tail_file_has_range(&tail->files[i])) return &tail->files[i];
     return NULL;
 }
 
-// Look until no name was moved meanwhile; `whole` is false when that did not come about.
-static reef_status scan(reef_tail *set, bool *whole, reef_error *err) {
+// Scan until no name was moved meanwhile; `whole` is false if every scan met a rename.
+static reef_status scan(reef_tail *tail, bool *whole, reef_error *err) {
     reef_tail_scan_state result = REEF_TAIL_SCAN_AGAIN;
     // Each attempt takes a new time: settling is measured from it.
     for (int i = 0; result == REEF_TAIL_SCAN_AGAIN && i < SCANS_MAX; i++) {
-        set->now_ms = clock_ms();
-        set->clock_ns = clock_ns();
-        result = reef_tail_scan(set);
-        if (result == REEF_TAIL_SCAN_DONE && measure_all(set)) result = REEF_TAIL_SCAN_AGAIN;
+        tail->now_ms = clock_ms();
+        tail->clock_ns = clock_ns();
+        result = reef_tail_scan(tail);
+        if (result == REEF_TAIL_SCAN_DONE && measure_all(tail)) result = REEF_TAIL_SCAN_AGAIN;
     }
     *whole = result == REEF_TAIL_SCAN_DONE;
     if (result == REEF_TAIL_SCAN_NO_MEMORY)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow the files of '%s'",
-                         set->folder);
+                         tail->folder);
     return REEF_OK;
 }
 
-bool reef_tail_scan_is_old(const reef_tail *set) {
-    return clock_ms() - set->now_ms >= REEF_TAIL_SCAN_MS;
+bool reef_tail_scan_is_old(const reef_tail *tail) {
+    return clock_ms() - tail->now_ms >= REEF_TAIL_SCAN_MS;
 }
 
-reef_status reef_tail_rescan(reef_tail *set, reef_error *err) {
+reef_status reef_tail_rescan(reef_tail *tail, reef_error *err) {
     bool whole = false;
-    return scan(set, &whole, err);
+    return scan(tail, &whole, err);
 }
 
-reef_status reef_tail_begin_read_pass(reef_tail *set, reef_error *err) {
+reef_status reef_tail_begin_read_pass(reef_tail *tail, reef_error *err) {
     bool whole = false;
-    reef_status status = scan(set, &whole, err);
+    reef_status status = scan(tail, &whole, err);
     if (status == REEF_OK && whole)
-        plan_read(set);
+        plan_read(tail);
     else
-        reef_tail_drop_read_pass(set); // the next scan may succeed
-    close_idle(set);
-    if (reef_tail_next_file(set) != NULL) set->resumed = false;
+        reef_tail_drop_read_pass(tail); // the next scan may succeed
+    close_idle(tail);
+    if (reef_tail_next_file(tail) != NULL) tail->resumed = false;
     return status;
 }

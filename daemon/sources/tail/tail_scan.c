@@ -17,6 +17,37 @@ static bool is_lost(const reef_tail_file *file_entry) {
     return !file_entry->file_id.device && !file_entry->file_id.inode;
 }
 
+// ---- opening ------------------------------------------------------------------------------------
+
+// Open an unknown file as an entry of its own. 0, or the errno for which it or its first bytes cannot
+// be read.
+static int open_unknown(reef_tail *tail, reef_tail_file *file_entry, const reef_file_id *file_id) {
+    uint8_t head[REEF_HEAD_BYTES_MAX];
+    reef_tail_file_init(file_entry);
+    // Its flags are set before opening can fail: it is in the listing of this scan.
+    file_entry->file_id = *file_id;
+    file_entry->packed = reef_name_is_packed(file_id->name);
+    file_entry->listed = file_entry->scanned = true;
+    file_entry->still_ms = tail->now_ms;
+    file_entry->size = file_id->size;
+    int code = reef_tail_file_open(file_entry, dirfd(tail->open));
+    // A file may be listed and opened, yet fail to read, such as on a broken disk.
+    if (!code && pread(file_entry->fd, head, sizeof(head), 0) < 0) {
+        code = errno;
+        reef_tail_file_shut(file_entry); // its bytes cannot be compared
+    }
+    if (code && code != ENOENT && code != ESTALE) reef_tail_denied(tail, file_id->name, code);
+    return code;
+}
+
+// Does the file begin with the bytes that the entry is known by?
+static bool has_head_of(reef_tail_file *file, const reef_tail_file *file_entry) {
+    uint64_t hash = 0;
+    return file_entry->head_bytes &&
+           reef_tail_file_hash(file, file_entry->head_bytes, &hash) == 0 &&
+           hash == file_entry->head;
+}
+
 // ---- known files --------------------------------------------------------------------------------
 
 static size_t listing_index(const reef_listing *list, const reef_file_id *file_id) {
@@ -27,19 +58,19 @@ static size_t listing_index(const reef_listing *list, const reef_file_id *file_i
 
 // The file was truncated, or a new file has its inode. The entry stays in the table without a file,
 // until an unknown file turns out to have its bytes.
-static void report_lost(reef_tail *set, reef_tail_file *file_entry) {
+static void report_lost(reef_tail *tail, reef_tail_file *file_entry) {
     reef_tail_file_shut(file_entry);
     file_entry->file_id.device = file_entry->file_id.inode = 0;
     file_entry->listed = false;
-    file_entry->missed_ms = set->now_ms;
-    set->marked = false;
+    file_entry->missed_ms = tail->now_ms;
+    tail->checkpointed = false;
 }
 
 // Reading continues with whatever decompresses.
-static void report_broken(reef_tail *set, const reef_tail_file *file_entry) {
-    reef_tail_report(set, "source_broken",
+static void report_broken(reef_tail *tail, const reef_tail_file *file_entry) {
+    reef_tail_report(tail, "source_broken",
                      "'%.100s' of '%.100s' does not unpack to its end: only what does is read",
-                     file_entry->file_id.name, set->folder);
+                     file_entry->file_id.name, tail->folder);
 }
 
 static bool is_cut(const reef_tail_file *file_entry) {
@@ -47,7 +78,7 @@ static bool is_cut(const reef_tail_file *file_entry) {
 }
 
 // Compare an entry with what its inode holds now.
-static reef_tail_scan_state check_known(reef_tail *set,
+static reef_tail_scan_state check_known(reef_tail *tail,
                                         reef_tail_file *file_entry,
                                         const reef_file_id *file_id) {
     // Size or time of change differ from the last scan, or it has never been opened.
@@ -55,12 +86,12 @@ static reef_tail_scan_state check_known(reef_tail *set,
                    file_entry->file_id.written_ns != file_id->written_ns;
     if (!file_entry->scanned || file_entry->file_id.size != file_id->size ||
         strcmp(file_entry->file_id.name, file_id->name) != 0)
-        file_entry->still_ms = set->now_ms;
+        file_entry->still_ms = tail->now_ms;
     file_entry->file_id = *file_id;
     file_entry->listed = true;
     file_entry->missed_ms = 0;
     if (!changed) return REEF_TAIL_SCAN_DONE;
-    int code = reef_tail_file_open(file_entry, dirfd(set->open));
+    int code = reef_tail_file_open(file_entry, dirfd(tail->open));
     // Renamed or replaced since the listing: the whole listing is stale.
     if (code == ENOENT || code == ESTALE) return REEF_TAIL_SCAN_AGAIN;
     // Shorter than what was read, or with another beginning: the bytes that were read are not in
@@ -71,36 +102,36 @@ static reef_tail_scan_state check_known(reef_tail *set,
         code = reef_tail_file_measure(file_entry);
     if (lost) {
         // Reported once; the entry then searches for its bytes under another name.
-        report_lost(set, file_entry);
+        report_lost(tail, file_entry);
     } else if (code && code != ENODATA) {
-        reef_tail_denied(set, file_id->name, code);
+        reef_tail_denied(tail, file_id->name, code);
         if (file_entry->packed) reef_tail_file_shut(file_entry); // its stream keeps the error
         file_entry->scanned = false;                             // check again once it can be read
     } else {
-        if (code) report_broken(set, file_entry);
+        if (code) report_broken(tail, file_entry);
         if (!file_entry->packed && file_id->size > file_entry->offset)
             // A file that was finished and grows again is followed again.
             file_entry->old = false; // its writer has returned
         file_entry->scanned = true;
         if (!file_entry->packed)
-            reef_tail_grow_head(set, file_entry, file_id->size); // copies are recognised by it
+            reef_tail_grow_head(tail, file_entry, file_id->size); // copies are recognised by it
     }
     return REEF_TAIL_SCAN_DONE;
 }
 
-static reef_tail_scan_state scan_known(reef_tail *set, reef_listing *list) {
+static reef_tail_scan_state scan_known(reef_tail *tail, reef_listing *list) {
     reef_tail_scan_state result = REEF_TAIL_SCAN_DONE;
     size_t open = 0;
-    for (size_t i = 0; result == REEF_TAIL_SCAN_DONE && i < set->count; i++) {
-        reef_tail_file *file_entry = &set->files[i];
+    for (size_t i = 0; result == REEF_TAIL_SCAN_DONE && i < tail->count; i++) {
+        reef_tail_file *file_entry = &tail->files[i];
         // Found by device and inode, whatever its name is now.
         size_t at = listing_index(list, &file_entry->file_id);
-        if (at == SIZE_MAX && file_entry->listed) file_entry->still_ms = set->now_ms;
+        if (at == SIZE_MAX && file_entry->listed) file_entry->still_ms = tail->now_ms;
         // A file that is not listed may only be missing for the moment of a rename.
-        if (at == SIZE_MAX && !file_entry->missed_ms) file_entry->missed_ms = set->now_ms;
+        if (at == SIZE_MAX && !file_entry->missed_ms) file_entry->missed_ms = tail->now_ms;
         file_entry->listed = false;
         if (at == SIZE_MAX) continue;
-        result = check_known(set, file_entry, &list->items[at]);
+        result = check_known(tail, file_entry, &list->items[at]);
         // A file that was found is not a new one; a lost entry leaves its inode free for others.
         list->taken[at] = !is_lost(file_entry);
         reef_tail_spare(file_entry, &open);
@@ -108,10 +139,10 @@ static reef_tail_scan_state scan_known(reef_tail *set, reef_listing *list) {
     return result;
 }
 
-// ---- lost ones ----------------------------------------------------------------------------------
+// ---- lost files ---------------------------------------------------------------------------------
 
 // This file has the entry's bytes too: continue in it.
-static void move_into(reef_tail *set, reef_tail_file *file_entry, reef_tail_file *file) {
+static void move_into(reef_tail *tail, reef_tail_file *file_entry, reef_tail_file *file) {
     // The old descriptor may be of a deleted file; the new one has the same bytes under a name.
     reef_tail_file_shut(file_entry);
     file_entry->file_id = file->file_id;
@@ -122,14 +153,14 @@ static void move_into(reef_tail *set, reef_tail_file *file_entry, reef_tail_file
     file_entry->last_byte = file->last_byte;
     file_entry->listed = file_entry->scanned = true;
     file_entry->missed_ms = 0;
-    file_entry->still_ms = set->now_ms;
+    file_entry->still_ms = tail->now_ms;
     // The next read needs a checkpoint that names the new file.
-    set->marked = false;
+    tail->checkpointed = false;
 }
 
 // By its name, may an unknown file have the bytes of a lost entry? Small files of one folder are
 // often alike, so there only names that compression or truncation leave behind count.
-static bool may_have(const reef_tail *set,
+static bool may_have(const reef_tail *tail,
                      const reef_tail_file *file_entry,
                      const reef_listing *list,
                      size_t at) {
@@ -140,7 +171,7 @@ static bool may_have(const reef_tail *set,
         file_entry->fd < 0 && !is_lost(file_entry) && file_entry->head_bytes == REEF_HEAD_BYTES_MAX;
     if (list->taken[at]) return false;
     if (at == list->live) return same_offset; // its file system is known by another number now
-    if (!set->folder_kind) return true;
+    if (!tail->folder_kind) return true;
     if (strcmp(name, file_entry->file_id.name) == 0) return same_offset;
     // app.log.1.gz may be app.log's bytes; other.log may not, however alike they begin.
     return reef_name_is_kin(name, file_entry->file_id.name) &&
@@ -149,7 +180,7 @@ static bool may_have(const reef_tail *set,
 
 // 0 when it has the bytes, ENODATA when not, or the errno of a read.
 static int check_bytes(reef_tail_file *file, const reef_tail_file *file_entry) {
-    if (!reef_tail_file_has_head_of(file, file_entry)) return ENODATA;
+    if (!has_head_of(file, file_entry)) return ENODATA;
     int code = file->packed ? reef_tail_file_measure(file) : 0;
     if (code) return code;
     bool has =
@@ -163,228 +194,111 @@ static bool may_pass(int code) {
 }
 
 // Plain files first: while a compressor runs, its plain original still stands beside its output.
-static bool find_bytes(reef_tail *set, reef_tail_file *file_entry, reef_listing *list) {
+static bool find_bytes(reef_tail *tail, reef_tail_file *file_entry, reef_listing *list) {
     for (int packed = 0; file_entry->head_bytes && packed < 2; packed++)
         for (size_t i = 0; i < list->count; i++) {
             if (reef_name_is_packed(list->items[i].name) != (packed == 1)) continue;
-            if (!may_have(set, file_entry, list, i)) continue;
+            if (!may_have(tail, file_entry, list, i)) continue;
             reef_tail_file file;
-            int code = reef_tail_open_unknown(set, &file, &list->items[i]);
+            int code = open_unknown(tail, &file, &list->items[i]);
             if (!code) {
                 code = check_bytes(&file, file_entry);
                 // An error that may pass, such as permission, decides nothing: the file could still
                 // be the one.
-                if (may_pass(code)) reef_tail_denied(set, file.file_id.name, code);
+                if (may_pass(code)) reef_tail_denied(tail, file.file_id.name, code);
             }
             if (!code) {
-                move_into(set, file_entry, &file);
+                move_into(tail, file_entry, &file);
                 list->taken[i] = true;
                 return true;
             }
-            if (may_pass(code)) file_entry->missed_ms = set->now_ms; // it may be this one
+            if (may_pass(code)) file_entry->missed_ms = tail->now_ms; // it may be this one
             reef_tail_file_release(&file);
         }
     return false;
 }
 
-static void report_loss(reef_tail *set, const reef_tail_file *file_entry) {
+static void report_loss(reef_tail *tail, const reef_tail_file *file_entry) {
     uint64_t known = file_entry->size > file_entry->upto ? file_entry->size : file_entry->upto;
     known = known > file_entry->offset ? known - file_entry->offset : 0;
     bool cut = is_lost(file_entry);
-    if (file_entry->old || (set->folder_kind && !cut && !known)) return;
-    reef_tail_report(set, "source_loss",
+    if (file_entry->old || (tail->folder_kind && !cut && !known)) return;
+    reef_tail_report(tail, "source_loss",
                      "'%.100s' of '%.100s' was %s after %" PRIu64 " of its bytes were read, and no "
                      "copy of it is there: %" PRIu64
                      " bytes that it had are lost, and whatever was added to it unseen",
-                     file_entry->file_id.name[0] ? file_entry->file_id.name : "a file", set->folder,
-                     cut ? "cut or replaced" : "removed", file_entry->offset, known);
+                     file_entry->file_id.name[0] ? file_entry->file_id.name : "a file",
+                     tail->folder, cut ? "cut or replaced" : "removed", file_entry->offset, known);
 }
 
 // readdir during a rename may miss a file that exists, and a compressor has no finished name for a
 // while. So a file counts as gone only after REEF_SETTLE_MS.
-static void scan_lost(reef_tail *set, reef_listing *list) {
-    for (size_t i = set->count; i-- > 0;) {
+static void scan_lost(reef_tail *tail, reef_listing *list) {
+    for (size_t i = tail->count; i-- > 0;) {
         // Deleted and compressed elsewhere: its bytes may be in one of the new files.
-        reef_tail_file *file_entry = &set->files[i];
-        if (file_entry->listed || find_bytes(set, file_entry, list)) continue;
-        if (set->now_ms - file_entry->missed_ms < REEF_SETTLE_MS) continue;
+        reef_tail_file *file_entry = &tail->files[i];
+        if (file_entry->listed || find_bytes(tail, file_entry, list)) continue;
+        if (tail->now_ms - file_entry->missed_ms < REEF_SETTLE_MS) continue;
         // An open descriptor of a deleted file is still readable to its end.
         if (file_entry->fd >= 0) {
             bool over = file_entry->offset >= file_entry->size && !file_entry->newline &&
-                        reef_tail_settled(set, file_entry->still_ms, &file_entry->file_id);
+                        reef_tail_settled(tail, file_entry->still_ms, &file_entry->file_id);
             if (!over) continue;
             // Bytes that were never read are gone; people should know.
         } else if (file_entry->offset || file_entry->head_bytes) {
-            report_loss(set, file_entry);
+            report_loss(tail, file_entry);
         }
-        reef_tail_remove(set, i);
+        reef_tail_remove(tail, i);
     }
-}
-
-// ---- the scan ----------------------------------------------------------------------------------
-
-static void put_live_last(reef_tail *set, const reef_listing *list) {
-    set->live = false;
-    if (list->live == SIZE_MAX) return;
-    for (size_t i = 0; i < set->count; i++) {
-        if (!reef_file_id_same(&set->files[i].file_id, &list->items[list->live])) continue;
-        reef_tail_file live = set->files[i];
-        memmove(&set->files[i], &set->files[i + 1], (set->count - i - 1) * sizeof(live));
-        set->files[set->count - 1] = live;
-        set->live = true;
-        return;
-    }
-}
-
-// A compressed file may be recognised as new only after younger plain ones: sort by age again.
-static void sort_unread(reef_tail *set) {
-    size_t end = set->count - (set->live ? 1 : 0), first = end;
-    while (first && !set->files[first - 1].offset && !set->files[first - 1].upto) first--;
-    if (!set->folder_kind && first + 1 < end)
-        qsort(&set->files[first], end - first, sizeof(*set->files), reef_tail_file_compare_age);
-}
-
-// During a rotation the path has no file for a moment, so its absence is reported late.
-static void scan_live(reef_tail *set, const reef_listing *list) {
-    if (set->folder_kind) return;
-    if (list->live != SIZE_MAX) {
-        if (set->waiting)
-            reef_tail_report(set, "source_back", "'%.120s/%.120s' is there", set->folder,
-                             set->name);
-        set->waiting = false;
-        set->waiting_since_ms = 0;
-        return;
-    }
-    // The first moment without a file starts the clock; a rotation takes milliseconds.
-    if (!set->waiting_since_ms) set->waiting_since_ms = set->now_ms;
-    if (set->waiting || set->now_ms - set->waiting_since_ms < REEF_SETTLE_MS) return;
-    set->waiting = true;
-    reef_tail_report(set, "source_waits", "'%.120s/%.120s' does not exist; it is waited for",
-                     set->folder, set->name);
-}
-
-// The folder cannot be read. Open files are still read, and no other file counts as gone.
-static void report_unreadable(reef_tail *set, int code) {
-    char many[128];
-    snprintf(many, sizeof(many),
-             "it holds more names than the %d that are looked at: move old ones away",
-             REEF_FOLDER_NAMES_MAX);
-    if (code != set->away)
-        reef_tail_report(set, "source_away", "cannot look into '%.200s': %s; it is tried again",
-                         set->folder, code == E2BIG ? many : strerror(code));
-    set->away = code;
-}
-
-reef_tail_scan_state reef_tail_scan(reef_tail *set) {
-    reef_listing list;
-    // Permission errors are reported again only after a scan without any.
-    set->denied_now = false;
-    int code = reef_listing_make(&list, set);
-    reef_tail_scan_state result = code == ENOMEM ? REEF_TAIL_SCAN_NO_MEMORY : REEF_TAIL_SCAN_DONE;
-    // An unreadable folder ends nothing: sources are followed for months, and disks come back.
-    if (code) {
-        report_unreadable(set, code);
-    } else if (list.moved) {
-        // Names moved while they were listed.
-        result = REEF_TAIL_SCAN_AGAIN;
-    } else {
-        set->away = 0;
-        // Known files first, then lost ones, then new ones: each step takes away candidates of the
-        // next.
-        result = scan_known(set, &list);
-        if (result == REEF_TAIL_SCAN_DONE) scan_lost(set, &list);
-        if (result == REEF_TAIL_SCAN_DONE) result = reef_tail_scan_new(set, &list);
-        // Order of reading: rotated files, then the live one.
-        put_live_last(set, &list);
-        sort_unread(set);
-        scan_live(set, &list);
-        reef_tail_forget_candidates(set);
-        // Everything could be read in this scan: the report of trouble is taken back.
-        if (set->denied && !set->denied_now && !set->failed && result == REEF_TAIL_SCAN_DONE) {
-            reef_tail_report(set, "source_back",
-                             "what could not be read of '%.200s' is gone or can", set->folder);
-            set->denied = false;
-        }
-    }
-    reef_listing_release(&list);
-    return result;
 }
 
 // ---- unknown files ------------------------------------------------------------------------------
 //
 // An unknown file is new, or a copy in the making of a known one.
 
-int reef_tail_open_unknown(reef_tail *set,
-                           reef_tail_file *file_entry,
-                           const reef_file_id *file_id) {
-    uint8_t head[REEF_HEAD_BYTES_MAX];
-    reef_tail_file_init(file_entry);
-    // It is in the listing and about to be looked at; its flags say so before opening can fail.
-    file_entry->file_id = *file_id;
-    file_entry->packed = reef_name_is_packed(file_id->name);
-    file_entry->listed = file_entry->scanned = true;
-    file_entry->still_ms = set->now_ms;
-    file_entry->size = file_id->size;
-    int code = reef_tail_file_open(file_entry, dirfd(set->open));
-    // A file may be listed and opened, yet fail to read, such as on a broken disk.
-    if (!code && pread(file_entry->fd, head, sizeof(head), 0) < 0) {
-        code = errno;
-        reef_tail_file_shut(file_entry); // whose bytes it has cannot be seen
-    }
-    if (code && code != ENOENT && code != ESTALE) reef_tail_denied(set, file_id->name, code);
-    return code;
-}
-
-bool reef_tail_file_has_head_of(reef_tail_file *file, const reef_tail_file *file_entry) {
-    uint64_t hash = 0;
-    return file_entry->head_bytes &&
-           reef_tail_file_hash(file, file_entry->head_bytes, &hash) == 0 &&
-           hash == file_entry->head;
-}
-
-static reef_tail_candidate *candidate_of(reef_tail *set, const reef_file_id *file_id) {
+static reef_tail_candidate *candidate_of(reef_tail *tail, const reef_file_id *file_id) {
     // Candidates wait over several scans: whether a copy is finished shows only in time.
-    for (size_t i = 0; i < set->candidate_count; i++)
-        if (reef_file_id_same(&set->candidates[i].file_id, file_id)) return &set->candidates[i];
-    if (set->candidate_count == set->candidate_room) {
-        size_t room = set->candidate_room ? 2 * set->candidate_room : 8;
-        reef_tail_candidate *larger = realloc(set->candidates, room * sizeof(*larger));
+    for (size_t i = 0; i < tail->candidate_count; i++)
+        if (reef_file_id_same(&tail->candidates[i].file_id, file_id)) return &tail->candidates[i];
+    if (tail->candidate_count == tail->candidate_room) {
+        size_t room = tail->candidate_room ? 2 * tail->candidate_room : 8;
+        reef_tail_candidate *larger = realloc(tail->candidates, room * sizeof(*larger));
         if (larger == NULL) return NULL;
-        set->candidates = larger;
-        set->candidate_room = room;
+        tail->candidates = larger;
+        tail->candidate_room = room;
     }
-    set->candidates[set->candidate_count] =
-        (reef_tail_candidate){.file_id = *file_id, .still_ms = set->now_ms};
-    return &set->candidates[set->candidate_count++];
+    tail->candidates[tail->candidate_count] =
+        (reef_tail_candidate){.file_id = *file_id, .still_ms = tail->now_ms};
+    return &tail->candidates[tail->candidate_count++];
 }
 
-void reef_tail_forget_candidates(reef_tail *set) {
+// After a scan: drop the candidates that it did not see.
+static void forget_candidates(reef_tail *tail) {
     size_t kept = 0;
-    for (size_t i = 0; i < set->candidate_count; i++) {
-        if (!set->candidates[i].seen) continue;
-        set->candidates[kept] = set->candidates[i];
-        set->candidates[kept++].seen = false;
+    for (size_t i = 0; i < tail->candidate_count; i++) {
+        if (!tail->candidates[i].seen) continue;
+        tail->candidates[kept] = tail->candidates[i];
+        tail->candidates[kept++].seen = false;
     }
-    set->candidate_count = kept;
+    tail->candidate_count = kept;
 }
 
-static bool has_twin(const reef_tail *set, reef_tail_file *file) {
+static bool has_twin(const reef_tail *tail, reef_tail_file *file) {
     bool found = false;
-    for (size_t i = 0; !found && i < set->count; i++)
-        found = reef_tail_file_has_head_of(file, &set->files[i]);
+    for (size_t i = 0; !found && i < tail->count; i++) found = has_head_of(file, &tail->files[i]);
     return found;
 }
 
 typedef enum verdict { NEW, COPY, LATER, NEVER } verdict;
 
 // COPY when the other file contains this one, judged by the first and the last bytes.
-static verdict compare_files(reef_tail *set, reef_tail_file *file, reef_tail_file *other) {
+static verdict compare_files(reef_tail *tail, reef_tail_file *file, reef_tail_file *other) {
     uint8_t a[REEF_HEAD_BYTES_MAX], b[REEF_HEAD_BYTES_MAX];
     size_t count = file->size < sizeof(a) ? file->size : sizeof(a);
     uint64_t from = file->size - count;
     // A smaller file cannot contain a larger one, and another beginning is another file.
-    if (file->size > other->size || !reef_tail_file_has_head_of(file, other)) return NEW;
-    if (other->fd < 0 && reef_tail_file_open(other, dirfd(set->open)))
+    if (file->size > other->size || !has_head_of(file, other)) return NEW;
+    if (other->fd < 0 && reef_tail_file_open(other, dirfd(tail->open)))
         return other->old ? COPY : NEW;
     // The last bytes are compared as well: logs often begin alike.
     ssize_t got = reef_tail_file_read(file, a, count, from);
@@ -396,67 +310,67 @@ static verdict compare_files(reef_tail *set, reef_tail_file *file, reef_tail_fil
 
 // copytruncate, or compression that keeps its original, adds no new bytes. In a folder a copy is a
 // file of its own.
-static verdict compare_with_all(reef_tail *set, reef_tail_file *file) {
+static verdict compare_with_all(reef_tail *tail, reef_tail_file *file) {
     verdict found = NEW;
-    for (size_t i = 0; found == NEW && !set->folder_kind && i < set->count; i++)
-        found = compare_files(set, file, &set->files[i]);
+    for (size_t i = 0; found == NEW && !tail->folder_kind && i < tail->count; i++)
+        found = compare_files(tail, file, &tail->files[i]);
     return found;
 }
 
 // A file that may be the unfinished output of a copier or compressor waits until it is settled.
-static verdict judge_unknown(reef_tail *set, reef_tail_file *file) {
-    bool twin = has_twin(set, file);
+static verdict judge_unknown(reef_tail *tail, reef_tail_file *file) {
+    bool twin = has_twin(tail, file);
     // A file below the size of a head cannot be told from the beginning of a copy.
     bool small =
-        file->size < REEF_HEAD_BYTES_MAX && !set->folder_kind; // a copy that has just begun
+        file->size < REEF_HEAD_BYTES_MAX && !tail->folder_kind; // a copy that has just begun
     if (!file->packed && !twin && !small) return NEW;
-    reef_tail_candidate *candidate = candidate_of(set, &file->file_id);
+    reef_tail_candidate *candidate = candidate_of(tail, &file->file_id);
     if (candidate == NULL) return LATER;
     candidate->seen = true;
     // It still grows: whoever writes it is not finished.
-    if (candidate->file_id.size != file->file_id.size) candidate->still_ms = set->now_ms;
+    if (candidate->file_id.size != file->file_id.size) candidate->still_ms = tail->now_ms;
     candidate->file_id = file->file_id;
     candidate->alone = !twin;
     // A broken packed file is reported once and never again.
     if (candidate->broken) return NEVER;
-    if (!reef_tail_settled(set, candidate->still_ms, &file->file_id)) return LATER;
+    if (!reef_tail_settled(tail, candidate->still_ms, &file->file_id)) return LATER;
     int code = file->packed ? reef_tail_file_measure(file) : 0;
     if (code && code != ENODATA) {
-        reef_tail_denied(set, file->file_id.name, code);
+        reef_tail_denied(tail, file->file_id.name, code);
         return LATER;
     }
     // Unpacking failed although nobody writes it any more.
     if (code) {
         candidate->broken = true;
-        reef_tail_report(set, "source_broken",
+        reef_tail_report(tail, "source_broken",
                          "'%.100s' of '%.100s' does not unpack to its end, and is not read",
-                         file->file_id.name, set->folder);
+                         file->file_id.name, tail->folder);
         return NEVER;
     }
-    return compare_with_all(set, file);
+    return compare_with_all(tail, file);
 }
 
-static bool has_room(reef_tail *set, size_t found) {
-    bool room = set->count + found < REEF_DIR_FILES_MAX;
-    if (!room && !set->full)
-        reef_tail_report(set, "source_full",
+static bool has_room(reef_tail *tail, size_t found) {
+    bool room = tail->count + found < REEF_DIR_FILES_MAX;
+    if (!room && !tail->full)
+        reef_tail_report(tail, "source_full",
                          "'%.200s' has more than %d files: others are read when some of these are "
                          "gone",
-                         set->folder, REEF_DIR_FILES_MAX);
-    set->full = !room;
+                         tail->folder, REEF_DIR_FILES_MAX);
+    tail->full = !room;
     return room;
 }
 
 // The live file comes first: with copytruncate its copy may exist already, and it is about to be
 // truncated.
-static bool add_live(reef_tail *set, reef_listing *list) {
+static bool add_live(reef_tail *tail, reef_listing *list) {
     reef_tail_file file;
     size_t at = list->live;
-    if (at == SIZE_MAX || list->taken[at] || !has_room(set, 0)) return true;
-    if (reef_tail_open_unknown(set, &file, &list->items[at])) return true;
+    if (at == SIZE_MAX || list->taken[at] || !has_room(tail, 0)) return true;
+    if (open_unknown(tail, &file, &list->items[at])) return true;
     list->taken[at] = true;
-    reef_tail_grow_head(set, &file, file.size);
-    if (reef_tail_insert(set, set->count, &file)) return true;
+    reef_tail_grow_head(tail, &file, file.size);
+    if (reef_tail_insert(tail, tail->count, &file)) return true;
     reef_tail_file_release(&file);
     return false;
 }
@@ -475,29 +389,29 @@ static size_t find_unknown(const reef_listing *list, reef_tail_file *out) {
 
 // Was the file renamed since it was listed? In a folder the next scan finds it. Rotated files have
 // an order, so there the scan starts again before a younger file is added.
-static bool is_moved(const reef_tail *set, int code) {
-    return !set->folder_kind && (code == ENOENT || code == ESTALE);
+static bool is_moved(const reef_tail *tail, int code) {
+    return !tail->folder_kind && (code == ENOENT || code == ESTALE);
 }
 
 // Judge all files before the first is added, so that none counts as a copy of another new one. When
 // the table is short of room, the oldest get it.
-reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
+static reef_tail_scan_state scan_new(reef_tail *tail, reef_listing *list) {
     // One more than needed when the folder is empty, since calloc(0) may be NULL.
     reef_tail_file *found = calloc(list->count ? list->count : 1, sizeof(*found));
     size_t count = 0, open = 0;
-    if (found == NULL || !add_live(set, list)) {
+    if (found == NULL || !add_live(tail, list)) {
         free(found);
         return REEF_TAIL_SCAN_NO_MEMORY;
     }
     // Candidates come in reading order.
     size_t unknown = find_unknown(list, found);
     bool moved = false;
-    for (size_t i = 0; i < unknown && !moved && has_room(set, count); i++) {
+    for (size_t i = 0; i < unknown && !moved && has_room(tail, count); i++) {
         reef_file_id file_id = found[i].file_id;
         reef_tail_file *file = &found[count];
-        int code = reef_tail_open_unknown(set, file, &file_id);
-        verdict what = code ? LATER : judge_unknown(set, file);
-        moved = is_moved(set, code);
+        int code = open_unknown(tail, file, &file_id);
+        verdict what = code ? LATER : judge_unknown(tail, file);
+        moved = is_moved(tail, code);
         // A copy counts as read: its bytes were read from its original.
         if (what == COPY) {
             file->offset = file->upto = file->size;
@@ -511,12 +425,101 @@ reef_tail_scan_state reef_tail_scan_new(reef_tail *set, reef_listing *list) {
         }
     }
     // Added together, after all were judged.
-    size_t added = 0, first = set->count;
-    while (!moved && added < count && reef_tail_insert(set, first + added, &found[added])) added++;
+    size_t added = 0, first = tail->count;
+    while (!moved && added < count && reef_tail_insert(tail, first + added, &found[added])) added++;
     reef_tail_scan_state result = added == count ? REEF_TAIL_SCAN_DONE : REEF_TAIL_SCAN_NO_MEMORY;
     if (moved) result = REEF_TAIL_SCAN_AGAIN;
     // Files that found no room are judged again at the next scan.
     while (added < count) reef_tail_file_release(&found[added++]);
     free(found);
+    return result;
+}
+
+// ---- the scan ----------------------------------------------------------------------------------
+
+static void put_live_last(reef_tail *tail, const reef_listing *list) {
+    tail->live = false;
+    if (list->live == SIZE_MAX) return;
+    for (size_t i = 0; i < tail->count; i++) {
+        if (!reef_file_id_same(&tail->files[i].file_id, &list->items[list->live])) continue;
+        reef_tail_file live = tail->files[i];
+        memmove(&tail->files[i], &tail->files[i + 1], (tail->count - i - 1) * sizeof(live));
+        tail->files[tail->count - 1] = live;
+        tail->live = true;
+        return;
+    }
+}
+
+// A compressed file may be recognised as new only after younger plain ones: sort by age again.
+static void sort_unread(reef_tail *tail) {
+    size_t end = tail->count - (tail->live ? 1 : 0), first = end;
+    while (first && !tail->files[first - 1].offset && !tail->files[first - 1].upto) first--;
+    if (!tail->folder_kind && first + 1 < end)
+        qsort(&tail->files[first], end - first, sizeof(*tail->files), reef_tail_file_compare_age);
+}
+
+// During a rotation the path has no file for a moment, so its absence is reported late.
+static void scan_live(reef_tail *tail, const reef_listing *list) {
+    if (tail->folder_kind) return;
+    if (list->live != SIZE_MAX) {
+        if (tail->waiting)
+            reef_tail_report(tail, "source_back", "'%.120s/%.120s' is there", tail->folder,
+                             tail->name);
+        tail->waiting = false;
+        tail->waiting_since_ms = 0;
+        return;
+    }
+    // The first moment without a file starts the clock; a rotation takes milliseconds.
+    if (!tail->waiting_since_ms) tail->waiting_since_ms = tail->now_ms;
+    if (tail->waiting || tail->now_ms - tail->waiting_since_ms < REEF_SETTLE_MS) return;
+    tail->waiting = true;
+    reef_tail_report(tail, "source_waits", "'%.120s/%.120s' does not exist; it is waited for",
+                     tail->folder, tail->name);
+}
+
+// The folder cannot be read. Open files are still read, and no other file counts as gone.
+static void report_unreadable(reef_tail *tail, int code) {
+    char many[128];
+    snprintf(many, sizeof(many),
+             "it holds more names than the %d that are looked at: move old ones away",
+             REEF_FOLDER_NAMES_MAX);
+    if (code != tail->away)
+        reef_tail_report(tail, "source_away", "cannot look into '%.200s': %s; it is tried again",
+                         tail->folder, code == E2BIG ? many : strerror(code));
+    tail->away = code;
+}
+
+reef_tail_scan_state reef_tail_scan(reef_tail *tail) {
+    reef_listing list;
+    // Permission errors are reported again only after a scan without any.
+    tail->denied_now = false;
+    int code = reef_listing_make(&list, tail);
+    reef_tail_scan_state result = code == ENOMEM ? REEF_TAIL_SCAN_NO_MEMORY : REEF_TAIL_SCAN_DONE;
+    // An unreadable folder ends nothing: sources are followed for months, and disks come back.
+    if (code) {
+        report_unreadable(tail, code);
+    } else if (list.moved) {
+        // Names moved while they were listed.
+        result = REEF_TAIL_SCAN_AGAIN;
+    } else {
+        tail->away = 0;
+        // Known files first, then lost ones, then new ones: each step takes away candidates of the
+        // next.
+        result = scan_known(tail, &list);
+        if (result == REEF_TAIL_SCAN_DONE) scan_lost(tail, &list);
+        if (result == REEF_TAIL_SCAN_DONE) result = scan_new(tail, &list);
+        // Order of reading: rotated files, then the live one.
+        put_live_last(tail, &list);
+        sort_unread(tail);
+        scan_live(tail, &list);
+        forget_candidates(tail);
+        // Everything could be read in this scan: the report of trouble is taken back.
+        if (tail->denied && !tail->denied_now && !tail->failed && result == REEF_TAIL_SCAN_DONE) {
+            reef_tail_report(tail, "source_back",
+                             "what could not be read of '%.200s' is gone or can", tail->folder);
+            tail->denied = false;
+        }
+    }
+    reef_listing_release(&list);
     return result;
 }

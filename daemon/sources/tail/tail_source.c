@@ -15,18 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_MS                                                                                    \
-    REEF_TAIL_SCAN_MS // where inotify sees nothing: network file systems, links to other folders
-#define PACE_MS                                                                                    \
-    50 // after a change, so that a file written line by line is not scanned for each line
+// Polling where inotify sees nothing: network file systems, links to other folders.
+#define POLL_MS REEF_TAIL_SCAN_MS
+// After a change, so that a file written line by line is not scanned for each line.
+#define PACE_MS 50
 #define FILES_PER_PACE_MS 4 // a large folder is scanned less often
 
 typedef struct reef_follow {
     reef_input *input;
-    reef_tail *set;
+    reef_tail *tail;
     bool begun;          // the handles are open
     bool watched;        // inotify reports changes of the folder
-    bool stirred;        // it did, since the last scan
+    bool changed;        // it did, since the last scan
     bool working, asked; // a worker runs; a read waits for its answer
     bool reads;          // the worker reads; otherwise it rescans
     uv_work_t work;
@@ -43,7 +43,7 @@ typedef struct reef_follow {
 static reef_status open_follow(reef_input *input, const char *rest, bool folder, reef_error *err) {
     reef_follow *follow = calloc(1, sizeof(*follow));
     if (follow == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", rest);
-    reef_status status = reef_tail_open(&follow->set, rest, folder, err);
+    reef_status status = reef_tail_open(&follow->tail, rest, folder, err);
     if (status != REEF_OK) {
         free(follow);
         return status;
@@ -67,7 +67,7 @@ static reef_status on_check(reef_input *input, const reef_config *config, reef_e
 
 static reef_status on_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
     reef_follow *follow = input->state;
-    return reef_tail_seek(follow->set, offset, err);
+    return reef_tail_seek(follow->tail, offset, err);
 }
 
 // ---- on a worker thread -------------------------------------------------------------------------
@@ -75,10 +75,10 @@ static reef_status on_seek(reef_input *input, const reef_input_offset *offset, r
 static void work(uv_work_t *request) {
     reef_follow *follow = request->data;
     if (follow->reads)
-        follow->error.status = reef_tail_read(follow->set, follow->at, follow->room, &follow->count,
-                                              &follow->checkpoint, &follow->error);
+        follow->error.status = reef_tail_read(follow->tail, follow->at, follow->room,
+                                              &follow->count, &follow->checkpoint, &follow->error);
     else
-        follow->error.status = reef_tail_rescan(follow->set, &follow->error);
+        follow->error.status = reef_tail_rescan(follow->tail, &follow->error);
 }
 
 // ---- on the loop --------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ static void start_timer(reef_follow *follow, unsigned ms) {
     (void)uv_timer_start(&follow->timer, on_timer, ms, 0); // cannot fail with a callback
 }
 
-static void on_stir(uv_fs_event_t *watch, const char *name, int events, int code) {
+static void on_change(uv_fs_event_t *watch, const char *name, int events, int code) {
     (void)name;
     (void)events;
     reef_follow *follow = watch->data;
@@ -107,20 +107,20 @@ static void on_stir(uv_fs_event_t *watch, const char *name, int events, int code
         (void)uv_fs_event_stop(watch);
         follow->watched = false;
     }
-    if (follow->asked && !follow->working && !follow->stirred) start_timer(follow, pace_ms(follow));
-    follow->stirred = true;
+    if (follow->asked && !follow->working && !follow->changed) start_timer(follow, pace_ms(follow));
+    follow->changed = true;
 }
 
 static void watch_folder(reef_follow *follow) {
     if (follow->watched) return;
     follow->watched =
-        uv_fs_event_start(&follow->watch, on_stir, reef_tail_folder(follow->set), 0) == 0;
+        uv_fs_event_start(&follow->watch, on_change, reef_tail_folder(follow->tail), 0) == 0;
 }
 
 static void report_events(reef_follow *follow) {
-    reef_tail_event word;
-    while (reef_tail_event_take(follow->set, &word))
-        reef_input_warn(follow->input, word.event, "%s", word.text);
+    reef_tail_event event;
+    while (reef_tail_event_take(follow->tail, &event))
+        reef_input_warn(follow->input, event.event, "%s", event.text);
 }
 
 static void reply_read(reef_follow *follow, char *checkpoint) {
@@ -142,9 +142,9 @@ static void on_worked(uv_work_t *request, int code) {
         return;
     }
     report_events(follow);
-    follow->files = reef_tail_count(follow->set);
+    follow->files = reef_tail_count(follow->tail);
     // Known size: what was delivered, this piece, and what waits in the files.
-    input->bytes = input->offset + follow->count + reef_tail_unread(follow->set);
+    input->bytes = input->offset + follow->count + reef_tail_unread(follow->tail);
     if (follow->error.status != REEF_OK)
         reef_input_failed(input, &follow->error);
     else if (follow->count)
@@ -154,15 +154,15 @@ static void on_worked(uv_work_t *request, int code) {
     else
         // Nothing new: wait for the folder to change, or poll, since network file systems report
         // nothing.
-        start_timer(follow, follow->asked && follow->stirred ? pace_ms(follow) : POLL_MS);
+        start_timer(follow, follow->asked && follow->changed ? pace_ms(follow) : POLL_MS);
 }
 
 static void begin_work(reef_follow *follow) {
-    // The watch is set before the files are looked at, so that a change in between is not missed.
+    // The watch is set before the scan, so that a change in between is not missed.
     watch_folder(follow);
     (void)uv_timer_stop(&follow->timer);
     // Cleared before the work: changes during it start another scan.
-    follow->stirred = false;
+    follow->changed = false;
     follow->working = true;
     follow->reads = follow->asked;
     follow->count = 0;
@@ -203,7 +203,7 @@ static void on_stop(reef_input *input) {
 static void on_close(reef_input *input) {
     reef_follow *follow = input->state;
     if (follow == NULL) return;
-    reef_tail_close(follow->set);
+    reef_tail_close(follow->tail);
     free(follow->checkpoint);
     free(follow);
     input->state = NULL;

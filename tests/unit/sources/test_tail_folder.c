@@ -121,6 +121,21 @@ static void a_file_whose_link_cannot_be_looked_at_is_not_gone(void **state) {
     assert_int_equal(count_words(w, "source_loss"), 0);
 }
 
+// More trouble in one scan than the queue of events holds: the rest is counted.
+static void events_that_are_dropped_are_counted(void **state) {
+    world *w = *state;
+    char pattern[TEMP_DIR_BYTES];
+    temp_dir_join(pattern, w->folder, "*.gz");
+    command("cd '%s' && for i in $(seq 20); do echo not packed > $i.gz; done", w->folder);
+    open_at(w, pattern, true, 0);
+    for (int i = 0; i < 40 && count_words(w, "source_broken") == 0; i++) {
+        assert_int_equal(pull(w), 0);
+        pause_ms(100);
+    }
+    assert_int_equal(count_words(w, "source_broken"), 16);
+    assert_int_equal(count_words(w, "source_events"), 1);
+}
+
 static void a_cut_file_of_a_folder_is_read_on_in_its_copy(void **state) {
     world *w = *state;
     write_lines(w, "app.log", 50);
@@ -208,6 +223,7 @@ int main(void) {
         TEST(a_link_that_cannot_be_looked_at_hides_no_other_file),
         TEST(a_link_that_no_pattern_fits_is_not_told),
         TEST(a_file_whose_link_cannot_be_looked_at_is_not_gone),
+        TEST(events_that_are_dropped_are_counted),
         TEST(a_cut_file_of_a_folder_is_read_on_in_its_copy),
         TEST(files_that_are_alike_are_all_read),
         TEST(a_folder_may_hold_more_files_than_are_kept_open),
