@@ -4,7 +4,7 @@
 
 #include "reef_store.h"
 
-/** Put a whole data.mdb, synced, into the directory `nursery`. */
+/** Put a whole data.mdb, synced, into the directory `staging`. */
 typedef reef_status (*reef_pool_fill)(void *context, const char *staging, reef_error *err);
 
 /**

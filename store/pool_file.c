@@ -97,8 +97,8 @@ static bool directory_list(const char *path, int flags, listing *all) {
     return code == 0;
 }
 
-// A process that dies while it makes a pool leaves its lock, and beside it maybe the nursery. A
-// nursery without the lock is a user's directory, maybe a pool, that happens to have the name.
+// A process that dies while it makes a pool leaves its lock, and maybe the staging directory. One
+// without the lock is a user's directory, maybe a pool, that happens to have the name.
 static bool is_left_over(const listing *all) {
     return !all->pool && !all->foreign && (all->writer || !all->staging);
 }

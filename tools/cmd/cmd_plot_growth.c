@@ -1,8 +1,8 @@
 // reef plot growth: how many experts a pool has had along its stream, in the terminal or as SVG.
 //
 // A step is a generation that opened with the experts that it has now, less those added later by
-// growing in place; these are steps of their own, from the timeline. What was consolidated counts
-// where its heir stands.
+// growing in place; these are steps of their own, from the timeline. A consolidated generation
+// counts as the one that it was merged into.
 #include "chart.h"
 #include "cli_format.h"
 #include "cli_pool.h"

@@ -1,5 +1,5 @@
-// Events of followed files: trouble that people should know, queued on the worker thread and reported
-// by tail_source.c on the loop.
+// Events of followed files: trouble that people should know, queued on the worker thread and
+// reported by tail_source.c on the loop.
 #include "tail.h"
 
 #include "tail_internal.h"

@@ -523,7 +523,7 @@ static void a_dry_seal_names_the_size_that_is_opened(void **state) {
     free(pool);
 }
 
-static void seal_rounds_when_it_is_told_to(void **state) {
+static void seal_rounds_when_asked_for(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "rounded");
     make_pool(pool);
@@ -880,7 +880,7 @@ int main(void) {
         cmocka_unit_test(dry_runs_change_nothing),
         cmocka_unit_test(seal_grow_freeze_and_snapshot_do_what_they_say),
         cmocka_unit_test(a_dry_seal_names_the_size_that_is_opened),
-        cmocka_unit_test(seal_rounds_when_it_is_told_to),
+        cmocka_unit_test(seal_rounds_when_asked_for),
         cmocka_unit_test(a_baseline_of_generations_is_shown_as_what_it_is),
         cmocka_unit_test(joint_training_has_nothing_to_seal),
         cmocka_unit_test(init_takes_an_empty_directory),

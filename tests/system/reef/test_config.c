@@ -181,7 +181,7 @@ static void a_file_that_cannot_be_written_makes_no_pool(void **state) {
     free(english);
 }
 
-static void a_layer_is_told_as_it_is_made(void **state) {
+static void a_layer_is_reported_as_it_is_made(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "a-layer"), *file = path_in(w->directory, "layer.ini");
     program p;
@@ -346,7 +346,7 @@ int main(void) {
         cmocka_unit_test(every_mistake_of_a_file_is_named_with_its_line),
         cmocka_unit_test(init_writes_a_configuration_that_reefd_takes),
         cmocka_unit_test(a_file_that_cannot_be_written_makes_no_pool),
-        cmocka_unit_test(a_layer_is_told_as_it_is_made),
+        cmocka_unit_test(a_layer_is_reported_as_it_is_made),
         cmocka_unit_test(a_probe_that_is_interrupted_leaves_nothing),
         cmocka_unit_test(memory_chooses_the_largest_size_that_leaves_half_of_it),
         cmocka_unit_test(a_longer_context_has_a_longer_window_of_the_reservoir),

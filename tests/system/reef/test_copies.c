@@ -251,7 +251,7 @@ static void a_copy_need_not_be_verified(void **state) {
 }
 
 // One bit of each block of expert rows, in pages that are free as well.
-static void damaged_records_are_told_of(void **state) {
+static void damaged_records_are_reported(void **state) {
     const copies *c = *state;
     static const uint8_t head[] = {'R', 'E', 'E', 'F', 1, REEF_DB_EXPERTS};
     data_bytes file = data_file_load(c->pool);
@@ -464,7 +464,7 @@ int main(void) {
         TEST(nothing_is_written_into_a_pool),
         TEST(no_message_lands_in_a_pool),
         TEST(a_copy_need_not_be_verified),
-        TEST(damaged_records_are_told_of),
+        TEST(damaged_records_are_reported),
         TEST(a_model_becomes_a_new_pool),
         TEST(mistakes_with_models_are_named),
         TEST(logits_are_those_that_the_loss_is_made_of),

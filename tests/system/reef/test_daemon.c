@@ -253,7 +253,7 @@ static void a_branch_is_made_by_the_daemon_and_without_it(void **state) {
     json_decref(sound);
 }
 
-static void reading_goes_on_beside_the_daemon(void **state) {
+static void reading_continues_beside_the_daemon(void **state) {
     world *w = *state;
     start_daemon(w);
     wait_until_trained(w);
@@ -389,7 +389,7 @@ static void every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited(v
     program_release(&p);
 }
 
-static void what_the_daemon_refuses_is_told_as_its_own_error(void **state) {
+static void what_the_daemon_refuses_is_reported_as_its_own_error(void **state) {
     world *w = *state;
     start_daemon(w);
     wait_until_trained(w);
@@ -454,7 +454,7 @@ int main(void) {
                                         world_remove),
         cmocka_unit_test_setup_teardown(a_branch_is_made_by_the_daemon_and_without_it, world_make,
                                         world_remove),
-        cmocka_unit_test_setup_teardown(reading_goes_on_beside_the_daemon, world_make,
+        cmocka_unit_test_setup_teardown(reading_continues_beside_the_daemon, world_make,
                                         world_remove),
         cmocka_unit_test_setup_teardown(a_snapshot_gives_the_same_bits_while_the_daemon_trains_on,
                                         world_make, world_remove),
@@ -464,7 +464,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(
             every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited, world_make,
             world_remove),
-        cmocka_unit_test_setup_teardown(what_the_daemon_refuses_is_told_as_its_own_error,
+        cmocka_unit_test_setup_teardown(what_the_daemon_refuses_is_reported_as_its_own_error,
                                         world_make, world_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -412,7 +412,7 @@ static void data_sets_are_measured_on_the_best_models(void **state) {
 
 // ---- configurations -----------------------------------------------------------------------------
 
-static void quick_takes_the_place_of_other_settings(void **state) {
+static void quick_replaces_other_settings(void **state) {
     const place *p = *state;
     char *config = path_in(p->directory, "quick.ini"), *work = path_in(p->directory, "quick");
     write_file(config,
@@ -443,7 +443,7 @@ typedef struct fault {
     const char *text, *says;
 } fault;
 
-static void mistakes_are_told_with_their_line(void **state) {
+static void mistakes_are_reported_with_their_line(void **state) {
     const place *p = *state;
     static const fault FAULTS[] = {
         {"[experiment]\ntrain = train.txt\nbudget = 1e9\n",
@@ -550,8 +550,8 @@ int main(void) {
         cmocka_unit_test(active_varies_heads_and_their_product),
         cmocka_unit_test(batch_norm_is_on_and_off),
         cmocka_unit_test(data_sets_are_measured_on_the_best_models),
-        cmocka_unit_test(quick_takes_the_place_of_other_settings),
-        cmocka_unit_test(mistakes_are_told_with_their_line),
+        cmocka_unit_test(quick_replaces_other_settings),
+        cmocka_unit_test(mistakes_are_reported_with_their_line),
         cmocka_unit_test(what_a_kind_needs_is_asked_for),
         cmocka_unit_test(the_papers_files_are_sound),
     };

@@ -160,7 +160,7 @@ static void norms_are_those_of_the_rows(void **state) {
     json_decref(all);
 }
 
-static void frozen_ones_are_told_from_those_that_learn(void **state) {
+static void frozen_ones_are_distinguished_from_those_that_learn(void **state) {
     world *w = *state;
     char *pool = path_in(w->directory, "frozen");
     make_pool(pool);
@@ -565,7 +565,7 @@ static void units_of_a_vector_model_have_a_class_and_no_uses(void **state) {
 
 // ---- what goes wrong ----------------------------------------------------------------------------
 
-static void mistakes_are_told(void **state) {
+static void mistakes_are_reported(void **state) {
     world *w = *state;
     const struct {
         const char *words[8], *says;
@@ -606,7 +606,7 @@ int main(void) {
         cmocka_unit_test(uses_are_those_of_reef_usage),
         cmocka_unit_test(sorting_goes_by_what_was_asked_for),
         cmocka_unit_test(norms_are_those_of_the_rows),
-        cmocka_unit_test(frozen_ones_are_told_from_those_that_learn),
+        cmocka_unit_test(frozen_ones_are_distinguished_from_those_that_learn),
         cmocka_unit_test(one_expert_has_its_rank),
         cmocka_unit_test(places_of_a_text_are_where_the_model_chose_the_expert),
         cmocka_unit_test(activations_are_what_the_neuron_says),
@@ -615,7 +615,7 @@ int main(void) {
         cmocka_unit_test(a_text_is_read_as_of_an_earlier_state),
         cmocka_unit_test(every_kind_says_what_it_has),
         cmocka_unit_test(units_of_a_vector_model_have_a_class_and_no_uses),
-        cmocka_unit_test(mistakes_are_told),
+        cmocka_unit_test(mistakes_are_reported),
     };
     return cmocka_run_group_tests(tests, world_make, world_remove);
 }

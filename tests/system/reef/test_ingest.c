@@ -202,7 +202,7 @@ static void a_long_line_goes_by_itself(void **state) {
     free(line);
 }
 
-static void what_cannot_be_sent_is_said(void **state) {
+static void what_cannot_be_sent_is_reported(void **state) {
     running *run = *state;
     ingest_fails(run, "a\n", (const char *const[]){NULL, NULL, NULL, NULL}, 66, "no daemon");
     start(run, NULL);
@@ -280,7 +280,7 @@ int main(void) {
         RUN(every_byte_of_standard_input_comes_through),
         RUN(json_lines_are_records_and_a_bad_one_is_named),
         RUN(a_long_line_goes_by_itself),
-        RUN(what_cannot_be_sent_is_said),
+        RUN(what_cannot_be_sent_is_reported),
         RUN(a_full_journal_is_waited_for),
         RUN(a_daemon_that_was_killed_is_waited_for_and_nothing_comes_twice),
     };

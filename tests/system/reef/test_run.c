@@ -193,7 +193,7 @@ static void expect(const char *words, int code, program *p) {
     program_release(p);
 }
 
-static void mistakes_are_told_before_anything_runs(void **state) {
+static void mistakes_are_reported_before_anything_runs(void **state) {
     world *w = *state;
     program p;
     reef(&p, "run", w->pool, "--sorce", "a", NULL);
@@ -255,7 +255,7 @@ int main(void) {
         cmocka_unit_test(a_signal_ends_it_with_a_commit),
         cmocka_unit_test(options_reach_the_daemon_as_they_were_given),
         cmocka_unit_test(help_has_every_option_of_the_daemon),
-        cmocka_unit_test(mistakes_are_told_before_anything_runs),
+        cmocka_unit_test(mistakes_are_reported_before_anything_runs),
         cmocka_unit_test(without_reefd_it_says_so_and_beside_it_is_found_first),
     };
     return cmocka_run_group_tests(tests, path_set, world_remove);

@@ -77,7 +77,7 @@ static void expect_failure(int code, const char *says, const char *const *argume
 
 // ---- diff ---------------------------------------------------------------------------------------
 
-static void a_difference_is_told_as_a_table_and_as_json(void **state) {
+static void a_difference_is_reported_as_a_table_and_as_json(void **state) {
     world *w = *state;
     own_pool own = pool_new(w, "diff");
     json_t *change = reef_json("snapshot", "diff", own.pool, "kept", NULL);
@@ -259,7 +259,7 @@ static void go_back_to(const char *pool, const char *name) {
 
 // Back, from there another way, and forward again: what was undone is known from what led to the
 // present state.
-static void events_that_a_restore_undid_are_told_as_undone(void **state) {
+static void events_that_a_restore_undid_are_reported_as_undone(void **state) {
     world *w = *state;
     own_pool own = pool_new(w, "undone");
     json_decref(reef_json("snapshot", "create", own.pool, "small", NULL));
@@ -362,7 +362,7 @@ static const char *name_at(json_t *document, const char *list, size_t i) {
     return name != NULL ? name : "none";
 }
 
-static void one_that_is_damaged_is_told_and_removed_by_its_whole_name(void **state) {
+static void one_that_is_damaged_is_reported_and_removed_by_its_whole_name(void **state) {
     world *w = *state;
     own_pool own = pool_new(w, "damaged");
     json_decref(reef_json("snapshot", "create", own.pool, "other", NULL));
@@ -510,13 +510,13 @@ static void the_pool_may_come_first_or_from_the_environment(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_difference_is_told_as_a_table_and_as_json),
+        cmocka_unit_test(a_difference_is_reported_as_a_table_and_as_json),
         cmocka_unit_test(a_snapshot_becomes_a_pool_of_its_own),
         cmocka_unit_test(in_place_the_pool_itself_goes_back),
-        cmocka_unit_test(events_that_a_restore_undid_are_told_as_undone),
+        cmocka_unit_test(events_that_a_restore_undid_are_reported_as_undone),
         cmocka_unit_test(snapshots_are_found_by_the_beginning_of_their_root),
         cmocka_unit_test(snapshots_are_removed_by_name_or_its_beginning),
-        cmocka_unit_test(one_that_is_damaged_is_told_and_removed_by_its_whole_name),
+        cmocka_unit_test(one_that_is_damaged_is_reported_and_removed_by_its_whole_name),
         cmocka_unit_test(prune_keeps_the_last_and_the_newest_of_each_day),
         cmocka_unit_test(the_beginning_of_a_name_is_enough_everywhere),
         cmocka_unit_test(the_pool_may_come_first_or_from_the_environment),

@@ -395,7 +395,7 @@ static void expect(const char *text, const char *label, json_int_t number, const
     free(words);
 }
 
-static void what_is_skipped_is_not_told_as_trained(void **state) {
+static void what_is_skipped_is_not_reported_as_trained(void **state) {
     world *w = *state;
     char *pool = path_in(w, "marked"), *text = path_in(w, "text");
     write_text(text, 3000, 5);
@@ -595,7 +595,7 @@ static void files_in_another_order_than_they_were_trained_are_refused(void **sta
     free(empty);
 }
 
-static void bad_requests_are_told_apart(void **state) {
+static void bad_requests_are_distinguished(void **state) {
     world *w = *state;
     const char *pool = w->box.pool;
     char *eval = reef_cli_format("a=%s", w->held_words), *empty = path_in(w, "empty");
@@ -625,7 +625,7 @@ static void bad_requests_are_told_apart(void **state) {
     free(empty);
 }
 
-static void results_that_cannot_be_written_are_told_before_anything_is_trained(void **state) {
+static void results_that_cannot_be_written_are_reported_before_anything_is_trained(void **state) {
     world *w = *state;
     char *missing = path_in(w, "missing/results.json"), *file = path_in(w, "words/results.json");
     const char *paths[] = {missing, file, "/missing.json/", ""};
@@ -738,7 +738,7 @@ static bool last_loss_is_known(const world *w) {
 // the figures again. Points of the loss that were removed on the way back are not known then; those
 // of the other run are not theirs. Of the second file the last batch is not trained as of the
 // snapshot: it waits for what comes next.
-static void losses_of_another_run_are_not_told_as_this_ones(void **state) {
+static void losses_of_another_run_are_not_reported_as_this_ones(void **state) {
     world *w = *state;
     const char *pool = w->box.pool;
     json_decref(reef_json("train", pool, w->words, w->held_words, NULL));
@@ -802,18 +802,18 @@ int main(void) {
         EACH(points_inside_a_file_are_states_of_their_own),
         EACH(boundaries_and_losses_are_placed_in_the_files),
         EACH(the_loss_of_a_file_stays_when_more_is_read),
-        EACH(what_is_skipped_is_not_told_as_trained),
+        EACH(what_is_skipped_is_not_reported_as_trained),
         EACH(other_files_of_the_pool_are_not_taken_for_these),
         EACH(vectors_are_trained_and_measured_alike),
         EACH(eval_matrix_names_both_definitions),
         EACH(forgetting_is_plotted_from_pool_and_results),
         EACH(files_in_another_order_than_they_were_trained_are_refused),
-        EACH(bad_requests_are_told_apart),
-        EACH(results_that_cannot_be_written_are_told_before_anything_is_trained),
+        EACH(bad_requests_are_distinguished),
+        EACH(results_that_cannot_be_written_are_reported_before_anything_is_trained),
         EACH(results_of_another_run_are_refused),
         EACH(results_of_another_pool_are_refused),
         EACH(a_daemon_on_the_pool_is_respected),
-        EACH(losses_of_another_run_are_not_told_as_this_ones),
+        EACH(losses_of_another_run_are_not_reported_as_this_ones),
         EACH(undone_boundaries_are_none_of_the_present_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,7 +108,7 @@ static void expect_library(const char *path, uint64_t since, uint64_t until, jso
     assert_int_equal(sum, wanted);
 }
 
-static void usage_of_before_the_windows_is_said_and_kept_apart(void **state) {
+static void usage_of_before_the_windows_is_reported_and_kept_apart(void **state) {
     world *w = *state;
     char *pool = new_pool(w, "older");
     json_int_t now = selections(pool, NULL, NULL);
@@ -309,7 +309,7 @@ static void a_daemon_compacts_by_itself(void **state) {
     free(pool);
 }
 
-static void what_cannot_be_compacted_is_said_and_stops_no_training(void **state) {
+static void what_cannot_be_compacted_is_reported_and_stops_no_training(void **state) {
     world *w = *state;
     reef_error err;
     reef_store *store = NULL;
@@ -362,13 +362,13 @@ static void the_bench_finds_a_simulated_day_exact(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_range_counts_what_was_used_in_it),
-        cmocka_unit_test(usage_of_before_the_windows_is_said_and_kept_apart),
+        cmocka_unit_test(usage_of_before_the_windows_is_reported_and_kept_apart),
         cmocka_unit_test(times_are_read_as_people_type_them),
         cmocka_unit_test(compaction_changes_windows_and_nothing_else),
         cmocka_unit_test(a_pool_that_is_written_refuses_compaction),
         cmocka_unit_test(mistakes_say_what_was_wrong),
         cmocka_unit_test(a_daemon_compacts_by_itself),
-        cmocka_unit_test(what_cannot_be_compacted_is_said_and_stops_no_training),
+        cmocka_unit_test(what_cannot_be_compacted_is_reported_and_stops_no_training),
         cmocka_unit_test(the_bench_finds_a_simulated_day_exact),
     };
     return cmocka_run_group_tests(tests, setup, world_remove);

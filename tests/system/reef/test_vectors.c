@@ -169,7 +169,7 @@ static void init_says_what_was_made(void **state) {
 
 // ---- evaluating ---------------------------------------------------------------------------------
 
-static void eval_counts_what_is_told_right_now_and_as_of(void **state) {
+static void eval_counts_what_is_correct_now_and_as_of(void **state) {
     const world *w = *state;
     json_t *now = reef_json("eval", w->pool, w->test_early, w->test_late, NULL);
     json_t *files = json_object_get(now, "files");
@@ -307,7 +307,7 @@ static void a_new_pool_knows_no_class(void **state) {
 
 // ---- the other commands -------------------------------------------------------------------------
 
-static void commands_that_look_at_a_pool_work(void **state) {
+static void commands_that_read_a_pool_work(void **state) {
     const world *w = *state;
     json_t *status = reef_json("status", w->pool, NULL);
     assert_int_equal(number(status, "generation"), 1);
@@ -361,7 +361,7 @@ static void seal_speaks_of_examples(void **state) {
     program_release(&p);
 }
 
-static void a_boundary_is_told_in_examples(void **state) {
+static void a_boundary_is_reported_in_examples(void **state) {
     const world *w = *state;
     program p;
     char *pool = reef_cli_format("%s/drifts", w->directory);
@@ -509,15 +509,15 @@ static void digits_of_mnist_are_learned_one_pair_after_the_other(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(init_says_what_was_made),
-        cmocka_unit_test(eval_counts_what_is_told_right_now_and_as_of),
+        cmocka_unit_test(eval_counts_what_is_correct_now_and_as_of),
         cmocka_unit_test(eval_prints_a_table),
         cmocka_unit_test(the_matrix_has_the_accuracies_of_every_state),
         cmocka_unit_test(predict_says_what_eval_counts),
         cmocka_unit_test(a_layer_by_itself_is_called_so),
         cmocka_unit_test(a_new_pool_knows_no_class),
-        cmocka_unit_test(commands_that_look_at_a_pool_work),
+        cmocka_unit_test(commands_that_read_a_pool_work),
         cmocka_unit_test(seal_speaks_of_examples),
-        cmocka_unit_test(a_boundary_is_told_in_examples),
+        cmocka_unit_test(a_boundary_is_reported_in_examples),
         cmocka_unit_test(a_type_of_rows_is_refused_and_in_the_way_of_no_older_pool),
         cmocka_unit_test(a_snapshot_is_a_state_to_evaluate),
         cmocka_unit_test(commands_for_text_say_what_to_use_instead),

@@ -71,7 +71,7 @@ static void expect_sound(const char *pool) {
 
 // ---- how much is looked at ----------------------------------------------------------------------
 
-static void a_run_says_what_it_looked_at(void **state) {
+static void a_run_reports_what_it_checked(void **state) {
     world *w = *state;
     program p;
     json_t *whole = verify_json(w->pool, RUN_OK, NULL, NULL);
@@ -268,7 +268,7 @@ static void a_damaged_generation_is_restored_by_the_plans_command(void **state) 
     free(pool);
 }
 
-static void what_it_was_trained_with_is_written_anew(void **state) {
+static void what_it_was_trained_with_is_written_again(void **state) {
     world *w = *state;
     program p;
     char *pool = pool_new(w, "plan-kernels");
@@ -440,14 +440,14 @@ static void what_is_kept_nowhere_has_no_command(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_says_what_it_looked_at),
+        cmocka_unit_test(a_run_reports_what_it_checked),
         cmocka_unit_test(a_sample_can_be_taken_again),
         cmocka_unit_test(options_that_contradict_are_refused),
         cmocka_unit_test(status_names_the_reader_that_keeps_pages_from_reuse),
         cmocka_unit_test(status_tells_the_last_scrub),
         cmocka_unit_test(a_record_of_a_wrong_size_is_found_although_its_checksum_is_right),
         cmocka_unit_test(a_damaged_generation_is_restored_by_the_plans_command),
-        cmocka_unit_test(what_it_was_trained_with_is_written_anew),
+        cmocka_unit_test(what_it_was_trained_with_is_written_again),
         cmocka_unit_test(the_state_before_is_restored_by_the_plans_command),
         cmocka_unit_test(a_damaged_generations_state_before_is_restored_by_the_plans_command),
         cmocka_unit_test(a_damaged_last_generation_is_not_trained_on),

@@ -167,7 +167,7 @@ static FILE *a_file(void) {
     return file;
 }
 
-static void what_the_axis_of_forgetting_cuts_off_is_said(void **state) {
+static void what_the_axis_of_forgetting_cuts_off_is_reported(void **state) {
     (void)state;
     static const double LOSSES[] = {12.03, 2.5, 11.63, 2.25};
     static const char *const NAMES[] = {"bin", "text"}, *const STATES[] = {"as of 0", "now"};
@@ -291,7 +291,7 @@ int main(void) {
         cmocka_unit_test(tables_line_up_whatever_the_script),
         cmocka_unit_test(ticks_are_round_and_neither_too_few_nor_too_many),
         cmocka_unit_test(smoothing_keeps_a_step_where_it_is_and_drops_a_spike),
-        cmocka_unit_test(what_the_axis_of_forgetting_cuts_off_is_said),
+        cmocka_unit_test(what_the_axis_of_forgetting_cuts_off_is_reported),
         cmocka_unit_test(labels_of_boundaries_keep_apart_and_in_the_picture),
         cmocka_unit_test(names_of_many_states_keep_apart_and_the_last_is_there),
         cmocka_unit_test(names_in_the_head_of_the_matrix_keep_to_their_columns),

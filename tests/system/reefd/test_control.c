@@ -532,7 +532,7 @@ static void pipelined_and_half_lines_are_answered_in_order(void **state) {
 }
 
 // However many they are, and whatever stood before them: none costs more than its byte.
-static void empty_lines_keep_nobody_waiting(void **state) {
+static void empty_lines_delay_nothing(void **state) {
     running *run = *state;
     enum { LONG = 1040000, BLOCK = 1 << 20 };
     char *block = malloc(BLOCK);
@@ -634,7 +634,7 @@ static char *ingest_line(size_t bytes) {
 }
 
 // Their commands are done, but keep no place; one who only sends no more still gets its answer.
-static void clients_that_have_gone_keep_no_place(void **state) {
+static void clients_that_have_gone_keep_no_slot(void **state) {
     running *run = *state;
     static const char DRAIN[] = "{\"command\": \"drain\"}\n";
     kill(run->pid, SIGKILL);
@@ -690,7 +690,7 @@ static void clients_that_ask_nothing_are_let_go(void **state) {
     assert_trains_on_and_stops(run);
 }
 
-static void one_client_too_many_is_told_so(void **state) {
+static void one_client_too_many_is_refused(void **state) {
     running *run = *state;
     int clients[CLIENTS];
     // The connection that setup asked over may still be closing; every place must be free.
@@ -839,7 +839,7 @@ static int start_and_close_a_check(void) {
     return uv_run(&loop, UV_RUN_DEFAULT) != 0 || job.running ? 4 : 0;
 }
 
-static void a_check_that_cannot_be_started_ends_nobody(void **state) {
+static void a_check_that_cannot_be_started_ends_nothing(void **state) {
     (void)state;
     pid_t child = fork();
     assert_true(child >= 0);
@@ -865,20 +865,20 @@ int main(void) {
         cmocka_unit_test_setup_teardown(with_stay_it_serves_after_the_last_source, setup, teardown),
         cmocka_unit_test_setup_teardown(pipelined_and_half_lines_are_answered_in_order, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(empty_lines_keep_nobody_waiting, setup, teardown),
+        cmocka_unit_test_setup_teardown(empty_lines_delay_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(garbage_is_answered_and_the_connection_stays_usable, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_line_without_end_is_refused_and_closed, setup, teardown),
         cmocka_unit_test_setup_teardown(clients_that_say_nothing_or_vanish_do_not_matter, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(clients_that_have_gone_keep_no_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(clients_that_have_gone_keep_no_slot, setup, teardown),
         cmocka_unit_test_setup_teardown(clients_that_ask_nothing_are_let_go, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_client_too_many_is_told_so, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_client_too_many_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(the_socket_is_private_and_goes_with_the_daemon, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(another_file_in_its_place_is_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(the_client_tells_absence_from_failure, setup, teardown),
-        cmocka_unit_test(a_check_that_cannot_be_started_ends_nobody),
+        cmocka_unit_test(a_check_that_cannot_be_started_ends_nothing),
         cmocka_unit_test_setup_teardown(only_a_drain_and_a_check_are_waited_for_without_end, setup,
                                         teardown),
     };

@@ -485,7 +485,7 @@ static uint64_t answered(const running *run) {
 }
 
 // Who asks and asks and reads nothing is not answered for ever: what lies unread for it is bounded.
-static void answers_that_nobody_reads_are_few(void **state) {
+static void answers_that_are_not_read_are_few(void **state) {
     running *run = *state;
     static const char ASK[] = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n";
     int small = 4096;
@@ -613,7 +613,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_question_whose_client_hung_up_is_not_begun, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(hostile_clients_are_let_go, setup, teardown),
-        cmocka_unit_test_setup_teardown(answers_that_nobody_reads_are_few, setup, teardown),
+        cmocka_unit_test_setup_teardown(answers_that_are_not_read_are_few, setup, teardown),
         cmocka_unit_test_setup_teardown(a_client_that_leaves_before_its_answer_is_forgotten, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(commands_of_clients_that_have_gone_keep_no_connection,

@@ -221,7 +221,7 @@ static void what_waits_goes_on_in_a_pool_that_is_restored(void **state) {
     stop(w);
 }
 
-static void what_waits_goes_on_where_the_pool_itself_is_restored(void **state) {
+static void what_waits_continues_where_the_pool_itself_is_restored(void **state) {
     world *w = *state;
     make_waiting(w);
     REEF("snapshot", "restore", w->box.pool, "kept", "--in-place");
@@ -298,7 +298,7 @@ int main(void) {
         RUN(a_copy_has_what_waits_and_so_has_the_pool),
         RUN(what_waits_is_trained_once_after_a_branch),
         RUN(what_waits_goes_on_in_a_pool_that_is_restored),
-        RUN(what_waits_goes_on_where_the_pool_itself_is_restored),
+        RUN(what_waits_continues_where_the_pool_itself_is_restored),
         RUN(the_plan_of_repair_says_what_was_pushed_and_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -257,7 +257,7 @@ static void a_sender_that_goes_on_at_the_cursor_loses_nothing(void **state) {
     assert_int_equal(accepted(box), TEXT_BYTES);
 }
 
-static void told_to_stop_it_commits_and_a_restart_finishes(void **state) {
+static void when_stopped_it_commits_and_a_restart_finishes(void **state) {
     const sandbox *box = *state;
     reef_commit whole = uninterrupted(box, "1");
     static const int SIGNALS[] = {SIGTERM, SIGINT, SIGTERM};
@@ -278,7 +278,7 @@ static void told_to_stop_it_commits_and_a_restart_finishes(void **state) {
 }
 
 // Standard input cannot be read again, so what was read of it is trained before the end.
-static void told_to_stop_it_finishes_what_it_read_from_a_pipe(void **state) {
+static void when_stopped_it_finishes_what_it_read_from_a_pipe(void **state) {
     const sandbox *box = *state;
     size_t bytes = 0;
     char *text = read_text(box->text, &bytes);
@@ -343,9 +343,9 @@ int main(void) {
                                         setup_boundary, teardown),
         cmocka_unit_test_setup_teardown(a_sender_that_goes_on_at_the_cursor_loses_nothing, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(told_to_stop_it_commits_and_a_restart_finishes, setup,
+        cmocka_unit_test_setup_teardown(when_stopped_it_commits_and_a_restart_finishes, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(told_to_stop_it_finishes_what_it_read_from_a_pipe, setup,
+        cmocka_unit_test_setup_teardown(when_stopped_it_finishes_what_it_read_from_a_pipe, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_second_signal_ends_at_once, setup, teardown),
     };

@@ -255,7 +255,7 @@ static reef_commit end_two(world *w) {
 }
 
 // A snapshot has whose turn it was as well: the stream that followed it is made again.
-static void a_restored_pool_takes_the_same_turns(void **state) {
+static void a_restored_pool_gives_the_same_slices(void **state) {
     world *w = *state;
     char one[240], other[240];
     snprintf(one, sizeof(one), "follow:%s/one", w->folder);
@@ -281,7 +281,7 @@ int main(void) {
         TEST(a_log_that_is_not_there_does_not_end_the_daemon),
         TEST(a_folder_that_grows_is_read),
         TEST(a_restored_pool_reads_a_log_on_where_it_stood),
-        TEST(a_restored_pool_takes_the_same_turns),
+        TEST(a_restored_pool_gives_the_same_slices),
         TEST(kills_leave_no_trace_in_a_log_that_is_renamed),
         TEST(kills_leave_no_trace_in_a_log_that_is_packed),
         TEST(kills_leave_no_trace_in_a_log_that_is_copied),

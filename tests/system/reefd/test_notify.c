@@ -158,7 +158,7 @@ static void the_manager_hears_of_every_change(void **state) {
     stop(m);
 }
 
-static void the_end_of_the_sources_is_told_as_well(void **state) {
+static void the_end_of_the_sources_is_reported_as_well(void **state) {
     manager *m = *state;
     char message[1024];
     sandbox_make_pool(&m->box);
@@ -259,7 +259,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(the_manager_hears_of_every_change),
-        TEST(the_end_of_the_sources_is_told_as_well),
+        TEST(the_end_of_the_sources_is_reported_as_well),
         TEST(waiting_for_bytes_or_paused_it_lives),
         TEST(a_process_that_is_held_is_not_fed),
         TEST(a_trainer_whose_commits_fail_is_not_fed),

@@ -196,7 +196,7 @@ static void every_address_of_a_name_is_tried(void **state) {
     (void)umount("/etc/hosts");
 }
 
-static void a_wrong_password_or_key_is_told_and_no_password(void **state) {
+static void a_wrong_password_or_key_is_reported_without_it(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "geheim");
@@ -221,7 +221,7 @@ static void a_wrong_password_or_key_is_told_and_no_password(void **state) {
     assert_true(reefd_said(&w->run.box, "is back"));
 }
 
-static void entries_that_were_trimmed_unread_are_told(void **state) {
+static void entries_that_were_trimmed_unread_are_reported(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
     snprintf(w->run.source, sizeof(w->run.source), "redis://%s/stream", w->redis.socket);
@@ -581,7 +581,7 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
     assert_true(pending(w, "other") > 0); // not ours
 }
 
-static void a_group_that_may_not_be_told_is_said_and_reading_goes_on(void **state) {
+static void a_group_that_may_not_be_acknowledged_is_reported_and_reading_continues(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
@@ -603,7 +603,7 @@ static size_t times_said(const world *w, const char *words) {
 
 // The group can be made and asked each second, and every time what is to be acknowledged is
 // refused.
-static void a_group_that_may_be_made_and_not_told_is_said_once(void **state) {
+static void a_group_that_may_be_made_and_not_acknowledged_is_reported_once(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
@@ -621,7 +621,7 @@ static void a_group_that_may_be_made_and_not_told_is_said_once(void **state) {
     (void)finish_acknowledged(w, "reef");
 }
 
-static void a_stream_that_may_be_asked_about_and_not_read_is_told_once(void **state) {
+static void a_stream_that_may_be_asked_about_and_not_read_is_reported_once(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
@@ -789,7 +789,8 @@ static void a_vector_that_was_removed_half_read_is_completed_before_others_come(
 }
 
 // Such as one that was started without its data, or that lags: the entry may come yet.
-static void a_server_that_does_not_know_what_was_half_read_is_told_and_waited_for(void **state) {
+static void a_server_that_does_not_know_what_was_half_read_is_reported_and_waited_for(
+    void **state) {
     const size_t real = 12;
     world *w = *state;
     if (!redis_is_installed()) skip();
@@ -812,20 +813,20 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(bad_urls_are_refused),
         TEST(a_server_that_is_away_is_waited_for),
-        TEST(a_wrong_password_or_key_is_told_and_no_password),
-        TEST(entries_that_were_trimmed_unread_are_told),
+        TEST(a_wrong_password_or_key_is_reported_without_it),
+        TEST(entries_that_were_trimmed_unread_are_reported),
         TEST(no_failure_of_redis_leaves_a_trace),
         VECTOR_TEST(a_stream_of_vectors_is_what_a_file_of_them_is),
         VECTOR_TEST(what_is_no_vector_is_passed_over),
         VECTOR_TEST(what_is_committed_is_acknowledged_and_no_more),
         VECTOR_TEST(nothing_is_waited_for_between_acknowledgements),
-        VECTOR_TEST(a_group_that_may_not_be_told_is_said_and_reading_goes_on),
-        VECTOR_TEST(a_group_that_may_be_made_and_not_told_is_said_once),
-        VECTOR_TEST(a_stream_that_may_be_asked_about_and_not_read_is_told_once),
+        VECTOR_TEST(a_group_that_may_not_be_acknowledged_is_reported_and_reading_continues),
+        VECTOR_TEST(a_group_that_may_be_made_and_not_acknowledged_is_reported_once),
+        VECTOR_TEST(a_stream_that_may_be_asked_about_and_not_read_is_reported_once),
         VECTOR_TEST(what_may_be_trimmed_is_what_a_commit_has),
         VECTOR_TEST(a_vector_that_was_removed_half_read_shifts_no_other),
         VECTOR_TEST(a_vector_that_was_removed_half_read_is_completed_before_others_come),
-        VECTOR_TEST(a_server_that_does_not_know_what_was_half_read_is_told_and_waited_for),
+        VECTOR_TEST(a_server_that_does_not_know_what_was_half_read_is_reported_and_waited_for),
         VECTOR_TEST(a_group_that_others_disturb_changes_nothing),
         TEST(every_address_of_a_name_is_tried),
     };

@@ -401,7 +401,7 @@ static void a_file_shorter_than_its_cursor_is_an_error(void **state) {
     assert_int_equal(pool_commit(box).number, before.number);
 }
 
-static void a_second_daemon_is_refused_and_told_by_whom(void **state) {
+static void a_second_daemon_is_refused_with_the_pid_of_the_first(void **state) {
     const sandbox *box = *state;
     pid_t first = reefd_start(box, -1, (const char *const[]){"--pool", box->pool, "--stay", NULL});
     reefd_await(box, first);
@@ -459,7 +459,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_empty_stream_is_an_error, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_shorter_than_its_cursor_is_an_error, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_second_daemon_is_refused_and_told_by_whom, setup,
+        cmocka_unit_test_setup_teardown(a_second_daemon_is_refused_with_the_pid_of_the_first, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(quiet_says_nothing_and_others_say_where_they_are, setup,
                                         teardown),

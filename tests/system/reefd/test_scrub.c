@@ -110,7 +110,7 @@ static reef_scrub scrub_of(const feed *f) {
     return scrub;
 }
 
-static void a_pass_is_told_and_kept_and_leaves_no_trace_in_the_result(void **state) {
+static void a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result(void **state) {
     feed *f = *state;
     make_sealed(f, "0");
     send_text(f, TEXT_BYTES, MORE_BYTES);
@@ -156,7 +156,7 @@ static reef_scrub await_some(reef_scrubber *scrubber, uint64_t records, uint64_t
 
 // A pause as the old rate made it, of an hour, ends with the first reload, whether or not another
 // one follows at once.
-static void a_rate_that_is_told_twice_is_heard(void **state) {
+static void a_rate_that_is_given_twice_applies_the_last(void **state) {
     feed *f = *state;
     reef_error err;
     reef_store *store = NULL;
@@ -224,7 +224,7 @@ static reef_status on_event(void *context,
     return REEF_OK;
 }
 
-static void damage_is_told_in_the_log_the_status_and_the_timeline(void **state) {
+static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **state) {
     feed *f = *state;
     reef_error err;
     reef_store *store = NULL;
@@ -264,10 +264,11 @@ static void damage_is_told_in_the_log_the_status_and_the_timeline(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_pass_is_told_and_kept_and_leaves_no_trace_in_the_result,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(a_rate_that_is_told_twice_is_heard, setup, teardown),
-        cmocka_unit_test_setup_teardown(damage_is_told_in_the_log_the_status_and_the_timeline,
+        cmocka_unit_test_setup_teardown(
+            a_pass_is_reported_and_kept_and_leaves_no_trace_in_the_result, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_rate_that_is_given_twice_applies_the_last, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(damage_is_reported_in_the_log_the_status_and_the_timeline,
                                         setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

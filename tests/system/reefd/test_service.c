@@ -403,7 +403,7 @@ static void a_signal_shows_the_status_also_when_quiet(void **state) {
     stop(s);
 }
 
-static void lines_for_the_journal_carry_their_priority(void **state) {
+static void lines_for_the_journal_have_their_priority(void **state) {
     service *s = *state;
     struct stat info;
     char stream[64];
@@ -694,7 +694,7 @@ int main(void) {
         TEST(every_line_of_the_json_log_has_a_level_and_a_time),
         TEST(no_message_has_a_word_of_the_text),
         TEST(a_signal_shows_the_status_also_when_quiet),
-        TEST(lines_for_the_journal_carry_their_priority),
+        TEST(lines_for_the_journal_have_their_priority),
         TEST(a_check_ends_without_touching_the_pool),
         TEST(what_it_makes_is_for_its_own_user_alone),
         TEST(nothing_waits_for_a_check),

@@ -197,7 +197,7 @@ static void a_bad_value_in_the_middle_ends_with_what_was_read(void **state) {
     pool_check(&w->box);
 }
 
-static void a_file_that_became_shorter_is_told_from_a_new_one(void **state) {
+static void a_file_that_became_shorter_is_distinguished_from_a_new_one(void **state) {
     world *w = *state;
     const char *const arguments[] = {"--pool", w->box.pool, "--source", w->csv_spec, NULL};
     assert_int_equal(reefd_run(&w->box, -1, arguments), 0);
@@ -207,7 +207,7 @@ static void a_file_that_became_shorter_is_told_from_a_new_one(void **state) {
     assert_true(reefd_said(&w->box, "the pool has already read"));
 }
 
-static void told_to_stop_it_goes_on_where_it_was(void **state) {
+static void when_stopped_it_continues_where_it_was(void **state) {
     world *w = *state;
     assert_int_equal(reefd_wait(start(w, "1")), 0);
     reef_commit whole = pool_commit(&w->box);
@@ -311,11 +311,11 @@ int main(void) {
         IN_WORLD(killed_at_any_moment_it_ends_with_the_same_root),
         IN_WORLD(what_does_not_fit_the_pool_is_refused_before_anything_changes),
         IN_WORLD(a_bad_value_in_the_middle_ends_with_what_was_read),
-        IN_WORLD(a_file_that_became_shorter_is_told_from_a_new_one),
+        IN_WORLD(a_file_that_became_shorter_is_distinguished_from_a_new_one),
         IN_WORLD(a_record_that_was_cut_is_gone_on_with_first),
         IN_WORLD(status_counts_errors_where_text_has_bits),
         IN_WORLD(before_a_label_there_is_no_share_of_errors),
-        IN_WORLD(told_to_stop_it_goes_on_where_it_was),
+        IN_WORLD(when_stopped_it_continues_where_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

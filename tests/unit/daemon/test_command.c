@@ -56,7 +56,7 @@ static void each_command_is_understood(void **state) {
     assert_null(command.request.names);
 }
 
-static void freeze_takes_everything_unless_told_otherwise(void **state) {
+static void freeze_takes_everything_unless_a_range_is_given(void **state) {
     (void)state;
     reef_command command;
     reef_error err;
@@ -203,7 +203,7 @@ static void only_bytes_that_are_no_character_are_replaced(void **state) {
     }
 }
 
-static void answers_carry_what_the_trainer_did(void **state) {
+static void answers_have_what_the_trainer_did(void **state) {
     (void)state;
     reef_request request = {.kind = REEF_REQUEST_FREEZE, .changed = 12};
     request.last.commit.number = 4;
@@ -222,12 +222,12 @@ static void answers_carry_what_the_trainer_did(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_command_is_understood),
-        cmocka_unit_test(freeze_takes_everything_unless_told_otherwise),
+        cmocka_unit_test(freeze_takes_everything_unless_a_range_is_given),
         cmocka_unit_test(what_is_not_understood_is_refused_with_a_reason),
         cmocka_unit_test(random_bytes_are_never_a_command),
         cmocka_unit_test(a_failed_request_answers_its_own_error),
         cmocka_unit_test(only_bytes_that_are_no_character_are_replaced),
-        cmocka_unit_test(answers_carry_what_the_trainer_did),
+        cmocka_unit_test(answers_have_what_the_trainer_did),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

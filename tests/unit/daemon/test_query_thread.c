@@ -172,7 +172,7 @@ static void assert_stats(world *w, json_int_t readers, json_int_t lag) {
     json_decref(stats);
 }
 
-static void a_look_at_the_facts_is_no_reader_of_them(void **state) {
+static void reading_the_stats_opens_no_model(void **state) {
     world *w = *state;
     reef_error err;
     uint8_t text[TASK_BYTES];
@@ -198,7 +198,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(under_load_a_state_that_is_not_asked_for_holds_no_read,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(of_many_tasks_the_newest_are_shown, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_look_at_the_facts_is_no_reader_of_them, setup, teardown),
+        cmocka_unit_test_setup_teardown(reading_the_stats_opens_no_model, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,7 +109,7 @@ static void sit_out(world *w) {
     decide(w, 1, true);
 }
 
-static void who_has_nothing_is_waited_for(void **state) {
+static void an_empty_queue_is_waited_for(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
     assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
@@ -129,7 +129,7 @@ static void who_has_nothing_is_waited_for(void **state) {
     tear_down(&w);
 }
 
-static void who_has_nothing_for_long_sits_out_and_comes_back(void **state) {
+static void a_queue_that_is_empty_for_long_is_idle_until_it_has_bytes(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
     sit_out(&w);
@@ -148,7 +148,7 @@ static void who_has_nothing_for_long_sits_out_and_comes_back(void **state) {
 }
 
 // One after the other would make who has something wait for each of them.
-static void who_has_nothing_is_waited_for_together(void **state) {
+static void an_empty_queue_is_waited_for_together(void **state) {
     world w;
     set_up(&w, state, 2, &FILE_KIND);
     give_slice(&w, 2);
@@ -162,7 +162,7 @@ static void who_has_nothing_is_waited_for_together(void **state) {
     tear_down(&w);
 }
 
-static void a_slice_brings_a_lane_back_at_once(void **state) {
+static void a_slice_makes_a_queue_active_at_once(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
     sit_out(&w);
@@ -213,7 +213,7 @@ static void a_record_is_waited_for_however_long_it_takes(void **state) {
     tear_down(&w);
 }
 
-static void a_record_that_was_begun_on_one_lane_goes_first(void **state) {
+static void a_record_that_was_begun_on_one_queue_comes_first(void **state) {
     world w = {0};
     set_up_records(&w, state, 730);
     give_slice(&w, 0);
@@ -225,7 +225,7 @@ static void a_record_that_was_begun_on_one_lane_goes_first(void **state) {
 }
 
 // Its rest may take any time, and another source's record must not come before it.
-static void a_record_that_was_begun_on_one_lane_is_waited_for(void **state) {
+static void a_record_that_was_begun_on_one_queue_is_waited_for(void **state) {
     world w = {0};
     set_up_records(&w, state, 730);
     give_slice(&w, 0);
@@ -238,7 +238,7 @@ static void a_record_that_was_begun_on_one_lane_is_waited_for(void **state) {
 }
 
 // What the pool noted of its turn is of the run before the one in which it was alone.
-static void a_record_that_was_finished_on_one_lane_is_not_waited_for(void **state) {
+static void a_record_that_was_finished_on_one_queue_is_not_waited_for(void **state) {
     world w = {0};
     set_up_records(&w, state, 0);
     give(&w, 0, "half a record");
@@ -257,7 +257,7 @@ static void a_record_that_was_finished_on_one_lane_is_not_waited_for(void **stat
 
 // It was decided where its source had given whole records, and then that was trained alone, into
 // the next one.
-static void nobody_sits_out_within_a_record(void **state) {
+static void no_queue_becomes_idle_within_a_record(void **state) {
     world w = {0};
     set_up(&w, state, 2, NULL);
     write_in_pool(&w, true,
@@ -299,7 +299,7 @@ static void no_part_of_a_pushed_record_is_lent(void **state) {
 }
 
 // The lane was read alone meanwhile: what it gave of its slice is not what the pool noted.
-static void a_slice_ends_with_a_record_wherever_its_lane_stands(void **state) {
+static void a_slice_ends_with_a_record_wherever_its_queue_stopped(void **state) {
     static const struct {
         uint64_t offset;
         size_t share;
@@ -326,7 +326,7 @@ static void a_slice_ends_with_a_record_wherever_its_lane_stands(void **state) {
     tear_down(&w);
 }
 
-static void whoever_has_something_is_back_when_nobody_else_takes_part(void **state) {
+static void a_queue_with_bytes_is_active_when_all_others_are_idle(void **state) {
     world w;
     set_up(&w, state, 1, &FILE_KIND);
     give_slice(&w, 1);
@@ -342,7 +342,7 @@ static void whoever_has_something_is_back_when_nobody_else_takes_part(void **sta
 }
 
 // The lane that would have had to come back is not given any more.
-static void a_stream_that_cannot_go_on_is_decided_anew(void **state) {
+static void a_stream_that_cannot_continue_is_decided_again(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
     give_slice(&w, 0);
@@ -513,7 +513,7 @@ static void decisions_that_cannot_be_made_again_are_forgotten(void **state) {
     tear_down(&w);
 }
 
-static void files_are_a_lane_that_ends(void **state) {
+static void files_are_a_queue_that_ends(void **state) {
     world w;
     set_up(&w, state, 1, &FILE_KIND);
     for (int i = 0; i < 3; i++) give_slice(&w, 0);
@@ -656,26 +656,26 @@ static void one_mark_may_be_of_any_length(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        in_a_pool(who_has_nothing_is_waited_for),
-        in_a_pool(who_has_nothing_for_long_sits_out_and_comes_back),
-        in_a_pool(who_has_nothing_is_waited_for_together),
-        in_a_pool(a_slice_brings_a_lane_back_at_once),
+        in_a_pool(an_empty_queue_is_waited_for),
+        in_a_pool(a_queue_that_is_empty_for_long_is_idle_until_it_has_bytes),
+        in_a_pool(an_empty_queue_is_waited_for_together),
+        in_a_pool(a_slice_makes_a_queue_active_at_once),
         in_a_pool(a_line_that_has_begun_is_waited_for),
         in_a_pool(a_record_is_waited_for_however_long_it_takes),
-        in_a_pool(a_record_that_was_begun_on_one_lane_goes_first),
-        in_a_pool(a_record_that_was_begun_on_one_lane_is_waited_for),
-        in_a_pool(a_record_that_was_finished_on_one_lane_is_not_waited_for),
-        in_a_pool(nobody_sits_out_within_a_record),
+        in_a_pool(a_record_that_was_begun_on_one_queue_comes_first),
+        in_a_pool(a_record_that_was_begun_on_one_queue_is_waited_for),
+        in_a_pool(a_record_that_was_finished_on_one_queue_is_not_waited_for),
+        in_a_pool(no_queue_becomes_idle_within_a_record),
         in_a_pool(no_part_of_a_pushed_record_is_lent),
-        in_a_pool(a_slice_ends_with_a_record_wherever_its_lane_stands),
-        in_a_pool(whoever_has_something_is_back_when_nobody_else_takes_part),
-        in_a_pool(a_stream_that_cannot_go_on_is_decided_anew),
+        in_a_pool(a_slice_ends_with_a_record_wherever_its_queue_stopped),
+        in_a_pool(a_queue_with_bytes_is_active_when_all_others_are_idle),
+        in_a_pool(a_stream_that_cannot_continue_is_decided_again),
         in_a_pool(a_file_is_read_after_the_one_before_it),
         in_a_pool(decisions_survive_a_crash),
         in_a_pool(a_decision_within_a_slice_survives_a_crash),
         in_a_pool(a_decision_that_was_passed_by_is_forgotten),
         in_a_pool(decisions_that_cannot_be_made_again_are_forgotten),
-        in_a_pool(files_are_a_lane_that_ends),
+        in_a_pool(files_are_a_queue_that_ends),
         in_a_pool(at_the_end_only_what_cannot_be_read_again_is_trained),
         in_a_pool(at_the_end_a_line_that_has_begun_is_finished_first),
         in_a_pool(at_the_end_a_line_is_not_finished_where_nothing_comes_after_it),

@@ -87,7 +87,7 @@ static void queue_share_by_weight(void **state) {
     tear_down(&w);
 }
 
-static void a_turn_ends_with_a_line(void **state) {
+static void a_slice_ends_with_a_line(void **state) {
     (void)state;
     world w;
     size_t stride = 0, last = REEF_STRIDE_NONE;
@@ -167,7 +167,7 @@ static void the_stream_does_not_depend_on_its_pieces(void **state) {
     tear_down(&cut);
 }
 
-static void who_sits_out_does_not_catch_up(void **state) {
+static void an_idle_queue_does_not_catch_up(void **state) {
     (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
@@ -182,7 +182,7 @@ static void who_sits_out_does_not_catch_up(void **state) {
     tear_down(&w);
 }
 
-static void a_turn_that_ends_early_counts(void **state) {
+static void a_slice_that_ends_early_counts(void **state) {
     (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){2, 1}, 0);
@@ -193,7 +193,7 @@ static void a_turn_that_ends_early_counts(void **state) {
 }
 
 // Made again after a crash, a decision comes before anybody was found.
-static void a_decision_comes_before_a_turn_that_has_not_begun(void **state) {
+static void a_decision_comes_before_a_slice_that_has_not_begun(void **state) {
     (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
@@ -208,7 +208,7 @@ static void a_decision_comes_before_a_turn_that_has_not_begun(void **state) {
     tear_down(&w);
 }
 
-static void nobody_has_the_turn_when_all_have_ended(void **state) {
+static void no_queue_is_current_when_all_have_ended(void **state) {
     (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
@@ -243,7 +243,7 @@ static void queue_may_come_and_go_between_runs(void **state) {
 
 // Files were read to their end early on, and in a later run there are more: neither they nor a
 // source that is new there make up for what the others gave meanwhile.
-static void who_has_ended_does_not_catch_up_in_the_next_run(void **state) {
+static void an_ended_queue_does_not_catch_up_in_the_next_run(void **state) {
     (void)state;
     world before, after;
     reef_error err;
@@ -268,7 +268,7 @@ static void who_has_ended_does_not_catch_up_in_the_next_run(void **state) {
 
 // All that the run before knew sat out at its end: where they stand is where the stream is, all the
 // same.
-static void who_is_new_does_not_hold_up_who_sat_out(void **state) {
+static void a_new_queue_does_not_hold_up_idle_ones(void **state) {
     (void)state;
     world before, after;
     reef_error err;
@@ -292,7 +292,7 @@ static void who_is_new_does_not_hold_up_who_sat_out(void **state) {
     tear_down(&after);
 }
 
-static void who_is_back_first_does_not_catch_up_with_who_sits_out(void **state) {
+static void the_first_queue_back_does_not_catch_up_with_idle_ones(void **state) {
     (void)state;
     world w;
     set_up(&w, 2, (uint32_t[]){1, 1}, 0);
@@ -333,19 +333,19 @@ static void what_was_not_saved_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queue_share_by_weight),
-        cmocka_unit_test(a_turn_ends_with_a_line),
+        cmocka_unit_test(a_slice_ends_with_a_line),
         cmocka_unit_test(a_line_without_an_end_is_cut),
         cmocka_unit_test(a_slice_that_ends_at_a_newline_takes_no_more),
         cmocka_unit_test(vectors_are_never_cut),
         cmocka_unit_test(the_stream_does_not_depend_on_its_pieces),
-        cmocka_unit_test(who_sits_out_does_not_catch_up),
-        cmocka_unit_test(a_turn_that_ends_early_counts),
-        cmocka_unit_test(a_decision_comes_before_a_turn_that_has_not_begun),
-        cmocka_unit_test(nobody_has_the_turn_when_all_have_ended),
+        cmocka_unit_test(an_idle_queue_does_not_catch_up),
+        cmocka_unit_test(a_slice_that_ends_early_counts),
+        cmocka_unit_test(a_decision_comes_before_a_slice_that_has_not_begun),
+        cmocka_unit_test(no_queue_is_current_when_all_have_ended),
         cmocka_unit_test(queue_may_come_and_go_between_runs),
-        cmocka_unit_test(who_has_ended_does_not_catch_up_in_the_next_run),
-        cmocka_unit_test(who_is_new_does_not_hold_up_who_sat_out),
-        cmocka_unit_test(who_is_back_first_does_not_catch_up_with_who_sits_out),
+        cmocka_unit_test(an_ended_queue_does_not_catch_up_in_the_next_run),
+        cmocka_unit_test(a_new_queue_does_not_hold_up_idle_ones),
+        cmocka_unit_test(the_first_queue_back_does_not_catch_up_with_idle_ones),
         cmocka_unit_test(what_was_not_saved_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

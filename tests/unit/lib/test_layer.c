@@ -394,7 +394,7 @@ static void *call_often(void *context) {
     return NULL;
 }
 
-static void calls_of_many_threads_take_turns(void **state) {
+static void calls_of_many_threads_are_serialised(void **state) {
     WITHIN(*state, pool);
     reef_layer_options options = lib_layer_options();
     reef_pool *shared = lib_layer_new(pool, &options);
@@ -690,7 +690,7 @@ static void no_row_is_no_batch(void **state) {
         if (strstr(err.message, words) == NULL) fail_msg("says: %s", err.message);                 \
     } while (0)
 
-static void mistakes_are_told_and_change_nothing(void **state) {
+static void mistakes_are_reported_and_change_nothing(void **state) {
     WITHIN(*state, pool);
     reef_layer_options options = lib_layer_options();
     reef_pool *layer = lib_layer_new(pool, &options), *other;
@@ -937,7 +937,7 @@ int main(void) {
                                         make_directory, remove_directory),
         cmocka_unit_test_setup_teardown(rows_that_are_read_in_place_have_the_same_bits,
                                         make_directory, remove_directory),
-        cmocka_unit_test_setup_teardown(calls_of_many_threads_take_turns, make_directory,
+        cmocka_unit_test_setup_teardown(calls_of_many_threads_are_serialised, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(steps_bring_the_loss_down, make_directory,
                                         remove_directory),
@@ -954,7 +954,7 @@ int main(void) {
                                         remove_directory),
         cmocka_unit_test_setup_teardown(sealed_rows_in_bf16_are_rounded_once, make_directory,
                                         remove_directory),
-        cmocka_unit_test_setup_teardown(mistakes_are_told_and_change_nothing, make_directory,
+        cmocka_unit_test_setup_teardown(mistakes_are_reported_and_change_nothing, make_directory,
                                         remove_directory),
         cmocka_unit_test_setup_teardown(sizes_that_do_not_fit_make_no_pool, make_directory,
                                         remove_directory),

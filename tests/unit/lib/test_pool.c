@@ -511,7 +511,7 @@ static void statuses_have_their_numbers_and_words(void **state) {
     assert_true(strlen(reef_library_version()) >= 5);
 }
 
-static void mistakes_are_told(void **state) {
+static void mistakes_are_reported(void **state) {
     char path[TEMP_DIR_BYTES];
     reef_error err;
     reef_pool *pool;
@@ -714,7 +714,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_child_keeps_no_pool_from_the_next_writer, make_directory,
                                         remove_directory),
         cmocka_unit_test(statuses_have_their_numbers_and_words),
-        cmocka_unit_test_setup_teardown(mistakes_are_told, make_directory, remove_directory),
+        cmocka_unit_test_setup_teardown(mistakes_are_reported, make_directory, remove_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

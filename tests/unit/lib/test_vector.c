@@ -188,7 +188,7 @@ static void examples_without_a_label_teach_no_class(void **state) {
     reef_pool_close(pool);
 }
 
-static void mistakes_are_told_and_nothing_is_taken(void **state) {
+static void mistakes_are_reported_and_nothing_is_taken(void **state) {
     char path[TEMP_DIR_BYTES], text[TEMP_DIR_BYTES];
     reef_error err;
     float vectors[2 * D] = {0};
@@ -229,7 +229,7 @@ static void mistakes_are_told_and_nothing_is_taken(void **state) {
 }
 
 // One label more than a pool can meet, at the end of rows that are many batches.
-static void a_label_too_many_is_told_before_the_first_row(void **state) {
+static void a_label_too_many_is_reported_before_the_first_row(void **state) {
     enum { LABELS = 1024 };
     char path[TEMP_DIR_BYTES];
     reef_error err;
@@ -273,8 +273,8 @@ int main(void) {
         TEST_IN_DIRECTORY(positions_count_examples),
         TEST_IN_DIRECTORY(a_state_keeps_its_generations_whatever_a_writer_does),
         TEST_IN_DIRECTORY(examples_without_a_label_teach_no_class),
-        TEST_IN_DIRECTORY(mistakes_are_told_and_nothing_is_taken),
-        TEST_IN_DIRECTORY(a_label_too_many_is_told_before_the_first_row),
+        TEST_IN_DIRECTORY(mistakes_are_reported_and_nothing_is_taken),
+        TEST_IN_DIRECTORY(a_label_too_many_is_reported_before_the_first_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -284,7 +284,7 @@ static void a_new_pool_has_a_reservoir_for_gates_and_rehearsal(void **state) {
     }
 }
 
-static void what_a_vector_model_would_not_look_at_is_refused_in_a_new_pool(void **state) {
+static void what_a_vector_model_would_not_read_is_refused_in_a_new_pool(void **state) {
     (void)state;
     static const char *const CASES[][3] = {{"seal_dtype", "bf16", "seal_dtype is for language"},
                                            {"side_new", "8", "side_new is for language"},
@@ -306,7 +306,7 @@ static void what_a_vector_model_would_not_look_at_is_refused_in_a_new_pool(void 
     }
 }
 
-static void windows_are_longer_than_the_context_where_nobody_says_otherwise(void **state) {
+static void windows_are_longer_than_the_context_by_default(void **state) {
     (void)state;
     static const struct {
         uint32_t context, vocab, window;
@@ -599,8 +599,8 @@ int main(void) {
         cmocka_unit_test(an_unknown_name_suggests_the_closest_one),
         cmocka_unit_test(sizes_that_do_not_fit_are_named_with_what_to_do),
         cmocka_unit_test(a_new_pool_has_a_reservoir_for_gates_and_rehearsal),
-        cmocka_unit_test(what_a_vector_model_would_not_look_at_is_refused_in_a_new_pool),
-        cmocka_unit_test(windows_are_longer_than_the_context_where_nobody_says_otherwise),
+        cmocka_unit_test(what_a_vector_model_would_not_read_is_refused_in_a_new_pool),
+        cmocka_unit_test(windows_are_longer_than_the_context_by_default),
         cmocka_unit_test(check_finds_values_that_were_never_set_by_name),
         cmocka_unit_test(one_letter_per_layer_is_a_valid_ffw),
         cmocka_unit_test(text_gives_back_the_same_bits),

@@ -40,7 +40,7 @@ static reef_read_stat stat_of(const reef_store *store) {
 
 // ---- copied -------------------------------------------------------------------------------------
 
-static void a_model_is_copied_in_turns_to_the_same_bits(void **state) {
+static void a_model_is_copied_in_steps_to_the_same_bits(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_store *hasty = NULL;
@@ -118,7 +118,7 @@ static void wait_ms(long ms) {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-static void rows_in_place_are_found_anew_before_a_transaction_is_old(void **state) {
+static void rows_in_place_are_found_again_before_a_transaction_is_old(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_store *store = NULL;
@@ -153,7 +153,7 @@ static void rows_in_place_are_found_anew_before_a_transaction_is_old(void **stat
 }
 
 // Between the transaction that a model was loaded in, and the one in which its rows are found.
-static void generations_given_up_before_their_rows_are_found_are_told(void **state) {
+static void generations_consolidated_before_their_rows_are_found_are_reported(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_store *store = NULL;
@@ -177,7 +177,7 @@ static void generations_given_up_before_their_rows_are_found_are_told(void **sta
     reef_store_close(store);
 }
 
-static void a_model_in_place_says_so_when_its_generations_are_given_up(void **state) {
+static void a_model_in_place_reports_when_its_generations_are_consolidated(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_store *store = NULL;
@@ -216,11 +216,11 @@ static void a_model_in_place_says_so_when_its_generations_are_given_up(void **st
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        EACH(a_model_is_copied_in_turns_to_the_same_bits),
+        EACH(a_model_is_copied_in_steps_to_the_same_bits),
         EACH(a_model_is_loaded_while_the_trainer_commits),
-        EACH(rows_in_place_are_found_anew_before_a_transaction_is_old),
-        EACH(generations_given_up_before_their_rows_are_found_are_told),
-        EACH(a_model_in_place_says_so_when_its_generations_are_given_up),
+        EACH(rows_in_place_are_found_again_before_a_transaction_is_old),
+        EACH(generations_consolidated_before_their_rows_are_found_are_reported),
+        EACH(a_model_in_place_reports_when_its_generations_are_consolidated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

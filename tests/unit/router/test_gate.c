@@ -271,7 +271,7 @@ static text as_ids(const text *t, uint32_t factor) {
     return out;
 }
 
-static void streams_of_ids_are_told_apart(void **state) {
+static void streams_of_ids_are_distinguished(void **state) {
     (void)state;
     text old_letters = synthetic(1, 11, 32 * KIB), new_letters = synthetic(2, 12, 12 * KIB);
     text old_test = synthetic(1, 13, 4 * KIB), new_test = synthetic(2, 14, 4 * KIB);
@@ -481,7 +481,7 @@ static void evidence_starts_at_what_old_windows_score(void **state) {
     assert_true(fabs((double)f->gate.start - mean) < 1e-5 * fabs(mean));
 }
 
-static void unlike_texts_are_told_apart_on_unseen_text(void **state) {
+static void unlike_texts_are_distinguished_on_unseen_text(void **state) {
     fixture *f = *state;
     fixture_train(f);
     text old = synthetic(1, 21, 64 * KIB), new = synthetic(2, 22, 64 * KIB);
@@ -645,19 +645,19 @@ static void assert_told_apart(const char *old_domain,
     assert_true(detect >= 0.98);
 }
 
-static void german_and_french_are_told_apart(void **state) {
+static void german_and_french_are_distinguished(void **state) {
     (void)state;
     assert_told_apart("german", "french", 256, 24);
     assert_told_apart("german", "french", 1024, 256);
 }
 
-static void encyclopedia_and_python_are_told_apart(void **state) {
+static void encyclopedia_and_python_are_distinguished(void **state) {
     (void)state;
     assert_told_apart("wikitext2", "python", 256, 24);
     assert_told_apart("wikitext2", "python", 1024, 256);
 }
 
-static void plays_and_encyclopedia_are_told_apart(void **state) {
+static void plays_and_encyclopedia_are_distinguished(void **state) {
     (void)state;
     assert_told_apart("shakespeare", "wikitext2", 256, 24);
     assert_told_apart("shakespeare", "wikitext2", 980, 256);
@@ -669,7 +669,7 @@ int main(void) {
         cmocka_unit_test(a_fresh_gate_never_fires),
         cmocka_unit_test(margins_equal_the_plain_definition),
         cmocka_unit_test(margins_of_ids_equal_the_plain_definition),
-        cmocka_unit_test(streams_of_ids_are_told_apart),
+        cmocka_unit_test(streams_of_ids_are_distinguished),
         TEST(how_a_stream_is_cut_does_not_change_one_bit),
         TEST(training_depends_on_nothing_but_its_arguments),
         TEST(weights_of_unseen_n_grams_stay_zero),
@@ -677,14 +677,14 @@ int main(void) {
         TEST(a_memory_is_as_long_as_the_pair_needs),
         cmocka_unit_test(hard_negatives_are_found_and_pushed_away),
         TEST(evidence_starts_at_what_old_windows_score),
-        TEST(unlike_texts_are_told_apart_on_unseen_text),
+        TEST(unlike_texts_are_distinguished_on_unseen_text),
         TEST(a_stream_is_recognised_again_after_each_change),
         cmocka_unit_test(texts_that_are_alike_get_the_smallest_threshold_that_keeps_the_bound),
         TEST(windows_may_be_empty_or_shorter_than_an_n_gram),
         TEST(nothing_to_learn_from_is_refused),
-        cmocka_unit_test(german_and_french_are_told_apart),
-        cmocka_unit_test(encyclopedia_and_python_are_told_apart),
-        cmocka_unit_test(plays_and_encyclopedia_are_told_apart),
+        cmocka_unit_test(german_and_french_are_distinguished),
+        cmocka_unit_test(encyclopedia_and_python_are_distinguished),
+        cmocka_unit_test(plays_and_encyclopedia_are_distinguished),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

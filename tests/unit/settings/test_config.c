@@ -166,7 +166,7 @@ static void note_misspelt(void *context, const char *name, const char *meant) {
     snprintf(found->meant, sizeof(found->meant), "%s", meant);
 }
 
-static void a_misspelt_variable_is_told_with_what_was_meant(void **state) {
+static void a_misspelt_variable_is_reported_with_what_was_meant(void **state) {
     (void)state;
     static const struct {
         const char *name, *meant; // NULL: not told of
@@ -207,7 +207,7 @@ static void the_environment_can_name_the_file(void **state) {
     reef_options_release(&options);
 }
 
-static void a_mistake_in_the_file_is_told_with_its_line(void **state) {
+static void a_mistake_in_the_file_is_reported_with_its_line(void **state) {
     config_fixture *f = *state;
     char name[201];
     memset(name, 'x', sizeof(name) - 1);
@@ -246,7 +246,7 @@ static void a_mistake_in_the_file_is_told_with_its_line(void **state) {
     free(long_line);
 }
 
-static void a_wrong_value_is_told_although_a_stronger_one_hides_it(void **state) {
+static void a_wrong_value_is_reported_although_a_stronger_one_hides_it(void **state) {
     config_fixture *f = *state;
     reef_options options;
     reef_error err = {0};
@@ -275,7 +275,7 @@ static void a_file_that_is_none_is_refused(void **state) {
     assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_INVALID);
 }
 
-static void a_mistake_is_told_in_the_form_that_was_asked_for(void **state) {
+static void a_mistake_is_reported_in_the_form_that_was_asked_for(void **state) {
     config_fixture *f = *state;
     reef_options options;
     reef_error err = {0};
@@ -332,14 +332,14 @@ int main(void) {
         cmocka_unit_test_setup_teardown(every_setting_can_stand_in_the_file, setup, teardown),
         cmocka_unit_test_setup_teardown(options_win_over_the_environment_and_it_over_the_file,
                                         setup, teardown),
-        cmocka_unit_test(a_misspelt_variable_is_told_with_what_was_meant),
+        cmocka_unit_test(a_misspelt_variable_is_reported_with_what_was_meant),
         cmocka_unit_test_setup_teardown(the_environment_can_name_the_file, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_mistake_in_the_file_is_told_with_its_line, setup,
+        cmocka_unit_test_setup_teardown(a_mistake_in_the_file_is_reported_with_its_line, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_wrong_value_is_told_although_a_stronger_one_hides_it,
+        cmocka_unit_test_setup_teardown(a_wrong_value_is_reported_although_a_stronger_one_hides_it,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_that_is_none_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_mistake_is_told_in_the_form_that_was_asked_for, setup,
+        cmocka_unit_test_setup_teardown(a_mistake_is_reported_in_the_form_that_was_asked_for, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(only_what_may_change_is_taken_over, setup, teardown),
     };

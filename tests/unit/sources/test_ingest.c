@@ -156,7 +156,7 @@ static void vectors_are_bounded_while_they_are_made(void **state) {
     free(joined);
 }
 
-static void text_and_vectors_are_told_apart(void **state) {
+static void text_and_vectors_are_distinguished(void **state) {
     (void)state;
     assert_refused(REEF_INGEST_TEXT, 2, NULL, "a\n", 2, "vector model");
     assert_refused(REEF_INGEST_NPY, 0, NULL, "a\n", 2, "language model");
@@ -178,7 +178,7 @@ static size_t npy(uint8_t *out, const char *dict, const void *numbers, size_t by
 
 #define FLOATS(shape) "{'descr': '<f4', 'fortran_order': False, 'shape': " shape ", }\n"
 
-static void npy_arrays_are_records_with_the_label_where_it_is_said_to_be(void **state) {
+static void npy_arrays_are_records_with_the_label_where_the_request_puts_it(void **state) {
     (void)state;
     uint8_t file[256];
     const float numbers[] = {0.5f, -1, 7, 1, 2, 8};
@@ -260,8 +260,8 @@ int main(void) {
         cmocka_unit_test(vectors_of_json_lines_are_records),
         cmocka_unit_test(bad_vectors_are_named),
         cmocka_unit_test(vectors_are_bounded_while_they_are_made),
-        cmocka_unit_test(text_and_vectors_are_told_apart),
-        cmocka_unit_test(npy_arrays_are_records_with_the_label_where_it_is_said_to_be),
+        cmocka_unit_test(text_and_vectors_are_distinguished),
+        cmocka_unit_test(npy_arrays_are_records_with_the_label_where_the_request_puts_it),
         cmocka_unit_test(pixels_of_npy_become_fractions),
         cmocka_unit_test(bad_npy_files_are_refused_in_words),
         cmocka_unit_test(records_are_what_lines_are),

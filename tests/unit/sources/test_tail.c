@@ -83,7 +83,7 @@ static void a_file_that_is_removed_and_made_again_is_read_from_its_start(void **
     assert_int_equal(count_words(w, "source_loss"), 0);
 }
 
-static void what_is_removed_unread_is_told(void **state) {
+static void what_is_removed_unread_is_reported(void **state) {
     world *w = *state;
     write_lines(w, "app.log", 100);
     follow(w);
@@ -251,7 +251,7 @@ static void a_copy_that_stays_is_not_read_again(void **state) {
     assert_string_equal(w->words, "");
 }
 
-static void a_cut_without_copy_is_told(void **state) {
+static void a_cut_without_copy_is_reported(void **state) {
     world *w = *state;
     write_lines(w, "app.log", 50);
     follow(w);
@@ -446,7 +446,7 @@ int main(void) {
         TEST(a_line_without_end_is_given_in_pieces),
         TEST(a_file_that_is_not_there_is_waited_for),
         TEST(a_file_that_is_removed_and_made_again_is_read_from_its_start),
-        TEST(what_is_removed_unread_is_told),
+        TEST(what_is_removed_unread_is_reported),
         TEST(a_file_missed_for_a_moment_is_not_gone),
         TEST(permission_may_be_lost_and_regained),
         TEST(a_renamed_file_is_read_to_its_end_before_the_new_one),
@@ -454,7 +454,7 @@ int main(void) {
         TEST(many_rotations_at_once_are_read_in_their_order),
         TEST(a_cut_file_is_read_on_in_its_copy),
         TEST(a_copy_that_stays_is_not_read_again),
-        TEST(a_cut_without_copy_is_told),
+        TEST(a_cut_without_copy_is_reported),
         TEST(a_file_that_was_cut_in_its_middle_is_read_from_its_start),
         TEST(packed_files_are_read_on),
         TEST(logrotate_creates),

@@ -77,7 +77,7 @@ static int teardown(void **state) {
 
 // Found where the last line is looked for, and where bytes are given; both are tried again, and
 // said once.
-static void a_disk_that_fails_is_told_once(void **state) {
+static void a_disk_that_fails_is_reported_once(void **state) {
     world *w = *state;
     write_lines(w, "app.log", 10000);
     follow(w);
@@ -219,23 +219,23 @@ static void rotate_during(world *w, const char **moment_of) {
     assert_string_equal(w->words, "");
 }
 
-static void a_file_renamed_before_it_is_looked_at_keeps_its_turn(void **state) {
+static void a_file_renamed_before_its_stat_keeps_its_position(void **state) {
     rotate_during(*state, &moment_of_look);
 }
 
-static void a_file_renamed_before_it_is_opened_keeps_its_turn(void **state) {
+static void a_file_renamed_before_it_is_opened_keeps_its_position(void **state) {
     rotate_during(*state, &moment_of_open);
 }
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_new, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_disk_that_fails_is_told_once),
+        TEST(a_disk_that_fails_is_reported_once),
         TEST(a_beginning_that_cannot_be_read_is_no_new_file),
         TEST(a_copy_that_cannot_be_read_is_no_new_file),
         TEST(a_packed_file_that_cannot_be_read_is_waited_for),
-        TEST(a_file_renamed_before_it_is_looked_at_keeps_its_turn),
-        TEST(a_file_renamed_before_it_is_opened_keeps_its_turn),
+        TEST(a_file_renamed_before_its_stat_keeps_its_position),
+        TEST(a_file_renamed_before_it_is_opened_keeps_its_position),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ static void make_bad_link(const world *w, const char *name) {
     make_link(w, name, target);
 }
 
-static void a_link_that_cannot_be_looked_at_hides_no_other_file(void **state) {
+static void a_link_that_cannot_be_followed_hides_no_other_file(void **state) {
     world *w = *state;
     make_bad_link(w, "bad");
     write_lines(w, "a", 10);
@@ -85,7 +85,7 @@ static void a_link_that_cannot_be_looked_at_hides_no_other_file(void **state) {
     assert_string_equal(w->words, "source_denied source_back ");
 }
 
-static void a_link_that_no_pattern_fits_is_not_told(void **state) {
+static void a_link_that_no_pattern_fits_is_not_reported(void **state) {
     world *w = *state;
     char pattern[TEMP_DIR_BYTES];
     temp_dir_join(pattern, w->folder, "*.log");
@@ -96,7 +96,7 @@ static void a_link_that_no_pattern_fits_is_not_told(void **state) {
     assert_string_equal(w->words, "");
 }
 
-static void a_file_whose_link_cannot_be_looked_at_is_not_gone(void **state) {
+static void a_file_whose_link_cannot_be_followed_is_not_gone(void **state) {
     world *w = *state;
     char away[TEMP_DIR_BYTES];
     temp_dir_join(away, w->folder, "away");
@@ -198,7 +198,7 @@ static void a_folder_may_hold_more_files_than_are_kept_open(void **state) {
 }
 
 // Links to nothing: such names are quick to make, and none is a file.
-static void a_folder_of_too_many_names_is_told_and_read_once_some_are_gone(void **state) {
+static void a_folder_of_too_many_names_is_reported_and_read_once_some_are_gone(void **state) {
     world *w = *state;
     char name[16];
     write_lines(w, "a", 10);
@@ -220,14 +220,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_folder_is_read_file_by_file),
         TEST(a_pattern_chooses_files_of_a_folder),
-        TEST(a_link_that_cannot_be_looked_at_hides_no_other_file),
-        TEST(a_link_that_no_pattern_fits_is_not_told),
-        TEST(a_file_whose_link_cannot_be_looked_at_is_not_gone),
+        TEST(a_link_that_cannot_be_followed_hides_no_other_file),
+        TEST(a_link_that_no_pattern_fits_is_not_reported),
+        TEST(a_file_whose_link_cannot_be_followed_is_not_gone),
         TEST(events_that_are_dropped_are_counted),
         TEST(a_cut_file_of_a_folder_is_read_on_in_its_copy),
         TEST(files_that_are_alike_are_all_read),
         TEST(a_folder_may_hold_more_files_than_are_kept_open),
-        TEST(a_folder_of_too_many_names_is_told_and_read_once_some_are_gone),
+        TEST(a_folder_of_too_many_names_is_reported_and_read_once_some_are_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

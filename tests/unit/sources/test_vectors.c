@@ -547,7 +547,7 @@ static void damaged_npy_is_refused(void **state) {
 }
 
 // Numbers of binary files are only seen when they are read.
-static void numbers_that_are_not_finite_are_refused_with_their_place(void **state) {
+static void numbers_that_are_not_finite_are_refused_with_their_position(void **state) {
     files *f = *state;
     const float x[] = {1, 2, 3, NAN};
     const double large[] = {1, 1e300};
@@ -739,7 +739,7 @@ int main(void) {
         WITH_FILES(damaged_idx_is_refused),
         WITH_FILES(damaged_gzip_is_refused),
         WITH_FILES(damaged_npy_is_refused),
-        WITH_FILES(numbers_that_are_not_finite_are_refused_with_their_place),
+        WITH_FILES(numbers_that_are_not_finite_are_refused_with_their_position),
         WITH_FILES(damaged_csv_is_refused_with_its_line),
         WITH_FILES(damaged_json_lines_are_refused_with_their_line),
         WITH_FILES(no_message_quotes_what_is_trained_on),

@@ -116,44 +116,44 @@ static bool exists(const char *path) {
 }
 
 // A directory as it is when the process dies just before the data file is moved to its place.
-static void leave_unfinished(const pool_fixture *f, char nursery[TEMP_DIR_BYTES]) {
+static void leave_unfinished(const pool_fixture *f, char staging[TEMP_DIR_BYTES]) {
     char file[TEMP_DIR_BYTES];
-    temp_dir_join(nursery, f->path, "unfinished");
+    temp_dir_join(staging, f->path, "unfinished");
     assert_int_equal(mkdir(f->path, 0700), 0);
-    assert_int_equal(mkdir(nursery, 0700), 0);
+    assert_int_equal(mkdir(staging, 0700), 0);
     temp_dir_join(file, f->path, "writer.lock");
     write_file(file, "1\n", 2);
-    temp_dir_join(file, nursery, "data.mdb");
+    temp_dir_join(file, staging, "data.mdb");
     write_file(file, "half of a pool", 14);
 }
 
 static void what_a_dead_creator_left_is_cleared(void **state) {
     pool_fixture *f = *state;
-    char nursery[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
-    leave_unfinished(f, nursery);
+    char staging[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
+    leave_unfinished(f, staging);
     must_not_open(f->path, &reading, REEF_ERR_INVALID, "has no data.mdb");
     reef_store *store = pool_open(f->path, true, true);
     pool_check(store);
     reef_store_close(store);
-    assert_false(exists(nursery));
+    assert_false(exists(staging));
 
     // It died after the move: the pool is whole, and the next writer clears what is left.
-    assert_int_equal(mkdir(nursery, 0700), 0);
-    temp_dir_join(file, nursery, "lock.mdb");
+    assert_int_equal(mkdir(staging, 0700), 0);
+    temp_dir_join(file, staging, "lock.mdb");
     write_file(file, "", 0);
     reef_store_close(pool_open(f->path, false, false));
-    assert_true(exists(nursery)); // readers change nothing
+    assert_true(exists(staging)); // readers change nothing
     reef_store_close(pool_open(f->path, false, true));
-    assert_false(exists(nursery));
+    assert_false(exists(staging));
 }
 
 static void what_is_not_of_a_creator_stays(void **state) {
     pool_fixture *f = *state;
     reef_error err;
-    char nursery[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES], data[TEMP_DIR_BYTES];
-    leave_unfinished(f, nursery);
-    temp_dir_join(data, nursery, "data.mdb");
-    temp_dir_join(file, nursery, "letter");
+    char staging[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES], data[TEMP_DIR_BYTES];
+    leave_unfinished(f, staging);
+    temp_dir_join(data, staging, "data.mdb");
+    temp_dir_join(file, staging, "letter");
     write_file(file, "dear", 4);
     must(reef_store_check_new(f->path, &err), &err);
     must_not_open(f->path, &creating, REEF_ERR_INVALID, "choose another directory");

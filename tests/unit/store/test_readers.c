@@ -140,7 +140,7 @@ static void a_killed_reader_keeps_no_page_from_reuse(void **state) {
 
 // ---- too many -----------------------------------------------------------------------------------
 
-static void one_reader_too_many_is_told_so(void **state) {
+static void one_reader_too_many_is_refused(void **state) {
     pool_fixture *f = *state;
     reef_error err;
     reef_txn *readers[REEF_READERS_MAX + 1] = {NULL};
@@ -200,7 +200,7 @@ static uint64_t commit_seen(reef_txn *txn) {
     return commit.number;
 }
 
-static void a_read_in_turns_sees_what_was_committed_meanwhile(void **state) {
+static void a_read_in_steps_sees_what_was_committed_meanwhile(void **state) {
     pool_fixture *f = *state;
     reef_error err;
     reef_store *hasty = NULL, *patient = NULL;
@@ -245,7 +245,7 @@ static void a_read_in_turns_sees_what_was_committed_meanwhile(void **state) {
 // ---- none can be told ---------------------------------------------------------------------------
 
 // On a read-only file system LMDB has no table of readers where there was none, and lists nobody.
-static void without_a_table_nobody_is_counted(void **state) {
+static void without_a_table_no_reader_is_counted(void **state) {
     pool_fixture *f = *state;
     char disk[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES], table[TEMP_DIR_BYTES];
     reef_error err;
@@ -274,12 +274,12 @@ int main(void) {
                                         pool_teardown),
         cmocka_unit_test_setup_teardown(a_killed_reader_keeps_no_page_from_reuse, pool_setup,
                                         pool_teardown),
-        cmocka_unit_test_setup_teardown(one_reader_too_many_is_told_so, pool_setup, pool_teardown),
+        cmocka_unit_test_setup_teardown(one_reader_too_many_is_refused, pool_setup, pool_teardown),
         cmocka_unit_test_setup_teardown(the_oldest_reader_is_named_and_how_far_it_is_behind,
                                         pool_setup, pool_teardown),
-        cmocka_unit_test_setup_teardown(without_a_table_nobody_is_counted, pool_setup,
+        cmocka_unit_test_setup_teardown(without_a_table_no_reader_is_counted, pool_setup,
                                         pool_teardown),
-        cmocka_unit_test_setup_teardown(a_read_in_turns_sees_what_was_committed_meanwhile,
+        cmocka_unit_test_setup_teardown(a_read_in_steps_sees_what_was_committed_meanwhile,
                                         pool_setup, pool_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

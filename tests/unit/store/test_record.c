@@ -281,7 +281,7 @@ static void blocks_have_the_largest_power_of_two_of_rows(void **state) {
     }
 }
 
-static void messages_carry_no_control_characters(void **state) {
+static void messages_have_no_control_characters(void **state) {
     (void)state;
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(&(reef_key){.db = REEF_DB_JOURNAL, .name = "a\x1b[2Jb\n", .sequence = 3}, text);
@@ -350,7 +350,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(equal_content_is_not_written_again, pool_setup,
                                         pool_teardown),
         cmocka_unit_test(blocks_have_the_largest_power_of_two_of_rows),
-        cmocka_unit_test(messages_carry_no_control_characters),
+        cmocka_unit_test(messages_have_no_control_characters),
         cmocka_unit_test(statuses_have_texts_and_exit_codes),
         cmocka_unit_test(hashes_print_as_hexadecimal),
         cmocka_unit_test(content_hash_and_header_stay_what_they_are),

@@ -115,7 +115,7 @@ static void without_sealed_records_there_is_no_pass(void **state) {
     assert_int_equal(scrub.passes + scrub.records + found.count, 0);
 }
 
-static void a_pass_goes_on_where_it_was_kept(void **state) {
+static void a_pass_continues_where_it_was_kept(void **state) {
     pool_fixture *f = *state;
     reef_error err;
     reef_scrub scrub = {0}, kept;
@@ -227,7 +227,7 @@ static void a_record_that_is_not_the_one_in_sums_is_found(void **state) {
     }
 }
 
-static void a_small_piece_looks_at_few_records_however_little_they_hold(void **state) {
+static void a_small_piece_reads_few_records_however_little_they_hold(void **state) {
     pool_fixture *f = *state;
     enum { SMALL = 5000, AT_ONCE = 4096 };
     reef_error err;
@@ -362,10 +362,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         POOL_TEST(a_pass_meets_every_sealed_record_once),
         POOL_TEST(without_sealed_records_there_is_no_pass),
-        POOL_TEST(a_pass_goes_on_where_it_was_kept),
+        POOL_TEST(a_pass_continues_where_it_was_kept),
         POOL_TEST(damage_of_a_sealed_record_is_named_and_the_pass_goes_on),
         POOL_TEST(a_record_that_is_not_the_one_in_sums_is_found),
-        POOL_TEST(a_small_piece_looks_at_few_records_however_little_they_hold),
+        POOL_TEST(a_small_piece_reads_few_records_however_little_they_hold),
         POOL_TEST(behind_a_broken_tree_the_next_database_is_read),
         POOL_TEST(a_record_of_scrubs_of_a_wrong_length_is_damaged),
         POOL_TEST(broken_pages_are_findings),

@@ -339,7 +339,7 @@ static reef_check_report check_in_turns(const char *path, uint64_t renew_us, fin
     return report;
 }
 
-static void a_check_in_turns_finds_what_one_read_finds(void **state) {
+static void a_check_in_steps_finds_what_one_read_finds(void **state) {
     pool_fixture *f = *state;
     findings few, many;
     make_pool(f);
@@ -423,7 +423,7 @@ static void change_something(pool_fixture *f, uint64_t *random, uint32_t round, 
     pool_commit(txn, round);
 }
 
-static void a_check_in_turns_blames_nothing_that_a_writer_does_meanwhile(void **state) {
+static void a_check_in_steps_blames_nothing_that_a_writer_does_meanwhile(void **state) {
     pool_fixture *f = *state;
     enum { ROUNDS = 200, CHECKS = 4, ROUNDS_MAX = 4000 };
     uint64_t random = 5;
@@ -648,7 +648,7 @@ static void restore_later(reef_txn *txn) {
 
 // Where a live source stands, and whose turn it is: a snapshot that has it brings it back, one that
 // has lost it can still be let go of.
-static void places_are_mended_by_a_snapshot_that_has_them(void **state) {
+static void positions_are_repaired_by_a_snapshot_that_has_them(void **state) {
     pool_fixture *f = *state;
     findings found;
     make_pool(f);
@@ -665,7 +665,7 @@ static void places_are_mended_by_a_snapshot_that_has_them(void **state) {
     assert_int_equal(found.damages, 0);
 }
 
-static void a_snapshot_that_has_lost_a_place_can_be_let_go_of(void **state) {
+static void a_snapshot_that_lost_a_read_position_can_be_removed(void **state) {
     pool_fixture *f = *state;
     findings found;
     make_pool(f);
@@ -693,7 +693,7 @@ static void put_many(reef_txn *txn) {
         put_filled(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = 1, .block = b}, SMALL, 33);
 }
 
-static void with_more_findings_than_are_kept_nothing_is_said_to_be_whole(void **state) {
+static void with_more_findings_than_are_kept_nothing_is_reported_to_be_whole(void **state) {
     pool_fixture *f = *state;
     findings found;
     const reef_key flags = {.db = REEF_DB_FLAGS, .generation = 0, .block = 3};
@@ -878,7 +878,7 @@ static void put_moments(reef_txn *txn) {
 
 // The walk, the check of all generations and that of the snapshots meet it, and what else is there
 // is as it should be.
-static void a_damaged_generation_is_told_once_and_the_last_one_as_open(void **state) {
+static void a_damaged_generation_is_reported_once_and_the_last_one_as_open(void **state) {
     pool_fixture *f = *state;
     make_pool(f);
     go_on(f, put_moments);
@@ -909,8 +909,8 @@ int main(void) {
         POOL_TEST(a_free_list_that_names_a_page_in_use_is_found),
         POOL_TEST(a_quick_check_hashes_no_sealed_payload_and_all_else),
         POOL_TEST(a_sample_is_chosen_by_its_seed),
-        POOL_TEST(a_check_in_turns_finds_what_one_read_finds),
-        POOL_TEST(a_check_in_turns_blames_nothing_that_a_writer_does_meanwhile),
+        POOL_TEST(a_check_in_steps_finds_what_one_read_finds),
+        POOL_TEST(a_check_in_steps_blames_nothing_that_a_writer_does_meanwhile),
         POOL_TEST(windows_that_exceed_the_totals_are_found),
         POOL_TEST(a_sound_pool_has_no_plan),
         POOL_TEST(the_same_bytes_are_found_in_a_snapshot),
@@ -920,15 +920,15 @@ int main(void) {
         POOL_TEST(the_newest_sound_snapshot_is_restored),
         POOL_TEST(a_snapshot_whose_copy_is_damaged_is_not_restored),
         POOL_TEST(usage_of_a_shared_generation_is_mended_by_no_snapshot),
-        POOL_TEST(places_are_mended_by_a_snapshot_that_has_them),
-        POOL_TEST(a_snapshot_that_has_lost_a_place_can_be_let_go_of),
-        POOL_TEST(with_more_findings_than_are_kept_nothing_is_said_to_be_whole),
+        POOL_TEST(positions_are_repaired_by_a_snapshot_that_has_them),
+        POOL_TEST(a_snapshot_that_lost_a_read_position_can_be_removed),
+        POOL_TEST(with_more_findings_than_are_kept_nothing_is_reported_to_be_whole),
         POOL_TEST(without_meta_nothing_is_whole_but_scrubs_are_not_needed),
         POOL_TEST(a_snapshot_that_is_not_exact_mends_no_reservoir),
         POOL_TEST(a_snapshot_without_an_open_generation_is_not_restored),
         POOL_TEST(usage_and_reservoir_are_found_in_a_snapshot),
         POOL_TEST(a_damaged_entry_of_sums_leaves_the_record_intact),
-        POOL_TEST(a_damaged_generation_is_told_once_and_the_last_one_as_open),
+        POOL_TEST(a_damaged_generation_is_reported_once_and_the_last_one_as_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -481,7 +481,7 @@ static void frozen_experts_do_not_change_by_one_bit(void **state) {
 }
 
 // What was thought of held batches is in no commit; growing changes the model that thought it.
-static void growing_has_held_batches_looked_at_again(void **state) {
+static void growing_tests_deferred_batches_again(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_commit last[2];
@@ -706,7 +706,7 @@ static void check_divergence(lifelong *f, const char *ffw) {
     temp_dir_remove(f->pool);
 }
 
-static void training_that_diverges_is_told_and_not_kept(void **state) {
+static void training_that_diverges_is_reported_and_not_kept(void **state) {
     lifelong *f = *state;
     check_divergence(f, "d");
     check_divergence(f, "p");
@@ -799,7 +799,7 @@ int main(int argc, char **argv) {
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(frozen_experts_do_not_change_by_one_bit, setup,
                                         lifelong_teardown),
-        cmocka_unit_test_setup_teardown(growing_has_held_batches_looked_at_again, setup,
+        cmocka_unit_test_setup_teardown(growing_tests_deferred_batches_again, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_grown_generation_goes_on_learning, setup,
                                         lifelong_teardown),
@@ -809,7 +809,7 @@ int main(int argc, char **argv) {
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_name_that_is_not_utf8_is_no_source, setup,
                                         lifelong_teardown),
-        cmocka_unit_test_setup_teardown(training_that_diverges_is_told_and_not_kept, setup,
+        cmocka_unit_test_setup_teardown(training_that_diverges_is_reported_and_not_kept, setup,
                                         lifelong_teardown),
         cmocka_unit_test(the_reservoir_is_a_uniform_sample),
         cmocka_unit_test(the_drift_level_is_median_and_robust_spread),

@@ -338,7 +338,7 @@ static void the_end_of_a_source_ends_its_last_line(void **state) {
     assert_int_equal(status_of(f).stream_bytes + status_of(f).pending_bytes, 300 + 7 + 300 + 8);
 }
 
-static void under_drift_a_mark_trains_what_was_held_first(void **state) {
+static void under_drift_a_mark_trains_what_was_deferred_first(void **state) {
     lifelong *f = *state;
     choose(&f->config, "boundary_mark", MARK);
     make_pool(f, 1);
@@ -484,7 +484,7 @@ static void no_more_experts_are_made_than_the_budget_allows(void **state) {
     assert_int_equal(status_of(f).experts, 120);
 }
 
-static void under_drift_a_full_pool_trains_what_it_would_have_held(void **state) {
+static void under_drift_a_full_pool_trains_what_it_would_have_deferred(void **state) {
     lifelong *f = *state;
     choose(&f->config, "experts_max", "72");
     make_pool(f, 1);
@@ -663,7 +663,7 @@ static void seal_of(lifelong *f,
 }
 
 // Whatever is held back when a boundary is found, what is sealed there is the same to the bit.
-static void a_sealed_generation_has_never_seen_held_bytes(void **state) {
+static void a_sealed_generation_has_never_seen_deferred_bytes(void **state) {
     lifelong *f = *state;
     enum { PART = 9000 };
     uint8_t stream[3 * PART];
@@ -698,7 +698,7 @@ int main(void) {
                                         lifelong_setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(the_end_of_a_source_ends_its_last_line, lifelong_setup,
                                         lifelong_teardown),
-        cmocka_unit_test_setup_teardown(under_drift_a_mark_trains_what_was_held_first,
+        cmocka_unit_test_setup_teardown(under_drift_a_mark_trains_what_was_deferred_first,
                                         lifelong_setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(in_place_a_boundary_adds_as_many_experts_under_the_same_ids,
                                         lifelong_setup, lifelong_teardown),
@@ -708,14 +708,14 @@ int main(void) {
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(no_more_experts_are_made_than_the_budget_allows,
                                         lifelong_setup, lifelong_teardown),
-        cmocka_unit_test_setup_teardown(under_drift_a_full_pool_trains_what_it_would_have_held,
+        cmocka_unit_test_setup_teardown(under_drift_a_full_pool_trains_what_it_would_have_deferred,
                                         lifelong_setup, lifelong_teardown),
         cmocka_unit_test(a_start_from_the_data_changes_no_output),
         cmocka_unit_test_setup_teardown(a_start_leaves_out_older_experts_that_only_harm,
                                         lifelong_setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(a_start_happens_once_and_at_the_first_batch, lifelong_setup,
                                         lifelong_teardown),
-        cmocka_unit_test_setup_teardown(a_sealed_generation_has_never_seen_held_bytes,
+        cmocka_unit_test_setup_teardown(a_sealed_generation_has_never_seen_deferred_bytes,
                                         lifelong_setup, lifelong_teardown),
     };
     return cmocka_run_group_tests_name("trainer policy", tests, NULL, NULL);

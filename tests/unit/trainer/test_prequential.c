@@ -48,7 +48,7 @@ static double series_bits(lifelong *f) {
     return sum;
 }
 
-static void losses_are_told_apart_and_add_up(void **state) {
+static void losses_are_distinguished_and_add_up(void **state) {
     lifelong *f = *state;
     reef_source_loss words, letters;
     feed_by_turns(f, PIECES);
@@ -79,7 +79,7 @@ static void the_recent_loss_does_not_hang_on_the_first_batch(void **state) {
 }
 
 // Bytes that were accepted before have a source that nobody remembers: they are in no figure.
-static void after_a_restart_counting_begins_anew(void **state) {
+static void after_a_restart_counting_restarts(void **state) {
     lifelong *f = *state;
     reef_source_loss loss;
     feed_by_turns(f, 3);
@@ -100,10 +100,11 @@ static void after_a_restart_counting_begins_anew(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(losses_are_told_apart_and_add_up, setup, lifelong_teardown),
+        cmocka_unit_test_setup_teardown(losses_are_distinguished_and_add_up, setup,
+                                        lifelong_teardown),
         cmocka_unit_test_setup_teardown(the_recent_loss_does_not_hang_on_the_first_batch, setup,
                                         lifelong_teardown),
-        cmocka_unit_test_setup_teardown(after_a_restart_counting_begins_anew, setup,
+        cmocka_unit_test_setup_teardown(after_a_restart_counting_restarts, setup,
                                         lifelong_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,7 +77,7 @@ static void expect_new_row(const lifelong *f, const reef_expert_table *table, si
     assert_int_equal(table->dirty[n], 1);
 }
 
-static void what_nothing_chose_begins_anew_and_nothing_else(void **state) {
+static void experts_that_nothing_chose_are_reset_and_nothing_else(void **state) {
     lifelong *f = *state;
     enum { HIDDEN = 5 };
     make_recycling(f, "0", 1); // never by itself: the test says when
@@ -166,7 +166,7 @@ static void a_moved_sub_key_is_as_long_as_those_in_use(void **state) {
     }
 }
 
-static void what_began_anew_is_left_alone_until_it_has_learned(void **state) {
+static void a_reset_expert_is_left_alone_until_it_has_learned(void **state) {
     lifelong *f = *state;
     char after[24];
     snprintf(after, sizeof(after), "%d", WINDOW);
@@ -356,9 +356,9 @@ static void recycling_is_refused_where_experts_are_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        EACH(what_nothing_chose_begins_anew_and_nothing_else),
+        EACH(experts_that_nothing_chose_are_reset_and_nothing_else),
         EACH(a_moved_sub_key_is_as_long_as_those_in_use),
-        EACH(what_began_anew_is_left_alone_until_it_has_learned),
+        EACH(a_reset_expert_is_left_alone_until_it_has_learned),
         EACH(recycled_experts_are_chosen_again),
         EACH(sealed_generations_are_not_touched),
         cmocka_unit_test(recycling_has_the_same_bits_for_any_threads_cuts_and_restarts),

@@ -200,7 +200,7 @@ static reef_status check_window(void *context,
     return REEF_OK;
 }
 
-static void without_moments_a_language_model_begins_its_optimiser_anew(void **state) {
+static void without_moments_a_language_model_resets_its_optimiser(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_snapshot snapshot;
@@ -253,7 +253,7 @@ static void append_number(char text[128], uint64_t number) {
 
 // Which commits led to the present state, and of which batches the loss is missing: these have no
 // point, others one.
-static void expect_descent(lifelong *f, const char *commits, const char *missing) {
+static void expect_lineage(lifelong *f, const char *commits, const char *missing) {
     reef_error err;
     reef_txn *txn = NULL;
     reef_commit last;
@@ -297,18 +297,18 @@ static void what_led_to_a_state_is_known_and_losses_of_other_lines_go(void **sta
     take(f, "five");
     feed_steps(f, 2, 3);
     take(f, "seven");
-    expect_descent(f, "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 ", "");
+    expect_lineage(f, "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 ", "");
     go_back(f, "three");
-    expect_descent(f, "1 2 3 4 17 ", "");
+    expect_lineage(f, "1 2 3 4 17 ", "");
     feed_steps(f, 6, 4);
     go_back(f, "five");
     feed_steps(f, 3, 5);
-    expect_descent(f, "1 2 3 4 5 6 7 8 9 20 21 22 ", "3 4 ");
+    expect_lineage(f, "1 2 3 4 5 6 7 8 9 20 21 22 ", "3 4 ");
     go_back(f, "seven");
-    expect_descent(f, "1 2 3 4 5 6 7 8 9 10 11 12 13 14 23 ", "3 4 5 6 ");
+    expect_lineage(f, "1 2 3 4 5 6 7 8 9 10 11 12 13 14 23 ", "3 4 5 6 ");
     feed_steps(f, 2, 6);
     go_back(f, "three");
-    expect_descent(f, "1 2 3 4 26 ", "");
+    expect_lineage(f, "1 2 3 4 26 ", "");
 }
 
 // Change a letter of the words wherever the pool's file has them.
@@ -553,7 +553,7 @@ int main(void) {
         RESTORE_TEST(a_restored_pool_trains_to_the_same_bits),
         RESTORE_TEST(in_place_too_and_the_state_before_can_still_be_evaluated),
         RESTORE_TEST(what_a_strategy_keeps_comes_back_as_well),
-        RESTORE_TEST(without_moments_a_language_model_begins_its_optimiser_anew),
+        RESTORE_TEST(without_moments_a_language_model_resets_its_optimiser),
         RESTORE_TEST(what_led_to_a_state_is_known_and_losses_of_other_lines_go),
         RESTORE_TEST(with_a_damaged_timeline_a_pool_goes_back_and_keeps_no_losses),
         RESTORE_TEST(a_vector_model_needs_its_sums_and_has_them),

@@ -75,7 +75,7 @@ static void what_was_pushed_and_waits_is_neither_lost_nor_trained_twice(void **s
     assert_memory_equal(commit(f).root, reached.root, REEF_HASH_BYTES);
 }
 
-static void a_source_that_the_restored_state_never_read_goes_on_where_it_is(void **state) {
+static void a_source_that_the_restored_state_never_read_continues_where_it_is(void **state) {
     lifelong *f = *state;
     uint8_t text[8 * STEP_BYTES];
     lifelong_text(text, sizeof(text), 0, 5);
@@ -414,7 +414,7 @@ static void ids_go_with_their_snapshot(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         PUSHED_TEST(what_was_pushed_and_waits_is_neither_lost_nor_trained_twice),
-        PUSHED_TEST(a_source_that_the_restored_state_never_read_goes_on_where_it_is),
+        PUSHED_TEST(a_source_that_the_restored_state_never_read_continues_where_it_is),
         PUSHED_TEST(each_state_knows_the_ids_of_what_it_was_trained_on),
         PUSHED_TEST(undoing_a_restore_brings_the_ids_back),
         PUSHED_TEST(a_new_pool_of_a_snapshot_knows_its_ids),

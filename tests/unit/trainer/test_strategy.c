@@ -141,7 +141,7 @@ static bool is_of_first_kind(const uint8_t *window) {
     return strchr(FIRST_KIND, window[0]) != NULL || strchr(FIRST_KIND, window[1]) != NULL;
 }
 
-static void joint_looks_for_no_boundary_and_rehearses_the_whole_past(void **state) {
+static void joint_searches_no_boundary_and_rehearses_the_whole_past(void **state) {
     lifelong *f = *state;
     reef_error err;
     make_baseline(f, "joint", "drift");
@@ -203,13 +203,13 @@ static void assert_share(lifelong *f, size_t trained, size_t old) {
     }
 }
 
-static void replay_takes_rehearsals_places(void **state) {
+static void replay_takes_rehearsals_windows(void **state) {
     lifelong *f = *state;
     f->config.replay_share = 0.25f;
     assert_share(f, 8, 2);
 }
 
-static void replay_adds_windows_where_rehearsal_has_too_few_places(void **state) {
+static void replay_adds_windows_where_rehearsal_has_too_few_windows(void **state) {
     lifelong *f = *state;
     f->config.replay_share = 0.75f;
     assert_share(f, 16, 12);
@@ -868,10 +868,10 @@ static void windows_that_a_strategy_cannot_read_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         STRATEGY_TEST(finetune_changes_every_tensor_and_keeps_one_generation),
-        STRATEGY_TEST(joint_looks_for_no_boundary_and_rehearses_the_whole_past),
+        STRATEGY_TEST(joint_searches_no_boundary_and_rehearses_the_whole_past),
         STRATEGY_TEST(drift_makes_a_task_where_generations_would_open_one),
-        STRATEGY_TEST(replay_takes_rehearsals_places),
-        STRATEGY_TEST(replay_adds_windows_where_rehearsal_has_too_few_places),
+        STRATEGY_TEST(replay_takes_rehearsals_windows),
+        STRATEGY_TEST(replay_adds_windows_where_rehearsal_has_too_few_windows),
         STRATEGY_TEST(replay_of_a_third_task_draws_from_both_before),
         cmocka_unit_test(finetune_forgets_more_than_replay),
         STRATEGY_TEST(ewc_penalty_of_dense_tensors_has_the_gradient_it_says),

@@ -178,7 +178,7 @@ static void windows_of_the_reservoir_are_whole_tokens(void **state) {
 
 // A window of the reservoir that is as long as the context has no place for a lesson: told in
 // tokens, not in bytes.
-static void lessons_of_ids_are_counted_in_tokens(void **state) {
+static void samples_of_ids_are_counted_in_tokens(void **state) {
     lifelong *f = *state;
     reef_error err;
     reef_consolidation report;
@@ -533,7 +533,7 @@ static void every_strategy_learns_ids(void **state) {
     }
 }
 
-static void policies_that_look_at_queries_and_losses_take_ids(void **state) {
+static void policies_that_read_queries_and_losses_take_ids(void **state) {
     lifelong *f = *state;
     choose(&f->config, "subkeys_new", "queries");
     choose(&f->config, "copy_experts", "4");
@@ -614,7 +614,7 @@ int main(void) {
         TEST(ids_are_learned_sealed_and_kept),
         TEST(losses_belong_to_the_source_of_their_token),
         TEST(windows_of_the_reservoir_are_whole_tokens),
-        TEST(lessons_of_ids_are_counted_in_tokens),
+        TEST(samples_of_ids_are_counted_in_tokens),
         TEST(gates_of_ids_fire_on_their_own),
         TEST(losses_are_those_of_the_logits),
         TEST(every_token_uses_experts),
@@ -626,7 +626,7 @@ int main(void) {
         TEST(stored_ids_outside_the_vocabulary_are_damage),
         cmocka_unit_test(settings_that_do_not_go_with_ids_are_refused),
         cmocka_unit_test(every_strategy_learns_ids),
-        TEST(policies_that_look_at_queries_and_losses_take_ids),
+        TEST(policies_that_read_queries_and_losses_take_ids),
         TEST(ids_are_consolidated_and_branched),
         TEST(a_generation_of_ids_goes_from_pool_to_pool),
 #undef TEST

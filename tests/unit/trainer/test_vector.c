@@ -542,7 +542,7 @@ static void commits_restarts_cuts_and_threads_leave_no_trace(void **state) {
 
 // A label may come first with a batch that is held back: whether a commit saw the pool without it
 // is all the same.
-static void a_commit_before_a_held_label_leaves_no_trace(void **state) {
+static void a_commit_before_a_deferred_label_leaves_no_trace(void **state) {
     (void)state;
     reef_config config = small_config();
     size_t held = 0;
@@ -844,7 +844,7 @@ int main(void) {
         cmocka_unit_test(without_a_gate_the_newest_answers),
         cmocka_unit_test(a_snapshot_keeps_the_open_generation),
         cmocka_unit_test(commits_restarts_cuts_and_threads_leave_no_trace),
-        cmocka_unit_test(a_commit_before_a_held_label_leaves_no_trace),
+        cmocka_unit_test(a_commit_before_a_deferred_label_leaves_no_trace),
         cmocka_unit_test(baselines_are_resumed_exactly_too),
         cmocka_unit_test(commits_write_only_what_changed),
         cmocka_unit_test(finetuning_forgets_classes_and_replay_less),

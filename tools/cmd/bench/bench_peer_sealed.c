@@ -130,7 +130,7 @@ static void take_stages(const reef_layer_seconds *seconds, double stages[PEER_ST
 }
 
 // The pool's step, and then one of a sealed generation by itself, which shows where the time goes.
-static reef_status take_turn(
+static reef_status run_round(
     const pool *p, size_t which, reef_thread_pool *workers, turn *out, reef_error *err) {
     reef_layer_bench *const *layers = p->layers[which];
     reef_layer_seconds parts;
@@ -176,7 +176,7 @@ static reef_status measure_peer_sealed(const pool *p,
     // One round more than asked for, for the warm-up; the pools alternate within each.
     for (uint64_t i = 0; i <= repeat && status == REEF_OK; i++) {
         for (size_t which = 0; which < POOL_COUNT && status == REEF_OK; which++)
-            status = take_turn(p, which, workers, &turns[i][which], err);
+            status = run_round(p, which, workers, &turns[i][which], err);
         reef_cli_progress_show(&progress, i + 1);
     }
     reef_cli_progress_end(&progress);
