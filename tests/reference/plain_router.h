@@ -11,7 +11,7 @@
 enum { PLAIN_ROWS_MAX = 128, PLAIN_WIDTH_MAX = 64, PLAIN_TOPK_MAX = 64 };
 
 typedef enum plain_norm {
-    PLAIN_NORM_NONE,    // query = x Wq (+ bias where there is one)
+    PLAIN_NORM_NONE,    // query = x Wq (+ bias if given)
     PLAIN_NORM_BATCH,   // statistics of the batch
     PLAIN_NORM_RUNNING, // running statistics
 } plain_norm;

@@ -1,4 +1,5 @@
-// Damaging one record of a pool in its file, while nobody has it open. Include after <cmocka.h>.
+// Damaging one record of a pool in its file, while no process has it open. Include after
+// <cmocka.h>.
 #ifndef DAMAGED_RECORD_H
 #define DAMAGED_RECORD_H
 

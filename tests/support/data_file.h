@@ -1,4 +1,4 @@
-// Damaging a pool on purpose: bytes of its data file, while nobody has it open.
+// Damaging a pool on purpose: bytes of its data file, while no process has it open.
 #ifndef DATA_FILE_H
 #define DATA_FILE_H
 

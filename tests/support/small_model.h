@@ -1,5 +1,5 @@
-// A small model of any kinds of layers, with a batch in its place, and all its gradients against
-// finite differences.
+// A small model of any kinds of layers, with a batch, and all its gradients against finite
+// differences.
 #ifndef SMALL_MODEL_H
 #define SMALL_MODEL_H
 
@@ -98,7 +98,7 @@ static inline void stir(reef_generation *generation, const reef_config *config) 
                            generation->expert_tables[l].experts, 0.5f, 78, l);
 }
 
-// One of six bytes, or of six ids, the last of which is the vocabulary's last.
+// One of six bytes, or of six ids, including the vocabulary's last.
 static inline void put_token(const model_fixture *f, uint8_t *tokens, size_t t, uint64_t one) {
     uint64_t id = f->config.vocab - 1 - (5 - one) * (f->config.vocab / 6);
     if (reef_token_bytes(&f->config) == 1) {
@@ -109,7 +109,7 @@ static inline void put_token(const model_fixture *f, uint8_t *tokens, size_t t, 
     tokens[2 * t + 1] = (uint8_t)(id >> 8);
 }
 
-/** A net of one open generation, with settings of its own: name, value, .. NULL. */
+/** A model of one open generation, with settings of its own: name, value, .. NULL. */
 static inline model_fixture *small_model(const char *const *settings) {
     reef_error err;
     model_fixture *f = calloc(1, sizeof(*f));

@@ -1,5 +1,5 @@
-// A folder in which logs are written and rotated, and what reads them: all that was given, each
-// mark on the way, and the events that were told. A helper that cannot do its work fails the test.
+// A folder in which logs are written and rotated, and its reader: all bytes given, each checkpoint
+// on the way, and the events. A helper that cannot do its work fails the test.
 #ifndef REEF_TEST_TAIL_WORLD_H
 #define REEF_TEST_TAIL_WORLD_H
 
@@ -29,7 +29,7 @@ typedef struct world {
     text given, expected;
     kept_mark marks[MARKS_MAX];
     size_t mark_count;
-    char words[4096]; // the events that were told, each followed by a space
+    char words[4096]; // the events, each followed by a space
     size_t room;      // bytes asked for at once
 } world;
 
@@ -62,7 +62,7 @@ void assert_same_from_anywhere(world *w, bool folder, const char *path);
 
 // ---- writing ----
 
-/** Add bytes to a file, which is made where there is none. */
+/** Add bytes to a file, which is created if it does not exist. */
 void write_to(const char *path, const char *bytes, size_t count);
 /** Add `line` to the file `name` of the folder. */
 void write_name(const world *w, const char *name, const char *line);

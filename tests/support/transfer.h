@@ -13,7 +13,7 @@ static const reef_import_options DRY = {.dry_run = true};
 
 typedef struct pair {
     lifelong *a, *b;                                  // one until generation 0 was sealed
-    char file[TEMP_DIR_BYTES], other[TEMP_DIR_BYTES]; // two places for files
+    char file[TEMP_DIR_BYTES], other[TEMP_DIR_BYTES]; // two paths for files
 } pair;
 
 static inline int setup(void **state) {

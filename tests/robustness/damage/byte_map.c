@@ -72,7 +72,7 @@ static uint32_t owner_of(byte_map *map, uint8_t tree, size_t at, const uint8_t *
 
 static void walk(byte_map *map, uint8_t tree, uint64_t page);
 
-// pad u32 (nobody reads it), flags, depth, counts, root
+// pad u32 (never read), flags, depth, counts, root
 static void mark_tree_record(byte_map *map, size_t at) {
     mark(map, at + 4, 44, BYTE_TREE, 0);
 }

@@ -302,8 +302,8 @@ static void flip(campaign *c, tally *t, size_t at, unsigned bit) {
              at / c->map.page_bytes, at % c->map.page_bytes);
     c->image[at] ^= (uint8_t)(1u << bit);
     expected wanted = judge(c, at, 1);
-    // One bit of a transaction's number makes the meta pages another pair that can be, that of the
-    // commit before: nothing tells it from a commit whose meta page was not written.
+    // One bit of a transaction's number makes the meta pages another valid pair, that of the commit
+    // before: this cannot be distinguished from a commit whose meta page was not written.
     if (c->map.tree[at / c->map.page_bytes] == TREE_META && at % c->map.page_bytes == 144 &&
         bit == 1)
         wanted = EITHER;

@@ -65,7 +65,7 @@ static void on_wake(uv_async_t *handle) {
 }
 
 static void on_stop(void *context) {
-    (void)context; // the world goes on
+    (void)context; // the world continues
 }
 
 static reef_status on_request(void *context, reef_request *request, reef_error *err) {

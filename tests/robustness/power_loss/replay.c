@@ -1,8 +1,8 @@
-// Replays what watched programs did to pools' data files and cuts the power in a thousand places:
-// builds what the disk could hold then, and asks `reef_store_verify` what pool that is. It must be
-// sound, and one of the two that the run itself told of: the last commit that had been acknowledged
-// before the cut, or the one that was on its way. A file that is not in place yet must not be
-// looked at; one that is, must be whole.
+// Replays the writes of watched programs to pools' data files and cuts the power in a thousand
+// places: builds what the disk could hold then, and asks `reef_store_verify` which pool it is. It
+// must be sound, and one of the two that the run itself told of: the last commit that had been
+// acknowledged before the cut, or the one that was on its way. A file that is not in place yet must
+// not be read; one that is in place must be whole.
 //
 // usage: power_loss_replay EVENTS DIRECTORY [--states N] [--go-on N] [--seed N]
 //   --states  places and states to try, 1000

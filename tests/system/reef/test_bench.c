@@ -269,7 +269,7 @@ static void experts_that_fit_neither_memory_nor_disk_are_left_out_and_said(void 
     program_release(&p);
 }
 
-// A rival that says what it was asked, as rates.
+// A baseline that prints what it was asked, as rates.
 static const char RIVAL[] = "import sys\n"
                             "print('a line that means nothing')\n"
                             "side, width, tokens, threads = (sys.argv[i] for i in (1, 2, 3, 5))\n"
@@ -300,7 +300,7 @@ static void a_baseline_is_asked_for_the_same_layer_and_compared(void **state) {
     free(script);
 }
 
-// Run `reef bench peer` with a rival of these lines (NULL: with none there), and expect its figures
+// Run `reef bench peer` with a baseline of these lines (NULL: without one), and expect its figures
 // and a line with `words`.
 static void expect_no_baseline(world *w, const char *lines, const char *words) {
     char *script = path_in(w->directory, "rival.py");
@@ -336,7 +336,7 @@ static void a_baseline_that_fails_is_named_and_the_rest_is_measured(void **state
 
 // ---- a training step and a rival ----------------------------------------------------------------
 
-// A rival of TINY_OPTIONS that takes two seconds a step for a model of so many parameters.
+// A baseline of TINY_OPTIONS that takes two seconds a step for a model of so many parameters.
 static char *step_baseline(world *w, json_int_t parameters) {
     char *script = path_in(w->directory, "step_rival.py");
     char *lines =
@@ -387,7 +387,7 @@ static void a_step_is_compared_with_the_same_model_elsewhere(void **state) {
     free(script);
 }
 
-// Run `reef bench step` with that rival, and expect no ratio and a line with `words`.
+// Run `reef bench step` with that baseline, and expect no ratio and a line with `words`.
 static void expect_no_step_baseline(const char *script, const char *words) {
     program p;
     reef(&p, TINY_STEPS, "--rival", script, "--json", NULL);

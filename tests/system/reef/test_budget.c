@@ -268,7 +268,7 @@ static void words_are_runs_between_white_space(void **state) {
     free(file);
 }
 
-// A line learned by heart, and one whose end nobody could know.
+// A line learned by heart, and one whose end is unpredictable.
 static void the_last_word_is_foreseen_or_not(void **state) {
     const world *w = *state;
     char *pool = path_in(w->directory, "heart"), *heart = path_in(w->directory, "heart.txt");

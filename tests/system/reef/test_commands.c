@@ -236,7 +236,7 @@ static void one_line_is_a_line(void **state) {
     free(file);
 }
 
-// Its bits are those of its own bytes: there is no line end to predict.
+// Its bits are those of its own bytes: it has no line end to predict.
 static void a_line_without_an_end_has_the_rate_of_its_bytes(void **state) {
     world *w = *state;
     char *file = path_in(w->directory, "endless");
@@ -503,7 +503,7 @@ static void seal_grow_freeze_and_snapshot_do_what_they_say(void **state) {
     free(pool);
 }
 
-// There is no room for a generation of side_new: half of it is opened.
+// A generation of side_new does not fit: half of it is opened.
 static void a_dry_seal_names_the_size_that_is_opened(void **state) {
     const world *w = *state;
     program p;

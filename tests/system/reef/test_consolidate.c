@@ -225,8 +225,8 @@ static void with_a_yes_it_is_done_and_other_commands_know(void **state) {
     program_release(&p);
 }
 
-// What was measured as of a generation that is no more can be compared with nothing, and has no
-// place in a picture.
+// A measurement as of a consolidated generation can be compared with nothing, and is left out of
+// the picture.
 static void a_report_knows_what_was_given_up(void **state) {
     const world *w = *state;
     program p;
@@ -362,7 +362,8 @@ static void a_snapshot_is_in_the_way(void **state) {
     free(root_of(w));
 }
 
-// Whoever writes to the pool, such as a daemon, has to end first; a plan can be had beside it.
+// A program that writes to the pool, such as a daemon, has to end first; a plan can be had beside
+// it.
 static void a_writer_is_in_the_way(void **state) {
     const world *w = *state;
     reef_error err;

@@ -1,5 +1,5 @@
-// `reef` beside a running reefd: reading goes on, changes go through the daemon, and afterwards the
-// tool does them itself.
+// `reef` beside a running reefd: reading continues, changes go through the daemon, and afterwards
+// the tool does them itself.
 #include "cli.h"
 #include "cli_format.h"
 #include "program.h"
@@ -287,7 +287,7 @@ static void a_snapshot_gives_the_same_bits_while_the_daemon_trains_on(void **sta
     json_decref(reef_json("snapshot", "create", w, "running"));
     json_t *first = eval_snapshot(w, text);
     for (size_t i = 0; i < EVALUATIONS; i++) {
-        wait_until_trained_to(w, trained_bytes(w) + 1); // it does go on
+        wait_until_trained_to(w, trained_bytes(w) + 1); // it does continue
         json_t *again = eval_snapshot(w, text);
         assert_true(json_equal(first, again));
         json_decref(again);
@@ -334,7 +334,7 @@ static void snapshots_are_restored_and_removed_while_the_daemon_trains_on(void *
     assert_int_equal(snapshot_count(w), 2);
     json_decref(reef_json("snapshot", "prune", w, "--keep-last=1"));
     assert_int_equal(snapshot_count(w), 1);
-    wait_until_trained_to(w, trained_bytes(w) + 1); // it does go on
+    wait_until_trained_to(w, trained_bytes(w) + 1); // it does continue
     stop_daemon(w);
     json_t *sound = reef_json("verify", NULL, w, NULL);
     assert_true(json_is_true(json_object_get(sound, "sound")));
@@ -385,7 +385,7 @@ static void every_command_of_the_daemon_is_one_of_reef_and_says_that_it_waited(v
     const char *argv[] = {REEF_BINARY, "reload", w->pool, NULL};
     program p;
     program_run(&p, argv, NULL);
-    assert_int_equal(p.code, 66); // nobody is there to be asked
+    assert_int_equal(p.code, 66); // no person can be asked
     program_release(&p);
 }
 
@@ -403,8 +403,8 @@ static void what_the_daemon_refuses_is_reported_as_its_own_error(void **state) {
     stop_daemon(w);
 }
 
-// Two columns in every line of `reef status` but the first: what it is, and from the 17th place on
-// what it says.
+// Two columns in every line of `reef status` but the first: the label, and from column 17 on the
+// value.
 static void expect_two_columns(const world *w, const char *last) {
     program p;
     program_run(&p, (const char *const[]){REEF_BINARY, "status", w->pool, NULL}, NULL);

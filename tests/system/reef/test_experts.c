@@ -444,7 +444,7 @@ static void a_text_is_read_as_of_an_earlier_state(void **state) {
     }
     reef_store_close(store);
     reef_cli_file_release(&code);
-    uint32_t n = 0; // one that tells the states apart
+    uint32_t n = 0; // one that distinguishes the states
     while (n < EXPERTS_OLD && t[0][n].calls == t[1][n].calls) n++;
     assert_true(n < EXPERTS_OLD);
     char *id = reef_cli_format("%" PRIu32, n);

@@ -195,8 +195,8 @@ static void no_damage_ends_verify_with_a_signal(void **state) {
     free(bytes);
 }
 
-// The kind of one page after the other is made none, until a command meets a page that LMDB cannot
-// go on with: it ends the process, which still says what happened, and to which pool.
+// The kind of one page after the other is cleared, until a command meets a page at which LMDB
+// cannot continue: it ends the process, which still reports what happened, and to which pool.
 static void a_page_that_ends_lmdb_is_one_line_and_no_signal(void **state) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     (void)state;
@@ -259,7 +259,7 @@ static void rows_in_place_that_cannot_be_read_are_one_line_and_no_signal(void **
     world *w = *state;
     char *pool = reef_cli_format("%s/large", w->directory),
          *says = reef_cli_format("%s/says", w->directory);
-    // 2,304 experts: two blocks and a quarter, of which the last one is always copied.
+    // 2,304 experts: two blocks and a quarter; the last one is always copied.
     const char *const commands[][32] = {
         {REEF_BINARY, "init",
          pool,        "--layers",

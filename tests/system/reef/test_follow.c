@@ -62,7 +62,7 @@ static void start(
     f->pid = fork();
     assert_true(f->pid >= 0);
     if (f->pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails leaves nobody behind
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails leaves no process behind
         if (dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0) _exit(126);
         execv(argv[0], (char *const *)argv);
         _exit(127);
@@ -240,8 +240,8 @@ static void logrotate_loses_no_line(void **state) {
     }
 }
 
-// Somebody looks at what is there before reading on, and asks for the end meanwhile: the line at
-// hand is written whole.
+// A test inspects what is there before reading on, and asks for the end meanwhile: the line at hand
+// is written whole.
 static void a_reader_that_waits_gets_whole_lines_and_the_end(void **state) {
     world *w = *state;
     char *log = path_in(w->directory, "much"), *text = reef_cli_alloc(2 * 2000 + 1, 1);

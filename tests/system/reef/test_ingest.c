@@ -169,7 +169,7 @@ static void json_lines_are_records_and_a_bad_one_is_named(void **state) {
     ingest_fails(run, "{\"text\": \"a\"}\n{\"words\": 1}\n",
                  (const char *const[]){"--jsonl", NULL, NULL, NULL}, 64, "record 2: no \"text\"");
     assert_int_equal(source_count(run, "bytes"), 6);
-    // What was taken before is said, and how to go on, however long the prefix is.
+    // The message gives what was accepted, and how to continue, however long the prefix is.
     char prefix[] = "--id-prefix=a-name-that-is-as-long-as-one-may-be-and-would-not-fit-beside-it-"
                     "but-has-to-be-the-same-again-0";
     ingest_fails(run, "{\"text\": \"a\"}\n{\"words\": 1}\n",

@@ -217,7 +217,7 @@ static void in_place_the_pool_itself_goes_back(void **state) {
     pool_free(&own);
 }
 
-// Kinds of the events that are told as undone, each followed by a space.
+// Kinds of the events that are reported as undone, each followed by a space.
 static char *undone_in(const char *pool) {
     char *kinds = reef_cli_format("%s", "");
     size_t i;
@@ -233,7 +233,7 @@ static char *undone_in(const char *pool) {
     return kinds;
 }
 
-// The curve of growth has so many steps in place and ends at the experts that there are.
+// The curve of growth has so many steps in place and ends at the present number of experts.
 static void expect_growth(const char *pool, size_t grown, const char *undone) {
     size_t i, seen = 0;
     json_int_t experts = 0;

@@ -58,7 +58,7 @@ static void the_view_says_when_something_stands_still(void **state) {
     all = look(&data, 100, 0);
     assert_int_equal(all.loudest, TOP_ALARM);
     assert_non_null(strstr(all.text, "training has not advanced for 20"));
-    data.age = 15; // then nobody knows whether it trains
+    data.age = 15; // then it is unknown whether it trains
     all = look(&data, 100, 0);
     assert_non_null(strstr(all.text, "has not answered for 15"));
     assert_null(strstr(all.text, "not advanced"));
@@ -68,7 +68,7 @@ static void the_view_says_when_something_stands_still(void **state) {
     assert_int_equal(all.loudest, TOP_ALARM);
 }
 
-// Bytes of text are a size; of vectors and rows nobody counts bytes, and every expert sees every
+// Bytes of text are a size; vectors and rows are not counted in bytes, and every expert sees every
 // vector.
 static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
     (void)state;

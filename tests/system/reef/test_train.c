@@ -490,7 +490,7 @@ static void vectors_are_trained_and_measured_alike(void **state) {
     assert_string_equal(json_string_value(json_object_get(document, "measure")), "accuracy");
     double old = matrix_value(document, 2, 0), now = matrix_value(document, 2, 1);
     assert_true(old > 0.8 && now > 0.8);            // chance is a quarter
-    assert_true(matrix_value(document, 1, 1) == 0); // classes that nobody had shown yet
+    assert_true(matrix_value(document, 1, 1) == 0); // classes that were never shown before
     assert_true(matrix_value(document, 0, 0) == 0);
     json_t *answer = reef_json("eval", "--pool", w->box.pool, specs[0], NULL);
     const json_t *file = json_array_get(json_object_get(answer, "files"), 0);
@@ -572,7 +572,7 @@ static void forgetting_is_plotted_from_pool_and_results(void **state) {
 
 // ---- what goes wrong ----------------------------------------------------------------------------
 
-// All of both was read, so that no cursor tells, but the pool's sources stand in the order of their
+// All of both was read, so cursors do not show it, but the pool's sources are in the order of their
 // reading. A file that is new, or empty, changes nothing of that.
 static void files_in_another_order_than_they_were_trained_are_refused(void **state) {
     world *w = *state;
@@ -665,7 +665,7 @@ static void results_are_refused(const world *w, const char *pool, const char *sa
     free(eval);
 }
 
-// As they were before results said of which pool they are.
+// As they were before results recorded their pool.
 static void make_results_old(const world *w) {
     json_t *document = json_load_file(w->results, 0, NULL);
     json_t *measured = json_object_get(document, "measured");

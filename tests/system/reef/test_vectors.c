@@ -242,8 +242,8 @@ static void the_matrix_has_the_accuracies_of_every_state(void **state) {
         }
         json_decref(one);
     }
-    // Forgetting of an accuracy is what it fell by: as of 0 early ones were told at least as well
-    // as now.
+    // Forgetting of an accuracy is its fall: as of 0 early ones were classified at least as well as
+    // now.
     const json_t *first = json_array_get(rows, 0), *last = json_array_get(rows, 2);
     double fell =
         json_number_value(json_array_get(first, 0)) - json_number_value(json_array_get(last, 0));

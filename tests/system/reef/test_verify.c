@@ -82,7 +82,7 @@ static void a_run_reports_what_it_checked(void **state) {
     assert_int_equal(json_array_size(json_object_get(whole, "not_looked_at")), 0);
     assert_int_equal(integer(whole, "pages"),
                      integer(whole, "pages_used") + integer(whole, "pages_free"));
-    assert_true(integer(whole, "reads") >= 2); // the pages, and records in one turn or more
+    assert_true(integer(whole, "reads") >= 2); // the pages, and records in one step or more
     assert_true(number(whole, "longest_read_ms") > 0.0);
 
     json_t *quick = verify_json(w->pool, RUN_OK, "--quick", NULL);
@@ -431,7 +431,7 @@ static void what_is_kept_nowhere_has_no_command(void **state) {
     assert_string_equal(text(repair, "kept"), "nowhere in this pool");
     assert_non_null(strstr(text(repair, "remedy"), "a file of generation 0 (reef import)"));
     json_decref(found);
-    // What is not hashed is not found, and the run says that it did not look.
+    // What is not hashed is not found, and the run reports that it was not checked.
     found = verify_json(pool, RUN_OK, "--quick", NULL);
     assert_int_equal(integer(found, "damaged"), 0);
     json_decref(found);

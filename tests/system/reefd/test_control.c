@@ -85,7 +85,7 @@ static int64_t count_in(const json_t *object, const char *key) {
 
 // ---- commands -----------------------------------------------------------------------------------
 
-// When a source ends that is followed nobody knows, though its size is known.
+// The end of a followed source is unknown, though its size is known.
 static void what_never_ends_has_no_time_left(void **state) {
     running *run = *state;
     char followed[200];
@@ -438,7 +438,7 @@ static void with_stay_it_serves_after_the_last_source(void **state) {
     run->pid = 0;
 }
 
-// Five bytes are no batch.
+// Five bytes are not a batch.
 static void a_loss_is_null_before_anything_was_measured(void **state) {
     running *run = *state;
     kill(run->pid, SIGKILL);
@@ -633,7 +633,8 @@ static char *ingest_line(size_t bytes) {
     return line;
 }
 
-// Their commands are done, but keep no place; one who only sends no more still gets its answer.
+// Their commands are done, but they occupy no slot; one that only stopped sending still gets its
+// reply.
 static void clients_that_have_gone_keep_no_slot(void **state) {
     running *run = *state;
     static const char DRAIN[] = "{\"command\": \"drain\"}\n";
@@ -667,7 +668,7 @@ static void clients_that_have_gone_keep_no_slot(void **state) {
     pool_check(&run->box);
 }
 
-// Nothing at all, the beginning of a line, lines whose answers nobody takes.
+// Nothing at all, the beginning of a line, lines whose replies are never read.
 static void clients_that_ask_nothing_are_let_go(void **state) {
     running *run = *state;
     static const char *const OPENINGS[] = {"", "{\"command\": \"sta", STATUS "\n" STATUS "\r"};
@@ -693,7 +694,7 @@ static void clients_that_ask_nothing_are_let_go(void **state) {
 static void one_client_too_many_is_refused(void **state) {
     running *run = *state;
     int clients[CLIENTS];
-    // The connection that setup asked over may still be closing; every place must be free.
+    // The connection that setup used may still be closing; every slot must be free.
     for (size_t i = 0; i < CLIENTS; i++) {
         clients[i] = connect_to(&run->box);
         send_text(clients[i], STATUS "\n", sizeof(STATUS));
@@ -716,7 +717,7 @@ static void one_client_too_many_is_refused(void **state) {
         assert_answer(clients[i], true);
         close(clients[i]);
     }
-    for (int again = -1; again < 0; sleep_ms(2)) { // the places are free again
+    for (int again = -1; again < 0; sleep_ms(2)) { // the slots are free again
         again = connect_to(&run->box);
         send_text(again, STATUS "\n", sizeof(STATUS));
         answer = receive(again);

@@ -86,7 +86,7 @@ static void a_full_disk_ends_it_and_loses_nothing_committed(void **state) {
     assert_int_equal(after.number, before.number);
     assert_memory_equal(after.root, before.root, REEF_HASH_BYTES);
     pool_check(&small->disk);
-    // With room again it goes on, and nothing of the accident is left in the result.
+    // With room again it continues, and the failure leaves no trace in the result.
     assert_int_equal(unlink(small->filler), 0);
     assert_int_equal(reefd_wait(start_on(small, "0")), 0);
     after = pool_commit(&small->disk);
@@ -127,7 +127,7 @@ static void room_that_comes_back_in_time_saves_the_run(void **state) {
     pool_check(&small->disk);
 }
 
-// The longest pauses between two tries are minutes: nobody waits for them who asks for something.
+// The longest pauses between two attempts are minutes: a request does not wait for them.
 static void commands_are_answered_while_commits_fail(void **state) {
     static const char COMMIT[] = "{\"command\": \"commit\"}";
     small_disk *small = *state;
@@ -138,7 +138,7 @@ static void commands_are_answered_while_commits_fail(void **state) {
     assert_int_equal(reefd_refuses(&small->disk, "{\"command\": \"pause\"}"), REEF_ERR_FULL);
     json_decref(reefd_ask(&small->disk, "{\"command\": \"resume\"}"));
     assert_false(reefd_said(&small->box, "the commit went through"));
-    // Once there is room whoever asks for a commit ends the pause.
+    // Once there is room a request for a commit ends the pause.
     assert_int_equal(unlink(small->filler), 0);
     json_decref(reefd_ask(&small->disk, COMMIT));
     assert_int_equal(reefd_wait(pid), 0);
@@ -147,7 +147,7 @@ static void commands_are_answered_while_commits_fail(void **state) {
     pool_check(&small->disk);
 }
 
-// Who was told that it failed would never think of ending it.
+// A client that got a failure would never think of ending it.
 static void a_pause_that_cannot_commit_pauses_nothing(void **state) {
     static const char PAUSE[] = "{\"command\": \"pause\"}", DRAIN[] = "{\"command\": \"drain\"}";
     small_disk *small = *state;

@@ -193,8 +193,7 @@ static uint64_t metric(const running *run, const char *name) {
     return value;
 }
 
-// One that falls would be taken for one that began anew: all that was ever trained would count once
-// more.
+// A counter that falls would look like a reset: all that was ever trained would count once more.
 static void counters_since_ever_do_not_fall_after_a_crash(void **state) {
     static const char *const NAMES[] = {"reef_steps_total ", "reef_stream_bytes_total ",
                                         "reef_source_read_bytes_total{"};

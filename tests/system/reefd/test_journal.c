@@ -1,6 +1,6 @@
-// What clients pushed and what is not trained yet, when the pool is copied, branched or restored,
-// or damaged: what waits is kept once, and nothing is trained twice. Each pool is compared with one
-// that read the same lines from a file.
+// Pushed and untrained batches, when the pool is copied, branched or restored, or damaged: they are
+// kept once, and nothing is trained twice. Each pool is compared with one that read the same lines
+// from a file.
 #include "program.h"
 #include "reefd_run.h"
 

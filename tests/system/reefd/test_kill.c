@@ -135,7 +135,7 @@ static void check_survivor(const sandbox *box, uint64_t *last) {
 
 static void killed_at_any_moment_it_ends_with_the_same_root(void **state) {
     const sandbox *box = *state;
-    static const char *const THREADS[] = {"1", "2"}; // in turns
+    static const char *const THREADS[] = {"1", "2"}; // alternately
     reef_commit whole = uninterrupted(box, "1"), parallel = uninterrupted(box, "2");
     assert_same(&parallel, &whole);
     pace p = measure_pace(box);
@@ -147,7 +147,7 @@ static void killed_at_any_moment_it_ends_with_the_same_root(void **state) {
         if (kill_now(pid)) {
             kills++;
             check_survivor(box, &last);
-        } else { // it was through before its time came: compare, and begin again
+        } else { // it ended before the kill: compare, and start again
             finish(box, &whole, THREADS[kills % 2]);
             sandbox_make_pool(box);
             last = 0;
@@ -171,7 +171,7 @@ static bool await_seal(const sandbox *box, pid_t pid) {
 
 static void killed_while_it_seals_it_seals_the_same_again(void **state) {
     const sandbox *box = *state;
-    static const char *const THREADS[] = {"1", "2"}; // in turns
+    static const char *const THREADS[] = {"1", "2"}; // alternately
     reef_commit whole = uninterrupted(box, "1");
     uint64_t seed = 12, last = 0;
     size_t kills = 0, most = test_effort(BOUNDARY_KILLS_FEW, BOUNDARY_KILLS_MANY);
@@ -179,7 +179,7 @@ static void killed_while_it_seals_it_seals_the_same_again(void **state) {
         pid_t pid = start(box, THREADS[kills % 2]);
         bool seals = await_seal(box, pid);
         if (seals) sleep_ms((unsigned)(draw(&seed) % (BOUNDARY_MS + 1)));
-        kills += seals; // also where it was too late: what is on disk is compared all the same
+        kills += seals; // also if it was too late: what is on disk is compared all the same
         (void)kill_now(pid);
         check_survivor(box, &last);
         if (pool_generations(box) < 2) continue;
@@ -328,7 +328,7 @@ static void a_second_signal_ends_at_once(void **state) {
     kill(pid, SIGTERM);
     assert_int_equal(reefd_wait(pid), 128 + SIGTERM);
     pool_check(box);
-    // The socket it left behind is no obstacle.
+    // The socket it left behind does no harm.
     pid = reefd_start(box, -1, (const char *const[]){"--pool", box->pool, "--stay", NULL});
     reefd_await(box, pid);
     kill(pid, SIGTERM);

@@ -120,7 +120,7 @@ static void kill_while_following(world *w, const char *how) {
         live_start(&w->run);
         if (i % 2) reefd_await(&w->run.box, w->run.reefd);
         size_t alive =
-            draw_bits(&seed) % (LINES_PER_KILL + 1); // the others are written while nobody reads
+            draw_bits(&seed) % (LINES_PER_KILL + 1); // the others are written while nothing is read
         for (size_t k = 0; k < alive; k++) {
             write_line(w, how);
             if (draw_bits(&seed) % 8 == 0) sleep_ms((unsigned)(draw_bits(&seed) % 40));
@@ -254,7 +254,7 @@ static reef_commit end_two(world *w) {
     return pool_commit(&w->run.box);
 }
 
-// A snapshot has whose turn it was as well: the stream that followed it is made again.
+// A snapshot has the state of the scheduler as well: the stream that followed it is made again.
 static void a_restored_pool_gives_the_same_slices(void **state) {
     world *w = *state;
     char one[240], other[240];

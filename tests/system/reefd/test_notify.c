@@ -154,7 +154,7 @@ static void the_manager_hears_of_every_change(void **state) {
     assert_int_equal(kill(m->pid, SIGHUP), 0);
     await(m, "RELOADING=1", message);
     await(m, "READY=1", message);
-    await(m, "WATCHDOG=1", message); // goes on
+    await(m, "WATCHDOG=1", message); // continues
     stop(m);
 }
 

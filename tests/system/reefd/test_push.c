@@ -1,5 +1,5 @@
-// Sources that clients push into: what was acknowledged is trained exactly once and in order,
-// whatever is killed when, sent again or refused in between; and nobody is acknowledged too early.
+// Sources that clients push into: acknowledged batches are trained exactly once and in order,
+// whatever is killed, sent again or refused in between; and no client is acknowledged too early.
 #include "http_client.h"
 #include "reefd_run.h"
 
@@ -160,7 +160,7 @@ static char *ingest_line(size_t first, size_t count, const char *id) {
     return line;
 }
 
-/** Push over the socket; false when nobody answered. */
+/** Push over the socket; false without a reply. */
 static bool push(running *run, size_t first, size_t count, const char *id, json_t **result) {
     reef_error err;
     char *line = ingest_line(first, count, id), *text = NULL;
@@ -384,7 +384,7 @@ static void a_full_journal_is_busy_until_there_is_room(void **state) {
     assert_trained_once(run, 210);
 }
 
-// Nobody else would ask for one, and only a commit removes what is trained.
+// Nothing else would ask for one, and only a commit removes what is trained.
 static void a_journal_that_is_full_of_trained_bytes_is_committed(void **state) {
     running *run = *state;
     const char *const arguments[] = {
@@ -623,7 +623,7 @@ static bool has_commit_error(const running *run) {
     return failing;
 }
 
-// Pauses between tries of a commit are no reason to let a client wait for its answer.
+// Pauses between attempts of a commit are not a reason to let a client wait for its reply.
 static void a_pusher_is_answered_while_commits_fail(void **state) {
     running *run = *state;
     if (!run->disk.directory[0]) skip();
@@ -671,8 +671,8 @@ static MDB_txn *hold_writer(const running *run, MDB_env **env) {
     return txn;
 }
 
-// The trainer is busy, so nothing gets into the journal: what waits for it is bounded, and who is
-// too much is told at once.
+// The trainer is busy, so nothing gets into the journal: what waits for it is bounded, and a client
+// beyond that is refused at once.
 static void what_waits_for_the_journal_is_bounded(void **state) {
     enum { CLIENTS = 8, LINES = 60000 };
     running *run = *state;

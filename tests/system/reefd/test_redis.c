@@ -335,7 +335,7 @@ static void await_all(const world *w) {
     assert_int_equal(live_cursor(&w->run), w->run.written);
 }
 
-// How many of all labelled examples are told wrong before they are learned, once all are.
+// How many of all labelled examples are classified wrongly before they are learned, once all are.
 static double train_all(world *w) {
     w->run.reefd =
         reefd_start(&w->run.box, -1,
@@ -502,7 +502,7 @@ static char *await_times(const char *file, const char *words, size_t times) {
     }
 }
 
-// What the server is told from here on goes to `file`, a line a command; it ends with the server.
+// What the server receives from here on goes to `file`, a line a command; it ends with the server.
 static void begin_monitor(const world *w, const char *file) {
     char line[900];
     snprintf(line, sizeof(line), ": >'%s'; redis-cli -s '%s' monitor >>'%s' &", file,
@@ -532,7 +532,7 @@ static void nothing_is_waited_for_between_acknowledgements(void **state) {
     char *last = first;
     for (char *at = first; at != NULL; at = strstr(at + 1, "\"XACK\"")) last = at;
     *last = '\0';
-    assert_true(times_in(first, "\"XREAD\"") >= 1); // reading goes on
+    assert_true(times_in(first, "\"XREAD\"") >= 1); // reading continues
     assert_int_equal(times_in(first, "\"BLOCK\""), 0);
     free(told);
     (void)live_finish(&w->run);
@@ -549,7 +549,7 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
     live_start(&w->run);
     reef_commit whole = live_finish(&w->run);
 
-    // The same with a group, which is no part of the source's name.
+    // The same with a group, which is not part of the source's name.
     empty(w);
     redis_server_start(&w->redis, "");
     snprintf(w->run.source, sizeof(w->run.source),
@@ -569,7 +569,7 @@ static void a_group_that_others_disturb_changes_nothing(void **state) {
         }
         if (i % 3 == 1) {
             live_end(&w->run, SIGKILL);
-            // Acknowledged by somebody else, before and after we would.
+            // Acknowledged by another client, before and after we would.
             if (i % 2) redis_command(&w->redis, "XACK stream reef 1-1 2-1 900-1 1000-1 1400-1");
             start_committing(w);
         }
@@ -601,8 +601,7 @@ static size_t times_said(const world *w, const char *words) {
     return count;
 }
 
-// The group can be made and asked each second, and every time what is to be acknowledged is
-// refused.
+// The group can be made and asked each second, and every acknowledgement is refused.
 static void a_group_that_may_be_made_and_not_acknowledged_is_reported_once(void **state) {
     world *w = *state;
     if (!redis_is_installed()) skip();
@@ -615,7 +614,7 @@ static void a_group_that_may_be_made_and_not_acknowledged_is_reported_once(void 
     start_committing(w);
     await_all(w);
     await_words(w, "is told nothing");
-    sleep_ms(3500); // more than one look
+    sleep_ms(3500); // more than one poll
     assert_int_equal(times_said(w, "is told nothing"), 1);
     redis_command(&w->redis, "ACL SETUSER reader +xack");
     (void)finish_acknowledged(w, "reef");
@@ -730,7 +729,7 @@ static void make_cut_pool(const world *w, size_t before, size_t real, size_t byt
 
 // Its rest never comes: what follows it must not be taken for that.
 static void a_vector_that_was_removed_half_read_shifts_no_other(void **state) {
-    const size_t real = 12, later = 20; // killed once more, among the zeros that take its place
+    const size_t real = 12, later = 20; // killed once more, among the zeros that replace it
     world *w = *state;
     if (!redis_is_installed()) skip();
     redis_server_start(&w->redis, "");
@@ -799,7 +798,7 @@ static void a_server_that_does_not_know_what_was_half_read_is_reported_and_waite
     make_cut_pool(w, 0, real, real);
     live_start(&w->run);
     await_words(w, "the rest of entry 2-1 of");
-    sleep_ms(2500); // more than one look
+    sleep_ms(2500); // more than one poll
     assert_int_equal(times_said(w, "the rest of entry 2-1 of"), 1);
     assert_int_equal(live_cursor(&w->run), real);
     add_vectors(w, 1, 301);

@@ -75,7 +75,7 @@ static void a_file_is_accepted_to_its_last_byte(void **state) {
     char root[2 * REEF_HASH_BYTES + 1];
     reef_hash_format(commit.root, root);
     assert_string_equal(json_string_value(json_object_get(event, "root")), root);
-    // The trainer looks one byte ahead, so the last whole batch may still be waiting.
+    // The trainer needs one byte after a batch, so the last whole batch may still be waiting.
     assert_in_range(commit.stream_bytes, TEXT_BYTES - 2 * BATCH_BYTES, TEXT_BYTES);
     assert_int_equal(commit.step, commit.stream_bytes / BATCH_BYTES);
     json_decref(event);
@@ -142,7 +142,7 @@ static void several_sources_follow_each_other(void **state) {
                      TEXT_BYTES + 5001);
     json_decref(event);
     reef_commit together = pool_commit(box);
-    // The same in two runs: a run's end is no boundary of the stream.
+    // The same in two runs: the end of a run is not a boundary of the stream.
     sandbox_make_pool(box);
     assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", box->text), 0);
     assert_int_equal(RUN(box, -1, "--pool", box->pool, "--source", second), 0);
@@ -354,7 +354,7 @@ static void know_sources(const sandbox *box, size_t count) {
     reef_store_close(store);
 }
 
-// Found while it trains, the same would look like a disk that is full, and be tried again for ever.
+// Found while it trains, the same would look like a full disk, and be retried for ever.
 static void more_sources_than_a_pool_can_have_are_refused_at_once(void **state) {
     const sandbox *box = *state;
     char other[192];

@@ -1,4 +1,4 @@
-// What is sealed is read again while reefd runs: it is told and kept when, damage is told
+// Sealed records are read again while reefd runs: the time is reported and kept, damage is reported
 // everywhere, and the result of training is the same without it.
 #include "reefd_run.h"
 
@@ -234,7 +234,7 @@ static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **sta
     await_scrub(f, "passes", 1);
     damage(f);
     await_scrub(f, "damage_count", 1); // in the next pass,
-    await_scrub(f, "last_damaged", 1); // which goes on to its end
+    await_scrub(f, "last_damaged", 1); // which continues to its end
     json_t *status = reefd_ask(&f->box, "{\"command\": \"status\"}");
     const char *what =
         json_string_value(json_object_get(json_object_get(status, "scrub"), "damage"));
@@ -249,7 +249,7 @@ static void damage_is_reported_in_the_log_the_status_and_the_timeline(void **sta
     assert_non_null(strstr(json_string_value(json_array_get(json_object_get(check, "damage"), 0)),
                            "experts (generation 0, layer 1, block 0)"));
     json_decref(check);
-    send_text(f, TEXT_BYTES, MORE_BYTES); // training goes on
+    send_text(f, TEXT_BYTES, MORE_BYTES); // training continues
     finish(f);
 
     assert_int_equal(reef_store_open(&store, f->box.pool, NULL, &err), REEF_OK);

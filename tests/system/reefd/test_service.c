@@ -573,7 +573,7 @@ static void nothing_waits_for_a_check(void **state) {
         print_message("skipped: this kernel does not tell the children of a process\n");
         skip();
     }
-    await_steps(s, 50); // training goes on, and so do
+    await_steps(s, 50); // training continues, and so do
     await_commits(s, commits(s) + 5);
     json_decref(reefd_ask(&s->box, "{\"command\": \"seal\"}"));
     json_decref(reefd_ask(&s->box, RELOAD));

@@ -102,7 +102,7 @@ static uint64_t accepted(const world *w, const char *source) {
 
 static void killed_at_any_moment_it_ends_with_the_same_root(void **state) {
     world *w = *state;
-    static const char *const THREADS[] = {"1", "2"}; // in turns
+    static const char *const THREADS[] = {"1", "2"}; // alternately
     unsigned begin = now_ms();
     assert_int_equal(reefd_wait(start(w, "1")), 0);
     unsigned run_ms = now_ms() - begin;

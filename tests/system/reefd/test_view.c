@@ -177,8 +177,8 @@ static bool is_ascii(const char *text) {
     return true;
 }
 
-// So hot that nearly all bytes are as likely: of most that could begin a character the next one is
-// no part, of some it is.
+// So hot that nearly all bytes are equally likely: most first bytes of characters are followed by
+// one that is no part of them, some are not.
 static void text_has_the_characters_that_are_whole(void **state) {
     running *run = *state;
     static const char ASK[] = "{\"prompt\": \"the \", \"bytes\": 2000, \"temperature\": 100}";
@@ -224,7 +224,7 @@ static void text_is_sent_as_it_is_produced(void **state) {
     assert_non_null(end);
     json_t *last = event_data(end);
     assert_int_equal(number(last, "bytes"), 60);
-    assert_true(number(last, "commit") >= number(whole, "commit")); // training goes on
+    assert_true(number(last, "commit") >= number(whole, "commit")); // training continues
     assert_string_equal(json_string_value(json_object_get(last, "as_of")), "then");
     json_decref(last);
     json_decref(whole);
@@ -236,8 +236,8 @@ static void text_is_sent_as_it_is_produced(void **state) {
     assert_trains_on_and_stops(run);
 }
 
-// Some leave before the first byte, so that the answer begins when nobody is there. MHD notices it
-// then and there when there is another connection that says nothing.
+// Some leave before the first byte, so that the reply begins without a client. MHD notices it then
+// and there when there is another connection that says nothing.
 static void those_who_leave_a_text_do_not_make_others_wait_for_it(void **state) {
     running *run = *state;
     static const char LONG[] = "{\"prompt\": \"a\", \"bytes\": 4096, \"stream\": true}";

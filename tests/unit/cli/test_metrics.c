@@ -89,7 +89,7 @@ static void what_was_not_measured_is_unknown(void **state) {
     m.learned = NULL;
     assert_true(isnan(reef_metrics_forgetting_learned(&m, 0)));
     assert_true(
-        isnan(reef_metrics_summarise(&m).forgetting_max)); // nobody knows which domains are old
+        isnan(reef_metrics_summarise(&m).forgetting_max)); // which domains are old is unknown
     assert_true(isnan(reef_metrics_summarise(&m).backward_transfer));
     assert_true(isnan(reef_metrics_mean(0, NULL)));
 }

@@ -1,5 +1,5 @@
-// The serving thread: between questions it keeps no read of the pool for a state that nobody asks
-// for; and what it says of forgetting where one generation learns all tasks, and of who reads.
+// The query thread: between queries it releases reads of states that nobody asks for; it reports
+// forgetting where one generation learns all tasks, and the readers.
 #include "query_forgetting.h"
 #include "query_stats.h"
 #include "query_thread.h"

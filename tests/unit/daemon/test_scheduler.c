@@ -76,7 +76,7 @@ static reef_schedule_kind find(world *w) {
     return w->next.kind;
 }
 
-// Train what is lent, and note whose it was.
+// Train the lent bytes, and note which queue they came from.
 static void train(world *w, size_t queue) {
     assert_int_equal(find(w), REEF_SCHEDULE_BYTES);
     assert_int_equal(w->next.queue, queue);
@@ -100,7 +100,7 @@ static void decide(world *w, size_t queue, bool out) {
     reef_schedule_decided(&w->schedule, &w->next, w->now);
 }
 
-// 0 has three slices, of which it gives one; 1 has nothing for too long.
+// 0 has three slices and gives one; 1 is empty for too long.
 static void sit_out(world *w) {
     for (int i = 0; i < 3; i++) give_slice(w, 0);
     train(w, 0);
@@ -113,7 +113,7 @@ static void an_empty_queue_is_waited_for(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
     assert_int_equal(find(&w), REEF_SCHEDULE_NOTHING);
-    assert_int_equal(w.next.deadline_ns, UINT64_MAX); // nobody waits
+    assert_int_equal(w.next.deadline_ns, UINT64_MAX); // no queue waits
     uint64_t empty = w.now;
     w.now += 1 * (uint64_t)SECOND;
     give_slice(&w, 0);
@@ -192,7 +192,7 @@ static void a_line_that_has_begun_is_waited_for(void **state) {
     tear_down(&w);
 }
 
-// Two lanes of records of 100 bytes, of which the second was read to `offset` before.
+// Two queues of records of 100 bytes; the second was read to `offset` before.
 static void set_up_records(world *w, void **state, uint64_t offset) {
     set_up(w, state, 2, NULL);
     reef_schedule_release(&w->schedule);
@@ -237,7 +237,7 @@ static void a_record_that_was_begun_on_one_queue_is_waited_for(void **state) {
     tear_down(&w);
 }
 
-// What the pool noted of its turn is of the run before the one in which it was alone.
+// The pool's state of its slice is of the run before the one in which it was alone.
 static void a_record_that_was_finished_on_one_queue_is_not_waited_for(void **state) {
     world w = {0};
     set_up_records(&w, state, 0);
@@ -298,7 +298,7 @@ static void no_part_of_a_pushed_record_is_lent(void **state) {
     tear_down(&w);
 }
 
-// The lane was read alone meanwhile: what it gave of its slice is not what the pool noted.
+// The queue was read alone meanwhile: what it gave of its slice is not what the pool noted.
 static void a_slice_ends_with_a_record_wherever_its_queue_stopped(void **state) {
     static const struct {
         uint64_t offset;
@@ -341,7 +341,7 @@ static void a_queue_with_bytes_is_active_when_all_others_are_idle(void **state) 
     tear_down(&w);
 }
 
-// The lane that would have had to come back is not given any more.
+// The queue that would have become active is not given any more.
 static void a_stream_that_cannot_continue_is_decided_again(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
@@ -384,8 +384,8 @@ static void a_file_is_read_after_the_one_before_it(void **state) {
     tear_down(&w);
 }
 
-// Killed after decisions and before a commit: at the same places the same is decided, and nothing
-// else.
+// Killed after decisions and before a commit: at the same positions the same is decided, and
+// nothing else.
 static void decisions_survive_a_crash(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
@@ -431,8 +431,8 @@ static void decisions_survive_a_crash(void **state) {
     tear_down(&w);
 }
 
-// A lane is back while another one is in the middle of its slice. After a crash that one may have
-// more at once, and the same is decided at the same place all the same.
+// A queue becomes active while another one is in the middle of its slice. After a crash that one
+// may have more at once, and the same is still decided at the same position.
 static void a_decision_within_a_slice_survives_a_crash(void **state) {
     world w;
     set_up(&w, state, 2, NULL);
@@ -459,8 +459,8 @@ static void a_decision_within_a_slice_survives_a_crash(void **state) {
     tear_down(&w);
 }
 
-// It was passed by, as when what cannot be read again was trained out of turn at a stop: who sits
-// out is not kept waiting for a place that does not come.
+// It was skipped, as when bytes that cannot be read again were trained out of order at a stop: an
+// idle queue does not wait for a position that never comes.
 static void a_decision_that_was_passed_by_is_forgotten(void **state) {
     world w;
     set_up(&w, state, 2, NULL);

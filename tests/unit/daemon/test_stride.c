@@ -1,4 +1,4 @@
-// Turns of lanes: shares by weight, whole records, and the same stream however the bytes arrive.
+// Stride scheduling: shares by weight, whole records, and the same stream however the bytes arrive.
 #include "stride.h"
 
 #include <setjmp.h>
@@ -18,13 +18,13 @@ static uint64_t draw(uint64_t *state) {
     return *state >> 33;
 }
 
-// What lanes hold, and the stream that is made of it.
+// What queues hold, and the stream that is made of it.
 typedef struct world {
     reef_stride_queue queues[LANES_MAX];
     reef_stride stride;
     char *text[LANES_MAX];
     size_t bytes[LANES_MAX], taken[LANES_MAX];
-    char *stream; // (STREAM_BYTES) which lane each byte came from
+    char *stream; // (STREAM_BYTES) which queue each byte came from
     size_t count;
 } world;
 
@@ -58,7 +58,7 @@ static void tear_down(world *w) {
     free(w->stream);
 }
 
-// Train the next bytes, of which at most `most` are there.
+// Train the next bytes, at most `most` of them.
 static void step(world *w, size_t most) {
     size_t queue = reef_stride_next(&w->stride);
     assert_true(queue < w->stride.count);
@@ -201,7 +201,7 @@ static void a_decision_comes_before_a_slice_that_has_not_begun(void **state) {
     assert_int_equal(reef_stride_next(&w.stride), 1);
     reef_stride_set_idle(&w.stride, 0, false);
     assert_int_equal(reef_stride_next(&w.stride), 0);
-    step(&w, 100); // has begun: it goes on
+    step(&w, 100); // has begun: it continues
     reef_stride_set_idle(&w.stride, 1, true);
     reef_stride_set_idle(&w.stride, 1, false);
     assert_int_equal(w.stride.given, 100);

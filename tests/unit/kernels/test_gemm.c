@@ -1,5 +1,5 @@
 // Matrix products against naive loops, and what fixed pieces rely on: a row of a product of fixed
-// shape is the same whatever its neighbours hold, and whoever computes it.
+// shape is the same whatever its neighbours hold, and whichever thread computes it.
 #include "reef_kernels.h"
 
 #include "draw.h"
@@ -90,7 +90,7 @@ static void a_row_does_not_depend_on_its_neighbours(void **state) {
             memcpy(a + row * DEPTH, kept, sizeof(kept));
             reef_gemm(false, transpose_b, ROWS, WIDTH, DEPTH, 1, a, DEPTH, b, ldb, 0, c, WIDTH);
             assert_memory_equal(c + row * WIDTH, expected + row * WIDTH, WIDTH * sizeof(*c));
-            // The rows before are random now, so their reference is computed anew.
+            // The rows before are random now, so their reference is computed again.
             draw_floats(&seed, ROWS * DEPTH, a, -1, 1);
             reef_gemm(false, transpose_b, ROWS, WIDTH, DEPTH, 1, a, DEPTH, b, ldb, 0, expected,
                       WIDTH);

@@ -19,7 +19,7 @@
 
 enum { SIZE_MAX_TESTED = 67, OFFSETS = 4, ROWS = 9 };
 
-// Sizes small and large, and a start that is no vector's alignment.
+// Sizes small and large, and a start that is not aligned to a vector.
 enum { CAPACITY = 400 };
 static const size_t large_sizes[] = {128, 129, 255, 256, 391};
 

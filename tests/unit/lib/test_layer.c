@@ -512,8 +512,7 @@ static void a_mask_decides_row_by_row(void **state) {
     reef_pool_close(layer);
 }
 
-// A state that was opened before a writer let the generation grow goes on to be told of its own
-// experts.
+// A state that was opened before a writer let the generation grow still reports its own experts.
 static void usage_of_what_has_grown_since_is_that_of_the_experts_there_were(void **state) {
     WITHIN(*state, pool);
     enum { LARGER = 7 };
@@ -555,7 +554,7 @@ static void growing_keeps_experts_and_ids(void **state) {
     assert_memory_equal(after, before, sizeof(before));
     for (size_t i = SIDE * SIDE * D; i < LARGER * LARGER * D; i++) assert_true(after[i] == 0.0f);
     assert_int_equal(reef_expert_id_of(SIDE, SIDE), SIDE * SIDE + SIDE);
-    (void)lib_train(layer, 1, 5, 10); // and goes on
+    (void)lib_train(layer, 1, 5, 10); // and continues
     reef_generation_info info = {.size = sizeof(info)};
     must(reef_pool_read_generation(layer, 0, &info, &err), &err);
     assert_int_equal(info.side, LARGER);
@@ -881,7 +880,7 @@ static void gradients_that_are_not_finite_change_nothing(void **state) {
     REFUSED(reef_layer_step(layer, 0, &err), REEF_ERR_INVALID, "discard");
     must(reef_layer_discard(layer, &error), &error);
     assert_same_layer(layer, before);
-    (void)lib_train(layer, 1, 4, 9); // and it goes on
+    (void)lib_train(layer, 1, 4, 9); // and it continues
     reef_tape_free(tape);
     reef_pool_close(layer);
 }

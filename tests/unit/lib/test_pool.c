@@ -184,7 +184,7 @@ static void what_there_is_can_be_read(void **state) {
     reef_pool_close(pool);
 }
 
-// A mark in the stream is a boundary without a step: what is asked after it is answered from behind
+// A marker in the stream is a boundary without a step: a question after it is answered from behind
 // it.
 static void what_is_evaluated_after_a_mark_has_its_boundary(void **state) {
     enum {
@@ -249,7 +249,7 @@ static void assert_pages_are_used_again(reef_pool *pool, const char *path, const
 }
 
 // Its rows are read in place, in a read that would keep every page of its state if it lasted while
-// nothing is asked.
+// the model is idle.
 static void a_reader_that_idles_keeps_no_page_from_reuse(void **state) {
     char path[TEMP_DIR_BYTES], text[TEXT_BYTES], out[16];
     reef_error err;
@@ -413,7 +413,7 @@ static double learn_and_ask(const char *path, const char *text, float *bits) {
     must(reef_pool_create_model(path, SMALL, &err), &err);
     reef_pool *pool = lib_pool_open(path, 1, NULL, 1);
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
-    must(reef_pool_seal(pool, 0, &err), &err); // tells losses in an event
+    must(reef_pool_seal(pool, 0, &err), &err); // reports losses in an event
     must(reef_pool_train(pool, "text", text, TEXT_BYTES, &err), &err);
     must(reef_pool_commit(pool, NULL, &err), &err);
     reef_pool_close(pool);
@@ -541,7 +541,7 @@ static void mistakes_are_reported(void **state) {
 }
 
 #ifdef __SANITIZE_THREAD__
-// OpenBLAS makes its threads anew in a child, which the sanitizer would not have.
+// OpenBLAS makes its threads again in a child, which the sanitizer would not have.
 // NOLINTNEXTLINE(bugprone-reserved-identifier): the sanitizer's name
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 // NOLINTNEXTLINE(bugprone-reserved-identifier)
@@ -613,15 +613,14 @@ static void *keep_busy(void *context) {
 }
 
 // AddressSanitizer's own allocator is not made for fork (before GCC 14): where another thread
-// allocates just then, the child waits for it for ever. So nobody allocates there.
+// allocates just then, the child waits for it for ever. So nothing is allocated there.
 #ifdef __SANITIZE_ADDRESS__
 #define BUSY_COUNT 1
 #else
 #define BUSY_COUNT 2
 #endif
 
-// A child has no threads but the one that forked, so nobody gives back what the others held just
-// then.
+// A child has no threads but the one that forked, so memory held by the others is never freed.
 static void a_child_that_is_forked_amid_calls_of_other_threads_waits_for_none(void **state) {
     WITHIN(*state, path);
     WITHIN(*state, other);
@@ -664,7 +663,7 @@ static void a_child_keeps_no_pool_from_the_next_writer(void **state) {
     assert_int_equal(pipe(begun), 0);
     pid_t child = fork();
     assert_true(child >= 0);
-    if (child == 0) { // a writer that is killed, and leaves a child that goes on
+    if (child == 0) { // a writer that is killed, and leaves a child that continues
         (void)lib_pool_open(path, 1, NULL, 1);
         if (fork() == 0) {
             (void)close(ends[1]);

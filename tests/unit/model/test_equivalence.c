@@ -220,7 +220,7 @@ static void with_constant_activations_peer_is_a_product_key_memory(void **state)
                     memory->network.generations[0]->expert_tables[l].experts + n * WIDTH,
                     table->network.generations[0]->expert_tables[l].experts + (2 * n + 1) * WIDTH,
                     WIDTH * sizeof(float));
-        // Experts that look at the token are no memory.
+        // Experts that read the token have no memory.
         stir(table->network.generations[0], &table->config);
         copy_tensors(memory->network.generations[0], table->network.generations[0]);
         forward(table, REEF_PASS_TRAIN);

@@ -682,7 +682,7 @@ static void lazy_adam_equals_dense_adam_with_the_row_s_own_count(void **state) {
         least = counts[e] < least ? counts[e] : least;
         most = counts[e] > most ? counts[e] : most;
     }
-    assert_true(least < most); // some rows did sit out
+    assert_true(least < most); // some rows did not take part
 }
 
 static void averages_are_of_the_rows_that_each_update_left(void **state) {

@@ -1,5 +1,5 @@
 // Every kind of feed-forward network in a whole model: gradients, thread counts, what evaluation
-// may look at, and how large each is.
+// may read, and the size of each.
 #include "activations.h"
 #include "small_model.h"
 

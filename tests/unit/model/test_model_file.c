@@ -1,5 +1,5 @@
-// A whole model as a file and back as a new pool: the same logits to the bit as of every state,
-// whatever it is made of; training goes on; and a file that is not what it says makes no pool.
+// A whole model as a file and back as a new pool: the same logits to the bit as of every state, for
+// every kind of model; training continues; and a damaged file makes no pool.
 #include "draw.h"
 #include "lifelong.h"
 #include "model_file.h"
@@ -595,7 +595,7 @@ static void values_that_cannot_be_are_refused(void **state) {
         assert_refused(t, t->other, REEF_ERR_CORRUPT, cases[i].words);
         memcpy(data + place, before, cases[i].value_bytes);
     }
-    // Whoever changes a sealed generation says so by taking its root out.
+    // A test that changes a sealed generation takes its root out.
     memcpy(data + place_of(t->file, "block0.w_out"), &(float){0.5f}, sizeof(float));
     change_generation(t, 0, "root", NULL, data, bytes);
     import(t, t->other);
@@ -706,7 +706,7 @@ static void what_cannot_be_written_is_named(void **state) {
     assert_int_equal(reef_model_export(t->a->store, NULL, t->file, NULL, NULL, &err),
                      REEF_ERR_INVALID);
     assert_non_null(strstr(err.message, "--force"));
-    // A pool that is there is not written over, and the file is no generation.
+    // An existing pool is not overwritten, and the file is not a generation.
     reef_import import;
     assert_int_equal(reef_pool_from_model(t->a->pool, t->file, NULL, false, NULL, &err),
                      REEF_ERR_INVALID);

@@ -1,5 +1,5 @@
-// The pager: chosen rows of a file's map come into memory, a process that is too large lets go of
-// them, and what is read stays the same all along.
+// The pager: chosen rows of a file's map come into memory, a process that is too large releases
+// them, and the bytes read stay the same.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's name.
 #define _DEFAULT_SOURCE // madvise, mincore
 

@@ -1,5 +1,5 @@
 // A model that is read out of a pool while a trainer commits to it: no transaction keeps the
-// trainer from reusing pages for long, and what is computed is the same to the bit.
+// trainer from reusing pages for long, and the results are the same to the bit.
 #include "lifelong.h"
 #include "model_internal.h"
 #include "trainer_internal.h"
@@ -170,7 +170,7 @@ static void generations_consolidated_before_their_rows_are_found_are_reported(vo
                                 &report, &err),
        &err);
     reef_consolidation_release(&report);
-    // What reef_model_open takes as a reason to begin again.
+    // An error for which reef_model_open starts again.
     assert_int_equal(reef_residency_pin(&model->residency, &model->network, true, &err),
                      REEF_ERR_BUSY);
     reef_model_close(model);

@@ -240,8 +240,8 @@ static void a_model_at_rest_holds_no_read(void **state) {
     free(logits);
 }
 
-// What was pushed is in the journal once its commit is made, also where the rows in place are out
-// of reach after it: who trains next is told of that.
+// Pushed batches are in the journal once their commit is made, also if the rows in place are out of
+// reach after it: the next training step reports that.
 static void rows_out_of_reach_are_no_failure_of_the_journal(void **state) {
     (void)state;
     reef_error err;

@@ -1,7 +1,6 @@
-// The gate: what it scores, how it is fitted and calibrated, and how well it tells real texts
-// apart.
+// The gate: what it scores, how it is fitted and calibrated, and how well it separates real texts.
 //
-// Real texts are $REEF_DATA_DIR/text/NAME/train.txt and test.txt. Where there are none, those tests
+// Real texts are $REEF_DATA_DIR/text/NAME/train.txt and test.txt. If there are none, those tests
 // are skipped.
 #include "reef_router.h"
 
@@ -222,7 +221,7 @@ static size_t bucket_of_ids(size_t order, const uint16_t *newest) {
     return (order - 1) * REEF_GATE_BUCKETS + (size_t)key;
 }
 
-// Read in three pieces: what a state carries on are ids as well.
+// Read in three pieces: the state between pieces holds ids as well.
 static void margins_of_ids_equal_the_plain_definition(void **state) {
     (void)state;
     enum { COUNT = 2000 };

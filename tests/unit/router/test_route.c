@@ -396,7 +396,7 @@ static void assert_gradient(
     // The loss is in double, so a small step has no rounding to drown in.
     double error = gradcheck_error_max(D, x, d_x, 1e-3f, router_loss, c);
     if (!(error < 1e-4)) fail_msg("gradient of %s is off by %g", name, error);
-    // And a gradient that is nearly right is told apart.
+    // And a gradient that is nearly right is noticed.
     float *spoilt = malloc(D * sizeof(*spoilt));
     assert_non_null(spoilt);
     memcpy(spoilt, d_x, D * sizeof(*spoilt));
@@ -540,7 +540,7 @@ static void inactive_pieces_get_and_give_no_gradient(void **state) {
     reef_router_params unfolded = r.params;
     r.params = f.params;
     clear_grads(&r);
-    // What stands in an inactive piece does not matter, not even that it is no number.
+    // The content of an inactive piece does not matter, not even NaN.
     for (size_t d = 0; d < 5 * 7; d++) r.x[5 * 7 + d] = NAN;
     assert_int_equal(reef_router_forward(&r.shape, &r.params, REEF_ROUTER_FOLDED, NULL, r.rows, r.x,
                                          active, &r.tape, &err),
@@ -677,7 +677,7 @@ static void scores_that_overflow_are_named(void **state) {
             assert_names_row(&r, REEF_ROUTER_TRAIN, "row 17 of 20");
             for (size_t i = 0; i < r.shape.side; i++) tables[n][i * half] = 0.1f;
         }
-        // One key that scores minus infinity is no worse than any other that is not chosen.
+        // One key that scores minus infinity ranks like any other that is not chosen.
         tables[n][0] = -3e38f;
         forward(&r, REEF_ROUTER_TRAIN, NULL);
         tables[n][0] = 3e38f; // but one that scores infinity would be

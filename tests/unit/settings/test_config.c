@@ -1,5 +1,5 @@
 // Where the settings of reefd come from: file, environment and command line, one over the other;
-// and that a mistake in the file is told with its line.
+// and that a mistake in the file is reported with its line.
 #include "reef_settings.h"
 
 #include "temp_dir.h"
@@ -80,7 +80,7 @@ static void every_setting_can_stand_in_the_file(void **state) {
     write_config(f, "; a comment\n"
                     "[reefd]\n"
                     "pool = p\n"
-                    "  source = file:a\n" // an indented line is no more of the one above
+                    "  source = file:a\n" // an indented line does not continue the one above
                     "source = -\n"
                     "threads = 3\n"
                     "memory = 2G\n"
@@ -230,7 +230,7 @@ static void a_mistake_in_the_file_is_reported_with_its_line(void **state) {
         {"[reefd]\ncommit_seconds = -1\n", ":2: commit-seconds '-1' is not"},
         {"[reefd]\nmemory = all\n", ":2: memory 'all' is no amount"},
         {long_line, ":2: the line is too long"},
-        // The first mistake is told, whoever finds it.
+        // The first mistake is reported, whichever check finds it.
         {"[reefd]\nthreads = 0\nnonsense\n", ":2: threads '0'"},
         {"[reefd]\nnonsense\nthreads = 0\n", ":2: neither"},
     };

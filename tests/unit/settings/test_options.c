@@ -1,4 +1,4 @@
-// The command line of reefd: what is accepted, and that what is refused is named.
+// The command line of reefd: what is accepted, and that refused words are named.
 #include "redis_url.h"
 #include "reef_settings.h"
 #include "temp_dir.h"

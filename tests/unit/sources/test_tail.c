@@ -1,5 +1,5 @@
-// Followed files: whatever becomes of them, each line is given once, in order, and a mark finds its
-// place again.
+// Followed files: whatever becomes of them, each line is given once, in order, and a checkpoint
+// finds its position again.
 //
 // Files are real ones, and rotated by rename, by copying, and by logrotate.
 #include "tail_world.h"
@@ -104,7 +104,7 @@ static uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-// Nobody has it open after a restart, so a look that does not find it could take it for gone.
+// No process has it open after a restart, so a scan that does not find it could take it for gone.
 static void a_file_missed_for_a_moment_is_not_gone(void **state) {
     world *w = *state;
     char away[TEMP_DIR_BYTES];
@@ -139,7 +139,7 @@ static void permission_may_be_lost_and_regained(void **state) {
     assert_int_equal(chmod(w->folder, 0777), 0);
     pid_t child = fork();
     assert_true(child >= 0);
-    if (child == 0) { // root may read everything: go on as somebody else
+    if (child == 0) { // root may read everything: continue as another user
         if (geteuid() == 0 && setuid(65534) != 0) _exit(3);
         follow(w);
         pull_all(w);
@@ -257,7 +257,7 @@ static void a_cut_without_copy_is_reported(void **state) {
     follow(w);
     pull_all(w);
     assert_int_equal(truncate(w->path, 0), 0);
-    write_lines(w, "app.log", 100); // past the place where reading stood
+    write_lines(w, "app.log", 100); // past the position where reading stopped
     pull_all(w);
     assert_string_equal(w->words, "source_loss ");
 }
@@ -370,8 +370,7 @@ static void logrotate_names_by_date(void **state) {
 
 // ---- read too late ------------------------------------------------------------------------------
 
-// Nothing is read while the trainer is behind: what is rotated away meanwhile must not be gone when
-// it is not.
+// Nothing is read while the trainer is behind: files rotated away meanwhile must still be read.
 static void files_that_are_deleted_while_nothing_is_read_are_kept(void **state) {
     world *w = *state;
     reef_error err = {0};

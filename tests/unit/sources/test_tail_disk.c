@@ -1,7 +1,8 @@
-// Followed files on a disk that fails, and names that change during a look: nothing is taken for
+// Followed files on a disk that fails, and names that change during a scan: nothing is taken for
 // gone or new that is not.
 //
-// The calls that look, open and read are this program's own, and fail or wait where a test says so.
+// The calls that list, open and read are this program's own, and fail or wait where a test asks for
+// it.
 #define _DEFAULT_SOURCE      // syscall
 #define _FILE_OFFSET_BITS 64 // pread is what the daemon calls
 
@@ -21,7 +22,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-// A disk that fails: whoever reads the byte at this offset of a file is told so.
+// A disk that fails: a read of the byte at this offset of a file returns an error.
 static off_t bad_offset = -1;
 static off_t bad_packed = -1; // all bytes from here on, as zlib reads them
 static int bad_errno = EIO;
@@ -46,7 +47,7 @@ ssize_t pread(int fd, void *bytes, size_t count, off_t from) {
     return lseek(fd, before, SEEK_SET) < 0 ? -1 : got;
 }
 
-// A rotation that begins as the follower comes to look at this name, or to open it.
+// A rotation that begins as the follower stats this name, or opens it.
 static const char *moment_of_look, *moment_of_open;
 static void (*at_moment)(void);
 
@@ -98,8 +99,8 @@ static void a_disk_that_fails_is_reported_once(void **state) {
     assert_same_from_anywhere(w, false, w->path);
 }
 
-// Whether the file is still the one it was cannot be seen then: it is not taken for another, which
-// would be read anew.
+// Whether the file is still the same cannot be seen then: it is not taken for another, which would
+// be read again.
 static void a_beginning_that_cannot_be_read_is_no_new_file(void **state) {
     world *w = *state;
     write_lines(w, "app.log", 1000);
@@ -122,7 +123,7 @@ static void a_beginning_that_cannot_be_read_is_no_new_file(void **state) {
     assert_same_from_anywhere(w, false, w->path);
 }
 
-// A log that is rotated while its disk fails: the file that has its bytes by then is no new one.
+// A log that is rotated while its disk fails: the file that has its bytes by then is not a new one.
 static void a_copy_that_cannot_be_read_is_no_new_file(void **state) {
     world *w = *state;
     write_lines(w, "app.log", 1000);

@@ -105,7 +105,7 @@ static void a_file_whose_link_cannot_be_followed_is_not_gone(void **state) {
     make_link(w, "link", "away/file");
     follow_folder(w);
     pull_all(w);
-    stop(w); // nobody has it open any more
+    stop(w); // no process has it open any more
     delete (w, "link");
     make_bad_link(w, "link");
     follow_folder(w);

@@ -1,5 +1,5 @@
-// Vectors from files: every format against values written by hand, what a spec chooses, the stream
-// cut anywhere, and what is wrong with a file in words that name the place.
+// Vectors from files: every format against values written by hand, the choices of a spec, the
+// stream cut anywhere, and messages about faulty files that name the position.
 #include "reef_vectors.h"
 #include "temp_dir.h"
 
@@ -626,7 +626,7 @@ static void damaged_json_lines_are_refused_with_their_line(void **state) {
     }
 }
 
-// What a file says may be nobody's business; its line is enough to find it.
+// The content of a file may be confidential; its line number is enough to find it.
 static void no_message_quotes_what_is_trained_on(void **state) {
     static const struct {
         const char *kind, *text, *options;

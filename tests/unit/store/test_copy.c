@@ -114,7 +114,7 @@ static void a_copy_holds_the_last_commit_in_fewer_pages(void **state) {
     assert_int_equal(report.snapshots, 1);
     assert_memory_equal(report.root, source.root, sizeof(source.root));
 
-    // It is a pool of its own: what is committed there is not here.
+    // It is a pool of its own: commits there do not appear here.
     reef_txn *txn = pool_begin(copy, REEF_TXN_WRITE);
     put_blocks(txn, 1, 1, 7);
     assert_int_equal(pool_commit(txn, 4).number, last.number + 1);

@@ -1,5 +1,5 @@
-// The process dies, or the disk is full, in the middle of a commit: the pool is what some whole
-// commit made it, and goes on working.
+// The process dies, or the disk is full, in the middle of a commit: the pool is in the state of a
+// whole commit, and continues to work.
 #include "reef_store.h"
 
 #include <errno.h>
@@ -92,7 +92,7 @@ static uint64_t assert_history(reef_store *store, uint8_t *payload) {
 
 // ---- killed -------------------------------------------------------------------------------------
 
-// Commits until it is killed, and tells after each.
+// Commits until it is killed, and reports after each.
 static int child_commits(const char *path, int told) {
     reef_error err;
     reef_store *store = NULL;
@@ -316,8 +316,7 @@ static void a_full_disk_loses_nothing_and_works_again_with_room(void **state) {
     int full = 0;
     if (disk_is_missing(f)) skip();
     for (; n < 8; n++) must(history_commit(f->store, n, payload, &err), &err);
-    for (uint64_t left = 0; left < 600000;
-         left += 41000) { // ends in different places of the commit
+    for (uint64_t left = 0; left < 600000; left += 41000) { // ends in different parts of the commit
         filler_write(f, left);
         must_fail(large_commit(f->store, &err), REEF_ERR_FULL, &err, "the disk is full");
         assert_int_equal(assert_history(f->store, payload), n - 1);
@@ -332,7 +331,7 @@ static void a_full_disk_loses_nothing_and_works_again_with_room(void **state) {
         assert_int_equal(assert_history(f->store, payload), n - 1); // readable while full
         pool_check(f->store);
         filler_remove(f);
-        must(history_commit(f->store, n, payload, &err), &err); // the same store goes on
+        must(history_commit(f->store, n, payload, &err), &err); // the same store continues
         n++;
         pool_check(f->store);
     }

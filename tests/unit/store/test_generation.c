@@ -148,7 +148,7 @@ static void sealed_records_refuse_writes(void **state) {
             must_fail(reef_record_delete(txn, &key, &err), REEF_ERR_INVALID, &err,
                       "generation 0 is sealed");
         }
-        // Usage goes on being counted: experts of a sealed generation are still chosen.
+        // Usage is still counted: experts of a sealed generation are still chosen.
         pool_put(txn, &(reef_key){.db = REEF_DB_USAGE, .generation = 0}, "usage",
                  4 + (size_t)again);
         pool_commit(txn, 1 + (uint64_t)again);
@@ -469,7 +469,7 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
     assert_int_equal(pool_check(f->store).records, sealed_records + 3 * BLOCKS + 4);
 
     txn = pool_begin(f->store, REEF_TXN_WRITE);
-    put_content(txn, 1, 3); // training goes on
+    put_content(txn, 1, 3); // training continues
     pool_commit(txn, 6);
     pool_reopen(f);
     txn = pool_begin(f->store, REEF_TXN_READ);

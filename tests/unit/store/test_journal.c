@@ -1,5 +1,5 @@
-// The journal of pushed bytes: what is acknowledged stays until it is trained, comes back in order,
-// and is known by its id when it is sent again.
+// The journal of pushed bytes: acknowledged batches stay until they are trained, come back in
+// order, and are recognised by their id when they are sent again.
 #include "journal.h"
 #include "reef_byte_order.h"
 #include "reef_fail_point.h"
@@ -106,7 +106,7 @@ static void an_empty_journal_begins_where_the_trainer_stands(void **state) {
 }
 
 // Batches of any size, also several in one transaction, read in pieces of any size, trimmed now and
-// then and opened anew: what comes is what a plain array has.
+// then and opened again: the same bytes as in a plain array.
 #define WALK_BYTES 300000
 static void a_long_walk_gives_every_byte_once_and_in_order(void **state) {
     pool_fixture *f = *state;
@@ -169,7 +169,7 @@ static void sources_are_apart(void **state) {
     pool_check(f->store);
 }
 
-// A live source of another kind has its place under sequence 0.
+// A live source of another kind has its position under sequence 0.
 static void sequence_0_is_no_entry(void **state) {
     pool_fixture *f = *state;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
@@ -460,13 +460,13 @@ static void what_waited_still_waits_after_going_back(void **state) {
     // What the restored state has not learned may be pushed again, what it has not.
     uint64_t position;
     assert_true(is_duplicate(f->store, "a", "aaaa\n", &position));
-    assert_true(position <= 7); // of what is trained no more is known than that it lies before
+    assert_true(position <= 7); // of trained batches only the range is known
     assert_true(is_duplicate(f->store, "d", "dddd\n", &position));
     assert_int_equal(position, 12);
     assert_true(is_duplicate(f->store, "e", "eeee\n", &position));
     assert_int_equal(position, 17);
     assert_int_equal(push(f->store, "c", "cccc\n"), 22);
-    assert_int_equal(push(f->store, "b", "bbbb\n"), 27); // of which it has learned a part
+    assert_int_equal(push(f->store, "b", "bbbb\n"), 27); // a part of which it has learned
     trim(f->store, 14);
     assert_waits(f->store, 14, "ee\ncccc\nbbbb\n");
     trim(f->store, 27);
@@ -507,8 +507,8 @@ static void going_back_and_forth_loses_nothing_that_waits(void **state) {
     pool_check(f->store);
 }
 
-// A snapshot that kept no ids, in a pool that was restored before: nothing tells whether its state
-// has the beginning of what waits, so that is no duplicate of anything.
+// A snapshot that kept no ids, in a pool that was restored before: whether its state has the
+// beginning of what waits is unknown, so that does not count as a duplicate.
 static void without_ids_a_batch_that_was_begun_may_be_pushed_again(void **state) {
     pool_fixture *f = *state;
     push(f->store, "a", "0123456789");

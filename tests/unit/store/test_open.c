@@ -1,4 +1,4 @@
-// Opening what is no pool, not ours, or broken: a clear error each time, and never a signal.
+// Opening what is not a pool, not ours, or broken: a clear error each time, and never a signal.
 #define _DEFAULT_SOURCE // for usleep
 
 #include "record.h"
@@ -172,7 +172,7 @@ static void make_link(const pool_fixture *f, const char *name, const char *targe
     assert_int_equal(symlink(target, path), 0);
 }
 
-// What it leads to is somebody's: maybe the only pool.
+// It leads to a user's file: maybe the only pool.
 static void a_link_of_the_name_of_what_is_left_is_not_followed(void **state) {
     pool_fixture *f = *state;
     char victim[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
@@ -264,7 +264,7 @@ static void whether_a_pool_can_be_made_is_known_before(void **state) {
     must_fail(reef_store_check_new(deeper, &err), REEF_ERR_NOT_FOUND, &err, "Not a directory");
 }
 
-// Whoever may write to the directory could have us write to any file of ours.
+// Another user who may write to the directory could have us write to any file of ours.
 static void files_of_a_pool_that_are_links_are_refused(void **state) {
     pool_fixture *f = *state;
     char precious[TEMP_DIR_BYTES], file[TEMP_DIR_BYTES];
@@ -422,7 +422,7 @@ static void a_damaged_record_of_the_last_commit_is_corrupt(void **state) {
     data_file_save(f->path, &file, file.bytes);
     must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "meta (name commit): the record's checksum");
     must_not_open(f->path, &writing, REEF_ERR_CORRUPT, f->path);
-    // The check looks all the same.
+    // The check reads it all the same.
     must(reef_store_verify(f->path, NULL, NULL, &report, &err), &err);
     assert_true(report.damaged > 0 && report.records > 6);
     free(file.data);

@@ -238,7 +238,7 @@ static void meta_pages_that_do_not_belong_together_are_found(void **state) {
     must_say_of(f, &file, newest + 144, file.data[newest + 144] + 8,
                 "the meta pages: transactions");
     must_say_of(f, &file, newest, 7, "its header is damaged");
-    must_say_of(f, &file, newest + 8, 7, ""); // bytes that nobody reads
+    must_say_of(f, &file, newest + 8, 7, ""); // bytes that are never read
     free(file.data);
 }
 

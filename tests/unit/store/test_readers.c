@@ -1,4 +1,4 @@
-// Readers beside a writer: many at once, killed ones, too many, and reads that take turns.
+// Readers beside a writer: many at once, killed ones, too many, and reads in steps.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -230,7 +230,7 @@ static void a_read_in_steps_sees_what_was_committed_meanwhile(void **state) {
     assert_int_equal(commit_seen(usual), 2);
     reef_read_stat stat;
     reef_store_read_stat(f->store, &stat);
-    assert_int_equal(stat.count, 2); // the two turns; nothing else has ended
+    assert_int_equal(stat.count, 2); // the two steps; nothing else has ended
     assert_true(stat.longest_ms >= REEF_READ_MS_MAX / 2);
     reef_txn_abort(whole);
     reef_txn_abort(turns);
@@ -244,7 +244,7 @@ static void a_read_in_steps_sees_what_was_committed_meanwhile(void **state) {
 
 // ---- none can be told ---------------------------------------------------------------------------
 
-// On a read-only file system LMDB has no table of readers where there was none, and lists nobody.
+// On a read-only file system LMDB has no table of readers, and lists none.
 static void without_a_table_no_reader_is_counted(void **state) {
     pool_fixture *f = *state;
     char disk[TEMP_DIR_BYTES], path[TEMP_DIR_BYTES], table[TEMP_DIR_BYTES];

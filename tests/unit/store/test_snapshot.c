@@ -239,7 +239,7 @@ static void stand(reef_store *store, const char *source, const char *where, uint
     note(store, source, 0, where, number);
 }
 
-// NULL: there is no such record.
+// NULL: no such record.
 static void assert_noted(reef_store *store,
                          const char *name,
                          uint64_t sequence,
@@ -302,7 +302,7 @@ static void live_sources_stand_where_they_stood(void **state) {
     for (; !cursor.done; places++) must(reef_cursor_next(&cursor, txn, &err), &err);
     reef_cursor_close(&cursor);
     reef_txn_abort(txn);
-    assert_int_equal(places, 4); // three sources and the turns
+    assert_int_equal(places, 4); // three sources and the scheduler's state
     pool_check(f->store);
 }
 
@@ -315,7 +315,7 @@ static void in_place_nothing_goes_that_another_snapshot_needs(void **state) {
     restoring r = {.name = "early", .keep_as = "before"};
     must_fail(restore(&r, f->store, &err), REEF_ERR_INVALID, &err, "snapshot late needs");
     assert_int_equal(pool_check(f->store).records, records);
-    // The last state is no hindrance to itself.
+    // The last state does not hinder itself.
     r = (restoring){.name = "late", .keep_as = "before"};
     must(restore(&r, f->store, &err), &err);
     pool_check(f->store);
@@ -336,7 +336,7 @@ static void a_snapshot_that_is_not_what_it_was_is_not_restored(void **state) {
     must_fail(restore(&r, f->store, &err), REEF_ERR_CORRUPT, &err, "not the state of commit 1");
     assert_int_equal(pool_check(f->store).records, records);
 
-    // Whoever ignores the failure cannot commit half of it.
+    // A caller that ignores the failure cannot commit half of it.
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     reef_commit commit = {.step = 1};
     assert_int_equal(reef_snapshot_restore(txn, "early", NULL, &r.plan, &err), REEF_ERR_CORRUPT);
@@ -597,7 +597,7 @@ static void a_damaged_snapshot_is_in_the_way_of_what_it_may_need(void **state) {
     expect_scan(copy, "early ");
     reef_store_close(copy);
 
-    // Where nothing is taken away it is in nobody's way.
+    // Where nothing is removed it does not matter.
     make_snapshot(f->store, "later", 9);
     in_place.name = "later";
     must(restore(&in_place, f->store, &err), &err);

@@ -1,4 +1,4 @@
-// What a check looks at, what it may leave out, and what it says about saving what was lost. Pools
+// What a check reads, what it may leave out, and what it reports about saving what was lost. Pools
 // are real and are damaged in their file.
 #include "check.h"
 #include "page_reader.h"
@@ -646,8 +646,8 @@ static void restore_later(reef_txn *txn) {
     must(reef_snapshot_restore(txn, "later", NULL, &restored, &err), &err);
 }
 
-// Where a live source stands, and whose turn it is: a snapshot that has it brings it back, one that
-// has lost it can still be let go of.
+// Read positions of live sources and the state of the scheduler: a snapshot that has them restores
+// them, one that has lost them can still be removed.
 static void positions_are_repaired_by_a_snapshot_that_has_them(void **state) {
     pool_fixture *f = *state;
     findings found;

@@ -1,5 +1,5 @@
-// Averaged weights: what is averaged, that it is what readers evaluate and sealing keeps, and that
-// training moves the same weights as without.
+// Averaged weights: what is averaged, that readers evaluate and sealing keeps it, and that training
+// moves the same weights as without.
 #include "boundary.h"
 #include "enlarge.h"
 #include "lifelong.h"
@@ -207,8 +207,8 @@ static void assert_records(const lifelong *f, bool averages) {
     }
 }
 
-// The averages are a by-product: training moves the same bits as without, and there is no trace of
-// them in the records of a pool that keeps none.
+// The averages are a by-product: training moves the same bits as without, and a pool that keeps
+// none has no trace of them in its records.
 static void training_moves_the_same_weights_as_without(void **state) {
     lifelong *f = *state;
     void *own = NULL;

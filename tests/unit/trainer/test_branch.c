@@ -1,6 +1,6 @@
 // A branch: the open generation begins as a copy of a sealed one. The pool's function and the
-// sealed one stay what they are, to the bit; what is copied is what was said; and the stream
-// decides what becomes of it.
+// sealed one stay the same, to the bit; the copy is the requested one; and the stream decides what
+// becomes of it.
 #include "branch.h"
 #include "lifelong.h"
 

@@ -1,5 +1,5 @@
-// Consolidation on real pools: what was before the range stays to the bit, what was learned in it
-// stays to a bound, training goes on from it as from any commit, and whatever goes wrong leaves the
+// Consolidation on real pools: states before the range stay to the bit, what was learned in it
+// stays within a bound, training continues from it as from any commit, and every failure leaves the
 // pool as it was.
 #include "lifelong.h"
 #include "trainer_internal.h"
@@ -55,7 +55,7 @@ static void start(lifelong *f, size_t threads) {
     make_four(f, threads, &config);
 }
 
-// As if the test began anew: another pool of its own.
+// As if the test started again: another pool of its own.
 static void start_again(lifelong *f, size_t threads) {
     close_pool(f);
     temp_dir_remove(f->pool);
@@ -482,7 +482,7 @@ static void a_kill_in_the_middle_leaves_the_old_pool(void **state) {
     assert_sound(f);
 }
 
-// The file may not grow: the transaction fails. Pool and trainer go on as if nothing had been
+// The file may not grow: the transaction fails. Pool and trainer continue as if nothing had been
 // tried.
 static void a_commit_that_fails_leaves_pool_and_trainer_as_they_were(void **state) {
     lifelong *f = *state;

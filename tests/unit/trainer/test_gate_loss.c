@@ -300,7 +300,7 @@ static uint8_t likeliest(const float *logits) {
     return (uint8_t)best;
 }
 
-// As long as the text fits one window, what is drawn is what the logits of the text so far say.
+// As long as the text fits one window, the drawn byte follows the logits of the text so far.
 static void what_is_generated_follows_the_same_gates(void **state) {
     lifelong *f = *state;
     reef_error err;

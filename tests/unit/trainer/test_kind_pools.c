@@ -1,6 +1,6 @@
 // Pools with layers of every kind: the same bits however training is cut, sealed generations that
-// stay, going back, moving to another pool, and everything that a boundary, a command or a rival of
-// generations does.
+// stay, restoring, moving to another pool, and everything that a boundary, a command or a baseline
+// does.
 #include "lifelong_process.h"
 #include "trainer_internal.h"
 
@@ -317,7 +317,8 @@ static void settings_that_would_do_nothing_are_refused_in_a_new_pool(void **stat
 
 // ---- what else can be done with a pool ----------------------------------------------------------
 
-// All that begins, renews or joins experts: of a net of both kinds of rows, whatever the threads.
+// All that initialises, resets or joins experts: of a model with both kinds of rows, for any
+// threads.
 static reef_commit live_through_everything(lifelong *own, size_t threads) {
     reef_error err;
     reef_branch branch;
@@ -354,7 +355,7 @@ static void rows_of_both_kinds_are_begun_renewed_and_joined(void **state) {
     done_with(other);
 }
 
-// Two tasks with each rival, cut and not: the same bits.
+// Two tasks with each baseline, cut and not: the same bits.
 static void baselines_of_generations_take_every_kind(void **state) {
     lifelong *f = *state;
     static const char *const RIVALS[] = {"ewc", "lwf", "sparse-memory", "grid", "replay"};
@@ -404,7 +405,8 @@ static void mixtures_stand_still_where_only_rows_learn(void **state) {
     done_with(own);
 }
 
-// Thresholds look at nothing later: what a trained model says of a byte stays, whatever follows.
+// Thresholds depend on nothing later: the prediction of a byte by a trained model stays, whatever
+// follows.
 static void later_bytes_change_no_earlier_loss(void **state) {
     lifelong *f = *state;
     for (size_t network = 1; network < NET_COUNT; network++) {

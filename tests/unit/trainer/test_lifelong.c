@@ -249,7 +249,7 @@ static void a_change_has_to_last_for_a_share_of_what_was_seen(void **state) {
     feed_kind(f, 0, 12000, 3);
     feed_kind(f, 1, 15 * batch, 3);
     assert_int_equal(status_of(f).generation, 0);
-    assert_int_equal(status_of(f).anomalous, 15); // of which drift_confirm would be 6
+    assert_int_equal(status_of(f).anomalous, 15); // drift_confirm would be 6 of them
     feed_kind(f, 0, 2000, 4);
     reef_trainer_status status = status_of(f);
     assert_int_equal(status.generation, 0);
@@ -361,9 +361,9 @@ static void it_is_recognised_although_the_open_gate_still_fires(void **state) {
     feed_a_domain_again(*state, 0.998f);
 }
 
-// Letters at random, of which a share that changes from batch to batch is replaced by others: text
-// whose loss varies much. With one letter, a batch of nothing but letters at random would pass for
-// an unlucky one of it, and with many for a lucky one.
+// Random letters; a share that changes from batch to batch is replaced by others: text whose loss
+// varies much. With one letter, a batch of nothing but letters at random would pass for an unlucky
+// one of it, and with many for a lucky one.
 static void feed_letters(lifelong *f, size_t batches, const char *others) {
     uint32_t state = others != NULL ? 7 : 8, count = others != NULL ? (uint32_t)strlen(others) : 0;
     uint8_t batch[LIFELONG_BATCH];
@@ -378,8 +378,8 @@ static void feed_letters(lifelong *f, size_t batches, const char *others) {
     }
 }
 
-// The gate of the diluted letters claims the pure ones. They are worse explained than its own data
-// were, one batch after the other: so they are no domain that came back.
+// The gate of the diluted letters claims the pure ones. They are explained worse than its own data
+// were, one batch after the other: so they are not a domain that came back.
 static void feed_what_an_old_gate_claims(lifelong *f, bool interrupted) {
     make_pool(f, 1);
     feed_kind(f, 1, 16000, 3);

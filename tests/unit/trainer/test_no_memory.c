@@ -1,6 +1,6 @@
-// Memory that runs out while a trainer learns: every place that allocates fails once. What comes
-// after is either as if nothing had happened, or refused until the pool is opened again, and then
-// as if nothing had happened.
+// Memory that runs out while a trainer learns: every allocation fails once. What comes after is
+// either as if nothing had happened, or refused until the pool is opened again, and then as if
+// nothing had happened.
 #include "lifelong.h"
 #include "trainer_internal.h"
 
@@ -68,7 +68,7 @@ void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
     return fails(__builtin_return_address(0)) ? NULL : __real_aligned_alloc(alignment, bytes);
 }
 
-// From now on allocation number `number` fails; with 0 none does, and places are noted.
+// From now on allocation number `number` fails; with 0 none does, and call sites are noted.
 static void count_from_here(size_t number) {
     if (number == 0) place_count = 0;
     allocations = 0;
@@ -170,7 +170,7 @@ static void a_language_model_goes_on_exactly_or_not_at_all(void **state) {
     assert_true(times_said(f, "\"event\": \"recycle\"") > 0);
 }
 
-// Three kinds, which another domain turns around.
+// Three kinds, which another domain reverses.
 enum { INPUTS = 6, EXAMPLES = 2400, OLD_EXAMPLES = 1600 };
 typedef struct example {
     int32_t label;

@@ -133,7 +133,7 @@ static void a_budget_ends_a_generation_at_the_batch_that_reaches_it(void **state
     assert_int_equal(gen_of(f, 0)->info.sealed_at, 16 * BATCH);
     feed_kind(f, 0, 5 * BATCH, 3);
     reef_error err;
-    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err); // the count begins anew
+    ok(reef_trainer_seal(f->trainer, NULL, NULL, &err), &err); // the count restarts
     feed_kind(f, 0, 16 * BATCH, 3);
     assert_int_equal(gen_of(f, 2)->info.opened_at, 21 * BATCH);
     assert_int_equal(gen_of(f, 3)->info.opened_at, 37 * BATCH);
@@ -156,7 +156,7 @@ static void a_generation_ends_once_enough_of_its_experts_are_full(void **state) 
     lifelong *f = *state;
     choose(&f->config, "boundaries", "given");
     make_pool(f, 1);
-    // What the usage is at each look, from a pool that nothing ends.
+    // The usage at each check, from a pool that nothing ends.
     enum { LOOKS = 6 };
     double shares[LOOKS];
     uint8_t stream[LOOKS * 32 * BATCH + 1];
@@ -196,7 +196,7 @@ static void a_mark_is_a_boundary_at_exactly_its_place(void **state) {
     feed_line(f, "\n" MARK "X\n" MARK MARK "\n " MARK "\n== EN\n\n"); // none of these
     uint64_t before = 1000 + 1 + 8 + 13 + 8 + 6 + 1, behind = before + 7;
     feed_line(f, MARK);
-    assert_int_equal(status_of(f).generation, 0); // the line may go on
+    assert_int_equal(status_of(f).generation, 0); // the line may continue
     feed_line(f, "\n");
     assert_int_equal(status_of(f).generation, 1);
     reef_trainer_status status = status_of(f);
@@ -268,7 +268,7 @@ static void marks_do_not_depend_on_cuts_and_restarts(void **state) {
         reef_config config = lifelong_config();
         choose(&config, "boundary_mark", MARK);
         choose(&config, "subkeys_new", "queries");
-        if (tiny) { // several batches may hide in what looks like a mark
+        if (tiny) { // several batches may hide in what looks like a marker
             config.batch = 1;
             config.context = 2;
             config.rehearse = 0;
@@ -331,7 +331,8 @@ static void the_end_of_a_source_ends_its_last_line(void **state) {
     feed_from(f, "two", text, sizeof(text));
     assert_int_equal(status_of(f).generation, 1);
     assert_int_equal(status_of(f).opened_at, 307);
-    // The beginning of a mark is text where the source ends in it, and does not go on in the next.
+    // The beginning of a marker is text if the source ends in it, and does not continue in the
+    // next.
     feed_from(f, "two", (const uint8_t *)"\n== ", 4);
     feed_from(f, "three", (const uint8_t *)"END\n", 4);
     assert_int_equal(status_of(f).generation, 1);
@@ -471,7 +472,7 @@ static void no_more_experts_are_made_than_the_budget_allows(void **state) {
     assert_int_equal(status_of(f).experts, 120);
     assert_int_equal(times_said(f, "\"event\": \"full\""), 1);
     assert_int_equal(times_said(f, "\"experts\": 120, \"experts_max\": 125"), 1);
-    assert_int_equal(status_of(f).step, 79); // it goes on training
+    assert_int_equal(status_of(f).step, 79); // it continues to train
     commit(f);
     close_pool(f);
     open_pool(f, 1);
@@ -662,7 +663,7 @@ static void seal_of(lifelong *f,
     temp_dir_remove(f->pool);
 }
 
-// Whatever is held back when a boundary is found, what is sealed there is the same to the bit.
+// However much is deferred when a boundary is found, the sealed generation is the same to the bit.
 static void a_sealed_generation_has_never_seen_deferred_bytes(void **state) {
     lifelong *f = *state;
     enum { PART = 9000 };

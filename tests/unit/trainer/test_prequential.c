@@ -58,7 +58,7 @@ static void losses_are_distinguished_and_add_up(void **state) {
     assert_true(letters.recent < words.recent);
     reef_trainer_status now = status_of(f);
     assert_int_equal(words.scored + letters.scored, now.stream_bytes);
-    // The first byte of all is nobody's target; half of the bytes are of each.
+    // The first byte of all is not a target; half of the bytes are of each.
     assert_in_range(words.scored, now.stream_bytes / 2 - PIECE, now.stream_bytes / 2 + PIECE);
     double all = series_bits(f);
     assert_true(fabs(words.sum + letters.sum - all) < 1e-3 * all);
@@ -78,7 +78,7 @@ static void the_recent_loss_does_not_hang_on_the_first_batch(void **state) {
         fail_msg("recent %g, mean %g", words.recent, mean);
 }
 
-// Bytes that were accepted before have a source that nobody remembers: they are in no figure.
+// Bytes that were accepted before have an unknown source: they are in no figure.
 static void after_a_restart_counting_restarts(void **state) {
     lifelong *f = *state;
     reef_source_loss loss;

@@ -1,5 +1,5 @@
-// Experts that nothing chooses begin anew: which ones, what becomes of them and their optimiser,
-// that they are chosen again, and that the stream alone decides.
+// Experts that nothing chooses are reset: which ones, what becomes of them and their optimiser
+// state, that they are chosen again, and that the stream alone decides.
 #include "expert_recycling.h"
 #include "lifelong.h"
 #include "trainer_internal.h"
@@ -193,7 +193,7 @@ static void a_reset_expert_is_left_alone_until_it_has_learned(void **state) {
         for (size_t n = 0; n < each->expert_count; n++) {
             if (each->usage[n].count != used[l][n]) continue;
             if (used[l][n] > 0) {
-                idle_again++; // it had learned, and begins anew
+                idle_again++; // it had learned, and is reset
                 expect_new_row(f, each, n);
             } else if (l == 0) {
                 new_still++;

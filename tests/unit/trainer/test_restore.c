@@ -1,4 +1,4 @@
-// Going back to a snapshot: training goes on to the same bits; and what lies between two states.
+// Restoring a snapshot: training continues to the same bits; and the difference between two states.
 #include "lifelong_restore.h"
 #include "reef_byte_order.h"
 #include "store_internal.h"
@@ -139,7 +139,7 @@ static void what_a_strategy_keeps_comes_back_as_well(void **state) {
     feed_kind(f, 1, 5 * STEP_BYTES, 2);
     take(f, "kept");
     reef_commit goal = go_on(f);
-    seal(f); // others take their place
+    seal(f); // others replace them
     feed_kind(f, 2, 5 * STEP_BYTES, 4);
     commit(f);
     reef_trainer_close(f->trainer);
@@ -251,8 +251,8 @@ static void append_number(char text[128], uint64_t number) {
     snprintf(text + used, 128 - used, "%d ", (int)number);
 }
 
-// Which commits led to the present state, and of which batches the loss is missing: these have no
-// point, others one.
+// Which commits led to the present state, and which batches lack a loss: these have no point,
+// others one.
 static void expect_lineage(lifelong *f, const char *commits, const char *missing) {
     reef_error err;
     reef_txn *txn = NULL;
@@ -541,7 +541,7 @@ static void snapshots_are_removed_together_or_not_at_all(void **state) {
     assert_int_equal(reef_snapshot_read(txn, "a", &snapshot, &err), REEF_ERR_NOT_FOUND);
     assert_int_equal(reef_snapshot_read(txn, "c", &snapshot, &err), REEF_ERR_NOT_FOUND);
     reef_txn_abort(txn);
-    feed_kind(f, 0, 5 * STEP_BYTES, 2); // and training goes on
+    feed_kind(f, 0, 5 * STEP_BYTES, 2); // and training continues
     commit(f);
     is_sound(f->store);
 }

@@ -100,7 +100,7 @@ static void push_and_train(lifelong *f, const char *id, const uint8_t *text) {
     assert_int_equal(train_waiting(f, STEP_BYTES), STEP_BYTES);
 }
 
-// x was trained after monday, y in monday's place: each state knows its own.
+// x was trained after monday, y at monday's position: each state knows its own.
 static void each_state_knows_the_ids_of_what_it_was_trained_on(void **state) {
     lifelong *f = *state;
     uint8_t text[4 * STEP_BYTES];
@@ -290,7 +290,8 @@ static size_t walk_length(size_t b) {
 }
 
 // What waits of each batch: all that the state does not have of it, or nothing, and in one piece.
-// What was pushed again in another state's place and waits is trained again where it was trained.
+// Batches that were pushed again at another state's position and wait are trained again where they
+// were trained.
 static void look_at_waiting(lifelong *f, walked *now, bool restored, size_t waits[WALK_BATCHES]) {
     reef_error err;
     static uint8_t bytes[WALK_BATCHES * WALK_BYTES];

@@ -1,5 +1,5 @@
-// Sealing: what rounding a generation's rows does and costs, what is measured and told of it, and
-// that what was sealed is exact from then on.
+// Sealing: what rounding a generation's rows does and costs, what is measured and reported, and
+// that sealed generations are exact from then on.
 #include "lifelong_process.h"
 #include "trainer_internal.h"
 
@@ -265,7 +265,7 @@ static void an_unknown_type_of_rows_is_refused(void **state) {
     assert_int_equal(status_of(f).generation, 0);
 }
 
-// Seals whose event has `words`, as the timeline tells them.
+// Seals whose event has `words`, in the timeline.
 typedef struct seal_count {
     const char *words;
     size_t seals, matching;

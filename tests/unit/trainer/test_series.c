@@ -1,5 +1,5 @@
-// The history of the loss: it takes bounded space, loses no stretch of the stream on the way, and
-// is no part of what decides the root hash.
+// The history of the loss: it takes bounded space, loses no stretch of the stream, and does not
+// enter the root hash.
 #include "lifelong.h"
 #include "loss_history.h"
 #include "trainer_internal.h"
@@ -66,7 +66,7 @@ static void a_long_history_takes_bounded_space_and_has_no_gap(void **state) {
     for (size_t i = 0; i < COMMITS; i++) {
         add_points(f, &index, EACH);
         commit(f);
-        if (i % 17 == 0) { // a new trainer counts anew
+        if (i % 17 == 0) { // a new trainer starts counting
             reef_trainer_close(f->trainer);
             f->trainer = NULL;
             reef_error err;

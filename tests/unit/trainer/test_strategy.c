@@ -120,7 +120,7 @@ static void finetune_changes_every_tensor_and_keeps_one_generation(void **state)
     f->config.warmup = 20;
     first_task(f, "finetune");
     picture before = take(gen_of(f));
-    assert_int_equal(f->trainer->reservoir.young_seen, 0); // rehearsal's sample starts anew
+    assert_int_equal(f->trainer->reservoir.young_seen, 0); // rehearsal's sample restarts
     assert_int_equal(f->trainer->drift.count, 0);
     feed_kind(f, 1, 64, 2);
     assert_true(f->trainer->learning_rate < 0.06f * f->config.learning_rate); // warms up again
@@ -136,7 +136,7 @@ static void finetune_changes_every_tensor_and_keeps_one_generation(void **state)
     drop(&before);
 }
 
-// One of two bytes in a row is no space.
+// One of two bytes in a row is not a space.
 static bool is_of_first_kind(const uint8_t *window) {
     return strchr(FIRST_KIND, window[0]) != NULL || strchr(FIRST_KIND, window[1]) != NULL;
 }
@@ -400,8 +400,8 @@ static size_t largest(const float *values, size_t count) {
     return best;
 }
 
-// Of parameters behind the last choice of experts only: where another expert is chosen, differences
-// of the loss are no slope.
+// Of parameters behind the last choice of experts only: if another expert is chosen, differences of
+// the loss are not a slope.
 static void ewc_fisher_is_the_mean_squared_slope_of_windows(void **state) {
     lifelong *f = *state;
     first_task(f, "ewc");

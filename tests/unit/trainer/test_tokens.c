@@ -1,5 +1,5 @@
 // Streams of token ids: the gradients of a vocabulary larger than a byte, the lifelong loop on ids
-// of two bytes each, and what is refused because it is no id.
+// of two bytes each, and the refusal of invalid ids.
 #include "activations.h"
 #include "lifelong.h"
 #include "small_model.h"
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#define IDS 300       // a vocabulary that is no power of two, and more than a byte tells
+#define IDS 300       // a vocabulary that is not a power of two, and more than a byte holds
 #define PART 6000     // tokens
 #define PROBE 400     // tokens
 #define LOST_MAX 0.25 // bits per token that a domain may lose to a later one
@@ -176,7 +176,7 @@ static void windows_of_the_reservoir_are_whole_tokens(void **state) {
     reef_reservoir_lists_release(&lists);
 }
 
-// A window of the reservoir that is as long as the context has no place for a lesson: told in
+// A window of the reservoir that is as long as the context has no room for a sample: counted in
 // tokens, not in bytes.
 static void samples_of_ids_are_counted_in_tokens(void **state) {
     lifelong *f = *state;

@@ -1,5 +1,5 @@
 // Generations that leave one pool as a file and join another: what they compute stays the same to
-// the bit, and training goes on from there as from any commit.
+// the bit, and training continues from there as from any commit.
 #include "transfer.h"
 
 // Share of a kind's bytes on which a generation fires.

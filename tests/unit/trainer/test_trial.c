@@ -134,7 +134,7 @@ static void of_what_was_tried_in_vain_nothing_stays(void **state) {
     for (size_t g = 0; g < 4; g++)
         assert_same_weights(f->trainer->network.generations[g],
                             twin->trainer->network.generations[g], f->config.layers);
-    // And they go on alike.
+    // And they continue alike.
     feed_kind(f, 3, PART, 5);
     feed_kind(twin, 3, PART, 5);
     assert_same_weights(f->trainer->network.generations[2], twin->trainer->network.generations[2],

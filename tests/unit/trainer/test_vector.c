@@ -90,7 +90,7 @@ static void ridge_agrees_with_a_direct_solution(void **state) {
                                     (double)p.hidden[r * p.shape.padded + j];
         for (size_t i = 0; i < n; i++) a[i * n + i] += 2.0;
         for (size_t i = 0; i < n * columns; i++) b[i] = (double)p.x[i];
-        // In two parts: sums go on where they were.
+        // In two parts: sums continue where they were.
         reef_ridge_add(&p.shape, NULL, p.gram, 4, p.hidden, p.shape.padded);
         reef_ridge_add(&p.shape, NULL, p.gram, rows - 4, p.hidden + 4 * p.shape.padded,
                        p.shape.padded);
@@ -495,7 +495,7 @@ static void a_snapshot_keeps_the_open_generation(void **state) {
 
 // ---- the same again -----------------------------------------------------------------------------
 
-// Feed in pieces; commit after some of them, and with `reopen` start anew from each commit.
+// Feed in pieces; commit after some of them, and with `reopen` restart from each commit.
 static reef_commit replay_stream(const reef_config *config,
                                  const stream *s,
                                  size_t threads,
@@ -821,7 +821,7 @@ static void digits_in_pairs_of_classes_are_all_known_at_the_end(void **state) {
     for (size_t i = 0; i < TEST; i++) right += predicted[i] == labels[i];
     print_message("digits, 576 experts, 12,000 examples: %.1f %% right\n",
                   100.0 * (double)right / TEST);
-    assert_true(right > 0.86 * TEST); // 88.1 measured; a rival that forgets has 20
+    assert_true(right > 0.86 * TEST); // 88.1 measured; a baseline that forgets has 20
     free(images);
     free(labels);
     free(vectors);
