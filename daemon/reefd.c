@@ -404,7 +404,7 @@ static void run_loop(reef_daemon *daemon) {
 }
 
 // What the trainer's thread ended with, after what the loop ended with.
-static reef_status finish_reefd(reef_daemon *daemon) {
+static reef_status report_outcome(reef_daemon *daemon) {
     reef_training_view view;
     reef_training_view_read(daemon->training, &view, NULL);
     if (view.outcome.status != REEF_OK) {
@@ -415,7 +415,7 @@ static reef_status finish_reefd(reef_daemon *daemon) {
     return daemon->outcome.status;
 }
 
-static void release_reefd(reef_daemon *daemon) {
+static void release_daemon(reef_daemon *daemon) {
     reef_scrubber_stop(daemon->scrubber); // before the training, which it pokes
     reef_training_join(daemon->training);
     reef_query_thread_stop(daemon->queries);
@@ -429,7 +429,7 @@ static void release_reefd(reef_daemon *daemon) {
 
 // Everything between a good command line and the exit code. Handles of the loop are not closed one
 // by one after a failed start: the process ends here.
-static reef_status run_reefd(reef_daemon *daemon) {
+static reef_status run_daemon(reef_daemon *daemon) {
     reef_error err = {.status = REEF_OK};
     // Its lists must be valid before anything can fail and release them.
     reef_pusher_init(&daemon->pusher);
@@ -445,11 +445,11 @@ static reef_status run_reefd(reef_daemon *daemon) {
     if (status == REEF_OK) status = connect_parts(daemon, &err);
     if (status == REEF_OK) {
         run_loop(daemon);
-        status = finish_reefd(daemon);
+        status = report_outcome(daemon);
     } else {
         reef_report_error(&daemon->report, status, err.message);
     }
-    release_reefd(daemon);
+    release_daemon(daemon);
     return status;
 }
 
@@ -495,7 +495,7 @@ int main(int argc, char **argv) {
     if (status != REEF_OK)
         reef_report_error(&daemon.report, status, err.message);
     else if (!check)
-        status = run_reefd(&daemon);
+        status = run_daemon(&daemon);
     reef_report_release(&daemon.report);
     reef_options_release(&daemon.options);
     return reef_status_exit_code(status);

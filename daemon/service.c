@@ -62,7 +62,7 @@ reef_status reef_service_check(const reef_options *options, reef_error *err) {
 // ---- answering ----------------------------------------------------------------------------------
 
 // Takes the request, and the reference of the result.
-static void reply_service(reef_request *request, json_t *result, const reef_error *err) {
+static void reply_request(reef_request *request, json_t *result, const reef_error *err) {
     if (request == NULL) {
         json_decref(result);
         return;
@@ -76,7 +76,7 @@ static void reply_service(reef_request *request, json_t *result, const reef_erro
 
 // ---- reading the configuration again ------------------------------------------------------------
 
-static void compare_service(reef_reload *reload, const reef_options *now) {
+static void compare_settings(reef_reload *reload, const reef_options *now) {
     reload->changed = json_array();
     reload->restart = json_array();
     for (size_t i = 0; i < reef_setting_count(); i++) {
@@ -96,7 +96,7 @@ static reef_status read_again(reef_service *service, reef_reload *reload, reef_e
     if (status == REEF_OK) status = check_addresses(&reload->options, err);
     if (status == REEF_OK)
         status = reef_http_token_read(&reload->token, service->options->http_token, err);
-    if (status == REEF_OK) compare_service(reload, service->options);
+    if (status == REEF_OK) compare_settings(reload, service->options);
     return status;
 }
 
@@ -122,7 +122,7 @@ static void tell_reload(reef_service *service, const reef_reload *reload) {
     free(names);
 }
 
-static void apply_service(reef_service *service, reef_reload *reload) {
+static void apply_reload(reef_service *service, reef_reload *reload) {
     reef_error err;
     reef_options *now = service->options;
     reef_options_take_live(now, &reload->options);
@@ -153,7 +153,7 @@ static void end_reload(reef_service *service, reef_request *request, const reef_
                       "changed", reload->changed, "restart", reload->restart);
     else
         tell_failure(service, err);
-    reply_service(request, result, err);
+    reply_request(request, result, err);
     json_decref(reload->changed);
     json_decref(reload->restart);
     reef_options_release(&reload->options);
@@ -167,7 +167,7 @@ static void on_pace(reef_request *pace) {
     reef_request *request = service->reload.request;
     if (request != NULL) request->waited_ms = pace->waited_ms;
     if (pace->error.status == REEF_OK) {
-        apply_service(service, &service->reload);
+        apply_reload(service, &service->reload);
         tell_reload(service, &service->reload);
     }
     end_reload(service, request, &pace->error);
@@ -208,7 +208,7 @@ static void on_verified(void *context, json_t *result, const reef_error *err) {
     reef_service *service = context;
     reef_request *request = service->verifying;
     service->verifying = NULL;
-    reply_service(request, result, err);
+    reply_request(request, result, err);
 }
 
 static reef_status verify(reef_service *service, reef_request *request, reef_error *err) {

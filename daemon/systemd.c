@@ -24,7 +24,7 @@ static void tell_status(reef_notify *notify) {
     (void)sd_notify(0, message);
 }
 
-static void feed_systemd(reef_notify *notify, const reef_training_view *view) {
+static void feed_watchdog(reef_notify *notify, const reef_training_view *view) {
     if (!notify->watched || (!view->idle && view->advances == notify->fed)) return;
     notify->fed = view->advances;
     (void)sd_notify(0, "WATCHDOG=1");
@@ -34,7 +34,7 @@ static void on_timer(uv_timer_t *timer) {
     reef_notify *notify = timer->data;
     reef_training_view view;
     reef_training_view_read(notify->training, &view, NULL);
-    feed_systemd(notify, &view);
+    feed_watchdog(notify, &view);
     tell_status(notify);
     if (view.state >= REEF_STATE_DRAINING) reef_notify_stopping(notify);
 }

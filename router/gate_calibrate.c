@@ -76,7 +76,7 @@ void reef_gate_means(const reef_gate *gate, const reef_gate_reading *reading, fl
 
 // ---- quantiles ----------------------------------------------------------------------------------
 
-static void swap_gate_calibrate(float *a, float *b) {
+static void swap_floats(float *a, float *b) {
     float kept = *a;
     *a = *b;
     *b = kept;
@@ -93,7 +93,7 @@ static float value_at_rank(size_t count, float *values, size_t rank) {
             while (values[i] < pivot) i++;
             while (values[j] > pivot) j--;
             if (i > j) break;
-            swap_gate_calibrate(&values[i++], &values[j]);
+            swap_floats(&values[i++], &values[j]);
             if (j == 0) break; // i is beyond it now
             j--;
         }

@@ -279,7 +279,7 @@ static reef_gate_views views_of(training *t,
 
 // One pass over the first half of the new data: for finding what is hard, and for judging on the
 // second half how well such a gate does on data that it was not fitted to.
-static reef_gate_trial rehearse_gate_fit(training *t, reef_gate_fit *fit) {
+static reef_gate_trial fit_on_half(training *t, reef_gate_fit *fit) {
     const reef_gate_windows *half = &t->half[0].view;
     if (windows_tokens(half) == 0) half = t->new_windows; // a single token; nothing stays unseen
     fit_weights(t->gate, t->weights, &t->old.view, half, 1);
@@ -340,7 +340,7 @@ reef_status reef_gate_train(reef_gate *gate,
     if (status != REEF_OK) goto cleanup;
     gate->prior = REEF_GATE_PRIOR;
     gate->loss_weight = gate->loss_reference = 0.0f;
-    reef_gate_trial trial = rehearse_gate_fit(&t, fit);
+    reef_gate_trial trial = fit_on_half(&t, fit);
     fit_weights(gate, t.weights, &t.old.view, new_windows,
                 fit->epochs ? fit->epochs : EPOCHS_DEFAULT);
     set_start(&t);

@@ -221,7 +221,7 @@ static size_t list_tile_a(const router_pass *pass, const tape_slot *slot, size_t
 }
 
 // Experts and gate of one query, number `n` of its tile. False when a score is not finite.
-static bool choose_router(const router_pass *pass, tape_slot *slot, size_t query, size_t n) {
+static bool choose_experts(const router_pass *pass, tape_slot *slot, size_t query, size_t n) {
     const reef_router_tape *tape = pass->tape;
     const reef_router_shape *shape = pass->shape;
     const size_t kept = reef_pairs_kept(shape->side, shape->topk);
@@ -250,7 +250,7 @@ static bool choose_tile(router_pass *pass, tape_slot *slot, const tile *of) {
     score(pass, of, pass->shape->d_key / 2, slot->tile_b);
     for (size_t n = 0; n < of->count; n++) {
         size_t query = of->first + n * of->step;
-        if (n < listed && choose_router(pass, slot, query, n)) continue;
+        if (n < listed && choose_experts(pass, slot, query, n)) continue;
         note_bad_row(pass, query / pass->shape->head_count);
         return false;
     }

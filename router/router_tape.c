@@ -64,7 +64,7 @@ reef_status reef_router_shape_check(const reef_router_shape *shape, reef_error *
 }
 
 // The next `bytes` of the block at `*offset`; NULL while the block is only measured.
-static void *carve_router_tape(unsigned char *block, size_t *offset, size_t bytes) {
+static void *carve(unsigned char *block, size_t *offset, size_t bytes) {
     void *array = block == NULL ? NULL : block + *offset;
     *offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return array;
@@ -91,22 +91,22 @@ static size_t carve_slot(tape_slot *slot,
     const size_t tile_floats = tile_rows * tile_stride;
     size_t at = 0;
 
-    slot->tile_a = carve_router_tape(block, &at, tile_floats * sizeof(float));
-    slot->tile_b = carve_router_tape(block, &at, tile_floats * sizeof(float));
-    slot->best_a = carve_router_tape(block, &at, tile_rows * kept * sizeof(float));
-    slot->row_a = carve_router_tape(block, &at, tile_rows * kept * sizeof(uint16_t));
-    slot->decay = carve_router_tape(block, &at, shape->topk * sizeof(float));
-    slot->d_score = carve_router_tape(block, &at, shape->topk * sizeof(float));
-    slot->keys_a = carve_router_tape(block, &at, shape->topk * sizeof(*slot->keys_a));
-    slot->keys_b = carve_router_tape(block, &at, shape->topk * sizeof(*slot->keys_b));
+    slot->tile_a = carve(block, &at, tile_floats * sizeof(float));
+    slot->tile_b = carve(block, &at, tile_floats * sizeof(float));
+    slot->best_a = carve(block, &at, tile_rows * kept * sizeof(float));
+    slot->row_a = carve(block, &at, tile_rows * kept * sizeof(uint16_t));
+    slot->decay = carve(block, &at, shape->topk * sizeof(float));
+    slot->d_score = carve(block, &at, shape->topk * sizeof(float));
+    slot->keys_a = carve(block, &at, shape->topk * sizeof(*slot->keys_a));
+    slot->keys_b = carve(block, &at, shape->topk * sizeof(*slot->keys_b));
     slot->lists.side = shape->side;
     slot->lists.topk = shape->topk;
-    slot->lists.score_b = carve_router_tape(block, &at, kept * sizeof(float));
-    slot->lists.row_b = carve_router_tape(block, &at, kept * sizeof(uint16_t));
-    slot->lists.keys = carve_router_tape(block, &at, shape->topk * sizeof(uint64_t));
-    slot->lists.places = carve_router_tape(block, &at, shape->topk * sizeof(uint32_t));
-    slot->lists.tied_a = carve_router_tape(block, &at, shape->side * sizeof(uint16_t));
-    slot->lists.tied_b = carve_router_tape(block, &at, shape->side * sizeof(uint16_t));
+    slot->lists.score_b = carve(block, &at, kept * sizeof(float));
+    slot->lists.row_b = carve(block, &at, kept * sizeof(uint16_t));
+    slot->lists.keys = carve(block, &at, shape->topk * sizeof(uint64_t));
+    slot->lists.places = carve(block, &at, shape->topk * sizeof(uint32_t));
+    slot->lists.tied_a = carve(block, &at, shape->side * sizeof(uint16_t));
+    slot->lists.tied_b = carve(block, &at, shape->side * sizeof(uint16_t));
     return at;
 }
 
@@ -121,10 +121,10 @@ tape_slot reef_tape_slot_at(const reef_router_tape *tape,
 }
 
 // Lay out the whole tape at `block` (NULL: only measure) and return its bytes.
-static size_t carve_tape(reef_router_tape *tape,
-                         unsigned char *block,
-                         const reef_router_shape *shape,
-                         bool backward) {
+static size_t lay_out_tape(reef_router_tape *tape,
+                           unsigned char *block,
+                           const reef_router_shape *shape,
+                           bool backward) {
     const size_t width = shape->head_count * shape->d_key;
     const size_t rows = tape->rows_max;
     const size_t chosen = rows * shape->head_count * shape->topk;
@@ -133,21 +133,20 @@ static size_t carve_tape(reef_router_tape *tape,
     size_t at = 0;
 
     // The slots come first: the tape is released by their address.
-    tape->scratch =
-        carve_router_tape(block, &at, tape->slot_count * tape->slot_floats * sizeof(float));
-    tape->query = carve_router_tape(block, &at, rows * width * sizeof(float));
-    tape->indices = carve_router_tape(block, &at, chosen * sizeof(reef_expert_id));
-    tape->index_a = carve_router_tape(block, &at, chosen * sizeof(uint16_t));
-    tape->index_b = carve_router_tape(block, &at, chosen * sizeof(uint16_t));
-    tape->gate = carve_router_tape(block, &at, chosen * sizeof(float));
+    tape->scratch = carve(block, &at, tape->slot_count * tape->slot_floats * sizeof(float));
+    tape->query = carve(block, &at, rows * width * sizeof(float));
+    tape->indices = carve(block, &at, chosen * sizeof(reef_expert_id));
+    tape->index_a = carve(block, &at, chosen * sizeof(uint16_t));
+    tape->index_b = carve(block, &at, chosen * sizeof(uint16_t));
+    tape->gate = carve(block, &at, chosen * sizeof(float));
     if (!backward) return at;
     if (shape->batch_norm) {
-        tape->query_raw = carve_router_tape(block, &at, rows * width * sizeof(float));
-        tape->batch_mean = carve_router_tape(block, &at, width * sizeof(float));
-        tape->batch_var = carve_router_tape(block, &at, width * sizeof(float));
+        tape->query_raw = carve(block, &at, rows * width * sizeof(float));
+        tape->batch_mean = carve(block, &at, width * sizeof(float));
+        tape->batch_var = carve(block, &at, width * sizeof(float));
     }
-    tape->d_query = carve_router_tape(block, &at, rows * width * sizeof(float));
-    tape->piece_grads = carve_router_tape(block, &at, groups * keys * sizeof(float));
+    tape->d_query = carve(block, &at, rows * width * sizeof(float));
+    tape->piece_grads = carve(block, &at, groups * keys * sizeof(float));
     return at;
 }
 
@@ -183,13 +182,13 @@ reef_status reef_router_tape_init(reef_router_tape *tape,
         carve_slot(&measured, NULL, shape, laid_out.tile_rows, laid_out.tile_stride) /
         sizeof(float);
 
-    size_t bytes = carve_tape(&laid_out, NULL, shape, backward);
+    size_t bytes = lay_out_tape(&laid_out, NULL, shape, backward);
     void *block = aligned_alloc(ALIGNMENT, bytes);
     if (block == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY,
                          "no memory: %zu bytes for a router tape of %zu rows", bytes, rows_max);
     // The same walk again, this time with addresses.
-    carve_tape(&laid_out, block, shape, backward);
+    lay_out_tape(&laid_out, block, shape, backward);
     *tape = laid_out;
     return REEF_OK;
 }

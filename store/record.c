@@ -348,7 +348,7 @@ void reef_record_header_write(uint8_t header[REEF_RECORD_HEADER_BYTES],
     reef_put_le64(header + 40, header_checksum(header, encoded, content));
 }
 
-static reef_status damaged_record(const reef_key *key, const char *what, reef_error *err) {
+static reef_status fail_damaged(const reef_key *key, const char *what, reef_error *err) {
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(key, text);
     return reef_fail(err, REEF_ERR_CORRUPT, "%s: %s", text, what);
@@ -361,14 +361,14 @@ static reef_status header_parse(const reef_key *key,
                                 reef_view *out,
                                 reef_error *err) {
     if (record_bytes < REEF_RECORD_HEADER_BYTES)
-        return damaged_record(key, "the record is shorter than its header", err);
+        return fail_damaged(key, "the record is shorter than its header", err);
     memcpy(header, record, REEF_RECORD_HEADER_BYTES); // small records sit at odd addresses
     if (reef_get_le32(header) != RECORD_MAGIC)
-        return damaged_record(key, "the record does not begin with REEF", err);
+        return fail_damaged(key, "the record does not begin with REEF", err);
     if (header[4] != RECORD_SCHEMA || header[5] != (uint8_t)key->db || header[6] > REEF_JSON)
-        return damaged_record(key, "schema, kind or dtype of the record's header is wrong", err);
+        return fail_damaged(key, "schema, kind or dtype of the record's header is wrong", err);
     if (reef_get_le64(header + 32) != record_bytes - REEF_RECORD_HEADER_BYTES)
-        return damaged_record(key, "the record's length differs from its header", err);
+        return fail_damaged(key, "the record's length differs from its header", err);
     *out = (reef_view){.data = (const uint8_t *)record + REEF_RECORD_HEADER_BYTES,
                        .bytes = record_bytes - REEF_RECORD_HEADER_BYTES,
                        .dtype = (reef_dtype)header[6],
@@ -388,7 +388,7 @@ reef_status reef_record_parse(const reef_key *key,
     if (status != REEF_OK) return status;
     reef_record_content_hash(key->db, encoded, out->dtype, out->data, out->bytes, content);
     if (reef_get_le64(header + 40) != header_checksum(header, encoded, content))
-        return damaged_record(key, "the record's checksum does not match its bytes", err);
+        return fail_damaged(key, "the record's checksum does not match its bytes", err);
     return REEF_OK;
 }
 
@@ -403,7 +403,7 @@ reef_status reef_record_parse_header(const reef_key *key,
     reef_status status = header_parse(key, record, record_bytes, header, out, err);
     if (status != REEF_OK) return status;
     if (reef_get_le64(header + 40) != header_checksum(header, encoded, content))
-        return damaged_record(key, "the record's header does not match its entry in sums", err);
+        return fail_damaged(key, "the record's header does not match its entry in sums", err);
     return REEF_OK;
 }
 

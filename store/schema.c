@@ -159,7 +159,7 @@ reef_status reef_format_check(
     return status;
 }
 
-static int put_schema(
+static int put_pair(
     MDB_txn *txn, MDB_dbi dbi, void *key, size_t key_bytes, void *data, size_t data_bytes) {
     MDB_val key_value = {.mv_size = key_bytes, .mv_data = key};
     MDB_val value = {.mv_size = data_bytes, .mv_data = data};
@@ -177,7 +177,7 @@ int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]) {
     reef_record_header_write(record, &format_key, &encoded, REEF_U32, 0, 4, sum + 8);
     memcpy(sum_key + 1, encoded.data, encoded.bytes);
     int code =
-        put_schema(txn, dbis[REEF_DB_META], encoded.data, encoded.bytes, record, sizeof(record));
+        put_pair(txn, dbis[REEF_DB_META], encoded.data, encoded.bytes, record, sizeof(record));
     if (code != 0) return code;
-    return put_schema(txn, dbis[REEF_DB_SUMS], sum_key, 1 + encoded.bytes, sum, sizeof(sum));
+    return put_pair(txn, dbis[REEF_DB_SUMS], sum_key, 1 + encoded.bytes, sum, sizeof(sum));
 }

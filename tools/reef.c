@@ -11,7 +11,7 @@
 #include <string.h>
 
 // Commands of two words come first: "snapshot list" is a command, and so could "snapshot" be.
-static const reef_cli_command *find_reef(int argc, char **argv, int *words) {
+static const reef_cli_command *find_command(int argc, char **argv, int *words) {
     const reef_cli_command *command = NULL;
     if (argc > 2) {
         char *name = reef_cli_format("%s %s", argv[1], argv[2]);
@@ -33,7 +33,7 @@ static reef_status unknown_command(int argc, char **argv, reef_error *err) {
     return reef_cli_command_unknown(argv[1], argc > 2 && argv[2][0] != '-' ? argv[2] : NULL, err);
 }
 
-static void guard_reef(const reef_cli_call *cli) {
+static void guard_program(const reef_cli_call *cli) {
     char *name = reef_cli_format("reef %s", cli->command->name);
     reef_program_guard(name, cli->pool);
     free(name);
@@ -41,13 +41,13 @@ static void guard_reef(const reef_cli_call *cli) {
 
 static reef_status run(reef_cli_call *cli, int argc, char **argv, reef_error *err) {
     int words;
-    const reef_cli_command *command = find_reef(argc, argv, &words);
+    const reef_cli_command *command = find_command(argc, argv, &words);
     if (command == NULL) return unknown_command(argc, argv, err);
     bool help;
     reef_status status = reef_cli_parse(cli, command, argc - words, argv + words, &help, err);
     if (status != REEF_OK) return status;
     if (help) return reef_cli_help(cli, command, err);
-    if (cli->pool != NULL) guard_reef(cli);
+    if (cli->pool != NULL) guard_program(cli);
     if (cli->pool != NULL) reef_cli_route_log(cli);
     status = reef_program_choose_kernels(err);
     return status == REEF_OK ? command->run(cli, err) : status;
@@ -68,7 +68,7 @@ static bool wants_json(int argc, char **argv) {
 
 // One line for people; and, for programs, the document they were promised, in one line too, as some
 // read documents line by line. What a message quotes may hold anything, so neither sees it raw.
-static void report_reef(const reef_cli_call *cli, const reef_error *err, bool json) {
+static void report_failure(const reef_cli_call *cli, const reef_error *err, bool json) {
     char *message = reef_cli_printable((const uint8_t *)err->message, strlen(err->message), false);
     fprintf(stderr, "reef%s%s: %s\n", cli->command != NULL ? " " : "",
             cli->command != NULL ? cli->command->name : "", message);
@@ -97,14 +97,14 @@ int main(int argc, char **argv) {
     }
 
     reef_status status = run(&cli, argc, argv, &err);
-    if (status != REEF_OK) report_reef(&cli, &err, wants_json(argc, argv));
+    if (status != REEF_OK) report_failure(&cli, &err, wants_json(argc, argv));
     // What failed to be written earlier is an error too, even where nothing is left to write.
     bool failed_before = ferror(stdout) != 0;
     if ((fflush(stdout) != 0 || failed_before) && status == REEF_OK) {
         const char *why = failed_before ? "not all of it was taken" : strerror(errno);
         status = reef_fail(&err, REEF_ERR_IO, "cannot write standard output: %s", why);
         cli.answered = true; // there is no use in writing more
-        report_reef(&cli, &err, false);
+        report_failure(&cli, &err, false);
     }
     reef_cli_release(&cli);
     return reef_status_exit_code(status);

@@ -108,7 +108,7 @@ static const char *name_of(const json_t *item) {
     return json_string_value(json_object_get(item, "name"));
 }
 
-static const json_t *find_pool_restore(const json_t *sources, const char *name) {
+static const json_t *find_source(const json_t *sources, const char *name) {
     size_t i;
     json_t *item;
     json_array_foreach(sources, i, item) {
@@ -119,8 +119,7 @@ static const json_t *find_pool_restore(const json_t *sources, const char *name) 
 }
 
 static uint64_t cursor_in(const json_t *sources, const char *name) {
-    return (uint64_t)json_integer_value(
-        json_object_get(find_pool_restore(sources, name), "cursor"));
+    return (uint64_t)json_integer_value(json_object_get(find_source(sources, name), "cursor"));
 }
 
 static bool is_pushed(const char *name) {
@@ -148,7 +147,7 @@ static reef_status move_journals(reef_txn *txn,
     // cursor.
     json_array_foreach(after, i, item) {
         const char *name = name_of(item);
-        if (status == REEF_OK && is_pushed(name) && find_pool_restore(before, name) == NULL)
+        if (status == REEF_OK && is_pushed(name) && find_source(before, name) == NULL)
             status = reef_journal_move(txn, name, snapshot, 0, cursor_in(after, name), err);
     }
     return status;
@@ -156,7 +155,7 @@ static reef_status move_journals(reef_txn *txn,
 
 // ---- the restore ---------------------------------------------------------------------------------
 
-static reef_status report_pool_restore(reef_txn *txn, const restoring *r, reef_error *err) {
+static reef_status write_restore_event(reef_txn *txn, const restoring *r, reef_error *err) {
     const reef_snapshot *snapshot = &r->out->plan.snapshot;
     char text[512], kept[REEF_NAME_BYTES_MAX + 32] = "";
     if (r->keep_as != NULL) snprintf(kept, sizeof(kept), ", \"kept_as\": \"%s\"", r->keep_as);
@@ -186,7 +185,7 @@ static reef_status restore(reef_txn *txn, const restoring *r, reef_error *err) {
     if (status == REEF_OK && !snapshot->exact)
         status = forget_windows(txn, snapshot->stream_bytes, err);
     if (status == REEF_OK) status = forget_losses(txn, snapshot, err);
-    if (status == REEF_OK) status = report_pool_restore(txn, r, err);
+    if (status == REEF_OK) status = write_restore_event(txn, r, err);
     // A test kills the process here: nothing is committed, and the pool is as it was.
     REEF_FAIL_POINT(RESTORE_REPORTED);
     return status;

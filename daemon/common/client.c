@@ -60,7 +60,10 @@ static bool takes_long(const json_t *request) {
 
 // The request as one line, whatever way it was written, and how long its answer may take; -1: for
 // ever.
-static reef_status compact_client(char **out, int *reply_ms, const char *request, reef_error *err) {
+static reef_status compact_request(char **out,
+                                   int *reply_ms,
+                                   const char *request,
+                                   reef_error *err) {
     // Parsed before it is sent. Duplicate keys are refused here as well as there, because the two
     // ends might pick different ones.
     json_error_t why;
@@ -229,7 +232,7 @@ reef_status reef_daemon_call_hinted(const char *pool,
     // Every step may fail, and each leaves something to release: one exit for all.
     reef_status status = reef_address_init(&address, pool, socket_path, err);
     if (status != REEF_OK) goto cleanup;
-    status = compact_client(&line, &reply_ms, request, err);
+    status = compact_request(&line, &reply_ms, request, err);
     if (status != REEF_OK) goto cleanup;
     status = connect_to(&fd, &address, err);
     if (status != REEF_OK) goto cleanup;

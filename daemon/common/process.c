@@ -28,12 +28,12 @@ void reef_program_log(bool json, bool journal) {
 }
 
 // From a signal handler and without memory: write(2) and little else.
-static void put_process(const char *text, size_t bytes) {
+static void write_stderr(const char *text, size_t bytes) {
     (void)!write(STDERR_FILENO, text, bytes);
 }
 
 static void put_text(const char *text) {
-    put_process(text, strlen(text));
+    write_stderr(text, strlen(text));
 }
 
 // A JSON object, complete but for the time, which comes last: `{"a": 1`.
@@ -52,7 +52,7 @@ static void put_json(const char *open) {
     line[at++] = '}';
     line[at++] = '\n';
     put_text(open);
-    put_process(line, at);
+    write_stderr(line, at);
 }
 
 // ---- no memory ----------------------------------------------------------------------------------

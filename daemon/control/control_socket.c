@@ -56,7 +56,7 @@ static void unlink_client(reef_client *client) {
     client->control->client_count--;
 }
 
-static void drop_control_socket(reef_client *client) {
+static void disconnect_client(reef_client *client) {
     if (uv_is_closing((uv_handle_t *)&client->pipe)) return;
     if (client->pending != NULL) client->pending->owner = NULL; // the trainer still has it
     if (client->pushing != NULL) client->pushing->owner = NULL; // and the pusher
@@ -72,7 +72,7 @@ static void on_written(uv_write_t *write, int code) {
     client->reply = NULL;
     if (uv_is_closing((uv_handle_t *)&client->pipe)) return;
     if (code || client->last)
-        drop_control_socket(client);
+        disconnect_client(client);
     else
         serve_lines(client);
 }
@@ -82,7 +82,7 @@ static void reply(reef_client *client, json_t *object) {
     char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);
     if (text == NULL) { // out of memory; the client sees the end of the connection
-        drop_control_socket(client);
+        disconnect_client(client);
         return;
     }
     size_t bytes = strlen(text);
@@ -94,7 +94,7 @@ static void reply(reef_client *client, json_t *object) {
     uv_buf_t buffer = uv_buf_init(text, (unsigned)(bytes + 1));
     // libuv owns the buffer until on_written; the client keeps it in `reply`.
     if (uv_write(&client->write, (uv_stream_t *)&client->pipe, &buffer, 1, on_written))
-        drop_control_socket(client);
+        disconnect_client(client);
 }
 
 static void reply_failure(reef_client *client, const reef_error *err) {
@@ -147,7 +147,7 @@ static void on_pushed(reef_push_batch *batch) {
                       : reef_push_failure(&batch->error, batch->retry_ms));
 }
 
-static void push_control_socket(reef_client *client, reef_push_batch *batch) {
+static void push_batch(reef_client *client, reef_push_batch *batch) {
     reef_error err;
     batch->owner = client;
     batch->on_reply = on_pushed;
@@ -183,7 +183,7 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
     case REEF_COMMAND_INGEST:
         // The weight bounds how much pushed data may wait in memory.
         command.batch->weight = bytes;
-        push_control_socket(client, command.batch);
+        push_batch(client, command.batch);
         break;
     case REEF_COMMAND_STOP:
         // Stopping begins at once; the answer says that it began, not that it is over.
@@ -256,7 +256,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
     if (count == 0) return;
     // A reset by the client, or no memory in on_alloc: the connection is over.
     if (count < 0 && count != UV_EOF) {
-        drop_control_socket(client);
+        disconnect_client(client);
         return;
     }
     // One line at a time: reading stops until it is served.
@@ -279,7 +279,7 @@ static void serve_lines(reef_client *client) {
             if (client->used - client->begin > REEF_REQUEST_BYTES_MAX)
                 refuse_long_line(client);
             else if (client->eof || uv_read_start((uv_stream_t *)&client->pipe, on_alloc, on_read))
-                drop_control_socket(client);
+                disconnect_client(client);
             return;
         }
         if (length > REEF_REQUEST_BYTES_MAX) {
@@ -326,7 +326,7 @@ static void on_connect(uv_stream_t *listener, int code) {
     // Accepted before the checks below: refusing without accepting would leave the client waiting.
     reef_error err;
     if (uv_accept(listener, (uv_stream_t *)&client->pipe)) {
-        drop_control_socket(client);
+        disconnect_client(client);
         return;
     }
     // Whom the socket trusts is decided by the credentials of its peer, not by what it sends.
@@ -355,7 +355,7 @@ void reef_control_tick(reef_control *control) {
         next = client->next;
         bool waits = client->pending != NULL || client->pushing != NULL;
         if (waits ? has_gone(client) : now - client->active_ms > REEF_CLIENT_IDLE_MS_MAX)
-            drop_control_socket(client);
+            disconnect_client(client);
     }
 }
 
@@ -429,7 +429,7 @@ reef_status reef_control_open(reef_control *control,
 }
 
 void reef_control_close(reef_control *control) {
-    while (control->clients != NULL) drop_control_socket(control->clients);
+    while (control->clients != NULL) disconnect_client(control->clients);
     if (control->listening)
         uv_close((uv_handle_t *)&control->listener, NULL); // removes the file, too
     control->listening = false;

@@ -30,7 +30,7 @@ static void on_damage(void *context, const char *what) {
 }
 
 // The document of `reef verify --json`. What the check could not get past is one more damage.
-static json_t *check_verify_job(const char *pool, const reef_verify_scope *scope) {
+static json_t *check_pool(const char *pool, const reef_verify_scope *scope) {
     json_t *lines = json_array();
     reef_error err = {.status = REEF_OK};
     reef_check_report report = {0};
@@ -76,7 +76,7 @@ int reef_verify_job_main(int argc, char **argv) {
     const reef_verify_scope scope = {.quick = argv[3][0] == '1',
                                      .percent = strtod(argv[4], NULL),
                                      .seed = strtoull(argv[5], NULL, 10)};
-    json_t *reply = check_verify_job(argv[2], &scope);
+    json_t *reply = check_pool(argv[2], &scope);
     // The answer is one JSON document on standard output, which is a pipe to the daemon.
     int failed = json_dumpf(reply, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(reply);
@@ -98,7 +98,7 @@ static json_t *read_result(const reef_verify_job *job, reef_error *err) {
     return result;
 }
 
-static void finish_verify_job(reef_verify_job *job) {
+static void finish_job(reef_verify_job *job) {
     reef_error err = {.status = REEF_OK};
     json_t *result = job->untold ? NULL : read_result(job, &err);
     free(job->text);
@@ -110,7 +110,7 @@ static void finish_verify_job(reef_verify_job *job) {
 
 static void on_closed(uv_handle_t *handle) {
     reef_verify_job *job = handle->data;
-    if (--job->open == 0) finish_verify_job(job);
+    if (--job->open == 0) finish_job(job);
 }
 
 static void close_when_done(reef_verify_job *job) {
@@ -155,7 +155,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
 
 // ---- the process --------------------------------------------------------------------------------
 
-static int spawn_verify_job(reef_verify_job *job, const reef_verify_scope *scope) {
+static int spawn_reefd(reef_verify_job *job, const reef_verify_scope *scope) {
     char quick[2], percent[40], seed[24],
         // The running program itself: its file may have been replaced by an upgrade.
         path[] = "/proc/self/exe"; // this version, also after an upgrade
@@ -193,7 +193,7 @@ reef_status reef_verify_job_start(reef_verify_job *job,
     job->exited = job->ended = job->untold = false;
     // The process and its pipe end in any order; the job is done when both have.
     int code = uv_pipe_init(job->loop, &job->pipe, 0); // cannot fail
-    if (code == 0) code = spawn_verify_job(job, scope);
+    if (code == 0) code = spawn_reefd(job, scope);
     if (code == 0) code = uv_read_start((uv_stream_t *)&job->pipe, on_alloc, on_read);
     job->running = true;
     job->open = 2;

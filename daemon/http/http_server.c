@@ -313,7 +313,7 @@ static bool has_hung_up(const reef_http_connection *peer) {
     return poll(&end, 1, 0) > 0;
 }
 
-static void release_server(reef_http *http, reef_http_request *request) {
+static void drop_request(reef_http *http, reef_http_request *request) {
     http->options.forget(http->options.context, request);
     reef_http_respond(request, 0, NULL, NULL);
 }
@@ -325,7 +325,7 @@ static void notice_hang_up(reef_http *http, reef_http_connection *peer, uint64_t
     if (!peer->hung_up) peer->since_ms = now;
     peer->hung_up = true;
     if (now - peer->since_ms > REEF_HTTP_PHASE_MS_MAX)
-        release_server(http, peer->deferred);
+        drop_request(http, peer->deferred);
     else
         http->options.hung_up(http->options.context, peer->deferred);
 }

@@ -83,7 +83,7 @@ static void send_failure(reef_http_request *request, unsigned code, const reef_e
     send_json(request, code, reply);
 }
 
-static void refuse_routes(reef_http_request *request, unsigned code, const char *message) {
+static void send_refusal(reef_http_request *request, unsigned code, const char *message) {
     reef_error err = {.status = REEF_ERR_INVALID};
     snprintf(err.message, sizeof(err.message), "%s", message);
     send_failure(request, code, &err);
@@ -213,7 +213,7 @@ static void forget_push(void *work) {
     ((reef_push_batch *)work)->owner = NULL; // it is on its way to the journal
 }
 
-static void push_routes(reef_routes *routes, reef_http_request *request, reef_push_batch *batch) {
+static void push_batch(reef_routes *routes, reef_http_request *request, reef_push_batch *batch) {
     reef_error err;
     batch->owner = request;
     batch->on_reply = on_pushed;
@@ -234,7 +234,7 @@ static void ingest(reef_routes *routes, reef_http_request *request) {
     reef_error err;
     reef_push_batch *batch;
     if (reef_http_ingest(&batch, request, &code, &err) == REEF_OK)
-        push_routes(routes, request, batch);
+        push_batch(routes, request, batch);
     else
         send_failure(request, code, &err);
 }
@@ -260,7 +260,7 @@ static void command(reef_routes *routes, reef_http_request *request) {
     case REEF_COMMAND_INGEST:
         // Counted towards the bytes that may wait, like a line of the socket.
         parsed.batch->weight = request->body_bytes;
-        push_routes(routes, request, parsed.batch);
+        push_batch(routes, request, parsed.batch);
         break;
     case REEF_COMMAND_STOP:
         routes->on_stop(routes->context);
@@ -304,8 +304,8 @@ static void pass_on(reef_query *query, const char *text, size_t bytes) {
         }
         // Too many streams already.
         if (query->stream == NULL)
-            refuse_routes(request, MHD_HTTP_TOO_MANY_REQUESTS,
-                          "too many answers are under way already; try again");
+            send_refusal(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                         "too many answers are under way already; try again");
     }
     // The client reads too slowly: its stream ends, and the query stops computing for nobody.
     if (query->stream != NULL && reef_http_stream_send(query->stream, text, bytes)) return;
@@ -582,26 +582,26 @@ void reef_routes_begin(void *context, reef_http_request *request) {
     const route *found = find_route(request, &path_known);
     request->route = found;
     if (!reef_http_is_public(request->http) && !is_own_host(request))
-        refuse_routes(request, MHD_HTTP_MISDIRECTED_REQUEST,
-                      "this address is for programs of this machine: ask for localhost");
+        send_refusal(request, MHD_HTTP_MISDIRECTED_REQUEST,
+                     "this address is for programs of this machine: ask for localhost");
     // A page of another site could otherwise post commands with the user's browser.
     else if (is_of_another_site(request))
-        refuse_routes(request, MHD_HTTP_FORBIDDEN, "pages of other sites may send nothing here");
+        send_refusal(request, MHD_HTTP_FORBIDDEN, "pages of other sites may send nothing here");
     else if (found == NULL && path_known)
-        refuse_routes(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
+        send_refusal(request, MHD_HTTP_METHOD_NOT_ALLOWED, "the route has another method");
     else if (found == NULL)
-        refuse_routes(request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
+        send_refusal(request, MHD_HTTP_NOT_FOUND, "there is no such route; see docs/PROTOCOL.md");
     // After the route is known: health checks are open, everything else wants the token.
     else if (!may_query(found, request))
-        refuse_routes(request, MHD_HTTP_UNAUTHORIZED,
-                      "this needs the token of --http-token: Authorization: Bearer TOKEN");
+        send_refusal(request, MHD_HTTP_UNAUTHORIZED,
+                     "this needs the token of --http-token: Authorization: Bearer TOKEN");
     // Compressed bodies are refused: nothing here unpacks what a stranger sends.
     else if (is_packed(request))
-        refuse_routes(
+        send_refusal(
             request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
             "a body with a Content-Encoding, such as gzip, is not taken: send it as it is");
     else if (is_wrapped(found, request))
-        refuse_routes(
+        send_refusal(
             request, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
             "the body of /v1/score is the text itself: send it as text/plain; as_of and per_byte "
             "stand in the query");

@@ -134,9 +134,9 @@ static reef_status take_sample(reef_txn *txn, reef_forgetting *f, reef_error *er
     return reef_reservoir_scan(txn, on_window, f, err);
 }
 
-static reef_status begin_forgetting(reef_query_thread *queries,
-                                    reef_forgetting **out,
-                                    reef_error *err) {
+static reef_status begin_matrix(reef_query_thread *queries,
+                                reef_forgetting **out,
+                                reef_error *err) {
     reef_txn *txn = NULL;
     reef_forgetting *f = calloc(1, sizeof(*f));
     if (f == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a matrix");
@@ -187,7 +187,7 @@ static reef_status measure_vectors(
     return status;
 }
 
-static reef_status measure_forgetting(
+static reef_status score_sample(
     reef_model *model, const reef_forgetting *f, const column *of, double *out, reef_error *err) {
     *out = (double)NAN;
     if (f->record_bytes) return measure_vectors(model, f, of, out, err);
@@ -222,7 +222,7 @@ static reef_status measure_cell(reef_query_thread *queries, reef_forgetting *f, 
     if (now || !f->gone[row]) {
         status = model_of_row(queries, f, row, &model, err);
         if (status == REEF_OK)
-            status = measure_forgetting(model, f, &f->columns[at], &f->values[row][at], err);
+            status = score_sample(model, f, &f->columns[at], &f->values[row][at], err);
     }
     if (status != REEF_OK) return status;
     f->done++;
@@ -234,9 +234,9 @@ static reef_status measure_cell(reef_query_thread *queries, reef_forgetting *f, 
     return REEF_OK;
 }
 
-static reef_status work_forgetting(reef_query_thread *queries,
-                                   reef_forgetting *f,
-                                   reef_error *err) {
+static reef_status measure_for_a_slice(reef_query_thread *queries,
+                                       reef_forgetting *f,
+                                       reef_error *err) {
     uint64_t begun = uv_hrtime();
     reef_status status = REEF_OK;
     while (status == REEF_OK && !is_complete(f) && uv_hrtime() - begun < SLICE_NS)
@@ -311,9 +311,9 @@ reef_status reef_query_forgetting(reef_query_thread *queries, reef_query *query,
     if (status == REEF_OK && stale) {
         reef_forgetting_free(*kept);
         *kept = NULL;
-        status = begin_forgetting(queries, kept, err);
+        status = begin_matrix(queries, kept, err);
     }
-    if (status == REEF_OK) status = work_forgetting(queries, *kept, err);
+    if (status == REEF_OK) status = measure_for_a_slice(queries, *kept, err);
     if (status == REEF_OK) query->result = reef_matrix_json(*kept);
     // One cell at a time: an error drops the matrix and the next request starts over.
     if (status == REEF_OK || *kept == NULL) return status;

@@ -173,7 +173,7 @@ typedef struct spoken {
     size_t count;
 } spoken;
 
-static bool report_jobs(const spoken *to, const char *character) {
+static bool send_character(const spoken *to, const char *character) {
     json_t *object = json_pack("{s:o}", "text", reef_json_text(character));
     char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
     char line[128]; // a character is at most 12 bytes when escaped
@@ -186,7 +186,7 @@ static bool report_jobs(const spoken *to, const char *character) {
 // Bytes that are not UTF-8 become question marks, one each.
 static bool report_broken(spoken *to) {
     bool heard = true;
-    for (; heard && to->count; to->count--) heard = report_jobs(to, "?");
+    for (; heard && to->count; to->count--) heard = send_character(to, "?");
     return heard;
 }
 
@@ -200,7 +200,7 @@ static bool on_byte(void *context, uint8_t byte) {
     to->bytes[to->count] = 0;
     if (byte && reef_character_bytes(to->bytes, to->count)) {
         to->count = 0;
-        return report_jobs(to, (const char *)to->bytes);
+        return send_character(to, (const char *)to->bytes);
     }
     // 0xc0 and 0xc1 begin no valid character, and everything below is ASCII or a continuation.
     bool begins = to->bytes[0] >= 0xc2; // a character of more than one byte

@@ -19,7 +19,7 @@ void reef_query_free(reef_query *query) {
     free(query);
 }
 
-static void append_thread(reef_query **list, reef_query *query) {
+static void append_query(reef_query **list, reef_query *query) {
     while (*list != NULL) list = &(*list)->next;
     query->next = NULL;
     *list = query;
@@ -105,7 +105,7 @@ static void query_thread_main(void *argument) {
         if (query->on_done == NULL) write_text(query);
         uv_mutex_lock(&queries->lock);
         queries->current = NULL;
-        append_thread(&queries->done, query);
+        append_query(&queries->done, query);
         // When nothing waits, the model releases the map, so that the writer may reuse pages.
         bool idle = queries->waiting == NULL;
         uv_mutex_unlock(&queries->lock);
@@ -127,7 +127,7 @@ reef_status reef_query_thread_submit(reef_query_thread *queries,
     // A full queue is refused at once: a client that waits a minute has left anyway.
     bool full = queries->waiting_count == REEF_QUERY_QUEUE_MAX;
     if (!full) {
-        append_thread(&queries->waiting, query);
+        append_query(&queries->waiting, query);
         queries->waiting_count++;
         uv_cond_signal(&queries->changed);
     }

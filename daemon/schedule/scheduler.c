@@ -86,7 +86,7 @@ static bool all_applied(const reef_schedule *schedule) {
     return schedule->applied == schedule->after.count;
 }
 
-static void apply_scheduler(reef_schedule *schedule, const reef_decision *decision) {
+static void apply_decision(reef_schedule *schedule, const reef_decision *decision) {
     for (size_t i = 0; i < schedule->stride.count; i++)
         if (strcmp(schedule->stride_queues[i].name, decision->queue) == 0)
             reef_stride_set_idle(&schedule->stride, i, decision->idle);
@@ -107,7 +107,7 @@ static void apply_due(reef_schedule *schedule) {
     while (!all_applied(schedule)) {
         const reef_decision *decision = &schedule->after.items[schedule->applied];
         if (decision->at != schedule->stride.total || would_cut(schedule, decision)) return;
-        apply_scheduler(schedule, decision);
+        apply_decision(schedule, decision);
         schedule->applied++;
     }
 }
@@ -124,7 +124,7 @@ void reef_schedule_decided(reef_schedule *schedule,
                            const reef_schedule_next *next,
                            uint64_t now_ns) {
     reef_decision decision = reef_schedule_decision(schedule, next);
-    apply_scheduler(schedule, &decision);
+    apply_decision(schedule, &decision);
     if (next->idle) schedule->idle_since[next->queue] = now_ns;
 }
 
@@ -203,7 +203,7 @@ static void set_deadline(reef_schedule_next *next, uint64_t deadline_ns) {
     if (deadline_ns < next->deadline_ns) next->deadline_ns = deadline_ns;
 }
 
-static void decide_scheduler(reef_schedule_next *next, size_t queue, bool idle) {
+static void set_decision(reef_schedule_next *next, size_t queue, bool idle) {
     next->kind = REEF_SCHEDULE_DECIDE;
     next->queue = queue;
     next->idle = idle;
@@ -219,7 +219,7 @@ static bool find_return(reef_schedule *schedule, uint64_t now, reef_schedule_nex
         // A trickle comes back after the patience, or it would wait for ever.
         uint64_t due = schedule->idle_since[i] + schedule->patience_ns;
         if (alone || waiting(schedule, i) >= REEF_SLICE_BYTES || now >= due) {
-            decide_scheduler(next, i, false);
+            set_decision(next, i, false);
             return true;
         }
         set_deadline(next, due);
@@ -248,7 +248,7 @@ static void wait_for_scheduler(reef_schedule *schedule,
     // Decisions of the previous run are replayed first. If they do not fit what the sources give
     // now, they are dropped.
     else if (all_applied(schedule))
-        decide_scheduler(next, index, true);
+        set_decision(next, index, true);
     else
         next->kind = REEF_SCHEDULE_FORGET;
 }

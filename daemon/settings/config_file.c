@@ -34,14 +34,14 @@ static reef_error *mistake(reading *now) {
 }
 
 // After a mistake.
-static void report_file(const reading *now) {
+static void report_mistake(const reading *now) {
     const reef_error *last = now->later.status != REEF_OK ? &now->later : &now->first;
     if (now->on_mistake != NULL) now->on_mistake(now->context, now->line, last->message);
 }
 
-static void refuse_file(reading *now, const char *why) {
+static void refuse_mistake(reading *now, const char *why) {
     (void)reef_fail(mistake(now), REEF_ERR_INVALID, "%.120s:%u: %s", now->path, now->line, why);
-    report_file(now);
+    report_mistake(now);
 }
 
 // Whether the line ends before what follows it in the file.
@@ -63,13 +63,14 @@ static char *next_line(char *line, int room, void *stream) {
     now->bytes += length;
     // inih would silently split a line that is too long into two.
     if (!is_whole(now, line, length)) {
-        refuse_file(now, "the line is too long, or holds a zero byte: about 200 bytes are read; a "
-                         "longer source can be given with --source");
+        refuse_mistake(now,
+                       "the line is too long, or holds a zero byte: about 200 bytes are read; a "
+                       "longer source can be given with --source");
         return NULL;
     }
     // A binary file or a log named by mistake would otherwise be parsed to its end.
     if (now->bytes > REEF_CONFIG_FILE_BYTES_MAX) {
-        refuse_file(now, "the file is longer than 1 MiB: this is no configuration");
+        refuse_mistake(now, "the file is longer than 1 MiB: this is no configuration");
         return NULL;
     }
     // Leading blanks are removed; inih treats an indented line as a continuation.
@@ -90,7 +91,7 @@ static void refuse_section(reading *now, const char *section) {
                         "%.120s:%u: there is no section [%.40s]%s[%s]%s", now->path, now->line,
                         section, near ? "; did you mean " : "; the only one is ", now->section,
                         near ? "?" : "");
-    report_file(now);
+    report_mistake(now);
 }
 
 // Nonzero: inih may continue.
@@ -101,7 +102,7 @@ static int on_key(void *user, const char *section, const char *key, const char *
     else if (strcmp(section, now->section) != 0)
         refuse_section(now, section);
     else if (now->entry(now->context, key, value, now->line, mistake(now)) != REEF_OK)
-        report_file(now);
+        report_mistake(now);
     return 1;
 }
 

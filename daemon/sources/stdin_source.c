@@ -61,7 +61,7 @@ static reef_status stream_seek(reef_input *input,
     return REEF_OK;
 }
 
-static void fail_stdin_source(reef_input *input, const char *why) {
+static void fail_read(reef_input *input, const char *why) {
     reef_error err;
     (void)reef_fail(&err, REEF_ERR_IO, "reading standard input: %s", why);
     reef_input_failed(input, &err);
@@ -74,7 +74,7 @@ static void on_file_read(uv_fs_t *request) {
     ssize_t count = request->result;
     uv_fs_req_cleanup(request);
     if (count < 0)
-        fail_stdin_source(input, uv_strerror((int)count));
+        fail_read(input, uv_strerror((int)count));
     else if (count == 0)
         reef_input_ended(input);
     else
@@ -86,7 +86,7 @@ static void read_file(reef_input *input, input_stream *stream) {
     stream->request.data = input;
     int code =
         uv_fs_read(input->loop, &stream->request, STDIN_FILENO, &buffer, 1, -1, on_file_read);
-    if (code) fail_stdin_source(input, uv_strerror(code));
+    if (code) fail_read(input, uv_strerror(code));
 }
 
 // ---- a stream -----------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ static void on_read(uv_stream_t *handle, ssize_t count, const uv_buf_t *buffer) 
         stream->ending = true;
         uv_close(&stream->handle.handle, on_closed);
     } else {
-        fail_stdin_source(input, uv_strerror((int)count));
+        fail_read(input, uv_strerror((int)count));
     }
 }
 
@@ -158,7 +158,7 @@ static void stream_read(reef_input *input, uint8_t *at, size_t room) {
     }
     int code = stream->open ? 0 : open_handle(input, stream);
     if (!code) code = uv_read_start(&stream->handle.stream, on_alloc, on_read);
-    if (code) fail_stdin_source(input, uv_strerror(code));
+    if (code) fail_read(input, uv_strerror(code));
 }
 
 static void stream_stop(reef_input *input) {

@@ -26,7 +26,7 @@ void reef_pusher_init(reef_pusher *pusher) {
     if (uv_mutex_init(&pusher->lock)) abort(); // out of kernel memory
 }
 
-static void append_queue(reef_push_batch **list, reef_push_batch *batch) {
+static void append_batch(reef_push_batch **list, reef_push_batch *batch) {
     while (*list != NULL) list = &(*list)->next;
     batch->next = NULL;
     *list = batch;
@@ -70,7 +70,7 @@ static void give_back(reef_pusher *pusher, reef_push_batch *list) {
     uv_mutex_lock(&pusher->lock);
     while (list != NULL) {
         reef_push_batch *next = list->next;
-        append_queue(&pusher->done, list);
+        append_batch(&pusher->done, list);
         list = next;
     }
     uv_mutex_unlock(&pusher->lock);
@@ -140,7 +140,7 @@ static reef_status journal_waiting(void *context,
 
 // ---- answers ------------------------------------------------------------------------------------
 
-static void reply_queue(reef_push_batch *batch) {
+static void reply_batch(reef_push_batch *batch) {
     batch->pusher->waiting_bytes -= batch->weight;
     // A refused batch added nothing.
     if (batch->error.status == REEF_OK) {
@@ -157,7 +157,7 @@ static void reply_queue(reef_push_batch *batch) {
 static void reply_all(reef_push_batch *list) {
     while (list != NULL) {
         reef_push_batch *next = list->next;
-        reply_queue(list);
+        reply_batch(list);
         list = next;
     }
 }
@@ -204,7 +204,7 @@ static void request_trainer(reef_pusher *pusher) {
 // ---- coming in ----------------------------------------------------------------------------------
 
 // On a thread of libuv's: a mebibyte of JSON takes longer to read than the loop should wait.
-static void make_queue(uv_work_t *work) {
+static void make_batch(uv_work_t *work) {
     reef_push_batch *batch = work->data;
     uint32_t inputs = batch->pusher->vector_inputs;
     batch->error.status =
@@ -225,11 +225,11 @@ static void on_made(uv_work_t *work, int code) {
     free(batch->body);
     batch->body = NULL;
     if (batch->error.status != REEF_OK) {
-        reply_queue(batch);
+        reply_batch(batch);
         return;
     }
     uv_mutex_lock(&pusher->lock);
-    append_queue(&pusher->waiting, batch);
+    append_batch(&pusher->waiting, batch);
     // One request to the trainer is enough for all batches that wait.
     bool ask = !pusher->asked;
     pusher->asked = true;
@@ -284,7 +284,7 @@ reef_status reef_push_submit(reef_pusher *pusher, reef_push_batch *batch, reef_e
         return refuse_for_now(batch, "too much waits for the journal: try again", err);
     batch->pusher = pusher;
     batch->work.data = batch;
-    int code = uv_queue_work(pusher->loop, &batch->work, make_queue, on_made);
+    int code = uv_queue_work(pusher->loop, &batch->work, make_batch, on_made);
     if (code) return reef_fail(err, REEF_ERR_IO, "cannot take the batch: %s", uv_strerror(code));
     pusher->waiting_bytes += batch->weight;
     return REEF_OK;

@@ -44,7 +44,7 @@ static bool is_known(const reef_scrubber *s, const char *what) {
 }
 
 // True when it has to be said.
-static bool remember_scrubber(reef_scrubber *s, const char *what) {
+static bool is_new_damage(reef_scrubber *s, const char *what) {
     bool fresh = false;
     uv_mutex_lock(&s->lock);
     if (s->known_count < REEF_SCRUB_DAMAGE_MAX && !is_known(s, what)) {
@@ -61,7 +61,7 @@ static void on_damage(void *context, const reef_key *key, const char *what) {
     reef_scrubber *s = context;
     char line[512];
     (void)key; // `what` names it
-    if (!remember_scrubber(s, what)) return;
+    if (!is_new_damage(s, what)) return;
     snprintf(line, sizeof(line),
              "pool %.120s is damaged: %s; training goes on, see reef verify --repair-plan",
              reef_store_path(s->store), what);
@@ -84,7 +84,7 @@ static uint64_t piece_bytes(uint64_t rate) {
                                      : bytes;
 }
 
-static void publish_scrubber(reef_scrubber *s, const reef_error *failed) {
+static void publish_view(reef_scrubber *s, const reef_error *failed) {
     uv_mutex_lock(&s->lock);
     s->view.scrub = s->scrub;
     snprintf(s->view.failing, sizeof(s->view.failing), "%s", failed != NULL ? failed->message : "");
@@ -105,7 +105,7 @@ static double one_piece(reef_scrubber *s) {
     if (rate == 0) return PAUSE_MAX_S;
     reef_status status = reef_store_scrub(s->store, &s->scrub, piece_bytes(rate), unix_ms(),
                                           on_damage, s, &bytes, &err);
-    publish_scrubber(s, status == REEF_OK ? NULL : &err);
+    publish_view(s, status == REEF_OK ? NULL : &err);
     bool pass_ended = s->scrub.next_bytes == 0;
     double seconds = (double)bytes / (double)rate;
     if (status != REEF_OK || pass_ended) seconds += PAUSE_IDLE_S;

@@ -20,8 +20,7 @@ static void on_read_now(uv_work_t *request, int code) {
     if (code)
         (void)reef_fail(&input->work.error, REEF_ERR_IO, "reading '%.160s': %s", input->label,
                         uv_strerror(code));
-    if (input->work.error.status != REEF_OK)
-        reef_input_failed(input, &input->work.error);
+    if (input->work.error.status != REEF_OK) reef_input_failed(input, &input->work.error);
     // Nothing read and no error is the end of the source.
     else if (input->work.count > 0)
         reef_input_took(input, input->work.count, NULL);
@@ -57,7 +56,7 @@ static void on_failed(reef_input *input, const reef_error *err) {
     reader->on_error(reader->context, err);
 }
 
-static void read_on_source_reader(reef_reader *reader, size_t source) {
+static void read_source(reef_reader *reader, size_t source) {
     static const reef_input_sink sink = {on_took, on_ended, on_failed};
     reef_input *input = &reader->sources[source];
     size_t room = 0;
@@ -85,8 +84,7 @@ void reef_reader_resume(reef_reader *reader) {
     reader->resuming = true;
     while (reader->again && !reader->stopped) {
         reader->again = false;
-        for (size_t i = 0; i < reader->count && !reader->stopped; i++)
-            read_on_source_reader(reader, i);
+        for (size_t i = 0; i < reader->count && !reader->stopped; i++) read_source(reader, i);
     }
     reader->resuming = false;
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void count_commit(reef_commit_times *times, double seconds) {
+static void count_duration(reef_commit_times *times, double seconds) {
     static const double BOUNDS[REEF_COMMIT_BUCKETS] = REEF_COMMIT_BOUNDS;
     size_t bucket = 0;
     while (bucket < REEF_COMMIT_BUCKETS && seconds > BOUNDS[bucket]) bucket++;
@@ -31,7 +31,7 @@ void reef_training_settle(reef_training *training) {
     (void)uv_async_send(training->options.wake);
 }
 
-static void note_commit(reef_training *training, const reef_commit *commit, double ms) {
+static void note_commit_done(reef_training *training, const reef_commit *commit, double ms) {
     reef_trainer_status status;
     reef_trainer_status_read(training->options.trainer, &status);
     training->committed_ns = uv_hrtime();
@@ -44,7 +44,7 @@ static void note_commit(reef_training *training, const reef_commit *commit, doub
     training->view.committed = status;
     memcpy(training->committed, training->cursors,
            training->options.source_count * sizeof(*training->committed));
-    count_commit(&training->view.commits, ms / 1e3);
+    count_duration(&training->view.commits, ms / 1e3);
     training->view.advances++;
     training->view.failing[0] = 0;
     uv_mutex_unlock(&training->lock);
@@ -64,7 +64,7 @@ reef_status reef_training_commit_once(reef_training *training, reef_error *err) 
     pass_scrub_on(training);
     uint64_t begin = uv_hrtime();
     reef_status status = reef_trainer_commit(training->options.trainer, &commit, err);
-    if (status == REEF_OK) note_commit(training, &commit, (double)(uv_hrtime() - begin) / 1e6);
+    if (status == REEF_OK) note_commit_done(training, &commit, (double)(uv_hrtime() - begin) / 1e6);
     reef_training_refresh(training);
     return status;
 }
@@ -153,7 +153,7 @@ reef_status reef_training_note_own_commit(reef_training *training, double ms, re
     reef_commit commit;
     reef_status status = reef_training_read_commit(training->options.store, &commit, err);
     if (status == REEF_OK && commit.number != training->view.last.commit.number)
-        note_commit(training, &commit, ms);
+        note_commit_done(training, &commit, ms);
     return status;
 }
 

@@ -45,11 +45,11 @@ static void unreadable_of(reef_check *c,
     reef_check_unreadable(c, key, &named);
 }
 
-static reef_status verify_check(reef_check *c,
-                                const reef_cursor *cursor,
-                                const reef_key *key,
-                                reef_view *view,
-                                reef_error *reason) {
+static reef_status verify_record(reef_check *c,
+                                 const reef_cursor *cursor,
+                                 const reef_key *key,
+                                 reef_view *view,
+                                 reef_error *reason) {
     reef_key again;
     char name[REEF_NAME_BYTES_MAX + 1];
     bool sealed = reef_record_is_sealed(c->txn, key);
@@ -78,7 +78,7 @@ static void check_record(reef_check *c, reef_db db, const reef_cursor *cursor) {
         reef_check_unreadable(c, NULL, &reason);
         return;
     }
-    if (verify_check(c, cursor, &key, &view, &reason) != REEF_OK) {
+    if (verify_record(c, cursor, &key, &view, &reason) != REEF_OK) {
         reef_check_unreadable(c, &key, &reason);
         return;
     }

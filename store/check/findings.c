@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void keep_findings(reef_check *c, const reef_key *key, const char *what) {
+static void keep_damaged_key(reef_check *c, const reef_key *key, const char *what) {
     if (c->damaged_count == REEF_DAMAGED_MAX) return;
     reef_damaged *d = &c->damaged[c->damaged_count++];
     *d = (reef_damaged){.key = *key};
@@ -29,7 +29,7 @@ void reef_check_damage(reef_check *c, const reef_key *key, const char *format, .
     vsnprintf(what, sizeof(what), format, arguments);
     va_end(arguments);
     c->report->damaged++;
-    if (key != NULL) keep_findings(c, key, what);
+    if (key != NULL) keep_damaged_key(c, key, what);
     if (c->options->on_damage != NULL) c->options->on_damage(c->options->context, what);
 }
 

@@ -130,7 +130,7 @@ static bool is_in_file(const page_check *p, uint64_t first, uint64_t count) {
 }
 
 // False when it was taken before.
-static bool mark_page_check(page_check *p, uint64_t page) {
+static bool take_page(page_check *p, uint64_t page) {
     uint8_t bit = (uint8_t)(1u << (page & 7));
     if (p->taken[page >> 3] & bit) return false;
     p->taken[page >> 3] |= bit;
@@ -142,7 +142,7 @@ static const char *take_used(page_check *p, uint64_t first, uint64_t count) {
     if (!is_in_file(p, first, count)) return "a tree points there, where it has no page";
     if (first + count > p->pages->file_pages) return "the file ends before it";
     uint64_t once = 0;
-    for (uint64_t page = first; page < first + count; page++) once += mark_page_check(p, page);
+    for (uint64_t page = first; page < first + count; page++) once += take_page(p, page);
     p->used += once;
     return once == count ? NULL : "it is used twice, or free and used";
 }
@@ -150,7 +150,7 @@ static const char *take_used(page_check *p, uint64_t first, uint64_t count) {
 // Free pages may lie beyond the end of the file: they were given back before they were written.
 static const char *take_free(page_check *p, uint64_t page) {
     if (!is_in_file(p, page, 1)) return "which the file does not have";
-    if (!mark_page_check(p, page)) return "which is in use, or was named before";
+    if (!take_page(p, page)) return "which is in use, or was named before";
     p->free++;
     return NULL;
 }

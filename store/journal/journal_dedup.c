@@ -70,7 +70,7 @@ bool reef_journal_ids_are_sound(const void *payload, size_t bytes) {
 
 // A damaged entry is skipped: reef verify reports it, and the source may no longer be used. Where
 // its bytes still wait only its head is read here.
-static reef_status gather_dedup(
+static reef_status gather_known_ids(
     reef_txn *txn, const char *source, const reef_journal_span *all, known *out, reef_error *err) {
     uint64_t first =
         all->last > REEF_JOURNAL_IDS_MAX ? all->last - REEF_JOURNAL_IDS_MAX + 1 : all->first;
@@ -106,7 +106,7 @@ reef_status reef_journal_ids_keep(reef_txn *txn,
     reef_status status = reef_journal_find(txn, source, &all, err);
     if (status == REEF_ERR_CORRUPT) return REEF_OK; // the snapshot does without
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
-    status = gather_dedup(txn, source, &all, &ids, err);
+    status = gather_known_ids(txn, source, &all, &ids, err);
     if (status == REEF_OK)
         status = reef_record_store(txn, &key, REEF_BYTES, ids.payload, ids.bytes, err);
     free(ids.payload);
@@ -115,7 +115,7 @@ reef_status reef_journal_ids_keep(reef_txn *txn,
 
 // ---- going back ---------------------------------------------------------------------------------
 
-static reef_status load_dedup(
+static reef_status load_snapshot_ids(
     reef_txn *txn, const char *source, const reef_snapshot *snapshot, known *out, reef_error *err) {
     reef_view view;
     char name[REEF_NAME_BYTES_MAX + 1], text[REEF_KEY_TEXT_BYTES];
@@ -256,8 +256,8 @@ reef_status reef_journal_move(reef_txn *txn,
     known ids = {0};
     reef_status status = reef_journal_find(txn, source, &all, err);
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
-    status = load_dedup(txn, source, snapshot, &ids, err);
-    if (status == REEF_OK && !ids.kept) status = gather_dedup(txn, source, &all, &ids, err);
+    status = load_snapshot_ids(txn, source, snapshot, &ids, err);
+    if (status == REEF_OK && !ids.kept) status = gather_known_ids(txn, source, &all, &ids, err);
     if (status == REEF_OK) status = go_back(txn, source, &all, &ids, from, to, err);
     free(ids.payload);
     return status;

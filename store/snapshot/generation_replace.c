@@ -51,7 +51,7 @@ static reef_status on_sharer(void *context, const reef_snapshot *snapshot, reef_
                      snapshot->damaged ? "may need it, whose record is damaged" : "needs it");
 }
 
-static reef_status check_replace(reef_txn *txn, uint32_t first, uint32_t last, reef_error *err) {
+static reef_status check_range(reef_txn *txn, uint32_t first, uint32_t last, reef_error *err) {
     if (first == 0 || first > last || last >= txn->sealed_count)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot give up generations %" PRIu32 " to %" PRIu32
@@ -71,7 +71,7 @@ reef_status reef_generations_replace(reef_txn *txn,
                                      uint32_t last,
                                      reef_error *err) {
     reef_status status = reef_txn_writable(txn, err);
-    if (status == REEF_OK) status = check_replace(txn, first, last, err);
+    if (status == REEF_OK) status = check_range(txn, first, last, err);
     if (status != REEF_OK) return status;
     for (uint32_t g = first; status == REEF_OK && g <= last; g++) status = empty(txn, g, err);
     if (status == REEF_OK) {

@@ -92,10 +92,10 @@ static reef_status data_write(reef_store *store, const char *to, int fd, reef_er
     return reef_lmdb_fail(to, code, used_bytes(lmdb), "write a copy", err);
 }
 
-static reef_status data_copy(reef_store *store,
-                             const char *to,
-                             const char *staging,
-                             reef_error *err) {
+static reef_status copy_data_file(reef_store *store,
+                                  const char *to,
+                                  const char *staging,
+                                  reef_error *err) {
     char *file = reef_pool_file_path(staging, "data.mdb");
     if (file == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "out of memory while copying pool %s",
@@ -155,12 +155,12 @@ static reef_status copied_commit(const char *staging,
 }
 
 // A writer may have committed meanwhile: the copy is of the last commit before or of a later one.
-static reef_status compare_pool_copy(reef_store *store,
-                                     const char *staging,
-                                     bool changes,
-                                     const reef_commit *before,
-                                     reef_commit *copied,
-                                     reef_error *err) {
+static reef_status check_copy_is_whole(reef_store *store,
+                                       const char *staging,
+                                       bool changes,
+                                       const reef_commit *before,
+                                       reef_commit *copied,
+                                       reef_error *err) {
     reef_commit after;
     reef_status status = copied_commit(staging, changes, copied, err);
     if (status == REEF_OK) status = last_commit(store, &after, err);
@@ -193,11 +193,11 @@ static reef_status copy_into(void *context, const char *staging, reef_error *err
     reef_status status = last_commit(c->store, &before, err);
     // While it runs, no thread of this process remaps the environment.
     if (status == REEF_OK) status = reef_txn_begin(&txn, c->store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = data_copy(c->store, c->to, staging, err);
+    if (status == REEF_OK) status = copy_data_file(c->store, c->to, staging, err);
     reef_txn_abort(txn);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(COPY_WRITTEN);
-    status = compare_pool_copy(c->store, staging, c->change != NULL, &before, &c->copied, err);
+    status = check_copy_is_whole(c->store, staging, c->change != NULL, &before, &c->copied, err);
     if (status != REEF_OK) return status;
     REEF_FAIL_POINT(COPY_COMPARED);
     return c->change == NULL ? REEF_OK : reef_pool_change(staging, c->change, c->context, err);

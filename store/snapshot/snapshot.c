@@ -137,7 +137,7 @@ reef_status reef_snapshot_read(reef_txn *txn,
 }
 
 // Of one whose record cannot be read the name alone is known. It may need every generation.
-static reef_snapshot damaged_snapshot(const char *name) {
+static reef_snapshot snapshot_without_record(const char *name) {
     reef_snapshot snapshot = {.damaged = true, .shared_count = UINT32_MAX};
     snprintf(snapshot.name, sizeof(snapshot.name), "%s", name);
     return snapshot;
@@ -156,7 +156,7 @@ static reef_status snapshot_at(reef_txn *txn,
     status = reef_record_verify(txn, REEF_DB_SNAPSHOTS, cursor, &key, name, &view, err);
     if (status == REEF_OK) status = snapshot_parse(&view, name, out, err);
     if (status != REEF_ERR_CORRUPT) return status;
-    *out = damaged_snapshot(name);
+    *out = snapshot_without_record(name);
     return REEF_OK;
 }
 
@@ -400,7 +400,7 @@ reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *er
     if (status != REEF_OK) return status;
     status = reef_snapshot_read(txn, name, &snapshot, err);
     if (status == REEF_ERR_CORRUPT)
-        snapshot = damaged_snapshot(name);
+        snapshot = snapshot_without_record(name);
     else if (status != REEF_OK)
         return status;
     bool changed = txn->hashed_changed; // neither snapshots nor their copies are in the root hash

@@ -139,7 +139,7 @@ static void note_removed(step *s, size_t payload) {
 }
 
 // Add up the records of `first`'s part with windows from its own to `end`, as far as one step goes.
-static reef_status gather_compact(step *s,
+static reef_status gather_windows(step *s,
                                   const reef_key *first,
                                   uint64_t end,
                                   uint64_t windows[STEP_SOURCES_MAX],
@@ -193,7 +193,7 @@ static reef_status merge(step *s, const reef_key *first, reef_error *err) {
     target.level = s->level + 1;
     target.window = first->window / span * span;
     reef_usage_segment_clear(&s->part);
-    reef_status status = gather_compact(s, first, target.window + span, windows, &count, err);
+    reef_status status = gather_windows(s, first, target.window + span, windows, &count, err);
     if (status == REEF_OK && count == 0) // a key that no commit can have written
         status =
             reef_fail(err, REEF_ERR_CORRUPT, "usage has a window at %" PRIu64 " ms", first->window);

@@ -36,7 +36,7 @@ static double page_y(const axes *a, double y) {
 }
 
 // A margin around what there is, also around a single value.
-static void widen_curves(double *low, double *high, double share, double least) {
+static void widen_range(double *low, double *high, double share, double least) {
     double margin = fmax(share * (*high - *low), least);
     *low -= margin;
     *high += margin;
@@ -68,8 +68,8 @@ static axes fit_axes(const reef_chart_curves *chart, reef_chart_box box) {
     if (!(a.y_low <= a.y_high)) a.y_low = a.y_high = 1;
     // Points at the very edge would be drawn over by the axes. A curve of constant height would
     // have a range of zero, so the range gets a smallest width.
-    widen_curves(&a.x_low, &a.x_high, 0.04, 0.02);
-    widen_curves(&a.y_low, &a.y_high, 0.08, 0.005 * fabs(a.y_high));
+    widen_range(&a.x_low, &a.x_high, 0.04, 0.02);
+    widen_range(&a.y_low, &a.y_high, 0.08, 0.005 * fabs(a.y_high));
     return a;
 }
 

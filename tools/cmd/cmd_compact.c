@@ -29,7 +29,7 @@ typedef struct outcome {
     double longest_ms; // of the steps
 } outcome;
 
-static void note_compact(outcome *o, const reef_usage_compaction *done, double seconds) {
+static void note_step(outcome *o, const reef_usage_compaction *done, double seconds) {
     o->steps++;
     o->merged += done->merged;
     o->dropped += done->dropped;
@@ -48,7 +48,7 @@ static reef_status survey(reef_store *store, reef_usage_stat *out, reef_error *e
     return status;
 }
 
-static reef_status compact_compact(reef_store *store, outcome *o, reef_error *err) {
+static reef_status compact_all(reef_store *store, outcome *o, reef_error *err) {
     uint64_t now = reef_cli_now_ms();
     reef_status status = survey(store, &o->before, err);
     while (status == REEF_OK) {
@@ -56,13 +56,13 @@ static reef_status compact_compact(reef_store *store, outcome *o, reef_error *er
         double begin = reef_cli_clock();
         status = reef_store_compact(store, now, &done, NULL, err);
         if (status != REEF_OK || did_nothing(&done)) break;
-        note_compact(o, &done, reef_cli_clock() - begin);
+        note_step(o, &done, reef_cli_clock() - begin);
     }
     return status == REEF_OK ? survey(store, &o->after, err) : status;
 }
 
 // All steps in one transaction, which is then aborted.
-static reef_status rehearse_compact(reef_store *store, outcome *o, reef_error *err) {
+static reef_status compact_and_abort(reef_store *store, outcome *o, reef_error *err) {
     uint64_t now = reef_cli_now_ms();
     reef_txn *txn = NULL;
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
@@ -74,7 +74,7 @@ static reef_status rehearse_compact(reef_store *store, outcome *o, reef_error *e
         double begin = reef_cli_clock();
         status = reef_usage_compact(txn, now, &done, err);
         if (status != REEF_OK || did_nothing(&done)) break;
-        note_compact(o, &done, reef_cli_clock() - begin);
+        note_step(o, &done, reef_cli_clock() - begin);
     }
     if (status == REEF_OK) status = reef_usage_survey(txn, &o->after, err);
     // Aborting is what makes it a dry run: no page of it reaches the file.
@@ -139,7 +139,7 @@ reef_status reef_cmd_compact(reef_cli_call *cli, reef_error *err) {
     // Needs the write lock even for a dry run, because the steps are made and aborted.
     reef_status status = open_idle(cli, &store, err);
     if (status == REEF_OK)
-        status = cli->dry_run ? rehearse_compact(store, &o, err) : compact_compact(store, &o, err);
+        status = cli->dry_run ? compact_and_abort(store, &o, err) : compact_all(store, &o, err);
     if (store != NULL) reef_store_close(store);
     if (status != REEF_OK) return status;
     // One document for both cases; "dry_run" tells them apart.

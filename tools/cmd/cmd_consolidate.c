@@ -54,9 +54,9 @@ static reef_status parse_range(const reef_cli_call *cli,
     return REEF_OK;
 }
 
-static reef_status parse_consolidate(const reef_cli_call *cli,
-                                     reef_consolidation_options *options,
-                                     reef_error *err) {
+static reef_status parse_options(const reef_cli_call *cli,
+                                 reef_consolidation_options *options,
+                                 reef_error *err) {
     // Zero means "not given": the trainer then chooses side and steps from the sizes.
     uint64_t side = 0;
     *options = (reef_consolidation_options){
@@ -265,7 +265,7 @@ reef_status reef_cmd_consolidate(reef_cli_call *cli, reef_error *err) {
     reef_consolidation_options options;
     reef_consolidation report = {0};
     reef_cli_progress progress;
-    reef_status status = parse_consolidate(cli, &options, err);
+    reef_status status = parse_options(cli, &options, err);
     // Asked before the progress line starts, which would overwrite the question.
     if (status == REEF_OK && !cli->dry_run) status = confirm_consolidate(cli, &options, err);
     if (status != REEF_OK) return status;

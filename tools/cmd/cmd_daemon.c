@@ -57,7 +57,7 @@ const reef_cli_manual reef_stop_manual = {
 };
 
 // Reports for a dry run that a daemon runs, and its state.
-static reef_status rehearse_daemon(reef_cli_call *cli, const char *command, reef_error *err) {
+static reef_status report_dry_run(reef_cli_call *cli, const char *command, reef_error *err) {
     json_t *running = NULL;
     // Asks for the status: a daemon that does not reply is an error of the dry run too.
     reef_status status = reef_cli_daemon_status(cli, &running, err);
@@ -84,7 +84,7 @@ static reef_status request_daemon(reef_cli_call *cli,
                                   reef_error *err) {
     json_t *result = NULL;
     // A dry run must not send the request: it would be carried out.
-    if (cli->dry_run) return rehearse_daemon(cli, command, err);
+    if (cli->dry_run) return report_dry_run(cli, command, err);
     reef_status status = reef_cli_daemon_request(cli, command, &result, err);
     if (status != REEF_OK) return status;
     char words[CLI_WORD_BYTES];
@@ -124,7 +124,7 @@ static void print_names(const char *what, const json_t *names) {
 
 reef_status reef_cmd_reload(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
-    if (cli->dry_run) return rehearse_daemon(cli, "reload", err);
+    if (cli->dry_run) return report_dry_run(cli, "reload", err);
     reef_status status = reef_cli_daemon_request(cli, "reload", &result, err);
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_reply(cli, result, err);
@@ -136,7 +136,7 @@ reef_status reef_cmd_reload(reef_cli_call *cli, reef_error *err) {
 
 reef_status reef_cmd_stop(reef_cli_call *cli, reef_error *err) {
     json_t *result = NULL;
-    if (cli->dry_run) return rehearse_daemon(cli, "stop", err);
+    if (cli->dry_run) return report_dry_run(cli, "stop", err);
     reef_status status = reef_cli_daemon_request(cli, "stop", &result, err);
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_reply(cli, result, err);

@@ -122,10 +122,10 @@ static reef_status check_kind(const reef_cli_call *cli,
                      cli->pool);
 }
 
-static reef_status choose_experts(const reef_cli_call *cli,
-                                  const reef_cli_pool *pool,
-                                  reef_experts_request *asked,
-                                  reef_error *err) {
+static reef_status parse_request(const reef_cli_call *cli,
+                                 const reef_cli_pool *pool,
+                                 reef_experts_request *asked,
+                                 reef_error *err) {
     uint64_t generation = 0, layer = 0, top = TOP_DEFAULT;
     // Most used first answers what most people ask; vectors have no uses, so by norm.
     *asked = (reef_experts_request){
@@ -451,7 +451,7 @@ reef_status reef_cmd_experts(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = reef_cli_integer(cli, "id", 0, UINT32_MAX, &id, err);
     // Read-only: the daemon can train meanwhile.
     if (status == REEF_OK) status = reef_cli_pool_open(&pool, cli, err);
-    if (status == REEF_OK) status = choose_experts(cli, &pool, &asked, err);
+    if (status == REEF_OK) status = parse_request(cli, &pool, &asked, err);
     if (status == REEF_OK)
         status = reef_cli_text(cli, "id") != NULL ? show_one(cli, &pool, &asked, id, err)
                                                   : show_list(cli, &pool, &asked, err);

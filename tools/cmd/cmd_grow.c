@@ -20,10 +20,10 @@ const reef_cli_manual reef_grow_manual = {
     .example = "reef grow reef.pool --side 48",
 };
 
-static reef_status grow_grow(reef_trainer *trainer,
-                             json_t *arguments,
-                             json_t **result,
-                             reef_error *err) {
+static reef_status grow_locally(reef_trainer *trainer,
+                                json_t *arguments,
+                                json_t **result,
+                                reef_error *err) {
     uint32_t side = (uint32_t)json_integer_value(json_object_get(arguments, "side"));
     reef_status status = reef_trainer_grow(trainer, side, err);
     if (status == REEF_OK) *result = json_object();
@@ -98,7 +98,7 @@ reef_status reef_cmd_grow(reef_cli_call *cli, reef_error *err) {
         status = reef_cli_check(cli, request, check_grow, &result, err);
     } else if (status == REEF_OK) {
         // Through the daemon if one runs, so that it continues to train with the new size.
-        status = reef_cli_change(cli, json_incref(request), grow_grow, &result, err);
+        status = reef_cli_change(cli, json_incref(request), grow_locally, &result, err);
         // Reads the commit that the change made.
         if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
     }

@@ -150,7 +150,7 @@ static void sleep_ms(unsigned ms) {
     (void)nanosleep(&pause, NULL);
 }
 
-static void print_ingest(ingestion *in, const char *state) {
+static void show_progress(ingestion *in, const char *state) {
     double now = reef_cli_clock();
     // A file has a total and so a bar; a pipe has a rate only.
     if (in->progress.total > 0) reef_cli_progress_show(&in->progress, in->feed.offset);
@@ -169,7 +169,7 @@ static void print_ingest(ingestion *in, const char *state) {
     fflush(stderr);
 }
 
-static void note_ingest(ingestion *in, const char *reply) {
+static void note_reply(ingestion *in, const char *reply) {
     json_t *result = json_loads(reply, 0, NULL);
     in->batches++;
     in->duplicates += json_is_true(json_object_get(result, "duplicate"));
@@ -208,7 +208,7 @@ static reef_status send_batch(ingestion *in, const char *request, reef_error *er
         reef_status status = reef_daemon_call_hinted(
             in->cli->pool, reef_cli_text(in->cli, "socket"), request, &reply, &ms, err);
         if (status == REEF_OK) {
-            note_ingest(in, reply);
+            note_reply(in, reply);
             free(reply);
             return REEF_OK;
         }
@@ -219,8 +219,8 @@ static reef_status send_batch(ingestion *in, const char *request, reef_error *er
         // Counted and reported: many waits mean that the daemon is slower than the source.
         in->waits++;
         // Drawn while waiting as well, so that the program does not seem to hang.
-        print_ingest(in,
-                     status == REEF_ERR_BUSY ? "  waiting for room" : "  waiting for the daemon");
+        show_progress(in,
+                      status == REEF_ERR_BUSY ? "  waiting for room" : "  waiting for the daemon");
         sleep_ms(ms);
     }
 }
@@ -252,7 +252,7 @@ static reef_status send_all(ingestion *in, reef_error *err) {
         if (status != REEF_OK)
             return in->batches > 0 ? cut_off(in, &reason, err)
                                    : reef_fail(err, status, "%s", reason.message);
-        print_ingest(in, "");
+        show_progress(in, "");
     }
 }
 

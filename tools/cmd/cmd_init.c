@@ -243,10 +243,10 @@ static reef_status write_config(const reef_cli_call *cli, const making *m, reef_
 }
 
 // What was made, read back from the pool.
-static reef_status measure_init(const reef_cli_call *cli,
-                                uint64_t *parameters,
-                                uint64_t *file_bytes,
-                                reef_error *err) {
+static reef_status count_parameters(const reef_cli_call *cli,
+                                    uint64_t *parameters,
+                                    uint64_t *file_bytes,
+                                    reef_error *err) {
     reef_cli_pool pool;
     reef_model *model = NULL;
     // Read back, and not computed: what the pool holds is what counts.
@@ -299,7 +299,7 @@ static reef_status probe(const reef_cli_call *cli, making *m, reef_error *err) {
     return status;
 }
 
-static reef_status make_init(const reef_cli_call *cli, making *m, reef_error *err) {
+static reef_status make_pool(const reef_cli_call *cli, making *m, reef_error *err) {
     if (m->from != NULL)
         return reef_pool_from_model(cli->pool, m->from, &m->config, cli->dry_run, &m->file, err);
     return cli->dry_run ? REEF_OK : reef_pool_init(cli->pool, &m->config, err);
@@ -313,11 +313,11 @@ reef_status reef_cmd_init(reef_cli_call *cli, reef_error *err) {
     if (status == REEF_OK) status = check_file(cli, &m, err);
     // The probe trains some steps on generated text to measure the speed.
     if (status == REEF_OK) status = probe(cli, &m, err);
-    if (status == REEF_OK) status = make_init(cli, &m, err);
+    if (status == REEF_OK) status = make_pool(cli, &m, err);
     // From here on the pool exists.
     if (status == REEF_OK && !cli->dry_run) {
         reef_error reason = {0};
-        status = measure_init(cli, &m.parameters, &m.file_bytes, &reason);
+        status = count_parameters(cli, &m.parameters, &m.file_bytes, &reason);
         if (status == REEF_OK) status = write_config(cli, &m, &reason);
         // The message must say that the pool was made: running the command again would fail.
         if (status != REEF_OK)

@@ -210,7 +210,7 @@ static json_t *chart_json(const plot *p, const reef_metrics_matrix *matrix) {
                      texts_json(p->states, p->rows), "matrix", rows, "forgetting", forgetting);
 }
 
-static reef_status print_plot_forgetting(reef_cli_call *cli, const plot *p, reef_error *err) {
+static reef_status print_chart(reef_cli_call *cli, const plot *p, reef_error *err) {
     reef_forgetting_chart chart = chart_of(p);
     const char *path = reef_cli_text(cli, "svg");
     // The file is written before anything is printed, so that an error comes alone.
@@ -235,7 +235,7 @@ reef_status reef_cmd_plot_forgetting(reef_cli_call *cli, reef_error *err) {
                          "--results is already measured: it takes no --eval");
     reef_status status =
         results != NULL ? read_results(&p, results, err) : measure_pool(&p, cli, err);
-    if (status == REEF_OK) status = print_plot_forgetting(cli, &p, err);
+    if (status == REEF_OK) status = print_chart(cli, &p, err);
     plot_release(&p);
     return status;
 }

@@ -95,7 +95,7 @@ static int by_position(const void *a, const void *b) {
     return (left->generation > right->generation) - (left->generation < right->generation);
 }
 
-static void collect_plot_growth(growth *g, const reef_cli_pool *pool, const json_t *events) {
+static void collect_steps(growth *g, const reef_cli_pool *pool, const json_t *events) {
     // An upper bound: not every event is a growth.
     g->steps = reef_cli_alloc(pool->generation_count + json_array_size(events), sizeof(*g->steps));
     for (uint32_t i = 0; i < pool->generation_count; i++) {
@@ -125,7 +125,7 @@ static reef_status read_growth(reef_cli_pool *pool, growth *g, reef_error *err) 
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_timeline_json(txn, events, err);
     reef_txn_abort(txn);
-    if (status == REEF_OK) collect_plot_growth(g, pool, events);
+    if (status == REEF_OK) collect_steps(g, pool, events);
     json_decref(events);
     return status;
 }
@@ -284,7 +284,7 @@ static void draw_growth(FILE *out, const void *context) {
     reef_svg_end(out);
 }
 
-static reef_status print_plot_growth(reef_cli_call *cli, const growth *g, reef_error *err) {
+static reef_status print_chart(reef_cli_call *cli, const growth *g, reef_error *err) {
     const char *path = reef_cli_text(cli, "svg");
     // The file is written before anything is printed, so that an error comes alone.
     if (path != NULL) {
@@ -305,7 +305,7 @@ reef_status reef_cmd_plot_growth(reef_cli_call *cli, reef_error *err) {
     growth g = {0};
     reef_status status = reef_cli_pool_open(&pool, cli, err);
     if (status == REEF_OK) status = read_growth(&pool, &g, err);
-    if (status == REEF_OK) status = print_plot_growth(cli, &g, err);
+    if (status == REEF_OK) status = print_chart(cli, &g, err);
     free(g.steps);
     reef_cli_pool_close(&pool);
     return status;

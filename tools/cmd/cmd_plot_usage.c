@@ -225,7 +225,7 @@ static void draw_key(FILE *out, const usage_curve *curves, size_t count) {
     }
 }
 
-static void draw_plot_usage(FILE *out, const usage_curve *curves, size_t count) {
+static void draw_picture(FILE *out, const usage_curve *curves, size_t count) {
     reef_svg_begin(out, LEFT + SIDE + 300, TOP + SIDE + 64);
     reef_svg_text(out, LEFT, 28, 18, "start", SVG_INK, "Use of experts, by generation");
     reef_svg_text(out, LEFT, 48, 14, "start", SVG_PALE, "the straight line: all used alike");
@@ -242,13 +242,13 @@ typedef struct usage_picture {
 
 static void draw_usage(FILE *out, const void *context) {
     const usage_picture *picture = context;
-    draw_plot_usage(out, picture->curves, picture->count);
+    draw_picture(out, picture->curves, picture->count);
 }
 
-static reef_status print_plot_usage(reef_cli_call *cli,
-                                    const usage_curve *curves,
-                                    size_t count,
-                                    reef_error *err) {
+static reef_status print_chart(reef_cli_call *cli,
+                               const usage_curve *curves,
+                               size_t count,
+                               reef_error *err) {
     const char *path = reef_cli_text(cli, "svg");
     const usage_picture picture = {curves, count};
     // The file is written before anything is printed, so that an error comes alone.
@@ -278,7 +278,7 @@ reef_status reef_cmd_plot_usage(reef_cli_call *cli, reef_error *err) {
                                 "generation answers",
                                 err);
     if (status == REEF_OK) status = read_curves(&pool, &curves, &count, err);
-    if (status == REEF_OK) status = print_plot_usage(cli, curves, count, err);
+    if (status == REEF_OK) status = print_chart(cli, curves, count, err);
     free(curves);
     reef_cli_pool_close(&pool);
     return status;

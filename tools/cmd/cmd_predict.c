@@ -42,11 +42,11 @@ static void on_object(void *context, const reef_cli_prediction *one) {
                            "given", one->given < 0 ? json_null() : json_integer(one->given)));
 }
 
-static reef_status predict_predict(reef_cli_call *cli,
-                                   reef_model *model,
-                                   const char *as_of,
-                                   const reef_cli_file *file,
-                                   reef_error *err) {
+static reef_status print_predictions(reef_cli_call *cli,
+                                     reef_model *model,
+                                     const char *as_of,
+                                     const reef_cli_file *file,
+                                     reef_error *err) {
     // Lines are printed as they are computed; a JSON document must be whole.
     json_t *array = cli->json ? json_array() : NULL;
     reef_cli_progress progress;
@@ -86,7 +86,7 @@ reef_status reef_cmd_predict(reef_cli_call *cli, reef_error *err) {
         status = reef_model_open(
             &model, pool.store, as_of,
             &(reef_model_options){.threads = cli->threads, .memory_bytes = cli->memory_bytes}, err);
-    if (status == REEF_OK) status = predict_predict(cli, model, as_of, &file, err);
+    if (status == REEF_OK) status = print_predictions(cli, model, as_of, &file, err);
     reef_model_close(model);
     reef_cli_file_release(&file);
     reef_cli_pool_close(&pool);

@@ -412,10 +412,10 @@ static reef_status sample(
     return status;
 }
 
-static reef_status measure_report(report *r,
-                                  const reef_cli_call *cli,
-                                  reef_cli_pool *pool,
-                                  reef_error *err) {
+static reef_status measure_domains(report *r,
+                                   const reef_cli_call *cli,
+                                   reef_cli_pool *pool,
+                                   reef_error *err) {
     reef_cli_file *files = reef_cli_alloc(r->count, sizeof(*files));
     for (size_t j = 0; j < r->count; j++) files[j] = r->domains[j].file; // borrowed
     // Evaluates every state on every domain; this is what takes the time.
@@ -671,10 +671,10 @@ static void print_report(const report *r,
     printf("\nwrote %s/report.json and %s/report.svg\n", directory, directory);
 }
 
-static reef_status publish_report(report *r,
-                                  reef_cli_call *cli,
-                                  reef_cli_pool *pool,
-                                  reef_error *err) {
+static reef_status write_report(report *r,
+                                reef_cli_call *cli,
+                                reef_cli_pool *pool,
+                                reef_error *err) {
     const char *directory = reef_cli_text(cli, "out");
     // Points of the loss are read after the evaluation: the pool may have moved on, and the picture
     // should show its end.
@@ -716,9 +716,9 @@ reef_status reef_cmd_report(reef_cli_call *cli, reef_error *err) {
     // Domains need their generations before the matrix can be read.
     if (status == REEF_OK) {
         status = assign_generations(&r, &pool, err);
-        if (status == REEF_OK) status = measure_report(&r, cli, &pool, err);
+        if (status == REEF_OK) status = measure_domains(&r, cli, &pool, err);
     }
-    if (status == REEF_OK) status = publish_report(&r, cli, &pool, err);
+    if (status == REEF_OK) status = write_report(&r, cli, &pool, err);
     release_report(&r);
     reef_cli_pool_close(&pool);
     return status;

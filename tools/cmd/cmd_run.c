@@ -147,10 +147,10 @@ static void say_what_runs(const reef_cli_call *cli, const char *program, char **
 // ---- becoming it --------------------------------------------------------------------------------
 
 // Returns only where that failed. The daemon logs to standard error; programs read standard output.
-static reef_status become_run(const reef_cli_call *cli,
-                              const char *program,
-                              char **argv,
-                              reef_error *err) {
+static reef_status exec_daemon(const reef_cli_call *cli,
+                               const char *program,
+                               char **argv,
+                               reef_error *err) {
     if (cli->json && dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
         return reef_fail(err, REEF_ERR_IO, "cannot say on standard output what %.160s says: %s",
                          program, strerror(errno));
@@ -173,7 +173,7 @@ reef_status reef_cmd_run(reef_cli_call *cli, reef_error *err) {
         // The command line is printed, so that it can be copied into a unit file.
         say_what_runs(cli, program, argv);
         // Replaces this process: signals and the exit code are then the daemon's own.
-        status = become_run(cli, program, argv, err);
+        status = exec_daemon(cli, program, argv, err);
     }
     // Only reached if the daemon could not be started.
     free(program);

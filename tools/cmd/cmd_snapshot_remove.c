@@ -60,7 +60,7 @@ typedef struct choices {
     size_t count, capacity;
 } choices;
 
-static void add_snapshot_remove(choices *list, const reef_snapshot *snapshot) {
+static void add_choice(choices *list, const reef_snapshot *snapshot) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 16;
         choice *grown = reef_cli_alloc(capacity, sizeof(*grown));
@@ -74,7 +74,7 @@ static void add_snapshot_remove(choices *list, const reef_snapshot *snapshot) {
 
 static reef_status on_snapshot(void *context, const reef_snapshot *snapshot, reef_error *err) {
     (void)err;
-    add_snapshot_remove(context, snapshot);
+    add_choice(context, snapshot);
     return REEF_OK;
 }
 
@@ -103,7 +103,7 @@ static bool is_first_of_day(const choices *list, size_t i) {
     return i == 0;
 }
 
-static void choose_snapshot_remove(choices *list, uint64_t keep_last, uint64_t keep_daily) {
+static void choose_by_age(choices *list, uint64_t keep_last, uint64_t keep_daily) {
     uint64_t days = 0;
     qsort(list->all, list->count, sizeof(*list->all), by_age);
     for (size_t i = 0; i < list->count && !list->all[i].snapshot.damaged; i++) {
@@ -121,7 +121,7 @@ static reef_status list_all(reef_cli_pool *pool, choices *list, reef_error *err)
     return status;
 }
 
-static bool mark_snapshot_remove(choices *list, const char *name) {
+static bool mark_name(choices *list, const char *name) {
     bool found = false;
     for (size_t k = 0; k < list->count; k++) {
         if (strcmp(list->all[k].snapshot.name, name) != 0) continue;
@@ -142,12 +142,12 @@ static reef_status mark_damaged(reef_txn *txn, choices *list, const char *name, 
         return reef_fail(err, REEF_ERR_CORRUPT, "%.180s; its whole name is needed to remove it",
                          why.message);
     // The scan has found it.
-    if (mark_snapshot_remove(list, name)) return REEF_OK;
+    if (mark_name(list, name)) return REEF_OK;
     found = (reef_snapshot){.damaged = true};
     snprintf(found.name, sizeof(found.name), "%s", name);
-    add_snapshot_remove(list, &found);
+    add_choice(list, &found);
     // Its slot was just added, so this succeeds.
-    (void)mark_snapshot_remove(list, name);
+    (void)mark_name(list, name);
     return REEF_OK;
 }
 
@@ -166,7 +166,7 @@ static reef_status list_named(const reef_cli_call *cli,
         status = reef_snapshot_find(txn, cli->operands[i], &found, err);
         // Naming one twice is harmless.
         if (status == REEF_OK)
-            (void)mark_snapshot_remove(list, found.name);
+            (void)mark_name(list, found.name);
         else if (status == REEF_ERR_CORRUPT)
             status = mark_damaged(txn, list, cli->operands[i], err);
     }
@@ -215,7 +215,7 @@ static reef_status remove_chosen(const reef_cli_call *cli, const choices *list, 
     return status;
 }
 
-static reef_status reply_snapshot_remove(reef_cli_call *cli, const choices *list, reef_error *err) {
+static reef_status reply_choices(reef_cli_call *cli, const choices *list, reef_error *err) {
     // Four lists: what can be shown in full and what has only a name, each gone or staying.
     json_t *removed = json_array(), *kept = json_array();
     json_t *damaged_removed = json_array(), *damaged_kept = json_array();
@@ -235,7 +235,7 @@ static reef_status reply_snapshot_remove(reef_cli_call *cli, const choices *list
                           err);
 }
 
-static void print_snapshot_remove(const reef_cli_call *cli, const choices *list) {
+static void print_choices(const reef_cli_call *cli, const choices *list) {
     static const char *const HEADING[] = {"snapshot", "step", "made", ""};
     reef_cli_table *table = reef_cli_table_new("<><<", HEADING);
     // Counted from the list, as for the last line.
@@ -263,9 +263,7 @@ static void print_snapshot_remove(const reef_cli_call *cli, const choices *list)
            cli->dry_run ? "would be" : (list->count - count == 1 ? "is" : "are"));
 }
 
-static reef_status confirm_snapshot_remove(const reef_cli_call *cli,
-                                           const choices *list,
-                                           reef_error *err) {
+static reef_status confirm_removal(const reef_cli_call *cli, const choices *list, reef_error *err) {
     size_t count = going(list);
     char *what = reef_cli_format("%zu of the %zu snapshots of %s will be gone for good", count,
                                  list->count, cli->pool);
@@ -277,11 +275,11 @@ static reef_status confirm_snapshot_remove(const reef_cli_call *cli,
 static reef_status carry_out(reef_cli_call *cli, const choices *list, reef_error *err) {
     reef_status status = REEF_OK;
     bool removes = !cli->dry_run && going(list) > 0;
-    if (removes) status = confirm_snapshot_remove(cli, list, err);
+    if (removes) status = confirm_removal(cli, list, err);
     if (status == REEF_OK && removes) status = remove_chosen(cli, list, err);
     if (status != REEF_OK) return status;
-    if (cli->json) return reply_snapshot_remove(cli, list, err);
-    print_snapshot_remove(cli, list);
+    if (cli->json) return reply_choices(cli, list, err);
+    print_choices(cli, list);
     return REEF_OK;
 }
 
@@ -315,7 +313,7 @@ reef_status reef_cmd_snapshot_prune(reef_cli_call *cli, reef_error *err) {
     if (status != REEF_OK) return status;
     status = list_all(&pool, &list, err);
     // A snapshot stays if one of the rules keeps it.
-    if (status == REEF_OK && list.count > 0) choose_snapshot_remove(&list, keep_last, keep_daily);
+    if (status == REEF_OK && list.count > 0) choose_by_age(&list, keep_last, keep_daily);
     // Shows the list first where it asks; through the daemon where one runs.
     if (status == REEF_OK) status = carry_out(cli, &list, err);
     reef_cli_pool_close(&pool);

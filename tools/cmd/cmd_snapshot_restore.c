@@ -28,7 +28,7 @@ const reef_cli_manual reef_snapshot_restore_manual = {
                "reef snapshot restore reef.pool before-upgrade --in-place --dry-run",
 };
 
-static reef_status confirm_snapshot_restore(const reef_cli_call *cli, reef_error *err) {
+static reef_status confirm_restore(const reef_cli_call *cli, reef_error *err) {
     if (cli->dry_run) return REEF_OK;
     char *what =
         reef_cli_format("%s goes back to snapshot %s; what was sealed since is then only in "
@@ -54,7 +54,7 @@ static reef_status restore_in_place(const reef_cli_call *cli,
                          reason.message);
     if (status != REEF_OK) return reef_fail(err, status, "%s", reason.message);
     // Asked with the lock held, so that what is shown cannot change before the reply.
-    status = confirm_snapshot_restore(cli, err);
+    status = confirm_restore(cli, err);
     if (status == REEF_OK)
         // The trainer keeps the present state as a snapshot first, so this can be undone.
         status = reef_pool_restore_in_place(store, cli->operands[0], cli->dry_run, done, err);
@@ -87,10 +87,10 @@ static json_t *restoration_json(const reef_cli_call *cli,
                      cli->dry_run ? json_null() : reef_cli_commit_json(&done->commit));
 }
 
-static void print_snapshot_restore(const reef_cli_call *cli,
-                                   const reef_config *config,
-                                   const reef_restoration *done,
-                                   bool in_place) {
+static void print_restoration(const reef_cli_call *cli,
+                              const reef_config *config,
+                              const reef_restoration *done,
+                              bool in_place) {
     const reef_restore_plan *plan = &done->plan;
     const reef_snapshot *snapshot = &plan->snapshot;
     char words[CLI_WORD_BYTES];
@@ -144,6 +144,6 @@ reef_status reef_cmd_snapshot_restore(reef_cli_call *cli, reef_error *err) {
     reef_config config;
     // Read after the change, from the pool that was changed or read.
     status = read_config(cli, &config, err);
-    if (status == REEF_OK) print_snapshot_restore(cli, &config, &done, in_place);
+    if (status == REEF_OK) print_restoration(cli, &config, &done, in_place);
     return status;
 }

@@ -152,10 +152,10 @@ static void print_layer(uint32_t index, const reef_usage_layer *layer, bool rang
     print_histogram(layer);
 }
 
-static reef_status choose_usage(const reef_cli_call *cli,
-                                const reef_cli_pool *pool,
-                                const reef_generation_record **out,
-                                reef_error *err) {
+static reef_status choose_generation(const reef_cli_call *cli,
+                                     const reef_cli_pool *pool,
+                                     const reef_generation_record **out,
+                                     reef_error *err) {
     // The open generation is what most people look at.
     uint64_t generation = pool->generation_count - 1;
     reef_status status = reef_cli_integer(cli, "generation", 0, UINT32_MAX, &generation, err);
@@ -314,7 +314,7 @@ reef_status reef_cmd_usage(reef_cli_call *cli, reef_error *err) {
                                 "there every expert sees every input, and reef eval shows which "
                                 "generation answers",
                                 err);
-    if (status == REEF_OK) status = choose_usage(cli, &pool, &asked.generation, err);
+    if (status == REEF_OK) status = choose_generation(cli, &pool, &asked.generation, err);
     if (status == REEF_OK) status = choose_layers(cli, &pool, &asked, err);
     if (status == REEF_OK)
         status = reef_cli_time_range(cli, &asked.ranged, &asked.since_ms, &asked.until_ms, err);

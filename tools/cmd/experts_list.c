@@ -49,7 +49,7 @@ static double key_of(const reef_expert_row *row, reef_experts_sort sort) {
     }
 }
 
-static int compare_experts_list(const void *left, const void *right) {
+static int compare_rows(const void *left, const void *right) {
     const reef_expert_row *a = left, *b = right;
     if (isnan(a->key) != isnan(b->key)) return isnan(a->key) ? 1 : -1;
     if (!isnan(a->key) && a->key != b->key) return a->key > b->key ? -1 : 1;
@@ -60,7 +60,7 @@ static int compare_experts_list(const void *left, const void *right) {
 
 // If ids alone decide, no key can be negated.
 static int compare_backwards(const void *left, const void *right) {
-    return compare_experts_list(right, left);
+    return compare_rows(right, left);
 }
 
 // ---- one layer of one generation ----------------------------------------------------------------
@@ -165,7 +165,7 @@ static reef_expert_row row_of(const layer_data *data, uint32_t id) {
     return row;
 }
 
-static bool fits_experts_list(const reef_expert_row *row, reef_experts_state state) {
+static bool has_state(const reef_expert_row *row, reef_experts_state state) {
     switch (state) {
     case EXPERTS_OPEN:
         return !row->sealed && !row->frozen;
@@ -193,12 +193,12 @@ static void add_layer(const reef_experts_request *asked,
         // The key is negated and not the order, so that ties stay in order of id.
         row.key = asked->reverse ? -key_of(&row, asked->sort) : key_of(&row, asked->sort);
         // Filtered before counting: `total` is of those that match.
-        if (fits_experts_list(&row, asked->state)) rows[count++] = row;
+        if (has_state(&row, asked->state)) rows[count++] = row;
     }
     out->total += count - out->count;
     // By id all keys are equal, so the comparison itself is turned.
     bool backwards = asked->reverse && asked->sort == EXPERTS_SORT_ID;
-    qsort(rows, count, sizeof(*rows), backwards ? compare_backwards : compare_experts_list);
+    qsort(rows, count, sizeof(*rows), backwards ? compare_backwards : compare_rows);
     free(out->rows);
     out->rows = rows;
     out->count = asked->top > 0 && asked->top < count ? asked->top : count;
@@ -248,9 +248,9 @@ static bool has_experts(const reef_cli_pool *pool, uint32_t layer) {
                                                 : reef_cli_layer_is_peer(&pool->config, layer);
 }
 
-static reef_status check_experts_list(const reef_cli_pool *pool,
-                                      const reef_experts_request *asked,
-                                      reef_error *err) {
+static reef_status check_request(const reef_cli_pool *pool,
+                                 const reef_experts_request *asked,
+                                 reef_error *err) {
     // Each message states what the pool has.
     if (asked->one_generation && asked->generation >= pool->generation_count)
         return reef_fail(err, REEF_ERR_NOT_FOUND,
@@ -281,7 +281,7 @@ reef_status reef_experts_list_read(reef_cli_pool *pool,
                                    reef_experts_list *out,
                                    reef_error *err) {
     *out = (reef_experts_list){0};
-    reef_status status = check_experts_list(pool, asked, err);
+    reef_status status = check_request(pool, asked, err);
     // Newest last: ties between generations keep this order.
     for (uint32_t g = 0; g < pool->generation_count; g++)
         for (uint32_t l = 0; status == REEF_OK && l < pool->config.layers; l++)

@@ -71,10 +71,10 @@ static reef_status take_given(const reef_cli_call *cli, reef_config *config, ree
     return status;
 }
 
-static reef_status configure_init_size(const reef_cli_call *cli,
-                                       const rung *one,
-                                       reef_config *config,
-                                       reef_error *err) {
+static reef_status configure(const reef_cli_call *cli,
+                             const rung *one,
+                             reef_config *config,
+                             reef_error *err) {
     reef_config_default(config);
     // The user's options first, because the fit below depends on them.
     reef_status status = take_given(cli, config, err); // what the rest is chosen for
@@ -150,7 +150,7 @@ static reef_status fit_rung(const reef_cli_call *cli,
     for (size_t i = RUNG_COUNT; i > 0; i--) {
         reef_config config;
         reef_init_size size = {0};
-        reef_status status = configure_init_size(cli, &RUNGS[i - 1], &config, err);
+        reef_status status = configure(cli, &RUNGS[i - 1], &config, err);
         if (status != REEF_OK) return status;
         estimate(&config, &size);
         // Set before the check, so that the last one is returned with its error.
@@ -215,7 +215,7 @@ reef_status reef_init_configure(const reef_cli_call *cli,
     // An explicit size is not checked against memory: the user knows better.
     if (status == REEF_OK && size->budget_bytes)
         status = fit_rung(cli, size->budget_bytes, &one, err);
-    if (status == REEF_OK) status = configure_init_size(cli, one, config, err);
+    if (status == REEF_OK) status = configure(cli, one, config, err);
     // Without a size, fields alone decide, and there is nothing to estimate.
     if (status != REEF_OK || one == NULL) return status;
     size->name = one->name;
@@ -248,11 +248,11 @@ static uint8_t *vectors_text(const reef_config *config, size_t *count) {
 }
 
 // Trains on the same data until the time is over.
-static reef_status train_init_size(reef_trainer *trainer,
-                                   const uint8_t *text,
-                                   size_t count,
-                                   reef_init_probe *probe,
-                                   reef_error *err) {
+static reef_status train_for_a_while(reef_trainer *trainer,
+                                     const uint8_t *text,
+                                     size_t count,
+                                     reef_init_probe *probe,
+                                     reef_error *err) {
     size_t at = 0;
     double started = reef_cli_clock();
     // At least some steps, since the first ones include warming up.
@@ -301,7 +301,7 @@ static reef_status probe_pool(const char *path,
     if (status == REEF_OK)
         status =
             reef_trainer_open(&trainer, store, &(reef_trainer_options){.threads = threads}, err);
-    if (status == REEF_OK) status = train_init_size(trainer, text, count, probe, err);
+    if (status == REEF_OK) status = train_for_a_while(trainer, text, count, probe, err);
     uint64_t after = resident_bytes();
     // Pages may also have been returned meanwhile.
     probe->memory_bytes = after > before ? after - before : 0;

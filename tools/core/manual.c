@@ -19,7 +19,7 @@
 
 // Writes one character in roff. `start` is the beginning of a line, where a dot or a quote would be
 // a request.
-static void put_manual(FILE *out, char c, bool start) {
+static void put_character(FILE *out, char c, bool start) {
     if (start && (c == '.' || c == '\'')) fputs("\\&", out);
     if (c == '\\')
         fputs("\\e", out);
@@ -35,7 +35,7 @@ static void put_manual(FILE *out, char c, bool start) {
 }
 
 static void put_text(FILE *out, const char *text, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++) put_manual(out, text[i], i == 0);
+    for (size_t i = 0; i < bytes; i++) put_character(out, text[i], i == 0);
 }
 
 // Writes paragraphs: text in backticks is bold, an empty line begins a new one, an indented line
@@ -60,7 +60,7 @@ static void put_paragraphs(FILE *out, const char *text) {
             column = 0;
             continue;
         } else {
-            put_manual(out, *c, start);
+            put_character(out, *c, start);
         }
         start = *c == '\n';
         if (start) column = 0;
@@ -74,7 +74,7 @@ static void put_lines(FILE *out, const char *text, const char *before) {
     while (*text) {
         size_t bytes = strcspn(text, "\n");
         fprintf(out, "%*s", (int)strlen(before), *text == ' ' ? "" : before);
-        for (size_t i = 0; i < bytes; i++) put_manual(out, text[i], i == 0 && !*before);
+        for (size_t i = 0; i < bytes; i++) put_character(out, text[i], i == 0 && !*before);
         fputc('\n', out);
         text += bytes;
         text += *text == '\n';
@@ -127,7 +127,7 @@ static void put_head(FILE *out, const char *name, int section, const char *summa
     char date[DATE_BYTES];
     today(date);
     fputs(".\\\" made of the table of commands; do not edit\n.TH ", out);
-    for (const char *c = name; *c; c++) put_manual(out, (char)toupper((unsigned char)*c), false);
+    for (const char *c = name; *c; c++) put_character(out, (char)toupper((unsigned char)*c), false);
     fprintf(out, " %d %s \"Reef %s\" \"Reef manual\"\n", section, date, REEF_VERSION_TEXT);
     put_section(out, "NAME");
     put_text(out, name, strlen(name));

@@ -31,10 +31,10 @@ static bool is_taken(const reef_eval_set *set, const char *name) {
     return false;
 }
 
-static reef_status add_set(reef_eval_set *set,
-                           const char *option,
-                           const char *text,
-                           reef_error *err) {
+static reef_status add_domain(reef_eval_set *set,
+                              const char *option,
+                              const char *text,
+                              reef_error *err) {
     // A domain needs a name: tables and documents use it.
     const char *equals = strchr(text, '=');
     if (equals == NULL || equals == text || equals[1] == '\0')
@@ -59,7 +59,7 @@ reef_status reef_eval_set_read(reef_eval_set *set,
     size_t cursor = 0;
     const char *text;
     while (status == REEF_OK && (text = reef_cli_next(cli, option, &cursor))) {
-        status = add_set(set, option, text, err);
+        status = add_domain(set, option, text, err);
         if (status != REEF_OK) break;
         reef_eval_domain *domain = &set->domains[set->count - 1];
         status = reef_cli_examples_read(&domain->file, domain->path, config, err);

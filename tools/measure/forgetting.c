@@ -71,7 +71,7 @@ static bool is_first(const reef_metrics_matrix *matrix, size_t column) {
     return true;
 }
 
-static void add_forgetting(double *sum, size_t *count, double value) {
+static void add_known(double *sum, size_t *count, double value) {
     if (isnan(value)) return;
     *sum += value;
     ++*count;
@@ -83,12 +83,12 @@ reef_metrics_summary reef_metrics_summarise(const reef_metrics_matrix *matrix) {
     for (size_t j = 0; j < matrix->columns; j++) {
         // A domain that was never learned cannot be forgotten.
         if (reef_metrics_is_old(matrix, j)) {
-            add_forgetting(&most, &most_count, reef_metrics_forgetting_max(matrix, j));
-            add_forgetting(&learned, &learned_count, reef_metrics_forgetting_learned(matrix, j));
+            add_known(&most, &most_count, reef_metrics_forgetting_max(matrix, j));
+            add_known(&learned, &learned_count, reef_metrics_forgetting_learned(matrix, j));
         }
         // The first domain has no earlier model to gain from.
         if (!is_first(matrix, j))
-            add_forgetting(&forward, &forward_count, reef_metrics_forward_transfer(matrix, j));
+            add_known(&forward, &forward_count, reef_metrics_forward_transfer(matrix, j));
     }
     // Means over the domains for which the figure is defined.
     reef_metrics_summary summary = {

@@ -18,7 +18,7 @@
 #define ALIGNMENT 64
 #define HEADER_BYTES_MAX 192 // four dimensions of 64 bits
 
-static reef_status failed_npy_file(const reef_npy_file *file, reef_error *err) {
+static reef_status fail_write(const reef_npy_file *file, reef_error *err) {
     return reef_cli_write_failed(file->path, errno, err);
 }
 
@@ -41,7 +41,7 @@ reef_status reef_npy_create(reef_npy_file *file,
     if (file->out == NULL) {
         // The descriptor is ours until fdopen() has it.
         if (fd >= 0) (void)close(fd);
-        return failed_npy_file(file, err);
+        return fail_write(file, err);
     }
     at += (size_t)snprintf(header + at, sizeof(header) - at,
                            "{'descr': '%s', 'fortran_order': False, 'shape': (", kind);
@@ -61,12 +61,12 @@ reef_status reef_npy_create(reef_npy_file *file,
 }
 
 reef_status reef_npy_write(reef_npy_file *file, const void *data, size_t bytes, reef_error *err) {
-    return fwrite(data, 1, bytes, file->out) == bytes ? REEF_OK : failed_npy_file(file, err);
+    return fwrite(data, 1, bytes, file->out) == bytes ? REEF_OK : fail_write(file, err);
 }
 
 reef_status reef_npy_finish(reef_npy_file *file, reef_error *err) {
     bool whole = fflush(file->out) == 0;
-    reef_status status = whole ? REEF_OK : failed_npy_file(file, err);
+    reef_status status = whole ? REEF_OK : fail_write(file, err);
     if (status != REEF_OK) return status;
     (void)fclose(file->out);
     file->out = NULL;

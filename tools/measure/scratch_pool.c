@@ -75,7 +75,7 @@ static void remove_all(const char *path) {
 // The guardian process: makes the directory, sends its name, and waits until the other end is
 // closed, which the system does for a process that was killed. It has a group of its own, because a
 // terminal signals whole groups.
-static void guard_scratch_pool(int other, char *path) {
+static void guard_directory(int other, char *path) {
     (void)setpgid(0, 0);
     // pkill takes both processes for the same.
     (void)signal(SIGTERM, SIG_IGN);
@@ -91,7 +91,7 @@ static void guard_scratch_pool(int other, char *path) {
     _exit(0);
 }
 
-static bool hear_scratch_pool(int other, void *out, size_t bytes) {
+static bool receive(int other, void *out, size_t bytes) {
     for (size_t at = 0; at < bytes;) {
         ssize_t got = read(other, (char *)out + at, bytes - at);
         if (got == 0 || (got < 0 && errno != EINTR)) return false;
@@ -117,13 +117,13 @@ static reef_status start_guardian(char *path, reef_bench_directory *out, reef_er
     pid_t guardian = fork();
     if (guardian == 0) {
         close(ends[0]);
-        guard_scratch_pool(ends[1], path);
+        guard_directory(ends[1], path);
     }
     if (guardian < 0) why = errno;
     close(ends[1]);
     // The error number first, then the name, so that a failure has its reason.
-    bool made = guardian > 0 && hear_scratch_pool(ends[0], &why, sizeof(why)) &&
-                hear_scratch_pool(ends[0], path, strlen(path)) && why == 0;
+    bool made = guardian > 0 && receive(ends[0], &why, sizeof(why)) &&
+                receive(ends[0], path, strlen(path)) && why == 0;
     if (made) {
         *out = (reef_bench_directory){.path = path, .alive = ends[0], .guardian = guardian};
         return REEF_OK;

@@ -256,7 +256,7 @@ static uint64_t default_steps(const consolidation *c) {
     return steps < STEPS_MAX ? steps : STEPS_MAX;
 }
 
-static reef_status plan_consolidate(consolidation *c, reef_error *err) {
+static reef_status plan_merge(consolidation *c, reef_error *err) {
     const reef_network *network = &c->trainer->network;
     reef_consolidation *report = c->report;
     reef_status status = check_range(c, err);
@@ -345,7 +345,7 @@ static reef_status measure_generation(
 
 // Loss of all generations from `first` on, into `before` or `after`. Those that were consolidated
 // keep their numbers in the list: it is their text.
-static reef_status measure_consolidate(consolidation *c, bool after, reef_error *err) {
+static reef_status measure_losses(consolidation *c, bool after, reef_error *err) {
     reef_consolidation *report = c->report;
     // The open generation trains with its raw weights but is evaluated with their averages.
     // Exchanging the two twice is exact: pointers are swapped, no value is computed.
@@ -388,7 +388,7 @@ static reef_status measure_before(consolidation *c, reef_error *err) {
                 (reef_consolidation_loss){.generation = g, .before = NAN, .after = NAN};
     // The state before is measured with the generations as they are. The same call after the merge
     // measures the same windows, so the two numbers can be compared.
-    reef_status status = measure_consolidate(c, false, err);
+    reef_status status = measure_losses(c, false, err);
     report->fired_before = fired_per_byte(c, false);
     report->fired_after = fired_per_byte(c, true); // as planned; measured later
     return status;
@@ -412,7 +412,7 @@ static void places_release(places *p) {
     *p = (places){0};
 }
 
-static void swap_consolidate(reef_trainer *trainer, places *p) {
+static void swap_generations(reef_trainer *trainer, places *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         uint32_t g = p->first + i;
         reef_generation *generation = trainer->network.generations[g];
@@ -486,7 +486,7 @@ static reef_status commit_swapped(consolidation *c, places *p, reef_error *err) 
     // Deferred batches stay pending and are tested again, with the new generation.
     trainer->deferred_batches = 0;
     trainer->anomalous = 0;
-    swap_consolidate(trainer, p);
+    swap_generations(trainer, p);
     // The event is part of the commit: who reads the timeline sees the merge and its figures
     // together.
     reef_status status = add_event(c, err);
@@ -496,7 +496,7 @@ static reef_status commit_swapped(consolidation *c, places *p, reef_error *err) 
     // The commit failed, so nothing on disk changed. Memory is put back in the same way, by
     // swapping again.
     if (reported) free(trainer->events[--trainer->event_count]);
-    swap_consolidate(trainer, p);
+    swap_generations(trainer, p);
     // No room for an error text: the status that matters is that of the commit.
     reef_status copied = reef_gating_copy(&trainer->ahead, &trainer->gating, NULL);
     return copied == REEF_OK ? status : copied;
@@ -564,7 +564,7 @@ reef_status reef_trainer_consolidate(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     consolidation c = {.trainer = trainer, .options = options, .report = report};
     status = reef_trainer_pin(trainer, err);
-    if (status == REEF_OK) status = plan_consolidate(&c, err);
+    if (status == REEF_OK) status = plan_merge(&c, err);
     if (status == REEF_OK && !options->dry_run) status = check_snapshots(&c, err);
     if (status == REEF_OK) status = measure_before(&c, err);
     // A dry run has its plan and its losses by now, and has changed nothing.
@@ -573,7 +573,7 @@ reef_status reef_trainer_consolidate(reef_trainer *trainer,
     // The commit released the rows; measuring needs them again.
     if (status == REEF_OK) status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) goto cleanup;
-    status = measure_consolidate(&c, true, err);
+    status = measure_losses(&c, true, err);
     report->fired_after = fired_per_byte(&c, false);
 
 cleanup:

@@ -295,7 +295,7 @@ static reef_status step(distiller *s, uint64_t number, double *bits, reef_error 
 
 // ---- the school ---------------------------------------------------------------------------------
 
-static void release_distil(distiller *s) {
+static void release_distiller(distiller *s) {
     reef_activations_release(&s->student.acts);
     reef_generation_free(s->open);
     reef_generation_free(s->fresh);
@@ -312,7 +312,7 @@ static void release_distil(distiller *s) {
     free(s->margins);
 }
 
-static reef_status allocate_distil(distiller *s, reef_error *err) {
+static reef_status allocate_distiller(distiller *s, reef_error *err) {
     const reef_distil *d = s->distil;
     const reef_config *config = &s->student.network.config;
     size_t windows = reef_step_windows(config), generations = s->teacher->generation_count;
@@ -328,7 +328,7 @@ static reef_status allocate_distil(distiller *s, reef_error *err) {
     s->silent = calloc(d->sample_count + 1, sizeof(*s->silent));
     s->fire = calloc(generations, s->stride);
     s->margins = calloc(config->context, sizeof(*s->margins));
-    // One check for all: release_distil accepts whatever was allocated.
+    // One check for all: release_distiller accepts whatever was allocated.
     if (s->generations == NULL || s->student.tokens == NULL || s->student.targets == NULL ||
         s->student.weight == NULL || s->taught == NULL || s->silent == NULL || s->fire == NULL ||
         s->margins == NULL)
@@ -383,7 +383,7 @@ static reef_status copy_open(distiller *s, reef_error *err) {
     return status;
 }
 
-static void gather_distil(distiller *s) {
+static void assemble_student(distiller *s) {
     reef_network *network = &s->student.network;
     network->generations = s->generations;
     for (size_t g = 0; g + 1 < s->teacher->generation_count; g++)
@@ -437,7 +437,7 @@ reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, re
         0.0f; // a rate that falls to 0 leaves nothing to average away
     s->student.workers = distil->trainer->workers;
     s->teacher = &distil->trainer->network;
-    reef_status status = allocate_distil(s, err);
+    reef_status status = allocate_distiller(s, err);
     if (status != REEF_OK) goto cleanup;
     // Rows of sealed generations may lie in the map; whoever fetches them for the trainer fetches
     // them for the student.
@@ -448,7 +448,7 @@ reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, re
     // train.
     if (status == REEF_OK) status = fit_gate(s, s->fresh, err);
     if (status == REEF_OK) status = copy_open(s, err);
-    if (status == REEF_OK) gather_distil(s);
+    if (status == REEF_OK) assemble_student(s);
     for (uint64_t n = 0; status == REEF_OK && n < distil->steps; n++) {
         double bits = 0.0;
         status = step(s, n, &bits, err);
@@ -461,7 +461,7 @@ reef_status reef_distil_run(const reef_distil *distil, reef_generation **out, re
         reef_generation_make_sealed(out, s->fresh, &s->student.network.config, distil->dtype, err);
 
 cleanup:
-    release_distil(s);
+    release_distiller(s);
     free(s);
     return status;
 }

@@ -46,7 +46,7 @@ static void encode(const reef_point *point, uint8_t at[POINT_BYTES]) {
     memcpy(at + 20, &point->generation, 4);
 }
 
-static reef_point decode_loss_history(const uint8_t at[POINT_BYTES], uint32_t level) {
+static reef_point decode_point(const uint8_t at[POINT_BYTES], uint32_t level) {
     reef_point point = {.level = level};
     memcpy(&point.step, at, 8);
     memcpy(&point.stream_bytes, at + 8, 8);
@@ -113,15 +113,14 @@ static reef_status on_record(void *context,
     size_t count = view->bytes / POINT_BYTES;
     f->records[f->record_count++] = (struct found_record){key->level, key->sequence, count};
     for (size_t i = 0; i < count; i++) {
-        reef_point point =
-            decode_loss_history((const uint8_t *)view->data + i * POINT_BYTES, key->level);
+        reef_point point = decode_point((const uint8_t *)view->data + i * POINT_BYTES, key->level);
         reef_status status = add_point(&f->points, &point, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
 }
 
-static reef_status find_loss_history(reef_txn *txn, uint32_t level, found *out, reef_error *err) {
+static reef_status find_level(reef_txn *txn, uint32_t level, found *out, reef_error *err) {
     *out = (found){.level = level};
     return reef_record_scan(txn, REEF_DB_SERIES, UINT32_MAX, on_record, out, err);
 }
@@ -190,7 +189,7 @@ static reef_status remove_first(reef_txn *txn, const found *f, size_t count, ree
 // `left`: points of the level after it.
 static reef_status fold_level(reef_txn *txn, uint32_t level, size_t *left, reef_error *err) {
     found f;
-    reef_status status = find_loss_history(txn, level, &f, err);
+    reef_status status = find_level(txn, level, &f, err);
     *left = f.points.count;
     if (status == REEF_OK && *left > REEF_SERIES_POINTS_MAX) {
         // Half of the limit stays, so that a fold happens once per thousands of points and not at
@@ -239,7 +238,7 @@ void reef_series_settle(reef_trainer *trainer) {
 
 reef_status reef_series_forget_after(reef_txn *txn, uint64_t stream_bytes, reef_error *err) {
     found f;
-    reef_status status = find_loss_history(txn, UINT32_MAX, &f, err);
+    reef_status status = find_level(txn, UINT32_MAX, &f, err);
     const reef_point *at = f.points.all;
     for (size_t r = 0; status == REEF_OK && r < f.record_count; r++) {
         const struct found_record *record = &f.records[r];
@@ -266,7 +265,7 @@ reef_status reef_series_scan(reef_txn *txn,
                              void *context,
                              reef_error *err) {
     found f;
-    reef_status status = find_loss_history(txn, UINT32_MAX, &f, err);
+    reef_status status = find_level(txn, UINT32_MAX, &f, err);
     const reef_point *all = f.points.all;
     for (size_t end = f.points.count, first; status == REEF_OK && end > 0; end = first) {
         // A run of equal levels is one stretch of time. Runs are visited from the last found to the

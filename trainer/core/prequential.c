@@ -44,7 +44,7 @@ reef_status reef_prequential_source(reef_trainer *trainer, size_t source, reef_e
     return REEF_OK;
 }
 
-static void add_prequential(reef_source *source, double sum, uint64_t count, uint64_t bytes) {
+static void add_losses(reef_source *source, double sum, uint64_t count, uint64_t bytes) {
     double kept = exp(-(double)bytes / RECENT_BYTES);
     source->recent_sum = kept * source->recent_sum + sum;
     source->recent_count = kept * source->recent_count + (double)count;
@@ -75,8 +75,7 @@ void reef_prequential_count(reef_trainer *trainer,
             counted++;
         }
         if (counted > 0)
-            add_prequential(&trainer->sources[p->spans[s].source], sum, counted,
-                            (i - first) * each);
+            add_losses(&trainer->sources[p->spans[s].source], sum, counted, (i - first) * each);
     }
     uint64_t scored = begin + count * each;
     if (scored > p->scored) p->scored = scored;

@@ -390,7 +390,7 @@ static reef_status commit_joined(importing *i, reef_generation *old, reef_error 
     return status;
 }
 
-static reef_status join_import(importing *i, reef_error *err) {
+static reef_status join_network(importing *i, reef_error *err) {
     reef_trainer *trainer = i->trainer;
     reef_generation *old = reef_open_generation(trainer);
     size_t count = trainer->network.generation_count + 1;
@@ -422,7 +422,7 @@ static bool is_unstored(const reef_trainer *trainer) {
     return false;
 }
 
-static void describe_import(const importing *i, reef_import *out) {
+static void describe_result(const importing *i, reef_import *out) {
     *out = (reef_import){
         .file = {.info = i->origin.info,
                  .builds_on = i->origin.base_count,
@@ -462,8 +462,8 @@ reef_status reef_trainer_import(reef_trainer *trainer,
     if (status == REEF_OK)
         status = reef_import_gate(&trainer->reservoir, i.generation, i.leak_max, &i.leak,
                                   &i.leak_now, err);
-    if (status == REEF_OK) describe_import(&i, out == NULL ? &unused : out);
-    if (status == REEF_OK && !options->dry_run) status = join_import(&i, err);
+    if (status == REEF_OK) describe_result(&i, out == NULL ? &unused : out);
+    if (status == REEF_OK && !options->dry_run) status = join_network(&i, err);
     // Whatever was handed over is NULL by now.
     reef_generation_free(i.generation);
     reef_generation_free(i.next);

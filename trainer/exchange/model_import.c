@@ -373,7 +373,7 @@ static reef_status open_next(importing *i, reef_error *err) {
     return status;
 }
 
-static reef_status fill_model_import(void *context, reef_trainer *trainer, reef_error *err) {
+static reef_status fill_pool(void *context, reef_trainer *trainer, reef_error *err) {
     importing *i = context;
     reef_status status = REEF_OK;
     i->trainer = trainer;
@@ -399,7 +399,7 @@ static reef_status fill_model_import(void *context, reef_trainer *trainer, reef_
                             reef_open_generation(trainer)->info.side, i->origin.count, i->experts);
 }
 
-static void describe_model_import(const importing *i, reef_model_file *out) {
+static void describe_file(const importing *i, reef_model_file *out) {
     *out = (reef_model_file){
         .config = i->config,
         .generations = i->origin.count,
@@ -448,8 +448,8 @@ reef_status reef_pool_from_model(const char *pool,
     }
     if (status == REEF_OK) status = check_side(&i, err);
     if (status == REEF_OK)
-        status = reef_pool_init_with(dry_run ? NULL : pool, &i.config, fill_model_import, &i, err);
-    if (status == REEF_OK && out != NULL) describe_model_import(&i, out);
+        status = reef_pool_init_with(dry_run ? NULL : pool, &i.config, fill_pool, &i, err);
+    if (status == REEF_OK && out != NULL) describe_file(&i, out);
     reef_generation_free(i.generation);
     reef_tensor_groups_release(&i.parts);
     reef_model_origin_release(&i.origin);

@@ -64,7 +64,7 @@ static reef_status begin_as(const trial *t, uint32_t from, reef_error *err) {
 
 // Sum of the losses before each step. The trainer's counts are as before; the generation in the
 // open slot has learned.
-static reef_status train_branch_trial(const trial *t, double *bits, reef_error *err) {
+static reef_status train_candidate(const trial *t, double *bits, reef_error *err) {
     reef_trainer *trainer = t->trainer;
     uint64_t step = trainer->step;
     // The gates of the stream stay where they are: a trial reads ahead and then is gone.
@@ -95,7 +95,7 @@ static reef_status try_open(const trial *t, double *bits, reef_error *err) {
     reef_status status = copy_open(&copy, t, err);
     if (status != REEF_OK) return status;
     put_in_place(t->trainer, copy);
-    status = train_branch_trial(t, bits, err);
+    status = train_candidate(t, bits, err);
     put_in_place(t->trainer, t->open);
     reef_generation_free(copy);
     return status;
@@ -105,7 +105,7 @@ static reef_status try_branch(const trial *t, uint32_t from, double *bits, reef_
     reef_status status = begin_as(t, from, err);
     if (status != REEF_OK) return status;
     reef_generation *copy = reef_open_generation(t->trainer);
-    status = train_branch_trial(t, bits, err);
+    status = train_candidate(t, bits, err);
     put_in_place(t->trainer, t->open);
     reef_generation_free(copy);
     return status;

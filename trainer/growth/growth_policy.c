@@ -124,9 +124,7 @@ reef_status reef_policy_size(reef_trainer *trainer,
 // ---- how ----------------------------------------------------------------------------------------
 
 // From here on no boundary is looked for, unless something makes room again.
-static reef_status refuse_growth_policy(reef_trainer *trainer,
-                                        const char *reason,
-                                        reef_error *err) {
+static reef_status report_full(reef_trainer *trainer, const char *reason, reef_error *err) {
     trainer->full = true;
     return reef_state_event(
         trainer, err, "full",
@@ -145,7 +143,7 @@ reef_status reef_policy_boundary(reef_trainer *trainer,
     reef_status status = reef_policy_size(trainer, reason, fresh, fresh_bytes, &opening, err);
     if (status != REEF_OK) return status;
     // A full pool continues to learn in the open generation; the event says so once.
-    if (opening.side == 0) return refuse_growth_policy(trainer, reason, err);
+    if (opening.side == 0) return report_full(trainer, reason, err);
     if (reef_strategy_is_baseline(&trainer->strategy) || config->growth != REEF_GROWTH_IN_PLACE)
         return reef_growth_boundary(trainer, &opening, reef_generation_seal_dtype(config), &sealing,
                                     err);

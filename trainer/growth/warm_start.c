@@ -40,7 +40,7 @@ bool reef_start_is_due(const reef_trainer *trainer) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-static void release_warm_start(start *s) {
+static void release_start(start *s) {
     const reef_network *network = &s->trainer->network;
     for (uint32_t l = 0; l < REEF_LAYER_COUNT_MAX; l++)
         for (size_t table = 0; table < 2; table++) free(s->halves[l][table]);
@@ -58,7 +58,7 @@ static size_t candidate_count(size_t side, size_t looks) {
     return (count + looks - 1) / looks * looks;
 }
 
-static reef_status allocate_warm_start(start *s, reef_error *err) {
+static reef_status allocate_start(start *s, reef_error *err) {
     const reef_network *network = &s->trainer->network;
     const reef_config *config = &network->config;
     // One block per layer and half, allocated only for what the configuration asks.
@@ -328,7 +328,7 @@ reef_status reef_start_generation(reef_trainer *trainer,
     reef_router_shape shape = reef_generation_shape(config, open->info.side);
     s.tables = reef_router_tables(&shape);
     s.candidates = candidate_count(open->info.side, s.looks);
-    reef_status status = allocate_warm_start(&s, err);
+    reef_status status = allocate_start(&s, err);
     // First walk: which queries the new data asks. Sub-keys are drawn among them before the choices
     // are counted.
     if (status == REEF_OK && queries) {
@@ -345,7 +345,7 @@ reef_status reef_start_generation(reef_trainer *trainer,
     // measures, so their order is fixed.
     if (status == REEF_OK && config->weigh_older)
         status = choose_older(&s, fresh, batches, &without, err);
-    release_warm_start(&s);
+    release_start(&s);
     if (status != REEF_OK) return status;
     reef_generation_average_reset(reef_open_generation(trainer)); // it has not trained yet
     uint32_t origin = REEF_TRIAL_NONE;

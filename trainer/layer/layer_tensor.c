@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static reef_status refuse_tensor(const reef_trainer *trainer, reef_error *err) {
+static reef_status refuse_model_kind(const reef_trainer *trainer, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID, "%.120s is no pool of a layer: its model is %s",
                      reef_store_path(trainer->store),
                      reef_config_word(&trainer->network.config, "model"));
@@ -22,7 +22,7 @@ reef_status reef_trainer_layer_read(reef_trainer *trainer,
                                     float *out,
                                     size_t count,
                                     reef_error *err) {
-    if (trainer->layer == NULL) return refuse_tensor(trainer, err);
+    if (trainer->layer == NULL) return refuse_model_kind(trainer, err);
     reef_status status = reef_trainer_pin(trainer, err);
     if (status != REEF_OK) return status;
     return reef_layer_tensor_read(&trainer->network, generation, name, out, count, err);
@@ -61,7 +61,7 @@ static void write_vector(reef_expert_table *table, size_t v, size_t D, const flo
 
 reef_status reef_trainer_layer_write(
     reef_trainer *trainer, const char *name, const float *values, size_t count, reef_error *err) {
-    if (trainer->layer == NULL) return refuse_tensor(trainer, err);
+    if (trainer->layer == NULL) return refuse_model_kind(trainer, err);
     reef_generation *generation = reef_open_generation(trainer);
     reef_expert_table *table = &generation->expert_tables[0];
     size_t D = trainer->network.config.d_model, vectors = table->row_values / D;
@@ -113,7 +113,7 @@ static void sum_vector(const reef_trainer *trainer, size_t vectors, size_t v, fl
 
 reef_status reef_trainer_layer_gradient(
     reef_trainer *trainer, const char *name, float *out, size_t count, reef_error *err) {
-    if (trainer->layer == NULL) return refuse_tensor(trainer, err);
+    if (trainer->layer == NULL) return refuse_model_kind(trainer, err);
     const reef_generation *generation = reef_open_generation(trainer);
     const reef_expert_table *table = &generation->expert_tables[0];
     size_t D = trainer->network.config.d_model, vectors = table->row_values / D;

@@ -52,9 +52,7 @@ void reef_strategy_freeze(reef_trainer *trainer) {
 
 // ---- a boundary ---------------------------------------------------------------------------------
 
-static reef_status remember_strategy(reef_trainer *trainer,
-                                     const reef_opening *opening,
-                                     reef_error *err) {
+static reef_status end_task(reef_trainer *trainer, const reef_opening *opening, reef_error *err) {
     switch (trainer->strategy.kind) {
     case REEF_STRATEGY_EWC:
         return reef_ewc_boundary(trainer, err);
@@ -83,7 +81,7 @@ reef_status reef_strategy_boundary(reef_trainer *trainer,
     // The level before the boundary is reported; the test is reset below.
     reef_drift_level(&trainer->drift, &median, &spread);
     strategy->task++; // from here on, what the reservoir has is of earlier tasks
-    reef_status status = remember_strategy(trainer, opening, err);
+    reef_status status = end_task(trainer, opening, err);
     if (status != REEF_OK) {
         strategy->task--;
         // A refusal (no room, a side too large) changed nothing and training may continue. Any

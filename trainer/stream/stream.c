@@ -61,7 +61,7 @@ static bool batch_is_ready(const reef_trainer *trainer) {
 }
 
 // The first pending batch has been dealt with.
-static reef_status consume_stream(reef_trainer *trainer, reef_error *err) {
+static reef_status drop_batch(reef_trainer *trainer, reef_error *err) {
     size_t count = reef_batch_bytes(&trainer->network.config);
     trainer->pending_bytes -= count;
     memmove(trainer->pending, trainer->pending + count, trainer->pending_bytes);
@@ -70,7 +70,7 @@ static reef_status consume_stream(reef_trainer *trainer, reef_error *err) {
 }
 
 // Train on the first pending batch; its forward pass has just been run.
-static reef_status train_stream(reef_trainer *trainer, double bits, reef_error *err) {
+static reef_status train_batch(reef_trainer *trainer, double bits, reef_error *err) {
     reef_step_backward(trainer);
     // One of the two is always 0. `era` distinguishes windows of different generations or tasks.
     uint32_t era = reef_open_generation(trainer)->info.generation + trainer->strategy.task;
@@ -78,7 +78,7 @@ static reef_status train_stream(reef_trainer *trainer, double bits, reef_error *
     reef_reservoir_offer(&trainer->reservoir, era, trainer->stream_bytes, trainer->pending,
                          reef_batch_bytes(&trainer->network.config));
     reef_drift_push(&trainer->drift, bits);
-    reef_status status = consume_stream(trainer, err);
+    reef_status status = drop_batch(trainer, err);
     if (status == REEF_OK) status = reef_series_add(trainer, bits, err);
     trainer->step++;
     trainer->generation_step++;
@@ -104,7 +104,7 @@ static reef_status train_deferred(reef_trainer *trainer,
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         double bits;
         status = reef_step_forward(trainer, trainer->pending, &trainer->ahead, &bits, err);
-        if (status == REEF_OK) status = train_stream(trainer, bits, err);
+        if (status == REEF_OK) status = train_batch(trainer, bits, err);
         ++*steps;
     }
     return status;
@@ -278,9 +278,9 @@ static reef_status recognise(reef_trainer *trainer,
     return status;
 }
 
-static reef_status skip_stream(reef_trainer *trainer, double bits, reef_error *err) {
+static reef_status skip_batch(reef_trainer *trainer, double bits, reef_error *err) {
     trainer->skipped_bytes += reef_batch_bytes(&trainer->network.config);
-    reef_status status = consume_stream(trainer, err);
+    reef_status status = drop_batch(trainer, err);
     return status == REEF_OK ? reef_series_add(trainer, bits, err) : status;
 }
 
@@ -309,7 +309,7 @@ static bool is_left_to_older(const reef_trainer *trainer) {
 
 // A batch that nothing speaks against; its forward pass has just been run.
 static reef_status train_on(reef_trainer *trainer, double bits, reef_error *err) {
-    reef_status status = train_stream(trainer, bits, err);
+    reef_status status = train_batch(trainer, bits, err);
     if (status != REEF_OK) return status;
     const char *reason = reef_policy_due(trainer);
     return reason == NULL ? REEF_OK : reef_policy_boundary(trainer, reason, NULL, 0, err);
@@ -362,7 +362,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     // Batches held before it straddled the change; this one is looked at again after them.
     if (recognised)
         return trainer->deferred_batches > 0 ? release_deferred(trainer, steps, err)
-                                             : skip_stream(trainer, bits, err);
+                                             : skip_batch(trainer, bits, err);
     // A batch in range ends a build-up of evidence.
     if (!anomalous) trainer->ahead.cusum = 0.0;
     // The common path: nothing held, nothing odd. One forward and one backward pass.
@@ -449,12 +449,12 @@ static reef_status check_ids(const reef_trainer *trainer,
 }
 
 // Accept bytes until a batch is ready or a mark has been read; returns how many.
-static reef_status accept_stream(reef_trainer *trainer,
-                                 const reef_source *source,
-                                 const uint8_t *bytes,
-                                 size_t count,
-                                 size_t *taken,
-                                 reef_error *err) {
+static reef_status accept_bytes(reef_trainer *trainer,
+                                const reef_source *source,
+                                const uint8_t *bytes,
+                                size_t count,
+                                size_t *taken,
+                                reef_error *err) {
     const char *text = trainer->network.config.boundary_mark;
     // Only what the next batch lacks is accepted: a failing batch must not have swallowed bytes
     // beyond it.
@@ -507,7 +507,7 @@ reef_status reef_stream_push(reef_trainer *trainer,
         else if (trainer->mark.line_bytes > 0)
             status = settled(trainer, boundary_at_mark(trainer, steps, err));
         else if (*taken < count)
-            status = accept_stream(trainer, source, bytes + *taken, count - *taken, taken, err);
+            status = accept_bytes(trainer, source, bytes + *taken, count - *taken, taken, err);
         else
             break;
     }

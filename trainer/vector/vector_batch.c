@@ -59,7 +59,7 @@ typedef struct fresh_labels {
 } fresh_labels;
 
 // False if it is full.
-static bool note_batch(fresh_labels *fresh, int32_t label) {
+static bool note_label(fresh_labels *fresh, int32_t label) {
     const reef_vector_network *network = fresh->network;
     size_t place;
     if (label < 0 || is_among(network->labels, network->class_count, label, &place) ||
@@ -78,9 +78,9 @@ reef_status reef_vector_label_check(const reef_vector_network *network,
     size_t each = reef_vector_record_bytes(&network->config);
     if (network->class_count + at < REEF_CLASS_COUNT_MAX) return REEF_OK;
     fresh_labels fresh = {.network = network};
-    for (size_t i = 0; i < at; i++) (void)note_batch(&fresh, record_label(records + i * each));
+    for (size_t i = 0; i < at; i++) (void)note_label(&fresh, record_label(records + i * each));
     int32_t label = record_label(records + at * each);
-    return note_batch(&fresh, label) ? REEF_OK : too_many_classes(label, err);
+    return note_label(&fresh, label) ? REEF_OK : too_many_classes(label, err);
 }
 
 reef_status reef_trainer_check_labels(const reef_trainer *trainer,
@@ -95,9 +95,9 @@ reef_status reef_trainer_check_labels(const reef_trainer *trainer,
     fresh_labels fresh = {.network = network};
     // Records that wait were accepted, so their labels will become classes.
     for (size_t i = 0; i < waiting; i++)
-        (void)note_batch(&fresh, record_label(trainer->pending + i * each));
+        (void)note_label(&fresh, record_label(trainer->pending + i * each));
     for (size_t i = 0; i < count; i++)
-        if (!note_batch(&fresh, labels[i])) return too_many_classes(labels[i], err);
+        if (!note_label(&fresh, labels[i])) return too_many_classes(labels[i], err);
     return REEF_OK;
 }
 

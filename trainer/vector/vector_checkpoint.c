@@ -30,13 +30,13 @@
 
 enum { LAYER_GRAM, LAYER_GATE_SEALED, LAYER_GATE_OPEN };
 
-static reef_status put_checkpoint(reef_txn *txn,
-                                  reef_db db,
-                                  uint32_t generation,
-                                  const char *name,
-                                  const void *data,
-                                  size_t bytes,
-                                  reef_error *err) {
+static reef_status put_floats(reef_txn *txn,
+                              reef_db db,
+                              uint32_t generation,
+                              const char *name,
+                              const void *data,
+                              size_t bytes,
+                              reef_error *err) {
     reef_key key = reef_vector_record_key(db, generation, name);
     // A matrix without rows may have no memory.
     return reef_record_put(txn, &key, REEF_F32, bytes > 0 ? data : "", bytes, err);
@@ -70,20 +70,20 @@ static reef_status put_generation(reef_txn *txn,
     // Three small numbers share a record.
     double values[3] = {generation->drawn ? 1.0 : 0.0, (double)head->sharpness,
                         generation->reference};
-    reef_status status = put_checkpoint(txn, REEF_DB_TENSORS, g, "mean", generation->mean, D, err);
+    reef_status status = put_floats(txn, REEF_DB_TENSORS, g, "mean", generation->mean, D, err);
     if (status == REEF_OK)
-        status = put_checkpoint(txn, REEF_DB_TENSORS, g, "scale", generation->scale, D, err);
+        status = put_floats(txn, REEF_DB_TENSORS, g, "scale", generation->scale, D, err);
     if (status == REEF_OK)
-        status = put_checkpoint(txn, REEF_DB_TENSORS, g, "w_up", head->w_up,
-                                C * generation->shape.padded * sizeof(float), err);
+        status = put_floats(txn, REEF_DB_TENSORS, g, "w_up", head->w_up,
+                            C * generation->shape.padded * sizeof(float), err);
     if (status == REEF_OK)
-        status = put_checkpoint(txn, REEF_DB_TENSORS, g, "labels", vector->network.labels,
-                                C * sizeof(int32_t), err);
+        status = put_floats(txn, REEF_DB_TENSORS, g, "labels", vector->network.labels,
+                            C * sizeof(int32_t), err);
     if (status == REEF_OK)
-        status = put_checkpoint(txn, REEF_DB_TENSORS, g, "gate_weights", head->gate,
-                                head->gate_count * gate_width * sizeof(float), err);
+        status = put_floats(txn, REEF_DB_TENSORS, g, "gate_weights", head->gate,
+                            head->gate_count * gate_width * sizeof(float), err);
     if (status == REEF_OK)
-        status = put_checkpoint(txn, REEF_DB_TENSORS, g, "head", values, sizeof(values), err);
+        status = put_floats(txn, REEF_DB_TENSORS, g, "head", values, sizeof(values), err);
     // Experts are drawn once and never change, so they are written once.
     if (status == REEF_OK && !generation->experts_stored)
         status = put_experts(txn, g, generation, err);
@@ -150,7 +150,7 @@ static reef_status put_matrix(reef_txn *txn,
                               float *data,
                               size_t bytes,
                               reef_error *err) {
-    return put_checkpoint(txn, REEF_DB_MOMENTS, generation, name, data, bytes, err);
+    return put_floats(txn, REEF_DB_MOMENTS, generation, name, data, bytes, err);
 }
 
 static reef_status get_matrix(reef_txn *txn,

@@ -100,7 +100,7 @@ static reef_status learn_steps(reef_trainer *trainer,
 }
 
 // The first `rows` pending examples have been dealt with.
-static void consume_stream(reef_trainer *trainer, size_t rows) {
+static void drop_examples(reef_trainer *trainer, size_t rows) {
     reef_vector *vector = trainer->vector;
     size_t bytes = rows * reef_vector_record_bytes(&trainer->network.config);
     trainer->pending_bytes -= bytes;
@@ -121,7 +121,7 @@ static reef_status learn(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     reef_vector_tally_remember(vector, t);
     // Consumed before counting the step: the point of the loss ends where the stream stands.
-    consume_stream(trainer, rows);
+    drop_examples(trainer, rows);
     trainer->step++;
     trainer->generation_step++;
     return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
@@ -213,17 +213,17 @@ static size_t batch_rows(const reef_vector *vector) {
     return rows > REEF_VECTOR_BATCH_MAX ? REEF_VECTOR_BATCH_MAX : (size_t)rows;
 }
 
-static reef_status skip_stream(reef_trainer *trainer,
-                               size_t rows,
-                               const reef_vector_tally *t,
-                               reef_error *err) {
+static reef_status skip_examples(reef_trainer *trainer,
+                                 size_t rows,
+                                 const reef_vector_tally *t,
+                                 reef_error *err) {
     trainer->skipped_bytes += rows * reef_vector_record_bytes(&trainer->network.config);
-    consume_stream(trainer, rows);
+    drop_examples(trainer, rows);
     return t->labelled > 0 ? reef_series_add(trainer, trainer->last_bits, err) : REEF_OK;
 }
 
 // Learn the first `rows` pending examples without testing them again.
-static void release_stream(reef_vector *vector, size_t rows) {
+static void settle_deferred(reef_vector *vector, size_t rows) {
     release_deferred(vector);
     vector->untested = rows;
 }
@@ -236,15 +236,15 @@ static reef_status defer_batch(reef_trainer *trainer, size_t rows, double excess
     vector->excess = excess;
     if (excess >= BOUNDARY_EXCESS && vector->deferred_batches >= DEFERRED_BATCHES_MIN)
         return reef_vector_boundary(trainer, "drift", err);
-    if (vector->deferred_batches == DEFERRED_BATCHES_MAX) release_stream(vector, vector->held);
+    if (vector->deferred_batches == DEFERRED_BATCHES_MAX) settle_deferred(vector, vector->held);
     return REEF_OK;
 }
 
 // Decide about the batch after the held ones, which has been scored.
-static reef_status judge_stream(reef_trainer *trainer,
-                                size_t rows,
-                                const reef_vector_tally *t,
-                                reef_error *err) {
+static reef_status judge_batch(reef_trainer *trainer,
+                               size_t rows,
+                               const reef_vector_tally *t,
+                               reef_error *err) {
     reef_vector *vector = trainer->vector;
     double limit = reef_vector_errors_tolerated(vector);
     size_t zero = rows, held = vector->held;
@@ -257,7 +257,7 @@ static reef_status judge_stream(reef_trainer *trainer,
     // Nothing suspicious up to the end of the batch.
     if (excess < ANOMALOUS_EXCESS) zero = rows;
     if (zero > 0) { // up to there all is well; the rest is looked at again
-        release_stream(vector, held + zero);
+        settle_deferred(vector, held + zero);
         return REEF_OK;
     }
     // The last question is the dearest: all generations answer under their gate.
@@ -265,8 +265,8 @@ static reef_status judge_stream(reef_trainer *trainer,
     if (status != REEF_OK) return status;
     if (!in_range) return defer_batch(trainer, rows, excess, err);
     // A domain that some generation knows is not learned again.
-    if (held == 0) return skip_stream(trainer, rows, t, err);
-    release_stream(vector, held); // they straddled the change; this batch comes again after them
+    if (held == 0) return skip_examples(trainer, rows, t, err);
+    settle_deferred(vector, held); // they straddled the change; this batch comes again after them
     return REEF_OK;
 }
 
@@ -299,7 +299,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps,
     count_answers(trainer, rows);
     // The caller asks again at once, since releasing may have left a whole batch.
     *steps = 1; // the rest of the pending bytes may be a batch too
-    return judge_stream(trainer, rows, &t, err);
+    return judge_batch(trainer, rows, &t, err);
 }
 
 static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_error *err) {
@@ -315,12 +315,12 @@ static reef_status reserve_pending(reef_trainer *trainer, size_t bytes, reef_err
 
 // Accept up to `need` bytes; records are checked when their last byte has come, and a bad one is
 // given back as far as it came in this call.
-static reef_status accept_stream(reef_trainer *trainer,
-                                 const uint8_t *bytes,
-                                 size_t count,
-                                 size_t need,
-                                 size_t *taken,
-                                 reef_error *err) {
+static reef_status accept_bytes(reef_trainer *trainer,
+                                const uint8_t *bytes,
+                                size_t count,
+                                size_t need,
+                                size_t *taken,
+                                reef_error *err) {
     size_t each = reef_vector_record_bytes(&trainer->network.config),
            // A record may arrive in pieces; only complete ones are checked.
         before = trainer->pending_bytes;
@@ -363,7 +363,7 @@ reef_status reef_vector_push(reef_trainer *trainer,
     reef_status status = REEF_OK;
     // A batch is accepted to its end before it is scored.
     if (trainer->pending_bytes < end)
-        status = accept_stream(trainer, bytes, count, end - trainer->pending_bytes, taken, err);
+        status = accept_bytes(trainer, bytes, count, end - trainer->pending_bytes, taken, err);
     if (status != REEF_OK || trainer->pending_bytes < end) return status;
     status = next_batch(trainer, rows, steps, err);
     // The batch is still pending, and may be in the sums or among the deferred ones already.
@@ -377,8 +377,8 @@ reef_status reef_trainer_learn_pending(reef_trainer *trainer, reef_error *err) {
     if (status != REEF_OK || vector == NULL || vector->baseline || vector->examples == 0 ||
         vector->held > 0)
         return status;
-    release_stream(vector,
-                   trainer->pending_bytes / reef_vector_record_bytes(&trainer->network.config));
+    settle_deferred(vector,
+                    trainer->pending_bytes / reef_vector_record_bytes(&trainer->network.config));
     for (size_t taken, steps; status == REEF_OK && vector->untested > 0;)
         status = reef_vector_push(trainer, NULL, 0, &taken, &steps, err);
     return status;

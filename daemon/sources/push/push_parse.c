@@ -194,7 +194,7 @@ static reef_status parse_lines(maker *m, const char *body, size_t bytes, reef_er
 
 // ---- the whole ----------------------------------------------------------------------------------
 
-static reef_status finish_parse(maker *m, reef_status status, reef_error *err) {
+static reef_status finish_batch(maker *m, reef_status status, reef_error *err) {
     if (status == REEF_OK && m->out->count == 0)
         status = reef_fail(err, REEF_ERR_INVALID, "nothing was pushed: the batch is empty");
     if (status != REEF_OK) reef_ingested_release(m->out);
@@ -211,7 +211,7 @@ reef_status reef_ingest_parse(reef_ingested *out,
     *out = (reef_ingested){0};
     maker m = {.out = out, .inputs = inputs};
     reef_status status = REEF_OK;
-    // All formats fill the same batch; finish_parse releases it after an error.
+    // All formats fill the same batch; finish_batch releases it after an error.
     switch (format) {
     case REEF_INGEST_TEXT:
         status = parse_text(&m, body, bytes, err);
@@ -223,7 +223,7 @@ reef_status reef_ingest_parse(reef_ingested *out,
         status = parse_npy(&m, label, body, bytes, err);
         break;
     }
-    return finish_parse(&m, status, err);
+    return finish_batch(&m, status, err);
 }
 
 reef_status reef_ingest_records(reef_ingested *out,
@@ -246,5 +246,5 @@ reef_status reef_ingest_records(reef_ingested *out,
         }
         if (status != REEF_OK) break;
     }
-    return finish_parse(&m, status, err);
+    return finish_batch(&m, status, err);
 }

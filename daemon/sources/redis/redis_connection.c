@@ -216,7 +216,7 @@ static bool greet(reef_redis_link *link, int count, const char **words) {
     return redisAsyncCommandArgv(link->redis, on_greeted, link, count, words, NULL) == REDIS_OK;
 }
 
-static void begin_connection(reef_redis_link *link) {
+static void authenticate(reef_redis_link *link) {
     const reef_redis_url *url = link->options.url;
     char db[16];
     snprintf(db, sizeof(db), "%u", url->db);
@@ -248,7 +248,7 @@ static void on_connected(const redisAsyncContext *redis, int code) {
     // The context of an attempt that was abandoned meanwhile.
     if (link == NULL || link->redis != redis) return;
     if (code == REDIS_OK) {
-        begin_connection(link);
+        authenticate(link);
         return;
     }
     link->redis = NULL; // hiredis frees it
@@ -294,7 +294,7 @@ static void use(reef_redis_link *link, redisAsyncContext *redis) {
     (void)redisAsyncSetDisconnectCallback(redis, on_disconnected);
 }
 
-static void release_connection(reef_redis_link *link) {
+static void free_when_closed(reef_redis_link *link) {
     if (--link->open_handles == 0 && !link->resolving) free(link);
 }
 
@@ -373,7 +373,7 @@ reef_redis_link *reef_redis_link_open(const reef_redis_link_options *options) {
 }
 
 static void on_timer_closed(uv_handle_t *handle) {
-    release_connection(handle->data);
+    free_when_closed(handle->data);
 }
 
 void reef_redis_link_close(reef_redis_link *link) {

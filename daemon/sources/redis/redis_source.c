@@ -97,7 +97,7 @@ static void advance(reef_redis *redis, size_t count) {
     }
 }
 
-static void fail_redis_source(reef_redis *redis, const char *what) {
+static void fail_no_memory(reef_redis *redis, const char *what) {
     reef_error err;
     (void)reef_fail(&err, REEF_ERR_NO_MEMORY, "no memory for %s of '%.150s'", what,
                     redis->url.clean);
@@ -105,14 +105,14 @@ static void fail_redis_source(reef_redis *redis, const char *what) {
     reef_input_failed(redis->input, &err);
 }
 
-static void reply_redis_source(reef_redis *redis) {
+static void reply_bytes(reef_redis *redis) {
     // At most what the loop asked for; the rest waits for the next call.
     size_t left = redis->byte_count - redis->byte;
     size_t count = left < redis->room ? left : redis->room;
     // The checkpoint describes exactly these bytes, so it is made before they are handed over.
     char *checkpoint = reef_redis_checkpoint_make(redis, count);
     if (checkpoint == NULL) {
-        fail_redis_source(redis, "a mark");
+        fail_no_memory(redis, "a mark");
         return;
     }
     memcpy(redis->at, redis->bytes + redis->byte, count);
@@ -215,7 +215,7 @@ static bool take_entries(reef_redis *redis, const redisReply *items) {
 
 // ---- asking -------------------------------------------------------------------------------------
 
-static void read_on_redis_source(reef_redis *redis);
+static void read_entries(reef_redis *redis);
 
 // [[stream, [[id, [field, value, ...]], ...]]], or nothing
 static const redisReply *items_of(const redisReply *reply) {
@@ -235,17 +235,17 @@ static void on_entries(void *context, const redisReply *reply) {
     // An answer means that the server is there again after a failure.
     reef_redis_link_works(redis->link);
     if (!take_entries(redis, items_of(reply)))
-        fail_redis_source(redis, "entries");
+        fail_no_memory(redis, "entries");
     else
-        read_on_redis_source(redis);
+        read_entries(redis);
 }
 
-static void read_on_redis_source(reef_redis *redis) {
+static void read_entries(reef_redis *redis) {
     // One request at a time: entries are taken in order.
     if (!redis->asked || redis->reading) return;
     // Buffered bytes first.
     if (redis->byte < redis->byte_count) {
-        reply_redis_source(redis);
+        reply_bytes(redis);
         return;
     }
     if (redis->link == NULL || !reef_redis_link_ready(redis->link)) return;
@@ -271,7 +271,7 @@ static void on_ready(void *context) {
     reef_redis *redis = context;
     reef_redis_group_begin(redis);
     reef_redis_info_request(redis);
-    read_on_redis_source(redis);
+    read_entries(redis);
 }
 
 static void on_lost(void *context) {
@@ -305,9 +305,9 @@ static void on_read(reef_input *input, uint8_t *at, size_t room) {
                                                                       .on_word = on_word,
                                                                       .context = redis});
     if (redis->link == NULL)
-        fail_redis_source(redis, "a connection");
+        fail_no_memory(redis, "a connection");
     else
-        read_on_redis_source(redis);
+        read_entries(redis);
 }
 
 static void on_stop(reef_input *input) {

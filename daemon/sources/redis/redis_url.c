@@ -22,7 +22,7 @@ static int hex(char digit) {
 }
 
 // In place. False for a "%" without two digits, or one that stands for the end of a string.
-static bool decode_url(char *text) {
+static bool decode_percent(char *text) {
     char *to = text;
     for (const char *at = text; *at; at++) {
         *to = *at;
@@ -39,10 +39,10 @@ static bool decode_url(char *text) {
     return true;
 }
 
-static reef_status take_url(char **out, const char *from, size_t bytes, reef_error *err) {
+static reef_status take_part(char **out, const char *from, size_t bytes, reef_error *err) {
     *out = strndup(from, bytes);
     if (*out == NULL) return no_memory(err);
-    if (!decode_url(*out))
+    if (!decode_percent(*out))
         return reef_fail(err, REEF_ERR_INVALID,
                          "a '%%' in a redis: source is not followed by two hex digits");
     return REEF_OK;
@@ -51,9 +51,9 @@ static reef_status take_url(char **out, const char *from, size_t bytes, reef_err
 static reef_status take_user(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
     const char *colon = memchr(at, ':', bytes);
     size_t user = colon != NULL ? (size_t)(colon - at) : bytes;
-    reef_status status = user ? take_url(&url->user, at, user, err) : REEF_OK;
+    reef_status status = user ? take_part(&url->user, at, user, err) : REEF_OK;
     if (status == REEF_OK && colon != NULL)
-        status = take_url(&url->password, colon + 1, bytes - user - 1, err);
+        status = take_part(&url->password, colon + 1, bytes - user - 1, err);
     return status;
 }
 
@@ -120,7 +120,7 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
         value = value_of(at, bytes, NAMES[i].name);
         if (value == NULL) continue;
         free(*NAMES[i].to);
-        return take_url(NAMES[i].to, value, (size_t)(end - value), err);
+        return take_part(NAMES[i].to, value, (size_t)(end - value), err);
     }
     // db and format are not strings; each has its own parser, and one that does not fit falls
     // through to the error.
@@ -179,7 +179,7 @@ static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes,
     while (slash > at && slash[-1] != '/') slash--;
     if (slash == at || slash == at + bytes)
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no stream: give %s", SHAPE);
-    reef_status status = take_url(&url->stream, slash, (size_t)(at + bytes - slash), err);
+    reef_status status = take_part(&url->stream, slash, (size_t)(at + bytes - slash), err);
     if (status != REEF_OK) return status;
     size_t host_bytes = (size_t)(slash - 1 - at);
     // A path before the key means a Unix socket.
@@ -192,7 +192,7 @@ static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes,
     if (!host_bytes)
         return reef_fail(err, REEF_ERR_INVALID, "a redis: source names no host or socket: give %s",
                          SHAPE);
-    return take_url(&url->socket, at, host_bytes, err);
+    return take_part(&url->socket, at, host_bytes, err);
 }
 
 static reef_status complete_group(reef_redis_url *url, reef_error *err) {

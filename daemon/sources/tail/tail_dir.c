@@ -65,7 +65,7 @@ static bool is_of_interest(const reef_tail *tail, const char *name) {
     return tail->folder_kind || strncmp(name, tail->name, strlen(tail->name)) == 0;
 }
 
-static bool grow_dir(reef_listing *list) {
+static bool grow_listing(reef_listing *list) {
     if (list->count < list->room) return true;
     size_t room = list->room ? 2 * list->room : 64;
     // Three arrays grow together. Each keeps its new address at once, so a failure of a later one
@@ -81,7 +81,7 @@ static bool grow_dir(reef_listing *list) {
     return true;
 }
 
-static size_t find_dir(const reef_listing *list, const reef_file_id *file_id) {
+static size_t find_inode(const reef_listing *list, const reef_file_id *file_id) {
     for (size_t i = 0; i < list->count; i++)
         if (reef_file_id_same(&list->items[i], file_id)) return i;
     return SIZE_MAX;
@@ -89,13 +89,13 @@ static size_t find_dir(const reef_listing *list, const reef_file_id *file_id) {
 
 // Two names of one inode are one file; the path that is followed, or else a name that is read, is
 // its name.
-static bool add_dir(reef_listing *list, const reef_tail *tail, const reef_file_id *file_id) {
+static bool add_name(reef_listing *list, const reef_tail *tail, const reef_file_id *file_id) {
     bool live = !tail->folder_kind && strcmp(file_id->name, tail->name) == 0;
     bool ours = is_ours(tail, file_id->name);
     // Hard links and renames during the scan show one inode twice.
-    size_t at = find_dir(list, file_id);
+    size_t at = find_inode(list, file_id);
     if (at == SIZE_MAX) {
-        if (!grow_dir(list)) return false;
+        if (!grow_listing(list)) return false;
         at = list->count++;
         list->taken[at] = false;
         list->ours[at] = false;
@@ -179,7 +179,7 @@ int reef_listing_make(reef_listing *list, reef_tail *tail) {
         }
         if (!S_ISREG(state.st_mode)) continue;
         reef_file_id_of(&file_id, entry->d_name, &state);
-        if (!add_dir(list, tail, &file_id)) code = ENOMEM;
+        if (!add_name(list, tail, &file_id)) code = ENOMEM;
     }
     return code;
 }

@@ -27,7 +27,7 @@ static bool is_live(const reef_tail *tail, size_t at) {
 }
 
 // 0, or an errno for which the sizes cannot be known now.
-static int measure_read(reef_tail *tail, reef_tail_file *file_entry) {
+static int measure_file(reef_tail *tail, reef_tail_file *file_entry) {
     struct stat state;
     // Packed files do not grow; old ones are done with.
     if (file_entry->packed || file_entry->old) return 0;
@@ -117,7 +117,7 @@ static int measure_all(reef_tail *tail) {
     // Newest first: what was written to an older file before something in a newer one is then seen
     // as well.
     for (size_t i = tail->count; code == 0 && i-- > 0;) {
-        code = measure_read(tail, &tail->files[i]);
+        code = measure_file(tail, &tail->files[i]);
         reef_tail_spare(&tail->files[i], &open);
         // One file without permission must not stop the others.
         if (code == EACCES || code == EPERM || code == EMFILE || code == ENFILE) {
@@ -141,7 +141,7 @@ static bool unsure(const reef_tail *tail) {
 }
 
 // The rest of a line that a rotated file ends in comes before anything newer.
-static void plan_read(reef_tail *tail) {
+static void plan_read_pass(reef_tail *tail) {
     // While something is unclear, such as a rename under way, nothing newer may be delivered: order
     // is part of the stream.
     bool hold_back = unsure(tail);
@@ -213,7 +213,7 @@ reef_status reef_tail_begin_read_pass(reef_tail *tail, reef_error *err) {
     bool whole = false;
     reef_status status = scan(tail, &whole, err);
     if (status == REEF_OK && whole)
-        plan_read(tail);
+        plan_read_pass(tail);
     else
         reef_tail_drop_read_pass(tail); // the next scan may succeed
     close_idle(tail);

@@ -47,7 +47,7 @@ static void trim(char *field) {
 }
 
 // Cut a line into fields; `fields` has room for `most`. False when a quotation mark is left open.
-static bool cut_csv(char *line, char separator, size_t most, char **fields, size_t *count) {
+static bool cut_fields(char *line, char separator, size_t most, char **fields, size_t *count) {
     for (*count = 0;; (*count)++) {
         char *field = line, *end = line;
         // Separators inside quotation marks belong to the field.
@@ -128,7 +128,7 @@ static reef_status parse_row(reef_vector_table *table,
                              reef_error *err) {
     // The line is cut in place: the buffer is ours.
     size_t count = 0;
-    if (!cut_csv(line, table->separator, table->field_count, table->fields, &count))
+    if (!cut_fields(line, table->separator, table->field_count, table->fields, &count))
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s' line %" PRIu64 ": a quotation mark is not closed on the line",
                          path_of(table), number);
@@ -200,7 +200,7 @@ static reef_status read_columns(reef_vector_table *table, bool *header, reef_err
     // Pointers into the line; made once and used for every row.
     if (table->fields == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu columns", most);
-    if (!cut_csv(line, table->separator, most, table->fields, &table->field_count))
+    if (!cut_fields(line, table->separator, most, table->fields, &table->field_count))
         return reef_fail(err, REEF_ERR_INVALID,
                          "'%.120s': a quotation mark is not closed on line 1", path_of(table));
     // Whether a name of a column is meant depends on the header, which depends on the label's

@@ -56,10 +56,10 @@ static reef_status read_plain(
 
 // ---- gzip ---------------------------------------------------------------------------------------
 
-static reef_status damaged_gzip_file(const reef_vector_file *file,
-                                     size_t at,
-                                     const char *why,
-                                     reef_error *err) {
+static reef_status fail_damaged(const reef_vector_file *file,
+                                size_t at,
+                                const char *why,
+                                reef_error *err) {
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "cannot unpack '%.120s': %s after %zu unpacked bytes; the gzip file is cut or "
                      "damaged, fetch it again",
@@ -102,15 +102,14 @@ static reef_status unpack_all(reef_vector_file *file,
                          room < PIECE_BYTES ? (unsigned)room : PIECE_BYTES);
         int code = Z_OK;
         const char *why = gzerror(packed, &code);
-        if (got < 0) return damaged_gzip_file(file, *bytes, why, err);
+        if (got < 0) return fail_damaged(file, *bytes, why, err);
         *bytes += (size_t)got;
         // A file that was cut ends like any other, but for this.
-        if (got == 0)
-            return code == Z_BUF_ERROR ? damaged_gzip_file(file, *bytes, why, err) : REEF_OK;
+        if (got == 0) return code == Z_BUF_ERROR ? fail_damaged(file, *bytes, why, err) : REEF_OK;
     }
 }
 
-static reef_status unpack_gzip_file(reef_vector_file *file, size_t *bytes, reef_error *err) {
+static reef_status unpack(reef_vector_file *file, size_t *bytes, reef_error *err) {
     // A second descriptor: gzdopen takes it over and closes it.
     int fd = open(file->path, O_RDONLY | O_CLOEXEC);
     gzFile packed = fd >= 0 ? gzdopen(fd, "rb") : NULL;
@@ -127,7 +126,7 @@ static reef_status unpack_gzip_file(reef_vector_file *file, size_t *bytes, reef_
 
 static reef_status unpack_again(reef_vector_file *file, reef_error *err) {
     size_t bytes = 0;
-    reef_status status = unpack_gzip_file(file, &bytes, err);
+    reef_status status = unpack(file, &bytes, err);
     if (status != REEF_OK || bytes == file->bytes) return status;
     reef_vector_file_rest(file);
     return reef_fail(err, REEF_ERR_CORRUPT,
@@ -149,7 +148,7 @@ reef_status reef_vector_file_open(reef_vector_file *file, const char *path, reef
         status = read_plain(file, 0, magic, sizeof(magic), err);
     file->packed = magic[0] == 0x1f && magic[1] == 0x8b;
     if (status == REEF_OK && file->packed) {
-        status = unpack_gzip_file(file, &bytes, err);
+        status = unpack(file, &bytes, err);
         file->bytes = bytes;
     }
     if (status != REEF_OK) reef_vector_file_close(file);

@@ -119,7 +119,7 @@ reef_status reef_vector_lines_first(reef_vector_table *table, uint64_t *number, 
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-static reef_status grow_text_table(reef_vector_table *table, reef_error *err) {
+static reef_status grow_lines(reef_vector_table *table, reef_error *err) {
     reef_vector_lines *lines = &table->lines;
     // One offset more than rows: the end of the last row is stored too.
     if (table->rows + 1 < lines->capacity) return REEF_OK;
@@ -141,7 +141,7 @@ static reef_status add_row(reef_vector_table *table, const line_reader *reader, 
     if (table->rows == REEF_VECTOR_ROWS_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "'%.120s' has more than %" PRIu64 " lines",
                          table->lines.file.path, REEF_VECTOR_ROWS_MAX);
-    reef_status status = grow_text_table(table, err);
+    reef_status status = grow_lines(table, err);
     if (status != REEF_OK) return status;
     if (reader->number == 1) drop_mark(table->lines.line);
     // Each line is parsed once at opening, so that a bad one is found before training begins.

@@ -87,7 +87,7 @@ static reef_status list_rows(reef_vectors *vectors, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status choose_vectors(reef_vectors *vectors, reef_error *err) {
+static reef_status choose_examples(reef_vectors *vectors, reef_error *err) {
     const reef_vector_spec *spec = &vectors->spec;
     vectors->count = vectors->table.rows;
     // Without a choice the rows are served in file order, and no list is made.
@@ -151,7 +151,7 @@ reef_status reef_vectors_open(reef_vectors **out,
     if (status == REEF_OK) status = reef_vector_table_open(&vectors->table, &vectors->spec, err);
     // Without a pool no width is given to compare with.
     if (status == REEF_OK && inputs) status = reef_vectors_check_width(vectors, inputs, err);
-    if (status == REEF_OK) status = choose_vectors(vectors, err);
+    if (status == REEF_OK) status = choose_examples(vectors, err);
     if (status == REEF_OK) status = make_memory(vectors, err);
     if (status == REEF_OK) {
         *out = vectors;

@@ -45,7 +45,7 @@ static int spawn_baseline(pid_t *child, char **arguments, int pipe_fds[2]) {
 }
 
 // Everything until the other end is closed, cut to the buffer. False when time is up.
-static bool collect_baseline(int fd, char out[OUTPUT_BYTES_MAX]) {
+static bool collect_output(int fd, char out[OUTPUT_BYTES_MAX]) {
     double deadline = reef_cli_clock() + SECONDS_MAX;
     size_t count = 0;
     struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -127,7 +127,7 @@ static reef_status run_python(char **text, char **arguments, reef_error *err) {
     }
     // A fixed limit: a script that prints without end costs no more memory than this.
     char *output = reef_cli_alloc(OUTPUT_BYTES_MAX, 1);
-    bool in_time = collect_baseline(fds[0], output);
+    bool in_time = collect_output(fds[0], output);
     close(fds[0]);
     // A script that hangs is ended, so that the benchmark always comes to an end.
     if (!in_time) kill(child, SIGKILL);

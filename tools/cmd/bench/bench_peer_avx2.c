@@ -46,7 +46,7 @@ static char **environment_new(void) {
 }
 
 // Standard output goes into the file; standard error is ours, so that a bar and a mistake are seen.
-static int spawn_peer_avx2(pid_t *child, char **arguments, int out) {
+static int spawn_with_avx2(pid_t *child, char **arguments, int out) {
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
     if (error) return error;
@@ -60,7 +60,7 @@ static int spawn_peer_avx2(pid_t *child, char **arguments, int out) {
 }
 
 // False when it did not end by itself with code 0.
-static bool wait_for_peer_avx2(pid_t child) {
+static bool wait_for_child(pid_t child) {
     double deadline = reef_cli_clock() + SECONDS_MAX;
     const struct timespec pause = {.tv_nsec = POLL_NS};
     int end = 0;
@@ -79,10 +79,10 @@ static json_t *answer_of(char **arguments, reef_error *why) {
     pid_t child;
     // A temporary file rather than a pipe: it need not be read while the child runs.
     FILE *out = tmpfile();
-    int error = out != NULL ? spawn_peer_avx2(&child, arguments, fileno(out)) : errno;
+    int error = out != NULL ? spawn_with_avx2(&child, arguments, fileno(out)) : errno;
     if (error) {
         reef_fail(why, REEF_ERR_IO, "cannot run this program again: %s", strerror(error));
-    } else if (!wait_for_peer_avx2(child)) {
+    } else if (!wait_for_child(child)) {
         reef_fail(why, REEF_ERR_IO, "this program failed with the kernels of avx2");
     } else {
         // The child has written through its own copy of the descriptor; here reading begins at the
@@ -103,7 +103,7 @@ static void add_number(char **arguments, size_t *count, const char *option, uint
     arguments[(*count)++] = reef_cli_format("%llu", (unsigned long long)value);
 }
 
-static json_t *run_peer_avx2(const reef_peer_plan *plan, reef_error *why) {
+static json_t *run_child(const reef_peer_plan *plan, reef_error *why) {
     char *arguments[ARGUMENTS_MAX] = {NULL};
     // Only the layer is measured: the other parts do not depend on the kernels.
     static const char *const WORDS[] = {PROGRAM, "bench", "peer", "--json", "--only", "layer"};
@@ -133,7 +133,7 @@ void reef_peer_avx2_measure(const reef_peer_plan *plan, reef_peer_avx2 *out) {
                   "the kernels in use are %s, not avx512: nothing to compare", reef_kernels_name());
         return;
     }
-    json_t *document = run_peer_avx2(plan, &out->missing);
+    json_t *document = run_child(plan, &out->missing);
     // The reason is already in `missing`.
     if (document == NULL) return;
     const char *kernels = json_string_value(json_object_get(document, "kernels"));

@@ -38,11 +38,11 @@ static reef_status forward(
 }
 
 // Alternately; the first of each only warms up.
-static reef_status measure_peer_bf16(reef_layer_bench *const layers[2],
-                                     uint64_t repeat,
-                                     reef_thread_pool *workers,
-                                     reef_peer_bf16 *out,
-                                     reef_error *err) {
+static reef_status measure_rounds(reef_layer_bench *const layers[2],
+                                  uint64_t repeat,
+                                  reef_thread_pool *workers,
+                                  reef_peer_bf16 *out,
+                                  reef_error *err) {
     turn *turns = reef_cli_alloc((size_t)repeat + 1, sizeof(*turns));
     reef_status status = REEF_OK;
     // One round more than asked for: the first fills the caches and is not counted.
@@ -76,7 +76,7 @@ reef_status reef_peer_bf16_measure(const reef_peer_plan *plan,
     options.dtype = REEF_BF16;
     status = reef_layer_bench_new(&layers[1], &options, workers, err);
     if (status != REEF_OK) goto cleanup;
-    status = measure_peer_bf16(layers, plan->repeat, workers, out, err);
+    status = measure_rounds(layers, plan->repeat, workers, out, err);
     if (status != REEF_OK) goto cleanup;
     // What one row costs on disk and in memory is reported beside the speed.
     out->f32_bytes = (double)reef_layer_bench_row_bytes(layers[0]);

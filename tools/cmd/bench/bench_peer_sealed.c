@@ -42,9 +42,9 @@ static double bytes_wanted(const reef_peer_plan *plan, const reef_router_shape *
            (PEER_GENERATION_COUNT * 3.5 * rows + layers * (3 * queries + 16 * keys));
 }
 
-static reef_status check_peer_sealed(const reef_peer_plan *plan,
-                                     const reef_router_shape *shape,
-                                     reef_error *why) {
+static reef_status check_memory(const reef_peer_plan *plan,
+                                const reef_router_shape *shape,
+                                reef_error *why) {
     char need[CLI_WORD_BYTES], there[CLI_WORD_BYTES];
     double wanted = bytes_wanted(plan, shape), have = reef_bench_available_bytes();
     // A head cannot pick more experts than a table has sub-keys.
@@ -62,7 +62,7 @@ static reef_status check_peer_sealed(const reef_peer_plan *plan,
 }
 
 // Those beside another one first.
-static void release_peer_sealed(pool *p) {
+static void release_pools(pool *p) {
     for (size_t g = 0; g + 1 < PEER_GENERATION_COUNT; g++) {
         reef_layer_bench_free(p->layers[POOL_BF16][g]);
         reef_layer_bench_free(p->layers[POOL_SEALED][g]);
@@ -102,11 +102,11 @@ static reef_status fill_generation(pool *p,
     return reef_layer_bench_new(&p->layers[POOL_SEALED][g], &options, workers, err);
 }
 
-static reef_status fill_peer_sealed(pool *p,
-                                    const reef_peer_plan *plan,
-                                    const reef_router_shape *shape,
-                                    reef_thread_pool *workers,
-                                    reef_error *err) {
+static reef_status fill_pools(pool *p,
+                              const reef_peer_plan *plan,
+                              const reef_router_shape *shape,
+                              reef_thread_pool *workers,
+                              reef_error *err) {
     reef_layer_bench_options options = {
         .shape = *shape, .tokens = plan->tokens, .piece_tokens = plan->piece_tokens};
     reef_status status = REEF_OK;
@@ -164,11 +164,11 @@ static void take_medians(
 }
 
 // Alternately; the first of each only warms up.
-static reef_status measure_peer_sealed(const pool *p,
-                                       uint64_t repeat,
-                                       reef_thread_pool *workers,
-                                       reef_peer_sealed *out,
-                                       reef_error *err) {
+static reef_status measure_rounds(const pool *p,
+                                  uint64_t repeat,
+                                  reef_thread_pool *workers,
+                                  reef_peer_sealed *out,
+                                  reef_error *err) {
     turn(*turns)[POOL_COUNT] = reef_cli_alloc((size_t)repeat + 1, sizeof(*turns));
     reef_status status = REEF_OK;
     reef_cli_progress progress;
@@ -195,10 +195,10 @@ reef_status reef_peer_sealed_measure(const reef_peer_plan *plan,
     shape.side = generation_side(&shape);
     *out = (reef_peer_sealed){.side = shape.side};
     // Too little memory is an answer of its own, not a failure of the whole benchmark.
-    if (check_peer_sealed(plan, &shape, &out->missing) != REEF_OK) return REEF_OK;
+    if (check_memory(plan, &shape, &out->missing) != REEF_OK) return REEF_OK;
     pool p = {0};
-    reef_status status = fill_peer_sealed(&p, plan, &shape, workers, err);
-    if (status == REEF_OK) status = measure_peer_sealed(&p, plan->repeat, workers, out, err);
-    release_peer_sealed(&p);
+    reef_status status = fill_pools(&p, plan, &shape, workers, err);
+    if (status == REEF_OK) status = measure_rounds(&p, plan->repeat, workers, out, err);
+    release_pools(&p);
     return status;
 }

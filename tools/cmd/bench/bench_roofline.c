@@ -78,7 +78,7 @@ static float *floats_new(size_t count, float scale, uint64_t seed) {
 }
 
 // The rows that are gathered.
-static reef_status choose_roofline(reef_bench_limits *limits, reef_error *err) {
+static reef_status choose_rows(reef_bench_limits *limits, reef_error *err) {
     const reef_router_shape *shape = &limits->shape;
     reef_router_params params = {.w_query = limits->w_query,
                                  .query_bias = limits->query_bias,
@@ -94,7 +94,7 @@ static reef_status add_rows(reef_bench_limits *limits, const void *rows, reef_er
     if (limits->small_rows == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a second table of %zu rows",
                          limits->row_count);
-    return choose_roofline(limits, err);
+    return choose_rows(limits, err);
 }
 
 reef_status reef_bench_limits_new(reef_bench_limits **out,

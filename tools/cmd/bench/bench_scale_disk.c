@@ -102,10 +102,10 @@ static double median_us(const double *seconds, const reef_scale_plan *plan) {
     return 1e6 * reef_bench_median(seconds, (size_t)plan->repeat, 1) / (double)plan->tokens;
 }
 
-static reef_status measure_scale_disk(const reef_scale_plan *plan,
-                                      const passes *p,
-                                      reef_scale_point *point,
-                                      reef_error *err) {
+static reef_status measure_cold_and_warm(const reef_scale_plan *plan,
+                                         const passes *p,
+                                         reef_scale_point *point,
+                                         reef_error *err) {
     // The peak of writing must not count for reading.
     reset_peak();
     // The first series finds nothing in memory and is reported by itself.
@@ -158,7 +158,7 @@ static reef_status read_pool(const char *path,
     p.all = seconds;
     p.retrieval = seconds + plan->repeat;
     p.experts = seconds + 2 * plan->repeat;
-    if (status == REEF_OK) status = measure_scale_disk(plan, &p, point, err);
+    if (status == REEF_OK) status = measure_cold_and_warm(plan, &p, point, err);
     free(seconds);
     reef_layer_bench_free(p.layer);
     reef_layer_pool_close(p.pool);

@@ -20,7 +20,7 @@
 
 // Other bytes each round, at the speed of memory: a record that is equal to the stored one is not
 // written.
-static void fill_store_commit(uint64_t *words, size_t bytes, uint64_t round) {
+static void fill_words(uint64_t *words, size_t bytes, uint64_t round) {
     uint64_t value = round * 0x9E3779B97F4A7C15u;
     for (size_t i = 0; i < bytes / sizeof(*words); i++) words[i] = value += 0xBF58476D1CE4E5B9u;
 }
@@ -77,7 +77,7 @@ static reef_status run_rounds(const reef_store_plan *plan,
     reef_status status = REEF_OK;
     for (uint64_t i = 0; i < plan->rounds + WARMUP_ROUNDS && status == REEF_OK; i++) {
         // New bytes in every round, so that no file system can save itself the writing.
-        fill_store_commit((uint64_t *)(void *)bytes, (size_t)plan->commit_bytes, i + 1);
+        fill_words((uint64_t *)(void *)bytes, (size_t)plan->commit_bytes, i + 1);
         double begin = reef_cli_clock();
         // The plain write and the commit alternate: the same disk in the same second.
         status = write_raw(fd, file, bytes, (size_t)plan->commit_bytes, err);

@@ -19,7 +19,7 @@
 
 // ---- a pool with a sealed and an open generation ------------------------------------------------
 
-static void configure_store_pool(reef_config *config, uint64_t side) {
+static void configure_pool(reef_config *config, uint64_t side) {
     reef_config_default(config);
     // The benchmark decides when a generation is sealed.
     config->boundaries = REEF_BOUNDARIES_GIVEN;
@@ -37,10 +37,10 @@ static void configure_store_pool(reef_config *config, uint64_t side) {
     config->side_new = OPEN_SIDE;
 }
 
-static reef_status feed_store_pool(reef_trainer *trainer,
-                                   const uint8_t *text,
-                                   size_t count,
-                                   reef_error *err) {
+static reef_status feed_text(reef_trainer *trainer,
+                             const uint8_t *text,
+                             size_t count,
+                             reef_error *err) {
     size_t taken = 0;
     return reef_trainer_feed(trainer, "bench", text, count, &taken, NULL, err);
 }
@@ -98,14 +98,14 @@ static reef_status make_history(reef_store *store, uint64_t *sealed_at, reef_err
     uint8_t *text = reef_bench_text(TEXT_BYTES);
     size_t part = TEXT_BYTES / (COMMITS_AFTER_SEALING + 1);
     reef_status status = reef_trainer_open(&trainer, store, &(reef_trainer_options){0}, err);
-    if (status == REEF_OK) status = feed_store_pool(trainer, text, part, err);
+    if (status == REEF_OK) status = feed_text(trainer, text, part, err);
     if (status == REEF_OK) status = reef_trainer_seal(trainer, NULL, &sealing, err);
     if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
     // What is written later than this commit number has been written after sealing.
     *sealed_at = commit.number;
     // Commits after sealing would show whether the sealed generation is written again.
     for (size_t i = 1; i <= COMMITS_AFTER_SEALING && status == REEF_OK; i++) {
-        status = feed_store_pool(trainer, text + i * part, part, err);
+        status = feed_text(trainer, text + i * part, part, err);
         if (status == REEF_OK) status = reef_trainer_commit(trainer, &commit, err);
     }
     reef_trainer_close(trainer);
@@ -179,7 +179,7 @@ reef_status reef_bench_store_pool(const reef_store_plan *plan,
     reef_store *store = NULL;
     uint64_t sealed_at = 0;
     // The pool's own seal, commit and snapshot are used; nothing is imitated.
-    configure_store_pool(&config, plan->sealed_side);
+    configure_pool(&config, plan->sealed_side);
     *out = (reef_store_pool){.sealed_experts = plan->sealed_side * plan->sealed_side,
                              .open_experts = OPEN_SIDE * OPEN_SIDE};
     reef_status status = reef_pool_init(path, &config, err);
@@ -230,12 +230,12 @@ static reef_status commit_some(reef_store *store, uint64_t round, uint32_t count
 
 // Every reader lives through one commit: an evaluation, which copies what it needs and then
 // releases the pool, may hold its transaction that long beside a writer that never rests.
-static reef_status reopen_pool(reef_store *store,
-                               uint64_t round,
-                               size_t count,
-                               reef_txn **readers,
-                               uint64_t *reads,
-                               reef_error *err) {
+static reef_status renew_readers(reef_store *store,
+                                 uint64_t round,
+                                 size_t count,
+                                 reef_txn **readers,
+                                 uint64_t *reads,
+                                 reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; i < count && status == REEF_OK; i++) {
         reef_commit seen;
@@ -265,7 +265,7 @@ static reef_status run_commits(const reef_store_plan *plan,
     for (uint64_t i = 1; i <= plan->commits && status == REEF_OK; i++) {
         status = commit_some(store, i, GROWTH_CHANGED, err);
         if (status == REEF_OK)
-            status = reopen_pool(store, i, (size_t)plan->readers, readers, &out->reads, err);
+            status = renew_readers(store, i, (size_t)plan->readers, readers, &out->reads, err);
         reef_cli_progress_show(&progress, i);
     }
     reef_cli_progress_end(&progress);

@@ -196,7 +196,7 @@ static reef_status sum_range(simulation *s,
 }
 
 // Compare each piece of `span` that the pool still knows as such.
-static reef_status compare_usage(simulation *s,
+static reef_status compare_spans(simulation *s,
                                  reef_txn *txn,
                                  uint64_t first_ms,
                                  uint64_t span,
@@ -232,10 +232,10 @@ static reef_status compare_all(simulation *s, reef_txn *txn, reef_error *err) {
         later(START_MS,
               commit_ms(s, s->commits > DELTAS_CHECKED_MAX ? s->commits - DELTAS_CHECKED_MAX : 0));
     // Days are kept longest, then hours, then single commits.
-    reef_status status = compare_usage(s, txn, START_MS, DAY_MS, &f->days_checked, err);
-    if (status == REEF_OK) status = compare_usage(s, txn, hours, HOUR_MS, &f->hours_checked, err);
+    reef_status status = compare_spans(s, txn, START_MS, DAY_MS, &f->days_checked, err);
+    if (status == REEF_OK) status = compare_spans(s, txn, hours, HOUR_MS, &f->hours_checked, err);
     if (status == REEF_OK)
-        status = compare_usage(s, txn, deltas, interval, &f->commits_checked, err);
+        status = compare_spans(s, txn, deltas, interval, &f->commits_checked, err);
     if (status == REEF_OK) status = sum_range(s, txn, 0, UINT64_MAX, &all, err);
     if (status != REEF_OK) return status;
     // What the store no longer has as windows must still be in the totals.
@@ -260,7 +260,7 @@ static reef_status check_totals(simulation *s, reef_txn *txn, reef_error *err) {
 
 // ---- how large is it? ---------------------------------------------------------------------------
 
-static void weigh_usage(const reef_usage_plan *p, reef_usage_findings *f) {
+static void weigh_records(const reef_usage_plan *p, reef_usage_findings *f) {
     uint64_t windows = 0, fixed = 0;
     for (uint32_t l = REEF_USAGE_DELTAS; l < REEF_USAGE_LEVELS; l++) {
         windows += f->stat.levels[l].bytes;
@@ -285,7 +285,7 @@ static reef_status examine(simulation *s, reef_error *err) {
     if (status != REEF_OK) return status;
     s->found->used_bytes = report.used_bytes;
     s->found->wrong += report.damaged;
-    weigh_usage(s->plan, s->found);
+    weigh_records(s->plan, s->found);
     return REEF_OK;
 }
 

@@ -180,10 +180,10 @@ static reef_status prepare_runs(reef_peer_plan *plan,
 }
 
 // One part after the other: each has the memory of the machine to itself.
-static reef_status measure_bench_peer(reef_peer_plan *plan,
-                                      size_t threads,
-                                      reef_peer_findings *f,
-                                      reef_error *err) {
+static reef_status measure_parts(reef_peer_plan *plan,
+                                 size_t threads,
+                                 reef_peer_findings *f,
+                                 reef_error *err) {
     f->load = reef_bench_load();
     reef_status status = prepare_runs(plan, f, threads, err);
     // On failure there may be no run, and with it no workers.
@@ -203,7 +203,7 @@ reef_status reef_cmd_bench_peer(reef_cli_call *cli, reef_error *err) {
     reef_peer_plan plan;
     reef_peer_findings f = {0};
     reef_status status = read_plan(cli, &plan, err);
-    if (status == REEF_OK) status = measure_bench_peer(&plan, cli->threads, &f, err);
+    if (status == REEF_OK) status = measure_parts(&plan, cli->threads, &f, err);
     // One document or one set of tables: never both.
     if (status == REEF_OK && cli->json)
         status = reef_cli_reply(cli, reef_peer_json(&plan, &f), err);

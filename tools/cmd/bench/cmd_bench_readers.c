@@ -58,7 +58,7 @@ typedef struct summary {
     double median_ms, max_ms;
 } summary;
 
-static void note_bench_readers(times *t, double seconds) {
+static void note_time(times *t, double seconds) {
     if (t->count == t->capacity) {
         times larger = {.capacity = t->capacity ? 2 * t->capacity : 256};
         larger.seconds = reef_cli_alloc(larger.capacity, sizeof(double));
@@ -161,10 +161,10 @@ static reef_status train_for(const plan *p,
         status = due ? reef_trainer_commit(trainer, &commit, err) : step(trainer, text, at, err);
         moment now = moment_now();
         // Steps and commits are kept apart: a reader may slow one and not the other.
-        note_bench_readers(due ? &commits : &steps, now.wall - last.wall);
+        note_time(due ? &commits : &steps, now.wall - last.wall);
         // Time that passed without using the CPU, which is what waiting for another process looks
         // like.
-        note_bench_readers(&waited, waited_between(last, now));
+        note_time(&waited, waited_between(last, now));
         last = now;
     }
     *out = (phase){
@@ -183,12 +183,12 @@ static reef_status warm_up(reef_trainer *trainer,
     return status == REEF_OK ? reef_trainer_snapshot(trainer, SNAPSHOT, &snapshot, err) : status;
 }
 
-static void report_bench_readers(int fd, const message *m) {
+static void send_message(int fd, const message *m) {
     // Less than PIPE_BUF: whole or not at all. A parent that is gone needs no answer.
     if (write(fd, m, sizeof(*m)) != (ssize_t)sizeof(*m)) _exit(REEF_ERR_IO);
 }
 
-static reef_status train_bench_readers(const plan *p, int fd, message *m) {
+static reef_status train_alone_and_beside(const plan *p, int fd, message *m) {
     // A process of its own: reader and trainer share nothing but the file, as in real use.
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
@@ -205,8 +205,8 @@ static reef_status train_bench_readers(const plan *p, int fd, message *m) {
     if (status != REEF_OK) goto cleanup;
     status = train_for(p, trainer, text, &at, &m->phase, &m->error);
     if (status != REEF_OK) goto cleanup;
-    m->error.status = REEF_OK;   // whatever was tried on the way
-    report_bench_readers(fd, m); // alone; the reader begins now
+    m->error.status = REEF_OK; // whatever was tried on the way
+    send_message(fd, m);       // alone; the reader begins now
     status = train_for(p, trainer, text, &at, &m->phase, &m->error);
 
 cleanup:
@@ -219,12 +219,12 @@ cleanup:
 
 static void run_trainer(const plan *p, int fd) {
     message m = {0};
-    m.error.status = train_bench_readers(p, fd, &m);
-    report_bench_readers(fd, &m);
+    m.error.status = train_alone_and_beside(p, fd, &m);
+    send_message(fd, &m);
     close(fd);
 }
 
-static reef_status hear_bench_readers(int fd, message *m, reef_error *err) {
+static reef_status receive_message(int fd, message *m, reef_error *err) {
     ssize_t count = 0;
     do {
         count = read(fd, m, sizeof(*m));
@@ -251,8 +251,8 @@ static reef_status begin_once(reader *r, reef_store *store, reef_error *err) {
     reef_status status = reef_txn_begin(&txn, store, REEF_TXN_READ, err);
     moment begun = moment_now();
     reef_txn_abort(txn);
-    note_bench_readers(&r->begin, begun.wall - begin.wall);
-    note_bench_readers(&r->waited, waited_between(begin, begun));
+    note_time(&r->begin, begun.wall - begin.wall);
+    note_time(&r->waited, waited_between(begin, begun));
     return status;
 }
 
@@ -270,10 +270,10 @@ static reef_status evaluate_once(
     moment scored = moment_now();
     // The copy is freed before the next one is made.
     reef_model_close(model);
-    note_bench_readers(&r->open, opened.wall - begin.wall);
-    note_bench_readers(&r->score, scored.wall - opened.wall);
-    note_bench_readers(&r->waited, waited_between(begin, opened));
-    note_bench_readers(&r->waited, waited_between(opened, scored));
+    note_time(&r->open, opened.wall - begin.wall);
+    note_time(&r->score, scored.wall - opened.wall);
+    note_time(&r->waited, waited_between(begin, opened));
+    note_time(&r->waited, waited_between(opened, scored));
     // The first evaluation is what all the others are compared with.
     if (r->score.count == 1) r->first_bits = score.bits;
     // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits are what must be the same.
@@ -306,14 +306,14 @@ typedef struct findings {
     bool same_bits;
 } findings;
 
-static reef_status watch_bench_readers(const plan *p, int fd, findings *out, reef_error *err) {
+static reef_status read_beside(const plan *p, int fd, findings *out, reef_error *err) {
     message alone, beside;
     reader r = {.same_bits = true};
     // The first message: the trainer has measured itself alone and is about to train on.
-    reef_status status = hear_bench_readers(fd, &alone, err);
+    reef_status status = receive_message(fd, &alone, err);
     if (status == REEF_OK) status = evaluate_on(p, fd, &r, err);
     // The second message has been waiting since the reader stopped.
-    if (status == REEF_OK) status = hear_bench_readers(fd, &beside, err);
+    if (status == REEF_OK) status = receive_message(fd, &beside, err);
     // The trainer's figures are taken only when both phases were complete.
     if (status == REEF_OK) {
         out->alone = alone.phase;
@@ -327,7 +327,7 @@ static reef_status watch_bench_readers(const plan *p, int fd, findings *out, ree
     return status;
 }
 
-static reef_status measure_bench_readers(const plan *p, findings *out, reef_error *err) {
+static reef_status measure_both(const plan *p, findings *out, reef_error *err) {
     int ends[2];
     if (pipe(ends) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
@@ -345,7 +345,7 @@ static reef_status measure_bench_readers(const plan *p, findings *out, reef_erro
     close(ends[1]);
     reef_status status = child < 0 ? reef_fail(err, REEF_ERR_NO_MEMORY,
                                                "cannot start a process: %s", strerror(errno))
-                                   : watch_bench_readers(p, ends[0], out, err);
+                                   : read_beside(p, ends[0], out, err);
     close(ends[0]); // a child that is still at it ends with SIGPIPE
     // Waited for, so that the benchmark leaves no process behind.
     if (child > 0) (void)waitpid(child, NULL, 0);
@@ -420,7 +420,7 @@ reef_status reef_cmd_bench_readers(reef_cli_call *cli, reef_error *err) {
     char *path = reef_cli_format("%s/pool", directory.path);
     p.path = path;
     status = reef_pool_init(path, &config, err);
-    if (status == REEF_OK) status = measure_bench_readers(&p, &found, err);
+    if (status == REEF_OK) status = measure_both(&p, &found, err);
     free(path);
     reef_bench_directory_remove(&directory);
     // The directory is removed before any answer, also after a failure.

@@ -77,15 +77,15 @@ typedef struct baseline {
 // ours.
 //
 // seconds  (steps) written: of each step; NULL for none
-static reef_status train_bench_step(reef_trainer *trainer,
-                                    const uint8_t *text,
-                                    size_t count,
-                                    size_t *at,
-                                    uint64_t steps,
-                                    double *seconds,
-                                    uint64_t *run,
-                                    reef_cli_progress *progress,
-                                    reef_error *err) {
+static reef_status train_steps(reef_trainer *trainer,
+                               const uint8_t *text,
+                               size_t count,
+                               size_t *at,
+                               uint64_t steps,
+                               double *seconds,
+                               uint64_t *run,
+                               reef_cli_progress *progress,
+                               reef_error *err) {
     double started = reef_cli_clock();
     for (*run = 0; *run < steps;) {
         // A feed takes a batch or a part of it; not every call runs a step.
@@ -124,15 +124,14 @@ static reef_status measure_steps(reef_trainer *trainer,
     uint64_t run;
     // These steps page memory in and give the caches their usual content.
     reef_status status =
-        train_bench_step(trainer, text, count, &at, WARMUP_STEPS, NULL, &run, progress, err);
+        train_steps(trainer, text, count, &at, WARMUP_STEPS, NULL, &run, progress, err);
     if (status != REEF_OK) return status;
     // The bar counts warm-up steps too, as the user waits for them all the same.
     progress->done_before += run;
     // The trainer's own clocks run from its start, so both phases need a difference.
     reef_trainer_status_read(trainer, &before);
     double started = reef_cli_clock();
-    status =
-        train_bench_step(trainer, text, count, &at, m->steps, m->step_seconds, &run, progress, err);
+    status = train_steps(trainer, text, count, &at, m->steps, m->step_seconds, &run, progress, err);
     if (status != REEF_OK) return status;
     double seconds = reef_cli_clock() - started;
     progress->done_before += run;
@@ -211,12 +210,12 @@ static reef_status measure_forward(const reef_cli_call *cli,
     return status;
 }
 
-static reef_status measure_bench_step(const reef_cli_call *cli,
-                                      const char *path,
-                                      const reef_config *config,
-                                      measurement *m,
-                                      baseline *r,
-                                      reef_error *err) {
+static reef_status measure_rounds(const reef_cli_call *cli,
+                                  const char *path,
+                                  const reef_config *config,
+                                  measurement *m,
+                                  baseline *r,
+                                  reef_error *err) {
     reef_store *store = NULL;
     reef_trainer *trainer = NULL;
     reef_store_options options = {.write = true};
@@ -431,7 +430,7 @@ static reef_status measure_in_directory(const reef_cli_call *cli,
     if (status != REEF_OK) return status;
     // A temporary pool: the benchmark changes nothing of the user's.
     char *path = reef_cli_format("%s/pool", directory.path);
-    status = measure_bench_step(cli, path, config, m, r, err);
+    status = measure_rounds(cli, path, config, m, r, err);
     free(path);
     reef_bench_directory_remove(&directory);
     return status;

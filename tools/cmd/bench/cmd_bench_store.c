@@ -78,10 +78,10 @@ static reef_status read_plan(const reef_cli_call *cli,
     return status;
 }
 
-static reef_status measure_bench_store(const reef_store_plan *plan,
-                                       const reef_usage_plan *usage,
-                                       findings *out,
-                                       reef_error *err) {
+static reef_status measure_parts(const reef_store_plan *plan,
+                                 const reef_usage_plan *usage,
+                                 findings *out,
+                                 reef_error *err) {
     // One part after the other, as all of them use the same disk.
     reef_status status = reef_bench_store_commit(plan, &out->commit, err);
     if (status == REEF_OK) status = reef_bench_store_training(plan, &out->training, err);
@@ -186,7 +186,7 @@ reef_status reef_cmd_bench_store(reef_cli_call *cli, reef_error *err) {
     if (status != REEF_OK) return status;
     // All parts make their files in one directory, which is removed as a whole.
     plan.directory = directory.path;
-    status = measure_bench_store(&plan, &usage, &found, err);
+    status = measure_parts(&plan, &usage, &found, err);
     reef_bench_directory_remove(&directory);
     if (status != REEF_OK) return status;
     if (cli->json) return reef_cli_reply(cli, findings_json(&plan, &usage, &found), err);

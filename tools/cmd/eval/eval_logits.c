@@ -8,10 +8,10 @@
 
 #define LOGITS_MAX ((size_t)1 << 28) // 1 GiB: of 1 MiB of bytes
 
-static reef_status check_logits(const reef_cli_call *cli,
-                                const reef_config *config,
-                                const reef_cli_file *files,
-                                reef_error *err) {
+static reef_status check_size(const reef_cli_call *cli,
+                              const reef_config *config,
+                              const reef_cli_file *files,
+                              reef_error *err) {
     // Bounded, because the array is kept in memory: tokens times vocabulary floats.
     size_t most = LOGITS_MAX / config->vocab * reef_token_bytes(config);
     // One array has one axis of tokens.
@@ -33,7 +33,7 @@ reef_status reef_eval_logits_write(const reef_cli_call *cli,
     const reef_config *config = reef_model_config(model);
     reef_npy_file npy = {0};
     if (path == NULL) return REEF_OK;
-    reef_status status = check_logits(cli, config, files, err);
+    reef_status status = check_size(cli, config, files, err);
     if (status != REEF_OK) return status;
     size_t tokens = files[0].count / reef_token_bytes(config), values = tokens * config->vocab;
     // A row for each token: the prediction made before it was read.

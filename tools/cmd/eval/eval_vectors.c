@@ -48,7 +48,7 @@ static json_t *result_json(const reef_cli_file *file,
                      reef_cli_real(result->accuracy), "answered_share", shares);
 }
 
-static reef_status reply_vectors(reef_cli_call *cli,
+static reef_status reply_results(reef_cli_call *cli,
                                  const char *as_of,
                                  const reef_cli_file *files,
                                  const reef_cli_accuracy *results,
@@ -82,7 +82,7 @@ reef_status reef_eval_vectors(reef_cli_call *cli,
     reef_cli_progress_end(&progress);
     if (status == REEF_OK)
         // Nothing is printed before all files are read, so that a failure leaves no half table.
-        status = reply_vectors(cli, as_of, files, results, reef_model_generation_count(model), err);
+        status = reply_results(cli, as_of, files, results, reef_model_generation_count(model), err);
     // The shares were allocated by each measurement.
     for (size_t i = 0; i < cli->operand_count; i++) free(results[i].answered_share);
     free(results);

@@ -54,10 +54,10 @@ static double bits_of(const float *logits, uint8_t byte) {
 }
 
 // Row i of the logits is about the byte after i.
-static void judge_words(const passage *p,
-                        size_t first,
-                        const float *logits,
-                        reef_eval_last_words *out) {
+static void judge_passage(const passage *p,
+                          size_t first,
+                          const float *logits,
+                          reef_eval_last_words *out) {
     bool right = true;
     // Byte by byte: each is predicted with the true bytes before it.
     for (size_t at = p->word; at < p->end; at++) {
@@ -76,11 +76,11 @@ static void judge_words(const passage *p,
 
 // Reads the last window of the passage. With more, the first bytes would be in a window of their
 // own.
-static reef_status ask_words(reef_model *model,
-                             const passage *p,
-                             float *logits,
-                             reef_eval_last_words *out,
-                             reef_error *err) {
+static reef_status predict_passage(reef_model *model,
+                                   const passage *p,
+                                   float *logits,
+                                   reef_eval_last_words *out,
+                                   reef_error *err) {
     size_t T = reef_model_config(model)->context;
     size_t first = p->end > T ? p->end - T : 0;
     // A word that begins at the edge of the window has nothing before it to be predicted from.
@@ -90,7 +90,7 @@ static reef_status ask_words(reef_model *model,
         return REEF_OK;
     }
     reef_status status = reef_model_logits(model, p->bytes + first, p->end - first, logits, err);
-    if (status == REEF_OK) judge_words(p, first, logits, out);
+    if (status == REEF_OK) judge_passage(p, first, logits, out);
     return status;
 }
 
@@ -110,7 +110,7 @@ reef_status reef_eval_last_words_measure(reef_model *model,
         // The last line may lack its newline.
         size_t bytes = end != NULL ? (size_t)(end - line) : file->count - at;
         passage p = read_passage(line, bytes);
-        status = ask_words(model, &p, logits, out, err);
+        status = predict_passage(model, &p, logits, out, err);
         at += bytes + 1;
         reef_cli_progress_show(progress, at);
     }

@@ -143,7 +143,7 @@ static void list_arguments(run *r) {
     r->arguments[count] = NULL;
 }
 
-static reef_status begin_experiment(run *r, reef_error *err) {
+static reef_status read_request(run *r, reef_error *err) {
     reef_cli_call *cli = r->cli;
     // One cell at a time, unless the user says otherwise: timings are then undisturbed.
     r->jobs = 1;
@@ -266,7 +266,7 @@ static reef_status reply_experiment(run *r, reef_error *err) {
 
 static reef_status run_experiment(reef_cli_call *cli, reef_experiment_kind kind, reef_error *err) {
     run r = {.cli = cli, .kind = kind, .lock = -1};
-    reef_status status = begin_experiment(&r, err);
+    reef_status status = read_request(&r, err);
     // --plan and --cell make the plan once; only a run repeats it.
     bool only_plan = reef_cli_text(cli, "plan") != NULL,
          one_cell = reef_cli_text(cli, "cell") != NULL;

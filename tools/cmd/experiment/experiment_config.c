@@ -342,7 +342,7 @@ static reef_status check_whole(experiment *e, reef_error *err) {
                      e->tune_size, e->tune_size);
 }
 
-static void cut_config(const experiment *e, reef_cli_file *file) {
+static void cut_to_valid_bytes(const experiment *e, reef_cli_file *file) {
     if (e->valid_bytes > 0)
         *file = reef_eval_file_beginning(&e->first, file, (size_t)e->valid_bytes);
 }
@@ -356,10 +356,10 @@ static reef_status read_texts(experiment *e, reef_error *err) {
     if (status == REEF_OK)
         status = reef_cli_examples_read(&e->valid_file, e->valid, &e->first, err);
     // Cut to the length that the file asks for, so that evaluation time is known.
-    if (status == REEF_OK) cut_config(e, &e->valid_file);
+    if (status == REEF_OK) cut_to_valid_bytes(e, &e->valid_file);
     for (size_t i = 0; i < e->set_count && status == REEF_OK; i++) {
         status = reef_cli_examples_read(&e->sets[i].file, e->sets[i].path, &e->first, err);
-        if (status == REEF_OK) cut_config(e, &e->sets[i].file);
+        if (status == REEF_OK) cut_to_valid_bytes(e, &e->sets[i].file);
         if (status == REEF_OK)
             // Hashed after cutting, because that is what is measured.
             e->sets[i].hash = XXH3_64bits(e->sets[i].file.bytes, e->sets[i].file.count);

@@ -58,7 +58,7 @@ static reef_experiment_cell *find_cell(const reef_experiment_cells *cells, const
 }
 
 // Adds a cell unless it is there already; *out is a copy.
-static reef_status add_plan(plan *p,
+static reef_status add_cell(plan *p,
                             reef_experiment_cell cell,
                             reef_experiment_cell *out,
                             reef_error *err) {
@@ -164,7 +164,7 @@ static reef_status tune(plan *p,
                                             rates->values[i], seed_of(e, 0)),
                              made;
         cell.tuning = true;
-        status = add_plan(p, cell, &made, err);
+        status = add_cell(p, cell, &made, err);
         if (status != REEF_OK) break;
         double loss = loss_of(p->results, &made);
         // A row without a loss is known too: it diverged.
@@ -198,7 +198,7 @@ static reef_status isoflop_curve(plan *p,
         reef_experiment_cell made;
         reef_status status = reef_experiment_config(e, system, &e->sizes[z], &config, err);
         if (status == REEF_OK)
-            status = add_plan(
+            status = add_cell(
                 p, cell_of(system, &e->sizes[z], &config, budget, rate, seed_of(e, 0)), &made, err);
         if (status != REEF_OK) return status;
         double loss = loss_of(p->results, &made);
@@ -214,7 +214,7 @@ static reef_status isoflop_curve(plan *p,
         // The configuration of the best, with another seed.
         reef_experiment_cell again = *best;
         again.config.seed = (uint64_t)seed_of(e, s);
-        reef_status status = add_plan(p, again, NULL, err);
+        reef_status status = add_cell(p, again, NULL, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -237,7 +237,7 @@ static reef_status plan_isoflop(plan *p, bool sets, reef_error *err) {
             if (status != REEF_OK || !sets || !known) continue;
             // The same cell with one more wish: its pool exists already.
             best.sets = true;
-            status = add_plan(p, best, NULL, err);
+            status = add_cell(p, best, NULL, err);
         }
     }
     return status;
@@ -247,7 +247,7 @@ static reef_status add_seeds(plan *p, reef_experiment_cell cell, reef_error *err
     reef_status status = REEF_OK;
     for (size_t s = 0; status == REEF_OK && s < p->e->seeds.count; s++) {
         cell.config.seed = (uint64_t)seed_of(p->e, s);
-        status = add_plan(p, cell, NULL, err);
+        status = add_cell(p, cell, NULL, err);
     }
     return status;
 }

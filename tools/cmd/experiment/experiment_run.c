@@ -159,7 +159,7 @@ reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *e
 
 // ---- the child ----------------------------------------------------------------------------------
 
-static void report_run(void *context, double share) {
+static void report_share(void *context, double share) {
     double *reported = context, now = reef_cli_clock();
     if (now - *reported < TELL_SECONDS) return;
     *reported = now;
@@ -196,7 +196,7 @@ reef_status reef_experiment_cell_leave(const experiment *e,
     // Only a pipe is taken for the parent's.
     bool is_heard = fstat(TELL_FD, &info) == 0 && S_ISFIFO(info.st_mode);
     work.stopped = was_interrupted;
-    work.progress = is_heard ? report_run : NULL;
+    work.progress = is_heard ? report_share : NULL;
     work.context = &reported;
     // An interrupt lets the trainer commit before it ends.
     catch_signals();
@@ -234,10 +234,10 @@ typedef struct runner {
 } runner;
 
 // Runs in the child: executes this program again, for one cell.
-static void become_run(const reef_experiment_work *work,
-                       const reef_experiment_cell *cell,
-                       pid_t parent,
-                       int fd) {
+static void exec_cell(const reef_experiment_work *work,
+                      const reef_experiment_cell *cell,
+                      pid_t parent,
+                      int fd) {
     const char *argv[ARGUMENTS_MAX];
     size_t count = 0;
     // The arguments of the run, with the cell's name added.
@@ -267,7 +267,7 @@ static reef_status start_run(runner *r, job *j, const reef_experiment_cell *cell
         return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     // The child executes at once, so no lock of the parent is held there.
     pid_t pid = fork();
-    if (pid == 0) become_run(r->work, cell, parent, fds[1]);
+    if (pid == 0) exec_cell(r->work, cell, parent, fds[1]);
     // Only the child keeps this end, so the pipe closes when it ends.
     (void)close(fds[1]);
     if (pid < 0) {

@@ -20,9 +20,7 @@
 
 #define POLL_MS 200 // from one poll to the next
 
-static reef_status failed_line_reader(const reef_follow_input *input,
-                                      const char *doing,
-                                      reef_error *err) {
+static reef_status fail_read(const reef_follow_input *input, const char *doing, reef_error *err) {
     bool missing = errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EISDIR;
     return reef_fail(err, missing ? REEF_ERR_NOT_FOUND : REEF_ERR_IO, "cannot %s %.160s: %s", doing,
                      input->path != NULL ? input->path : "standard input", strerror(errno));
@@ -32,11 +30,11 @@ static reef_status failed_line_reader(const reef_follow_input *input,
 
 static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err) {
     struct stat info;
-    if (fstat(fd, &info) != 0) return failed_line_reader(input, "look at", err);
+    if (fstat(fd, &info) != 0) return fail_read(input, "look at", err);
     if (S_ISDIR(info.st_mode)) {
         errno = EISDIR;
         // open() succeeds on a directory.
-        return failed_line_reader(input, "read", err);
+        return fail_read(input, "read", err);
     }
     // Only a regular file can be rotated, cut or read at an offset.
     input->regular = input->path != NULL && S_ISREG(info.st_mode);
@@ -52,7 +50,7 @@ static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err)
 static reef_status seek_lines(reef_follow_input *input, size_t *lines, reef_error *err) {
     struct stat info;
     size_t found = 0;
-    if (fstat(input->fd, &info) != 0) return failed_line_reader(input, "look at", err);
+    if (fstat(input->fd, &info) != 0) return fail_read(input, "look at", err);
     uint64_t end = (uint64_t)info.st_size, block = FOLLOW_LINE_BYTES_MAX;
     // With no line wanted, reading begins at the end.
     input->offset = end;
@@ -61,7 +59,7 @@ static reef_status seek_lines(reef_follow_input *input, size_t *lines, reef_erro
     for (uint64_t at = end; at > 0;) {
         size_t count = (size_t)(at < block ? at : block);
         ssize_t got = pread(input->fd, input->bytes, count, (off_t)(at - count));
-        if (got < 0) return failed_line_reader(input, "read", err);
+        if (got < 0) return fail_read(input, "read", err);
         // It was cut meanwhile.
         if ((size_t)got < count) break;
         for (size_t i = count; i-- > 0;) {
@@ -88,7 +86,7 @@ reef_status reef_follow_open(reef_follow_input *input,
     *input = (reef_follow_input){.path = standard ? NULL : path, .fd = STDIN_FILENO};
     // Standard input is never opened by name, so it is not followed over a rotation.
     if (!standard) input->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (input->fd < 0) return failed_line_reader(input, "open", err);
+    if (input->fd < 0) return fail_read(input, "open", err);
     input->bytes = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, 1);
     reef_status status = begin_file(input, input->fd, err);
     // Everything from the beginning needs no search.
@@ -128,7 +126,7 @@ static bool take_lines(reef_follow_input *input, bool last, const uint8_t **line
     return whole > 0;
 }
 
-static reef_status fill_line_reader(reef_follow_input *input, size_t *count, reef_error *err) {
+static reef_status fill_buffer(reef_follow_input *input, size_t *count, reef_error *err) {
     // The rest of the last line moves to the front.
     memmove(input->bytes, input->bytes + input->taken, input->used - input->taken);
     input->used -= input->taken;
@@ -145,7 +143,7 @@ static reef_status fill_line_reader(reef_follow_input *input, size_t *count, ree
     ssize_t got = input->regular ? pread(input->fd, at, room, (off_t)input->offset)
                                  : read(input->fd, at, room);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return REEF_OK;
-    if (got < 0) return failed_line_reader(input, "read", err);
+    if (got < 0) return fail_read(input, "read", err);
     // A pipe ends; a file may grow.
     if (got == 0 && !input->regular) input->ended = true;
     input->used += (size_t)got;
@@ -173,7 +171,7 @@ static bool was_replaced(const reef_follow_input *input) {
 static reef_status open_next(reef_follow_input *input, reef_follow_state *state, reef_error *err) {
     int fd = open(input->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) return REEF_OK; // gone again: it is looked for
-    if (fd < 0) return failed_line_reader(input, "open", err);
+    if (fd < 0) return fail_read(input, "open", err);
     close(input->fd);
     input->fd = fd;
     *state = FOLLOW_ROTATED;
@@ -181,7 +179,7 @@ static reef_status open_next(reef_follow_input *input, reef_follow_state *state,
 }
 
 // Nothing was there to read. True if it should be polled again at once.
-static bool poll_line_reader(reef_follow_input *input) {
+static bool is_changed(reef_follow_input *input) {
     if (!input->regular || input->ended) return false;
     if (was_cut(input)) return input->cut = true;
     return input->ended = was_replaced(input); // what it got before that is still to be read
@@ -200,9 +198,9 @@ reef_status reef_follow_next(reef_follow_input *input,
         *state = FOLLOW_TRUNCATED;
         // Cut: begins again at the top, after the old rest was handed out.
         if (input->cut) return begin_file(input, input->fd, err);
-        reef_status status = fill_line_reader(input, &count, err);
+        reef_status status = fill_buffer(input, &count, err);
         if (status != REEF_OK) return status;
-    } while (count > 0 || poll_line_reader(input));
+    } while (count > 0 || is_changed(input));
     *state = FOLLOW_LINES;
     // The file was rotated and is read to its end: its last line counts.
     if (input->ended && take_lines(input, true, lines, bytes)) return REEF_OK;

@@ -158,7 +158,7 @@ static reef_status summary(watch *w, reef_error *err) {
 
 // ---- lines --------------------------------------------------------------------------------------
 
-static reef_status print_score_follow(
+static reef_status put_scored_line(
     watch *w, const uint8_t *line, size_t bytes, double bits, double distance, reef_error *err) {
     // Not a number while too few lines were seen: the comparison is false.
     bool outlier = distance > w->usual.threshold;
@@ -185,7 +185,7 @@ static reef_status on_line(
     for (size_t i = 0; i < bytes; i++) bits += (double)surprise[i];
     double mean = bits / (double)bytes, distance = reef_follow_distance(&w->usual, mean);
     reef_follow_usual_add(&w->usual, mean);
-    if (w->silent == 0) return print_score_follow(w, line, bytes, bits, distance, err);
+    if (w->silent == 0) return put_scored_line(w, line, bytes, bits, distance, err);
     w->silent--;
     return REEF_OK;
 }
@@ -202,7 +202,7 @@ static reef_status on_lines(watch *w, const uint8_t *lines, size_t bytes, reef_e
     return status;
 }
 
-static void report_score_follow(const watch *w, reef_follow_state state) {
+static void report_state(const watch *w, reef_follow_state state) {
     if (state == FOLLOW_ROTATED)
         fprintf(stderr, "reef score: another file is %s now; reading it from its beginning\n",
                 w->input.path);
@@ -210,7 +210,7 @@ static void report_score_follow(const watch *w, reef_follow_state state) {
         fprintf(stderr, "reef score: %s was cut; reading it from its beginning\n", w->input.path);
 }
 
-static reef_status run_score_follow(watch *w, reef_error *err) {
+static reef_status follow_lines(watch *w, reef_error *err) {
     reef_status status = REEF_OK;
     reef_follow_state state = FOLLOW_NOTHING;
     // Ends by a signal, or with the input, if that has an end.
@@ -221,7 +221,7 @@ static reef_status run_score_follow(watch *w, reef_error *err) {
         if (status != REEF_OK) return status;
         if (state == FOLLOW_LINES) status = on_lines(w, lines, bytes, err);
         // Rotation and cuts are reported on standard error.
-        report_score_follow(w, state);
+        report_state(w, state);
         if (state != FOLLOW_NOTHING) continue;
         // What was there at the beginning has been read.
         w->silent = 0;
@@ -262,7 +262,7 @@ reef_status reef_score_follow(reef_cli_call *cli, reef_error *err) {
         w.surprise = reef_cli_alloc(FOLLOW_LINE_BYTES_MAX, sizeof(*w.surprise));
         // From here on an interrupt ends with the summary.
         catch_signals();
-        status = run_score_follow(&w, err);
+        status = follow_lines(&w, err);
     }
     if (status == REEF_OK) status = summary(&w, err);
     reef_follow_usual_release(&w.usual);

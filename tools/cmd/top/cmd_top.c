@@ -178,7 +178,7 @@ static void take_absence(top *t) {
     t->data.daemon = false;
 }
 
-static void request_top(top *t) {
+static void request_status(top *t) {
     if (!reef_top_link_request(&t->link)) take_absence(t);
 }
 
@@ -250,7 +250,7 @@ static void terminal_end(void) {
 }
 
 // ^Z: give the terminal back, and stop as if the signal had never been caught.
-static void suspend_top(void) {
+static void suspend_program(void) {
     suspended = 0;
     terminal_end();
     sigaction(SIGTSTP, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
@@ -315,7 +315,7 @@ static void refresh_pool(top *t) {
 // sent.
 static void come_back(top *t) {
     if (suspended)
-        suspend_top();
+        suspend_program();
     else
         terminal_take();
     continued = 0;
@@ -332,7 +332,7 @@ static void run_top(top *t) {
         double now = reef_cli_clock();
         // At fixed times: drawing and keys do not delay the figures.
         if (now >= next) {
-            request_top(t);
+            request_status(t);
             refresh_pool(t);
             next = now + t->interval;
         }

@@ -69,7 +69,7 @@ static void make_room(reef_top_link *link) {
 }
 
 // The status in a whole answer, or NULL.
-static json_t *parse_top_link(const char *line, size_t bytes) {
+static json_t *parse_reply(const char *line, size_t bytes) {
     json_t *reply = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
     json_t *status = json_incref(json_object_get(reply, "result"));
     json_decref(reply);
@@ -90,7 +90,7 @@ bool reef_top_link_read(reef_top_link *link, json_t **status) {
     // A reply is one line.
     const char *end = count > 0 ? memchr(link->line, '\n', link->used) : NULL;
     if (end != NULL) {
-        *status = parse_top_link(link->line, (size_t)(end - link->line));
+        *status = parse_reply(link->line, (size_t)(end - link->line));
         // One request at a time, so nothing follows the line.
         link->used = 0;
         link->asked = false;

@@ -28,9 +28,9 @@ typedef struct view {
 
 // ---- lines --------------------------------------------------------------------------------------
 
-static void put_top_view(view *v, top_style style, const char *format, ...)
+static void put_line(view *v, top_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void put_top_view(view *v, top_style style, const char *format, ...) {
+static void put_line(view *v, top_style style, const char *format, ...) {
     // Rows that do not fit are left out, but a row for the hint is kept.
     if (v->rows > 0 && v->used + v->hinted >= v->rows) return;
     char *text = NULL;
@@ -140,31 +140,30 @@ static void put_head(view *v) {
     char words[CLI_WORD_BYTES];
     // With the process number, for kill and strace.
     if (d->daemon)
-        put_top_view(
+        put_line(
             v, TOP_BOLD, "%s   reefd %" PRIu64 "   %s   up %s", d->pool,
             top_view_integer(d->status, "pid"), text_of(d->status, "state"),
             reef_cli_duration(json_number_value(json_object_get(d->status, "uptime_s")), words));
     else
         // Before the first reply there is no status at all.
-        put_top_view(v, TOP_BOLD, "%s   %s", d->pool,
-                     d->status != NULL ? "as of its last commit" : "");
+        put_line(v, TOP_BOLD, "%s   %s", d->pool, d->status != NULL ? "as of its last commit" : "");
     // Each trouble has a line of its own, so that none hides another.
-    if (d->trouble != NULL) put_top_view(v, TOP_ALARM, "%s", d->trouble);
+    if (d->trouble != NULL) put_line(v, TOP_ALARM, "%s", d->trouble);
     if (!d->daemon) return;
     // No reply: the process may be stopped or swapping.
     if (d->age > SILENT_SECONDS)
-        put_top_view(v, TOP_ALARM, "the daemon has not answered for %s",
-                     reef_cli_duration(d->age, words));
+        put_line(v, TOP_ALARM, "the daemon has not answered for %s",
+                 reef_cli_duration(d->age, words));
     // Replies, but training stands still although there is work.
     else if (d->still > STALL_SECONDS)
-        put_top_view(v, TOP_ALARM, "training has not advanced for %s",
-                     reef_cli_duration(d->still, words));
+        put_line(v, TOP_ALARM, "training has not advanced for %s",
+                 reef_cli_duration(d->still, words));
     // Commits that fail are the worst: what is trained now could be lost.
     if (text_of(d->status, "commit_error")[0])
-        put_top_view(v, TOP_ALARM, "commits fail: %s", text_of(d->status, "commit_error"));
+        put_line(v, TOP_ALARM, "commits fail: %s", text_of(d->status, "commit_error"));
     const json_t *scrub = json_object_get(d->status, "scrub");
     if (text_of(scrub, "damage")[0])
-        put_top_view(v, TOP_ALARM, "DAMAGED: %s", text_of(scrub, "damage"));
+        put_line(v, TOP_ALARM, "DAMAGED: %s", text_of(scrub, "damage"));
 }
 
 static void put_loss(view *v) {
@@ -186,7 +185,7 @@ static void put_loss(view *v) {
                             : reef_cli_format("%.3f %s", json_number_value(now),
                                               // The unit follows the model.
                                               reef_cli_bits_words(&d->config));
-    put_top_view(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
+    put_line(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "loss", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
     free(means);
@@ -199,7 +198,7 @@ static void put_speed(view *v) {
     char words[CLI_WORD_BYTES];
     char *curve = reef_top_sparkline(d->speed, d->speed_count, curve_columns(v));
     char *value = reef_cli_format("%s/s", reef_cli_bytes((uint64_t)json_number_value(rate), words));
-    put_top_view(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "speed", VALUE_COLUMNS, value, curve);
+    put_line(v, TOP_PLAIN, "%-*s%-*s%s", LABEL_COLUMNS, "speed", VALUE_COLUMNS, value, curve);
     free(value);
     free(curve);
 }
@@ -215,11 +214,11 @@ static void put_stream(view *v) {
     char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], carried[CLI_WORD_BYTES],
         skipped[CLI_WORD_BYTES];
     // One line, as wide as a terminal of 80 columns takes.
-    put_top_view(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS,
-                 "trained", stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit,
-                 bytes ? "" : "s", reef_cli_count(top_view_integer(d->status, "step"), steps),
-                 stream_words(d, top_view_integer(d->status, "carried_bytes"), carried),
-                 stream_words(d, passed_over, skipped));
+    put_line(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS,
+             "trained", stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit,
+             bytes ? "" : "s", reef_cli_count(top_view_integer(d->status, "step"), steps),
+             stream_words(d, top_view_integer(d->status, "carried_bytes"), carried),
+             stream_words(d, passed_over, skipped));
 }
 
 static void put_commit(view *v) {
@@ -233,11 +232,11 @@ static void put_commit(view *v) {
         json_is_number(json_object_get(commit, "ms"))
             ? reef_cli_format(", took %.0f ms", json_number_value(json_object_get(commit, "ms")))
             : reef_cli_format("%s", "");
-    put_top_view(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
-                 reef_cli_count(top_view_integer(commit, "number"), number),
-                 reef_cli_count(top_view_integer(commit, "step"), step),
-                 // The clock may have been set back.
-                 reef_cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
+    put_line(v, TOP_PLAIN, "%-*snumber %s at step %s, %s ago%s", LABEL_COLUMNS, "commit",
+             reef_cli_count(top_view_integer(commit, "number"), number),
+             reef_cli_count(top_view_integer(commit, "step"), step),
+             // The clock may have been set back.
+             reef_cli_duration(now > then ? (double)(now - then) / 1000 : 0, ago), took);
     free(took);
 }
 
@@ -246,12 +245,12 @@ static void put_memory(view *v) {
     char file[CLI_WORD_BYTES], resident[CLI_WORD_BYTES];
     uint64_t bytes = top_view_integer(status, v->data->daemon ? "pool_file_bytes" : "file_bytes");
     if (v->data->daemon)
-        put_top_view(v, TOP_PLAIN, "%-*s%s on disk, %s resident", LABEL_COLUMNS, "size",
-                     reef_cli_bytes(bytes, file),
-                     reef_cli_bytes(top_view_integer(status, "resident_bytes"), resident));
+        put_line(v, TOP_PLAIN, "%-*s%s on disk, %s resident", LABEL_COLUMNS, "size",
+                 reef_cli_bytes(bytes, file),
+                 reef_cli_bytes(top_view_integer(status, "resident_bytes"), resident));
     else
-        put_top_view(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size",
-                     reef_cli_bytes(bytes, file));
+        put_line(v, TOP_PLAIN, "%-*s%s on disk", LABEL_COLUMNS, "size",
+                 reef_cli_bytes(bytes, file));
 }
 
 static void put_source(view *v, const json_t *source) {
@@ -271,10 +270,10 @@ static void put_source(view *v, const json_t *source) {
         snprintf(lag, sizeof(lag), "?");
     reef_cli_bytes((uint64_t)json_number_value(json_object_get(source, "bytes_per_s")), rate);
     // The policy of a source that waits is shown, as it explains the lag.
-    put_top_view(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
-                 json_is_true(json_object_get(source, "ended"))      ? "ended"
-                 : json_is_true(json_object_get(source, "sits_out")) ? "sits out"
-                                                                     : "");
+    put_line(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
+             json_is_true(json_object_get(source, "ended"))      ? "ended"
+             : json_is_true(json_object_get(source, "sits_out")) ? "sits out"
+                                                                 : "");
     free(shown);
     free(name);
 }
@@ -284,7 +283,7 @@ static void put_sources(view *v) {
     size_t i;
     json_t *source;
     if (json_array_size(sources) == 0) return;
-    put_top_view(v, TOP_FAINT, "  %10s %12s %8s  source", "lag", "rate", "loss");
+    put_line(v, TOP_FAINT, "  %10s %12s %8s  source", "lag", "rate", "loss");
     json_array_foreach(sources, i, source) put_source(v, source);
 }
 
@@ -305,10 +304,10 @@ static void put_generation(view *v, uint32_t g) {
     char experts[CLI_WORD_BYTES], opened[CLI_WORD_BYTES];
     char *usage = usage_words(v, g);
     uint64_t count = (uint64_t)one->side * one->side * reef_cli_peer_layers(&d->config);
-    put_top_view(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
-                 one->sealed ? "sealed" : "open",
-                 reef_cli_count(reef_generation_is_empty(one) ? 0 : count, experts),
-                 stream_words(d, one->opened_at, opened), usage);
+    put_line(v, one->sealed ? TOP_PLAIN : TOP_BOLD, "  %10" PRIu32 " %-6s %10s %9s%s", g,
+             one->sealed ? "sealed" : "open",
+             reef_cli_count(reef_generation_is_empty(one) ? 0 : count, experts),
+             stream_words(d, one->opened_at, opened), usage);
     free(usage);
 }
 
@@ -320,8 +319,7 @@ static void put_generations(view *v) {
                       ? reef_cli_format("%s", "")
                       : reef_cli_format(" %5s %-*s %6s %12s", "used%", BAR_COLUMNS, "", "uneven",
                                         "selections");
-    put_top_view(v, TOP_FAINT, "  %10s %-6s %10s %9s%s", "generation", "", "experts", "opened",
-                 usage);
+    put_line(v, TOP_FAINT, "  %10s %-6s %10s %9s%s", "generation", "", "experts", "opened", usage);
     free(usage);
     // The newest generations, if not all fit.
     size_t left = rows_left(v);
@@ -354,5 +352,5 @@ void reef_top_view(const reef_top_data *data,
     }
     // The row that was kept for it.
     v.hinted = false;
-    if (hint != NULL) put_top_view(&v, TOP_FAINT, "%s", hint);
+    if (hint != NULL) put_line(&v, TOP_FAINT, "%s", hint);
 }

@@ -303,7 +303,7 @@ static bool commit_is_due(const train *t) {
     return reef_cli_clock() - t->committed > COMMIT_SECONDS;
 }
 
-static reef_status feed_train(
+static reef_status feed_bytes(
     train *t, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
     reef_status status = REEF_OK;
     while (status == REEF_OK && count > 0 && !interrupted) {
@@ -345,7 +345,7 @@ static reef_status train_until(train *t, uint64_t position, reef_error *err) {
         const uint8_t *bytes;
         size_t count;
         status = reef_train_stream_read(&t->stream, position, &name, &bytes, &count, err);
-        if (status == REEF_OK) status = feed_train(t, name, bytes, count, err);
+        if (status == REEF_OK) status = feed_bytes(t, name, bytes, count, err);
     }
     // A measurement must include everything read so far, so pending bytes are trained.
     if (status == REEF_OK && !interrupted && position > 0) status = drain(t, err);
@@ -367,7 +367,7 @@ static reef_status open_model(const train *t,
         err);
 }
 
-static reef_status measure_train(train *t,
+static reef_status measure_state(train *t,
                                  const char *as_of,
                                  reef_eval_score *scores,
                                  reef_error *err) {
@@ -391,7 +391,7 @@ static reef_status measure_sealed(train *t, uint32_t generation, double *values,
         return REEF_OK;
     reef_eval_score *scores = reef_cli_alloc(t->set.count, sizeof(*scores));
     char *as_of = reef_cli_format("%" PRIu32, generation);
-    reef_status status = measure_train(t, as_of, scores, err);
+    reef_status status = measure_state(t, as_of, scores, err);
     // All or nothing: a row of mixed states would be wrong.
     for (size_t j = 0; j < t->set.count; j++) {
         values[j] = status == REEF_OK ? scores[j].value : NAN;
@@ -417,7 +417,7 @@ static reef_status keep_results(train *t, reef_error *err);
 
 static reef_status measure_point(train *t, reef_train_point *point, reef_error *err) {
     double began = reef_cli_clock();
-    reef_status status = measure_train(t, "now", point->scores, err);
+    reef_status status = measure_state(t, "now", point->scores, err);
     if (status == REEF_OK) status = measure_newly_sealed(t, point->at, err);
     point->done = status == REEF_OK;
     point->seconds = t->record.seconds;

@@ -50,7 +50,7 @@ static reef_status commit(run *r, reef_error *err) {
     return status;
 }
 
-static reef_status feed_budget(
+static reef_status feed_bytes(
     run *r, const char *name, const uint8_t *bytes, size_t count, reef_error *err) {
     double every = r->budget->commit_seconds > 0 ? r->budget->commit_seconds : COMMIT_SECONDS;
     reef_status status = REEF_OK;
@@ -80,7 +80,7 @@ static reef_status train_budget_all(run *r, reef_error *err) {
         const uint8_t *bytes;
         size_t count;
         status = reef_train_stream_read(&r->stream, UINT64_MAX, &name, &bytes, &count, err);
-        if (status == REEF_OK) status = feed_budget(r, name, bytes, count, err);
+        if (status == REEF_OK) status = feed_bytes(r, name, bytes, count, err);
     }
     return status == REEF_OK ? commit(r, err) : status;
 }
@@ -255,11 +255,11 @@ static void print_spent(const reef_flops *flops, const reef_train_spent *spent) 
                reef_cli_bytes(spent->other_bytes, words));
 }
 
-static reef_status measure_budget(const reef_cli_call *cli,
-                                  const reef_cli_pool *pool,
-                                  reef_eval_set *set,
-                                  json_t **out,
-                                  reef_error *err) {
+static reef_status measure_sets(const reef_cli_call *cli,
+                                const reef_cli_pool *pool,
+                                reef_eval_set *set,
+                                json_t **out,
+                                reef_error *err) {
     reef_model *model = NULL;
     reef_status status = reef_model_open(
         &model, pool->store, "now",
@@ -409,7 +409,7 @@ reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void),
     }
     // Reads the last commit of the run.
     if (status == REEF_OK) status = reef_cli_pool_refresh(&pool, err);
-    if (status == REEF_OK) status = measure_budget(cli, &pool, &set, &measured, err);
+    if (status == REEF_OK) status = measure_sets(cli, &pool, &set, &measured, err);
     if (status == REEF_OK)
         status = reply_budget(cli, &pool, &spent, measured, err);
     else

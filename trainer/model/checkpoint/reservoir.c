@@ -64,18 +64,18 @@ void reef_reservoir_release(reef_reservoir *reservoir) {
 
 // Algorithm R: the n-th offer (from 0) takes slot n while there is room, then a random one of n +
 // 1.
-static bool draw_reservoir(uint64_t seed, uint64_t stream, uint64_t n, size_t slots, size_t *slot) {
+static bool draw_slot(uint64_t seed, uint64_t stream, uint64_t n, size_t slots, size_t *slot) {
     uint64_t drawn = n < slots ? n : reef_random_below(seed, stream, n, n + 1);
     *slot = (size_t)drawn;
     return drawn < slots;
 }
 
-static void put_reservoir(reef_reservoir *reservoir,
-                          size_t slot,
-                          uint32_t generation,
-                          uint64_t offset,
-                          const uint8_t *bytes,
-                          size_t size) {
+static void fill_slot(reef_reservoir *reservoir,
+                      size_t slot,
+                      uint32_t generation,
+                      uint64_t offset,
+                      const uint8_t *bytes,
+                      size_t size) {
     memcpy(reservoir->bytes + slot * reservoir->window_bytes, bytes, size);
     reservoir->sizes[slot] = (uint32_t)size;
     reservoir->generations[slot] = generation;
@@ -92,15 +92,14 @@ void reef_reservoir_offer(reef_reservoir *reservoir,
     for (size_t at = 0; at + size <= count; at += size) {
         // `seen` counts every window that was ever offered, so each has the same chance to be in
         // the sample (Vitter 1985, algorithm R).
-        if (draw_reservoir(reservoir->seed, STREAM_OLD, reservoir->seen++, reservoir->old_slots,
-                           &slot))
-            put_reservoir(reservoir, slot, generation, offset + at, bytes + at, size);
+        if (draw_slot(reservoir->seed, STREAM_OLD, reservoir->seen++, reservoir->old_slots, &slot))
+            fill_slot(reservoir, slot, generation, offset + at, bytes + at, size);
         // The young sample's draws depend on the generation too: its count restarts each time.
         uint64_t stream = STREAM_YOUNG + ((uint64_t)generation << 8);
         size_t young = reservoir->slots - reservoir->old_slots;
-        if (draw_reservoir(reservoir->seed, stream, reservoir->young_seen++, young, &slot))
-            put_reservoir(reservoir, reservoir->old_slots + slot, generation, offset + at,
-                          bytes + at, size);
+        if (draw_slot(reservoir->seed, stream, reservoir->young_seen++, young, &slot))
+            fill_slot(reservoir, reservoir->old_slots + slot, generation, offset + at, bytes + at,
+                      size);
     }
 }
 

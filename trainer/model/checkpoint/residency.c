@@ -60,7 +60,7 @@ static uint64_t row_bytes(const reef_config *config, const reef_generation_recor
     return values * info->side * info->side * reef_rows_value_bytes(info->dtype);
 }
 
-static void decide_residency(reef_residency *residency, uint64_t sealed_bytes) {
+static void decide_in_place(reef_residency *residency, uint64_t sealed_bytes) {
     residency->in_place = sealed_bytes > residency->memory_bytes / 2;
 }
 
@@ -77,7 +77,7 @@ reef_status reef_residency_decide(reef_residency *residency,
         // Open rows change and are always copied; they do not count.
         if (info.sealed) bytes += row_bytes(config, &info);
     }
-    decide_residency(residency, bytes);
+    decide_in_place(residency, bytes);
     return REEF_OK;
 }
 
@@ -138,10 +138,10 @@ static reef_status check_same(const reef_residency *residency,
     return REEF_OK;
 }
 
-static reef_status begin_residency(reef_residency *residency,
-                                   reef_network *network,
-                                   bool loaded,
-                                   reef_error *err) {
+static reef_status begin_read(reef_residency *residency,
+                              reef_network *network,
+                              bool loaded,
+                              reef_error *err) {
     double start = residency->pinned_since = reef_seconds();
     reef_status status = reef_txn_begin(&residency->txn, residency->store, REEF_TXN_READ, err);
     if (status == REEF_OK && loaded) status = check_same(residency, network, err);
@@ -160,13 +160,13 @@ reef_status reef_residency_pin(reef_residency *residency,
         if (is_in_place(network->generations[g]))
             bytes += row_bytes(&network->config, &network->generations[g]->info);
     // Once read in place, a pool stays so: sealed generations only grow in number.
-    if (!residency->in_place) decide_residency(residency, bytes);
+    if (!residency->in_place) decide_in_place(residency, bytes);
     if (!residency->in_place) return REEF_OK;
     reef_status status = REEF_OK;
     // Made at the first need, since most pools fit into memory.
     if (residency->prefetch == NULL)
         status = reef_row_prefetch_new(&residency->prefetch, residency->memory_bytes, err);
-    return status == REEF_OK ? begin_residency(residency, network, loaded, err) : status;
+    return status == REEF_OK ? begin_read(residency, network, loaded, err) : status;
 }
 
 reef_status reef_residency_renew(reef_residency *residency,
@@ -176,7 +176,7 @@ reef_status reef_residency_renew(reef_residency *residency,
     bool held = residency->txn != NULL && reef_seconds() - residency->pinned_since < limit;
     if (!residency->in_place || held) return REEF_OK;
     reef_residency_unpin(residency);
-    return begin_residency(residency, network, true, err);
+    return begin_read(residency, network, true, err);
 }
 
 bool reef_residency_is_pinned(const reef_residency *residency) {

@@ -112,7 +112,7 @@ static reef_status peer_check(const reef_config *c, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status first_check(const reef_config *c, uint32_t layers, reef_error *err) {
+static reef_status first_generation_check(const reef_config *c, uint32_t layers, reef_error *err) {
     uint64_t first = (uint64_t)layers * c->side * c->side;
     if (c->experts_max == 0 || c->experts_max >= first) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
@@ -128,7 +128,7 @@ static reef_status policy_check(const reef_config *c, reef_error *err) {
                          "reservoir_bytes %" PRIu32 " holds fewer than two windows of %zu bytes: "
                          "one fits gates, one calibrates them",
                          c->reservoir_bytes, window);
-    return first_check(c, reef_config_retrieving_layers(c), err);
+    return first_generation_check(c, reef_config_retrieving_layers(c), err);
 }
 
 // A setting that a vector model does not read.
@@ -198,7 +198,7 @@ static reef_status layer_check(const reef_config *c, reef_error *err) {
                          "strategy %s is for language models; a layer by itself has generations",
                          reef_config_word(c, "strategy"));
     reef_status status = peer_check(c, err);
-    return status == REEF_OK ? first_check(c, 1, err) : status;
+    return status == REEF_OK ? first_generation_check(c, 1, err) : status;
 }
 
 // Rivals that learn from old data read windows of T tokens, and their targets, out of the

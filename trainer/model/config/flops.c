@@ -40,7 +40,7 @@ uint64_t reef_flops_embedded(const reef_config *config) {
     return rows;
 }
 
-static void add_flops(reef_flops *out, reef_flops_part part, uint64_t forward, uint64_t backward) {
+static void add_part(reef_flops *out, reef_flops_part part, uint64_t forward, uint64_t backward) {
     out->forward[part] += forward;
     out->backward[part] += backward;
 }
@@ -48,7 +48,7 @@ static void add_flops(reef_flops *out, reef_flops_part part, uint64_t forward, u
 // A product forwards is two backwards: the gradient of its input, and that of its weight.
 static void add_product(
     reef_flops *out, reef_flops_part part, uint64_t rows, uint64_t in, uint64_t width) {
-    add_flops(out, part, 2 * rows * in * width, 4 * rows * in * width);
+    add_part(out, part, 2 * rows * in * width, 4 * rows * in * width);
 }
 
 static void add_parameters(reef_flops *out, uint64_t total, uint64_t active) {
@@ -62,8 +62,8 @@ static void embedding(reef_flops *out, const reef_config *config) {
     uint64_t D = config->d_model, T = config->context,
              tables = 1 + (uint64_t)config->previous_bytes;
     uint64_t sums = 2 * D * reef_flops_embedded(config);
-    add_flops(out, REEF_FLOPS_EMBEDDING, sums,
-              sums + 2 * T * D); // backwards the positions' rows as well
+    add_part(out, REEF_FLOPS_EMBEDDING, sums,
+             sums + 2 * T * D); // backwards the positions' rows as well
     add_parameters(out, tables * config->vocab * D + T * D, tables * D + D);
 }
 
@@ -73,7 +73,7 @@ static void attention(reef_flops *out, const reef_config *config) {
     add_product(out, REEF_FLOPS_ATTENTION, T, D, D);
     // Scores and the weighted sum of values: of all heads together D wide.
     uint64_t pairs = 2 * reef_flops_attended(config->context) * D;
-    add_flops(out, REEF_FLOPS_ATTENTION, 2 * pairs, 4 * pairs);
+    add_part(out, REEF_FLOPS_ATTENTION, 2 * pairs, 4 * pairs);
     add_parameters(out, 4 * D * D + 4 * D, 4 * D * D + 4 * D); // with the norms of a block
 }
 
@@ -92,7 +92,7 @@ static void mixture(reef_flops *out, const reef_config *config) {
     add_product(out, REEF_FLOPS_MOE, taken, F, D);
     // Backwards the gradients of the weight, of the output, and of the token, to which all experts
     // add.
-    add_flops(out, REEF_FLOPS_MOE, sums, 3 * sums);
+    add_part(out, REEF_FLOPS_MOE, sums, 3 * sums);
 }
 
 // Queries, and the scores of both halves against a table of sub-keys each.
@@ -101,7 +101,7 @@ static void product_keys(reef_flops *out, const reef_config *config) {
     uint64_t width = H * config->d_key, S = config->side;
     add_product(out, REEF_FLOPS_ROUTER, T, D, width);
     // Backwards only the sub-keys of what was chosen: the gradient of the query, and their own.
-    add_flops(out, REEF_FLOPS_ROUTER, 2 * T * width * S, 4 * T * width * K);
+    add_part(out, REEF_FLOPS_ROUTER, 2 * T * width * S, 4 * T * width * K);
 }
 
 // A row of `read` vectors that meet the token and one that is added up, or of that one alone.
@@ -113,7 +113,7 @@ static void retrieved(reef_flops *out,
     uint64_t each = 2 * (uint64_t)config->context * pairs * D, vectors = read + 1;
     // Backwards the gradient of the gate, of the token through each vector that met it, and of
     // every vector.
-    add_flops(out, part, vectors * each, (1 + read + vectors) * each);
+    add_part(out, part, vectors * each, (1 + read + vectors) * each);
 }
 
 static void feed_forward(reef_flops *out, const reef_config *config, uint32_t layer) {

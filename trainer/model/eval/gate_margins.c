@@ -4,13 +4,13 @@
 #include <string.h>
 
 // Margins along a text of a gate that reads losses: the last one of the model.
-static reef_status read_margins(reef_model *model,
-                                const reef_network *network,
-                                const uint8_t *bytes,
-                                size_t count,
-                                reef_gate_stats *stats,
-                                float *margins,
-                                reef_error *err) {
+static reef_status read_loss_margins(reef_model *model,
+                                     const reef_network *network,
+                                     const uint8_t *bytes,
+                                     size_t count,
+                                     reef_gate_stats *stats,
+                                     float *margins,
+                                     reef_error *err) {
     // The generation that is asked about is the last of the view.
     const float *row = model->margins + (network->generation_count - 1) * model->stride;
     reef_gating gating = {0};
@@ -64,7 +64,7 @@ reef_status reef_model_gate_margins(reef_model *model,
     if (generation->gate.loss_weight > 0.0f) {
         reef_network network = model->network; // a view: what comes later has no say
         network.generation_count = (size_t)number + 1;
-        return read_margins(model, &network, bytes, count, stats, margins, err);
+        return read_loss_margins(model, &network, bytes, count, stats, margins, err);
     }
     reef_gate_state state;
     // An n-gram gate needs no pass at all: its features are the text's own bytes.

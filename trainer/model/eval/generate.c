@@ -57,10 +57,7 @@ typedef struct growing {
 } growing;
 
 // A full window keeps its later half.
-static reef_status append_generate(reef_model *model,
-                                   growing *text,
-                                   uint8_t byte,
-                                   reef_error *err) {
+static reef_status append_byte(reef_model *model, growing *text, uint8_t byte, reef_error *err) {
     size_t T = model->network.config.context;
     if (text->length == T) {
         size_t keep = T / 2, gone = T - keep;
@@ -111,9 +108,9 @@ reef_status reef_model_generate(reef_model *model,
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to generate");
     if (status != REEF_OK) goto cleanup;
     // An empty prompt begins like a line: something has to be read before a byte can be predicted.
-    if (prompt_bytes == 0) status = append_generate(model, &text, '\n', err);
+    if (prompt_bytes == 0) status = append_byte(model, &text, '\n', err);
     for (size_t i = 0; status == REEF_OK && i < prompt_bytes; i++)
-        status = append_generate(model, &text, prompt[i], err);
+        status = append_byte(model, &text, prompt[i], err);
     if (status != REEF_OK) goto cleanup;
     for (size_t i = 0; i < count; i++) {
         const float *logits;
@@ -122,7 +119,7 @@ reef_status reef_model_generate(reef_model *model,
         out[i] = draw_byte(logits, sampling, i);
         // A client that is gone ends the generation without an error.
         if (sampling->on_byte != NULL && !sampling->on_byte(sampling->context, out[i])) break;
-        status = append_generate(model, &text, out[i], err);
+        status = append_byte(model, &text, out[i], err);
         if (status != REEF_OK) goto cleanup;
     }
 

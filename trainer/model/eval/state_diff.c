@@ -49,10 +49,10 @@ static reef_status describe_now(reef_txn *txn, reef_snapshot *out, reef_error *e
     return REEF_OK;
 }
 
-static reef_status describe_state_diff(reef_txn *txn,
-                                       const char *name,
-                                       reef_snapshot *out,
-                                       reef_error *err) {
+static reef_status find_state(reef_txn *txn,
+                              const char *name,
+                              reef_snapshot *out,
+                              reef_error *err) {
     if (name == NULL || strcmp(name, "now") == 0) return describe_now(txn, out, err);
     return reef_snapshot_find(txn, name, out, err);
 }
@@ -301,7 +301,7 @@ static reef_status on_tensor_after(void *context,
 
 // ---- the whole ----------------------------------------------------------------------------------
 
-static reef_status compare_state_diff(comparison *c, reef_error *err) {
+static reef_status compare_records(comparison *c, reef_error *err) {
     // Two walks find what changed or went; two more find what is new.
     const struct {
         reef_db db;
@@ -326,8 +326,8 @@ static reef_status diff(
     reef_config config;
     reef_generation_record info;
     reef_status status = reef_config_read(txn, &config, err);
-    if (status == REEF_OK) status = describe_state_diff(txn, before, &out->before, err);
-    if (status == REEF_OK) status = describe_state_diff(txn, after, &out->after, err);
+    if (status == REEF_OK) status = find_state(txn, before, &out->before, err);
+    if (status == REEF_OK) status = find_state(txn, after, &out->after, err);
     if (status == REEF_OK) status = list_sealed(txn, out, err);
     if (status != REEF_OK) return status;
     // The generation that was open in the earlier of the two states is the one whose experts are
@@ -348,7 +348,7 @@ static reef_status diff(
     out->sealed_before = info.sealed;
     if (status == REEF_OK) status = reef_generation_read(txn, c.after, &info, err);
     out->sealed_after = info.sealed;
-    return status == REEF_OK ? compare_state_diff(&c, err) : status;
+    return status == REEF_OK ? compare_records(&c, err) : status;
 }
 
 reef_status reef_state_diff(reef_store *store,

@@ -174,7 +174,7 @@ static reef_status copy_parts(exporting *e, reef_error *err) {
                      e->origin.info.generation, reef_store_path(e->store));
 }
 
-static void describe_export(const exporting *e, uint64_t file_bytes, reef_generation_file *out) {
+static void describe_file(const exporting *e, uint64_t file_bytes, reef_generation_file *out) {
     *out = (reef_generation_file){
         .info = e->origin.info,
         .builds_on = e->origin.base_count,
@@ -205,7 +205,7 @@ reef_status reef_generation_export(reef_store *store,
         status = reef_safetensors_finish(e.writer, &file_bytes, err);
         e.writer = NULL;
     }
-    if (status == REEF_OK && out != NULL) describe_export(&e, file_bytes, out);
+    if (status == REEF_OK && out != NULL) describe_file(&e, file_bytes, out);
     reef_safetensors_abandon(e.writer);
     reef_generation_hash_free(e.hash);
     reef_generation_tensors_release(&e.parts);

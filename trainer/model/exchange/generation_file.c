@@ -86,10 +86,10 @@ void reef_tensor_shape(reef_safetensor *tensor, const reef_config *config, uint3
         tensor->shape[tensor->rank++] = size_of(*letter, config, side);
 }
 
-static reef_generation_tensor *add_file(reef_generation_tensors *parts,
-                                        reef_db db,
-                                        const char *name,
-                                        reef_dtype dtype) {
+static reef_generation_tensor *add_tensor(reef_generation_tensors *parts,
+                                          reef_db db,
+                                          const char *name,
+                                          reef_dtype dtype) {
     reef_generation_tensor *part = &parts->parts[parts->count++];
     *part = (reef_generation_tensor){.db = db, .tensor.dtype = dtype};
     snprintf(part->tensor.name, sizeof(part->tensor.name), "%s", name);
@@ -101,7 +101,7 @@ static void add_flat(reef_generation_tensors *parts,
                      reef_dtype dtype,
                      uint64_t rows,
                      uint64_t columns) {
-    reef_safetensor *tensor = &add_file(parts, REEF_DB_TENSORS, name, dtype)->tensor;
+    reef_safetensor *tensor = &add_tensor(parts, REEF_DB_TENSORS, name, dtype)->tensor;
     tensor->shape[tensor->rank++] = rows;
     if (columns > 0) tensor->shape[tensor->rank++] = columns;
 }
@@ -118,7 +118,7 @@ static void add_dense(reef_generation_tensors *parts,
                       size_t gate_values) {
     for (size_t i = 0; i < generation->tensor_count; i++) {
         reef_generation_tensor *part =
-            add_file(parts, REEF_DB_TENSORS, generation->tensors[i].name, REEF_F32);
+            add_tensor(parts, REEF_DB_TENSORS, generation->tensors[i].name, REEF_F32);
         // The layout counts the same tensors a second time; both must agree or no file could be
         // read back.
         reef_tensor_shape(&part->tensor, config, generation->info.side);
@@ -146,7 +146,7 @@ static void add_layers(reef_generation_tensors *parts,
         char name[REEF_NAME_BYTES_MAX + 1];
         snprintf(name, sizeof(name), "block%u.%s", l, rows ? "experts" : "flags");
         reef_generation_tensor *part =
-            add_file(parts, db, name, rows ? generation->info.dtype : REEF_BYTES);
+            add_tensor(parts, db, name, rows ? generation->info.dtype : REEF_BYTES);
         part->layer = l;
         // Rows per block follow from f32 even for bf16 rows: blocks of both kinds then hold the
         // same experts.

@@ -103,7 +103,7 @@ static reef_status list_parts(exporting *e, reef_error *err) {
     return status;
 }
 
-static reef_status read_model_export(exporting *e, const char *as_of, reef_error *err) {
+static reef_status read_state(exporting *e, const char *as_of, reef_error *err) {
     reef_as_of found;
     reef_status status = reef_config_read(e->txn, &e->origin.config, err);
     if (status == REEF_OK) status = reef_model_check_kind(&e->origin.config, err);
@@ -236,7 +236,7 @@ reef_status reef_model_export(reef_store *store,
     *out = (reef_model_file){0};
     // One transaction for the whole export: the open generation must be of one commit.
     reef_status status = reef_txn_begin(&e.txn, store, REEF_TXN_READ, err);
-    if (status == REEF_OK) status = read_model_export(&e, as_of, err);
+    if (status == REEF_OK) status = read_state(&e, as_of, err);
     if (status == REEF_OK && !e.options.dry_run)
         status = write_file(&e, path, &out->file_bytes, err);
     reef_txn_abort(e.txn);

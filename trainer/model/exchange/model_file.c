@@ -14,9 +14,9 @@
 
 // ---- tensors ------------------------------------------------------------------------------------
 
-static reef_tensor_group *add_model_file(reef_tensor_groups *parts,
-                                         uint32_t generation,
-                                         const char *record) {
+static reef_tensor_group *add_group(reef_tensor_groups *parts,
+                                    uint32_t generation,
+                                    const char *record) {
     // The number of tensors is known only at the end; growing doubles.
     if (parts->count == parts->capacity) {
         size_t capacity = 2 * parts->capacity + 64;
@@ -29,7 +29,7 @@ static reef_tensor_group *add_model_file(reef_tensor_groups *parts,
     *part = (reef_tensor_group){
         .generation = generation, .db = REEF_DB_TENSORS, .tensor.dtype = REEF_F32};
     snprintf(part->record, sizeof(part->record), "%s", record);
-    // For now the record's name, by which the shape is looked up; place_model_file gives it its
+    // For now the record's name, by which the shape is looked up; name_tensor gives it its
     // full name.
     snprintf(part->tensor.name, sizeof(part->tensor.name), "%s",
              record); // whose shape is asked for
@@ -37,7 +37,7 @@ static reef_tensor_group *add_model_file(reef_tensor_groups *parts,
 }
 
 // Its name in the file, and where its data lies, now that it has a shape.
-static void place_model_file(const reef_tensor_groups *parts, reef_tensor_group *part) {
+static void name_tensor(const reef_tensor_groups *parts, reef_tensor_group *part) {
     reef_safetensor *tensor = &part->tensor;
     if (part->generation > 0)
         snprintf(tensor->name, sizeof(tensor->name), "generation%" PRIu32 ".%.40s",
@@ -51,26 +51,26 @@ static bool add_dense(reef_tensor_groups *parts,
                       const reef_generation *generation,
                       uint32_t number) {
     for (size_t i = 0; i < generation->tensor_count; i++) {
-        reef_tensor_group *part = add_model_file(parts, number, generation->tensors[i].name);
+        reef_tensor_group *part = add_group(parts, number, generation->tensors[i].name);
         if (part == NULL) return false;
         reef_tensor_shape(&part->tensor, config, generation->info.side);
-        place_model_file(parts, part);
+        name_tensor(parts, part);
     }
     return true;
 }
 
 static bool add_gate(reef_tensor_groups *parts, uint32_t generation, size_t values) {
-    reef_tensor_group *part = add_model_file(parts, generation, "gate");
+    reef_tensor_group *part = add_group(parts, generation, "gate");
     if (part == NULL) return false;
     part->tensor.rank = 1;
     part->tensor.shape[0] = values;
-    place_model_file(parts, part);
-    part = add_model_file(parts, generation, "gate_weights");
+    name_tensor(parts, part);
+    part = add_group(parts, generation, "gate_weights");
     if (part == NULL) return false;
     part->tensor.rank = 2;
     part->tensor.shape[0] = REEF_GATE_ORDERS;
     part->tensor.shape[1] = REEF_GATE_BUCKETS;
-    place_model_file(parts, part);
+    name_tensor(parts, part);
     return true;
 }
 
@@ -91,7 +91,7 @@ static bool add_column(reef_tensor_groups *parts,
     char name[REEF_NAME_BYTES_MAX + 1];
     const reef_expert_table *table = &generation->expert_tables[layer];
     snprintf(name, sizeof(name), "block%" PRIu32 ".%s", layer, of->name);
-    reef_tensor_group *part = add_model_file(parts, number, name);
+    reef_tensor_group *part = add_group(parts, number, name);
     if (part == NULL) return false;
     part->db = of->db;
     part->layer = layer;
@@ -106,7 +106,7 @@ static bool add_column(reef_tensor_groups *parts,
     part->tensor.dtype = of->dtype;
     part->tensor.shape[part->tensor.rank++] = table->expert_count;
     if (of->width > 0) part->tensor.shape[part->tensor.rank++] = of->width;
-    place_model_file(parts, part);
+    name_tensor(parts, part);
     return true;
 }
 

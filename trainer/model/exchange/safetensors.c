@@ -201,10 +201,10 @@ static reef_status part_create(reef_safetensors_writer *writer, reef_error *err)
     return status;
 }
 
-static reef_status put_safetensors(reef_safetensors_writer *writer,
-                                   const void *data,
-                                   size_t bytes,
-                                   reef_error *err) {
+static reef_status write_bytes(reef_safetensors_writer *writer,
+                               const void *data,
+                               size_t bytes,
+                               reef_error *err) {
     return fwrite(data, 1, bytes, writer->file) == bytes
                ? REEF_OK
                : fail_errno(err, errno, "write", writer->part);
@@ -221,7 +221,7 @@ static reef_status begin(reef_safetensors_writer *writer,
     if (writer->path == NULL || writer->part == NULL) return no_memory(err, path);
     snprintf(writer->part, size, "%s.part", path);
     reef_status status = part_create(writer, err);
-    return status == REEF_OK ? put_safetensors(writer, header, header_bytes, err) : status;
+    return status == REEF_OK ? write_bytes(writer, header, header_bytes, err) : status;
 }
 
 reef_status reef_safetensors_create(reef_safetensors_writer **out,
@@ -262,7 +262,7 @@ reef_status reef_safetensors_write(reef_safetensors_writer *writer,
                                    reef_error *err) {
     assert(bytes <= writer->bytes_left);
     writer->bytes_left -= bytes;
-    return put_safetensors(writer, data, bytes, err);
+    return write_bytes(writer, data, bytes, err);
 }
 
 static reef_status parent_sync(const char *path, reef_error *err) {

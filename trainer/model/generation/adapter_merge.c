@@ -52,9 +52,9 @@ static void add_adapter(float *out,
                   shape->rank, adapter->up, shape->out, 1.0f, out, shape->out);
 }
 
-static void fill_adapter_merge(reef_generation *generation,
-                               const reef_generation *base,
-                               const reef_config *config) {
+static void merge_generation(reef_generation *generation,
+                             const reef_generation *base,
+                             const reef_config *config) {
     reef_merged *merged = &generation->merged;
     reef_adapter_shape qkv = reef_adapter_shape_qkv(config), out = reef_adapter_shape_out(config);
     reef_adapter_shape in = reef_adapter_shape_ffw_in(config),
@@ -91,7 +91,7 @@ reef_status reef_merged_make(reef_generation *generation,
                              generation->info.generation);
         lay_out(merged, config, merged->memory);
     }
-    fill_adapter_merge(generation, base, config);
+    merge_generation(generation, base, config);
     merged->fresh = true;
     return REEF_OK;
 }

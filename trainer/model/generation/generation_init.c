@@ -19,7 +19,7 @@ enum {
     MOE_DRAWS = 3 // of a mixture: router, w_in, w_out
 };
 
-static void fill_init(float *out, size_t count, float value) {
+static void fill_floats(float *out, size_t count, float value) {
     for (size_t i = 0; i < count; i++) out[i] = value;
 }
 
@@ -56,8 +56,8 @@ void reef_generation_draw_router(reef_generation *generation,
         reef_floats_copy(router->bn_var, old->bn_var, width);
     } else {
         // The identity: scale 1 and variance 1; shift and mean are zero from the allocation.
-        fill_init(router->bn_scale, width, 1.0f);
-        fill_init(router->bn_var, width, 1.0f);
+        fill_floats(router->bn_scale, width, 1.0f);
+        fill_floats(router->bn_var, width, 1.0f);
     }
 }
 
@@ -96,7 +96,7 @@ static void initialise_mixture(reef_moe_params *moe,
     reef_random_normal(D * E, moe->w_router, by_width, seed, stream);
     reef_random_normal(E * D * F, moe->w_in, by_width, seed, stream + 1);
     reef_random_normal(E * F * D, moe->w_out, residual / sqrtf((float)F), seed, stream + 2);
-    fill_init(moe->threshold, E, 1.0f / (float)E);
+    fill_floats(moe->threshold, E, 1.0f / (float)E);
 }
 
 static void initialise_backbone(reef_generation *generation,
@@ -112,11 +112,11 @@ static void initialise_backbone(reef_generation *generation,
                        0.1f, seed, stream++);
     reef_random_normal((size_t)config->context * D, weights->position, 0.02f, seed, stream++);
     reef_random_normal(D * config->vocab, weights->head, 0.5f * by_width, seed, stream++);
-    fill_init(weights->norm_scale, D, 1.0f);
+    fill_floats(weights->norm_scale, D, 1.0f);
     for (uint32_t l = 0; l < L; l++) {
         reef_block *block = &weights->blocks[l];
-        fill_init(block->norm1_scale, D, 1.0f);
-        fill_init(block->norm2_scale, D, 1.0f);
+        fill_floats(block->norm1_scale, D, 1.0f);
+        fill_floats(block->norm2_scale, D, 1.0f);
         reef_random_normal(D * 3 * D, block->w_qkv, by_width, seed, stream++);
         reef_random_normal(D * D, block->w_out, by_width * residual, seed, stream++);
         if (reef_layer_ffw(config, l) == REEF_FFW_MOE) {

@@ -15,7 +15,8 @@ static float **view_at(reef_weights *weights, size_t offset) {
 }
 
 // One tensor of `count` floats whose view is the float * at `offset` of reef_weights.
-static void add_layout(layout *out, size_t offset, size_t count, bool trained, const char *name) {
+static void add_tensor_view(
+    layout *out, size_t offset, size_t count, bool trained, const char *name) {
     if (out->generation != NULL) {
         reef_generation *generation = out->generation;
         reef_tensor *tensor = &generation->tensors[out->tensor_count];
@@ -40,7 +41,7 @@ static void add_block(
     layout *out, uint32_t layer, const char *part, size_t offset, size_t count, bool trained) {
     char name[REEF_NAME_BYTES_MAX + 1];
     snprintf(name, sizeof(name), "block%u.%s", layer, part);
-    add_layout(out, offset, count, trained, name);
+    add_tensor_view(out, offset, count, trained, name);
 }
 
 #define IN_BLOCK(layer, field)                                                                     \
@@ -126,15 +127,15 @@ static void lay_out(layout *out, const reef_config *config, const reef_generatio
         return;
     }
     size_t tables = 1 + (size_t)config->previous_bytes;
-    add_layout(out, offsetof(reef_weights, embedding), tables * V * D, true,
-               first ? "embedding" : "delta_embedding");
-    add_layout(out, offsetof(reef_weights, head), D * V, true, first ? "head" : "delta_head");
+    add_tensor_view(out, offsetof(reef_weights, embedding), tables * V * D, true,
+                    first ? "embedding" : "delta_embedding");
+    add_tensor_view(out, offsetof(reef_weights, head), D * V, true, first ? "head" : "delta_head");
     if (first || config->adapt_position)
-        add_layout(out, offsetof(reef_weights, position), (size_t)config->context * D, true,
-                   first ? "position" : "delta_position");
+        add_tensor_view(out, offsetof(reef_weights, position), (size_t)config->context * D, true,
+                        first ? "position" : "delta_position");
     if (first) {
-        add_layout(out, offsetof(reef_weights, norm_scale), D, true, "norm_scale");
-        add_layout(out, offsetof(reef_weights, norm_shift), D, true, "norm_shift");
+        add_tensor_view(out, offsetof(reef_weights, norm_scale), D, true, "norm_scale");
+        add_tensor_view(out, offsetof(reef_weights, norm_shift), D, true, "norm_shift");
         for (uint32_t l = 0; l < config->layers; l++) lay_out_backbone_block(out, config, l);
     }
     for (uint32_t l = 0; !first && config->adapters > 0 && l < config->layers; l++)

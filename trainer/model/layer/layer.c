@@ -193,10 +193,10 @@ static reef_status keep_mask(reef_layer_tape *tape,
     return REEF_OK;
 }
 
-static void fill_layer(reef_layer_tape *tape,
-                       const reef_layer_view *view,
-                       const reef_layer_choice *choice,
-                       size_t rows) {
+static void note_forward(reef_layer_tape *tape,
+                         const reef_layer_view *view,
+                         const reef_layer_choice *choice,
+                         size_t rows) {
     tape->rows = rows;
     tape->generations = choice->generations;
     tape->train = choice->train;
@@ -216,7 +216,7 @@ static reef_status run_kept(const reef_layer_view *view,
         forward_rows(view, choice, tape, true, rows,
                      (layer_pass){.rows = rows, .x = x, .y = y, .active = choice->mask}, err);
     if (status == REEF_OK) status = keep_mask(tape, choice, rows, err);
-    if (status == REEF_OK) fill_layer(tape, view, choice, rows);
+    if (status == REEF_OK) note_forward(tape, view, choice, rows);
     return status;
 }
 
@@ -275,7 +275,7 @@ reef_status reef_layer_run(const reef_layer_view *view,
     reef_status status = check_choice(view, &chosen, rows, tape, err);
     if (status != REEF_OK) return status;
     if (rows == 0) { // which have no statistics
-        if (tape != NULL) fill_layer(tape, view, &chosen, 0);
+        if (tape != NULL) note_forward(tape, view, &chosen, 0);
         return REEF_OK;
     }
     if (overlap(x, y, rows * view->network->config.d_model))

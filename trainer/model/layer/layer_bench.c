@@ -61,7 +61,7 @@ struct reef_layer_bench {
 // ---- memory -------------------------------------------------------------------------------------
 
 // The next `count` floats of the block, from a new cache line on; NULL while it is only measured.
-static float *carve_bench(float *block, size_t *at, size_t count) {
+static float *carve(float *block, size_t *at, size_t count) {
     const size_t line = LINE_BYTES / sizeof(float);
     float *array = block == NULL ? NULL : block + *at;
     *at += (count + line - 1) / line * line;
@@ -73,11 +73,11 @@ static size_t carve_trained(const reef_router_shape *shape,
                             float *block) {
     size_t at = 0, width = shape->head_count * shape->d_key,
            table = shape->side * reef_router_key_row(shape);
-    params->w_query = carve_bench(block, &at, shape->d_model * width);
-    params->sub_keys_a = carve_bench(block, &at, table);
-    params->sub_keys_b = carve_bench(block, &at, table);
-    params->bn_scale = carve_bench(block, &at, width);
-    params->bn_shift = carve_bench(block, &at, width);
+    params->w_query = carve(block, &at, shape->d_model * width);
+    params->sub_keys_a = carve(block, &at, table);
+    params->sub_keys_b = carve(block, &at, table);
+    params->bn_scale = carve(block, &at, width);
+    params->bn_shift = carve(block, &at, width);
     return at;
 }
 
@@ -106,19 +106,19 @@ static reef_status allocate_router(reef_layer_bench *layer, reef_error *err) {
 
 static size_t carve_tokens(reef_layer_bench *layer, float *block) {
     size_t at = 0, wide = layer->options.tokens * layer->D;
-    layer->x = carve_bench(block, &at, wide);
-    layer->target = carve_bench(block, &at, wide);
-    layer->y = carve_bench(block, &at, wide);
-    layer->d_x = carve_bench(block, &at, wide);
-    layer->d_y = carve_bench(block, &at, wide);
+    layer->x = carve(block, &at, wide);
+    layer->target = carve(block, &at, wide);
+    layer->y = carve(block, &at, wide);
+    layer->d_x = carve(block, &at, wide);
+    layer->d_y = carve(block, &at, wide);
     return at;
 }
 
 static size_t carve_activations(reef_layer_bench *layer, float *block) {
     size_t at = 0, chosen = layer->options.tokens * layer->P;
-    layer->hidden = carve_bench(block, &at, chosen);
-    layer->factors = carve_bench(block, &at, chosen * reef_expert_vectors(&layer->shape));
-    layer->d_gate = carve_bench(block, &at, chosen);
+    layer->hidden = carve(block, &at, chosen);
+    layer->factors = carve(block, &at, chosen * reef_expert_vectors(&layer->shape));
+    layer->d_gate = carve(block, &at, chosen);
     return at;
 }
 
@@ -180,7 +180,7 @@ static reef_status allocate_rows(reef_layer_bench *layer, reef_error *err) {
     return REEF_OK;
 }
 
-static reef_status allocate_bench(reef_layer_bench *layer, reef_error *err) {
+static reef_status allocate_layer(reef_layer_bench *layer, reef_error *err) {
     reef_status status = allocate_router(layer, err);
     if (status == REEF_OK) status = allocate_activations(layer, err);
     if (status == REEF_OK) status = allocate_rows(layer, err);
@@ -270,7 +270,7 @@ reef_status reef_layer_bench_new(reef_layer_bench **out,
     layer->P = options->shape.head_count * options->shape.topk;
     layer->D = options->shape.d_model;
     layer->shape = (reef_expert_shape){REEF_EXPERT_GELU, layer->P, layer->D};
-    status = allocate_bench(layer, err);
+    status = allocate_layer(layer, err);
     if (status == REEF_OK) {
         initialise(layer, workers);
         *out = layer;

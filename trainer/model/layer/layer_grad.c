@@ -20,7 +20,7 @@ void reef_layer_collected_release(reef_layer_collected *collected) {
     *collected = (reef_layer_collected){0};
 }
 
-static bool widen_grad(void *array, size_t count, size_t each) {
+static bool grow_array(void *array, size_t count, size_t each) {
     void *wide = realloc(*(void **)array, count * each);
     if (wide != NULL) *(void **)array = wide;
     return wide != NULL;
@@ -35,7 +35,7 @@ static bool reserve_statistics(const reef_layer_view *view, reef_layer_collected
     size_t width = reef_layer_statistics_width(&view->network->config),
            most = 2 * c->batches_max + 4;
     if (width == 0 || c->batches < c->batches_max) return true;
-    if (!widen_grad(&c->statistics, most * width, sizeof(*c->statistics))) return false;
+    if (!grow_array(&c->statistics, most * width, sizeof(*c->statistics))) return false;
     c->batches_max = most;
     return true;
 }
@@ -53,13 +53,13 @@ reef_status reef_layer_collect_reserve(const reef_layer_view *view, size_t rows,
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the statistics of another batch");
     if (needed <= c->rows_max) return REEF_OK;
     if (most < needed) most = needed;
-    bool ok = widen_grad(&c->x, most, shape.D * sizeof(*c->x)) &&
-              widen_grad(&c->d_y, most, shape.D * sizeof(*c->d_y)) &&
-              widen_grad(&c->indices, most, shape.P * sizeof(*c->indices)) &&
-              widen_grad(&c->gate, most, shape.P * sizeof(*c->gate)) &&
-              widen_grad(&c->factors, most,
+    bool ok = grow_array(&c->x, most, shape.D * sizeof(*c->x)) &&
+              grow_array(&c->d_y, most, shape.D * sizeof(*c->d_y)) &&
+              grow_array(&c->indices, most, shape.P * sizeof(*c->indices)) &&
+              grow_array(&c->gate, most, shape.P * sizeof(*c->gate)) &&
+              grow_array(&c->factors, most,
                          shape.P * reef_expert_vectors(&shape) * sizeof(*c->factors)) &&
-              widen_grad(&c->active, most, 1);
+              grow_array(&c->active, most, 1);
     if (!ok)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the gradients of %zu rows", most);
     c->rows_max = most;

@@ -1,7 +1,7 @@
 // A read-only copy of some state of a layer by itself: forward, backward and parameters.
 #include "model_internal.h"
 
-static reef_status begin_model(reef_model *model, reef_layer_view *view, reef_error *err) {
+static reef_status begin_call(reef_model *model, reef_layer_view *view, reef_error *err) {
     if (model->layer == NULL)
         return reef_fail(err, REEF_ERR_INVALID, "the pool is no layer by itself: its model is %s",
                          reef_config_word(&model->network.config, "model"));
@@ -19,7 +19,7 @@ reef_status reef_model_layer_forward(reef_model *model,
                                      reef_layer_tape *tape,
                                      reef_error *err) {
     reef_layer_view view;
-    reef_status status = begin_model(model, &view, err);
+    reef_status status = begin_call(model, &view, err);
     if (status != REEF_OK) return status;
     if (choice != NULL && choice->train)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -34,7 +34,7 @@ reef_status reef_model_layer_backward(reef_model *model,
                                       float *d_x,
                                       reef_error *err) {
     reef_layer_view view;
-    reef_status status = begin_model(model, &view, err);
+    reef_status status = begin_call(model, &view, err);
     return status == REEF_OK ? reef_layer_back(&view, tape, x, d_y, d_x, err) : status;
 }
 
@@ -45,7 +45,7 @@ reef_status reef_model_layer_read(reef_model *model,
                                   size_t count,
                                   reef_error *err) {
     reef_layer_view view;
-    reef_status status = begin_model(model, &view, err);
+    reef_status status = begin_call(model, &view, err);
     if (status != REEF_OK) return status;
     return reef_layer_tensor_read(&model->network, generation, name, out, count, err);
 }

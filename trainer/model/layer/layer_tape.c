@@ -43,10 +43,10 @@ void reef_layer_tape_free(reef_layer_tape *tape) {
 }
 
 // A generation that grew, or a tape of more rows, needs another one; so does the first backward.
-static bool fits_tape(const reef_layer_trace *trace,
-                      const reef_generation *generation,
-                      size_t rows,
-                      bool keep) {
+static bool trace_fits(const reef_layer_trace *trace,
+                       const reef_generation *generation,
+                       size_t rows,
+                       bool keep) {
     bool learns = keep && generation->open;
     return trace->side == generation->info.side && trace->rows_max >= rows &&
            (trace->backward || !keep) && (trace->factors != NULL || !learns);
@@ -149,6 +149,6 @@ reef_status reef_layer_tape_trace(reef_layer_trace **out,
     const reef_generation *generation = network->generations[g];
     size_t padded = whole_pieces(rows);
     *out = &tape->traces[keep || g == 0 ? g : SHARED_TRACES - 1];
-    if (fits_tape(*out, generation, padded, keep)) return REEF_OK;
+    if (trace_fits(*out, generation, padded, keep)) return REEF_OK;
     return make_trace(*out, &network->config, generation, padded, keep, err);
 }

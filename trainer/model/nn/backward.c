@@ -446,7 +446,7 @@ static void attend_window(void *context, size_t w) {
                              layer->norm1_mean + row, layer->norm1_rstd + row, block->norm1_scale);
 }
 
-static void attend_backward(reef_backward *b) {
+static void attention_backward(reef_backward *b) {
     reef_thread_pool_run(b->workers, b->batch->windows, attend_window, b);
     if (!b->first) {
         adapted qkv = adapted_qkv(b), out = adapted_out(b);
@@ -516,7 +516,7 @@ static void retain_embedding(const reef_backward *b, size_t w) {
     reef_axpy(T * D, b->acts->d_x + w * T * D, 1.0f, share);
 }
 
-static void embed_backward(reef_backward *b) {
+static void embedding_backward(reef_backward *b) {
     const reef_config *config = b->acts->config;
     for (size_t w = b->batch->windows - b->batch->retain_windows; w < b->batch->windows; w++)
         retain_embedding(b, w);
@@ -548,7 +548,7 @@ void reef_network_backward(reef_activations *acts,
         // Experts of all generations and their routers add to d_norm, in that order.
         memset(acts->d_norm, 0, b.rows * acts->config->d_model * sizeof(*acts->d_norm));
         ffw_backward(&b, update);
-        attend_backward(&b);
+        attention_backward(&b);
     }
-    embed_backward(&b);
+    embedding_backward(&b);
 }

@@ -140,7 +140,7 @@ static void count_pairs(void *context, size_t piece) {
         counts[digit_of(acts, reef_pair_expert(acts->from[i]))]++;
 }
 
-static void place_pairs(void *context, size_t piece) {
+static void move_pairs(void *context, size_t piece) {
     const sort_pass *acts = context;
     uint32_t *places = acts->places + piece * DIGITS;
     size_t end = piece_begin(acts->count, piece + 1, SORT_PIECES);
@@ -173,7 +173,7 @@ void reef_expert_pairs_sort(reef_expert_pairs *pairs,
         acts.to = (rounds - round) % 2 ? pairs->sorted : pairs->scratch;
         reef_thread_pool_run(workers, SORT_PIECES, round == 0 ? count_indices : count_pairs, &acts);
         acts.count = places_from_counts(&acts);
-        reef_thread_pool_run(workers, SORT_PIECES, round == 0 ? place_indices : place_pairs, &acts);
+        reef_thread_pool_run(workers, SORT_PIECES, round == 0 ? place_indices : move_pairs, &acts);
         acts.from = acts.to;
     }
     pairs->pair_count = acts.count;

@@ -176,11 +176,11 @@ static block block_at(
     return b;
 }
 
-static void compute_moe(const reef_moe_shape *shape,
-                        const reef_moe_params *params,
-                        size_t e,
-                        const block *b,
-                        const float *x) {
+static void compute_expert(const reef_moe_shape *shape,
+                           const reef_moe_params *params,
+                           size_t e,
+                           const block *b,
+                           const float *x) {
     size_t C = shape->C, D = shape->D, F = shape->F;
     for (size_t i = 0; i < b->count; i++)
         memcpy(b->x + i * D, x + b->tokens[i] * D, D * sizeof(*b->x));
@@ -203,7 +203,7 @@ void reef_moe_forward(const reef_moe_shape *shape,
     for (size_t e = 0; e < E; e++)
         for (size_t begin = 0; begin < tape->counts[window * E + e]; begin += shape->C) {
             block b = block_at(shape, tape, window, e, begin);
-            compute_moe(shape, params, e, &b, x);
+            compute_expert(shape, params, e, &b, x);
             for (size_t i = 0; i < b.count; i++)
                 reef_axpy(D, y + b.tokens[i] * D, scores[b.tokens[i] * E + e], b.out + i * D);
         }
@@ -254,7 +254,7 @@ void reef_moe_backward(const reef_moe_shape *shape,
     for (size_t e = 0; e < E; e++)
         for (size_t begin = 0; begin < tape->counts[window * E + e]; begin += shape->C) {
             block b = block_at(shape, tape, window, e, begin);
-            if (!tape->chosen) compute_moe(shape, params, e, &b, x);
+            if (!tape->chosen) compute_expert(shape, params, e, &b, x);
             compute_backward(shape, params, e, &b, d_x, d_logits, scores, d_y);
         }
     for (size_t t = 0; t < T; t++) softmax_backward(E, d_logits + t * E, scores + t * E);

@@ -107,7 +107,7 @@ static void fetch(reef_row_prefetch *prefetch, const reef_row_prefetch_request *
 }
 
 // Until the pass is over: the others continue to read. Called and left with the mutex held.
-static void watch_row_prefetch(reef_row_prefetch *prefetch) {
+static void watch_resident_size(reef_row_prefetch *prefetch) {
     while (!is_finished(prefetch)) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
@@ -119,7 +119,7 @@ static void watch_row_prefetch(reef_row_prefetch *prefetch) {
     }
 }
 
-static void *run_row_prefetch(void *argument) {
+static void *prefetch_main(void *argument) {
     reef_row_prefetch *prefetch = argument;
     pthread_mutex_lock(&prefetch->mutex);
     while (!prefetch->stop) {
@@ -132,7 +132,7 @@ static void *run_row_prefetch(void *argument) {
         fetch(prefetch, &request);
         keep_within(prefetch);
         pthread_mutex_lock(&prefetch->mutex);
-        watch_row_prefetch(prefetch);
+        watch_resident_size(prefetch);
         prefetch->running = false;
         pthread_cond_broadcast(&prefetch->changed);
     }
@@ -161,7 +161,7 @@ reef_status reef_row_prefetch_new(reef_row_prefetch **out,
     sigset_t all, before; // signals belong to the program's own threads
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&prefetch->thread, NULL, run_row_prefetch, prefetch);
+    int error = pthread_create(&prefetch->thread, NULL, prefetch_main, prefetch);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) {
         *out = prefetch;

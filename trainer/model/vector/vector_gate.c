@@ -97,11 +97,11 @@ size_t reef_vector_mix_floats(const reef_vector_network *network) {
 }
 
 // The generations' weights for each row; all on the last one without a gate.
-static void weigh_gate(const reef_vector_network *network,
-                       float *weights,
-                       const float *vectors,
-                       float *z,
-                       float *hidden) {
+static void weigh_generations(const reef_vector_network *network,
+                              float *weights,
+                              const float *vectors,
+                              float *z,
+                              float *hidden) {
     size_t G = network->generation_count;
     const reef_vector_generation *last = network->generations[G - 1],
                                  *first = network->generations[0];
@@ -129,7 +129,7 @@ static void weigh_gate(const reef_vector_network *network,
 
 // A generation that no row needs is passed over. A row's weight is cut to zero below WEIGHT_MIN, so
 // that what the row gets does not depend on whether another row needs that generation.
-static bool cut_gate(float *weights, size_t G, size_t g) {
+static bool cut_small_weights(float *weights, size_t G, size_t g) {
     bool needed = false;
     for (size_t i = 0; i < REEF_VECTOR_PIECE; i++) {
         if (weights[i * G + g] < WEIGHT_MIN) weights[i * G + g] = 0.0f;
@@ -147,11 +147,11 @@ void reef_vector_mix(const reef_vector_network *network,
     float *z = scratch, *hidden = z + REEF_VECTOR_PIECE * (network->generations[0]->inputs + 1);
     float *own = hidden + REEF_VECTOR_PIECE * width;
     memset(scores, 0, REEF_VECTOR_PIECE * network->class_count * sizeof(*scores));
-    weigh_gate(network, weights, vectors, z, hidden);
+    weigh_generations(network, weights, vectors, z, hidden);
     for (size_t g = 0; g < G; g++) {
         const reef_vector_generation *generation = network->generations[g];
         size_t C = generation->head.class_count;
-        if (!cut_gate(weights, G, g) || C == 0) continue;
+        if (!cut_small_weights(weights, G, g) || C == 0) continue;
         reef_vector_standardise(generation, REEF_VECTOR_PIECE, z, vectors);
         reef_vector_hidden(generation, generation->expert_count, width, hidden, z);
         reef_gemm(false, true, REEF_VECTOR_PIECE, C, width, 1.0f, hidden, width,
