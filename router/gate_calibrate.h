@@ -43,10 +43,10 @@ typedef struct reef_gate_trial {
     double leak;   // share of old bytes that fire
     double detect; // share of unseen new bytes that fire
     double ratio;  // of the loss's spread in the mean to that of the n-grams; 0: n-grams alone
-    double
-        missed; // with a loss: share of settled unseen new bytes below the threshold that old data asks for
-    double
-        margin; // with a loss: from that threshold to where unseen new data is, in spreads of old data
+    // with a loss: share of settled unseen new bytes below the threshold that old data asks for
+    double missed;
+    // with a loss: from that threshold to where unseen new data is, in spreads of old data
+    double margin;
     bool separates;
 } reef_gate_trial;
 

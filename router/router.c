@@ -115,7 +115,8 @@ static void give_slot(router_pass *pass, size_t slot) {
 
 // ---- gate ---------------------------------------------------------------------------------------
 
-// 1 / (1 + exp(-s)), from exp(-|s|), which never overflows: exp(-s) = 1 / exp(s) where s is negative.
+// 1 / (1 + exp(-s)), from exp(-|s|), which never overflows: exp(-s) = 1 / exp(s) where s is
+// negative.
 static void sigmoid(size_t K, float *scores, float *decay) {
     for (size_t k = 0; k < K; k++) decay[k] = -fabsf(scores[k]);
     reef_exp(K, decay, decay);

@@ -153,7 +153,7 @@ static reef_status move_journals(reef_txn *txn,
     return status;
 }
 
-// ---- the restore ---------------------------------------------------------------------------------
+// ---- the restore -------------------------------------------------------------------------------
 
 static reef_status write_restore_event(reef_txn *txn, const restoring *r, reef_error *err) {
     const reef_snapshot *snapshot = &r->out->plan.snapshot;

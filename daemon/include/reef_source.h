@@ -4,8 +4,8 @@
 //   reader --- read(at, room) ---> kind --- reef_input_took / ended / failed ---> reader
 //
 // Sources that end (files, vectors, standard input) are read one after another, in the order given:
-// they share one queue. A live source, which grows while it is read, has a queue of its own. While a
-// queue is full its source is not read, and so its sender waits. stride.h decides which queue is
+// they share one queue. A live source, which grows while it is read, has a queue of its own. While
+// a queue is full its source is not read, and so its sender waits. stride.h decides which queue is
 // trained next.
 #ifndef REEF_INPUT_H
 #define REEF_INPUT_H

@@ -14,8 +14,8 @@
 //   label=COLUMN     csv: a name from the header line or a number from 0; also first, last, none.
 //                    Without it the last. npy without Y: first, last or none; without it none
 //   names=A,B,C      csv: labels are these words, which stand for 0, 1, 2
-//   header=yes|no    csv: whether the first line names the columns. Without it that is found out: it does
-//                    when not one value beside the label is a number
+//   header=yes|no    csv: whether the first line names the columns. Without it it does if no value
+//                    beside the label is a number
 //   scale=X          multiply every value by X, a number or a fraction such as 1/255. Without it
 //                    unsigned bytes of idx and npy are pixels and become 0 to 1, other values stay
 //   classes=0,1,4    only examples with these labels

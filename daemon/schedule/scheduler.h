@@ -10,7 +10,8 @@ typedef enum reef_schedule_kind {
     REEF_SCHEDULE_NOTHING, // wait, at most until the deadline
     REEF_SCHEDULE_BYTES,   // train these
     REEF_SCHEDULE_DECIDE,  // write the decision, then reef_schedule_decided
-    REEF_SCHEDULE_FORGET, // decisions that cannot be made again: write that, then reef_schedule_forgot
+    // decisions that cannot be made again: write that, then reef_schedule_forgot
+    REEF_SCHEDULE_FORGET,
 } reef_schedule_kind;
 
 typedef struct reef_schedule_next {

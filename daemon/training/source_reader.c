@@ -1,6 +1,8 @@
 // One read after another from each source, as long as its queue has space.
 //
-//   resume --> reef_training_space --> kind->read --> reef_input_took --> took --> reef_training_fill --> resume
+//   resume --> reef_training_space --> kind->read --> reef_input_took --> reef_training_fill --.
+//     ^                                                                                      |
+//     '--------------------------------------------------------------------------------------'
 #include "source_reader.h"
 
 #include <stdlib.h>

@@ -81,8 +81,8 @@ typedef struct reef_layer_options {
     int32_t no_batch_norm;  /* 1: queries as they are */
     uint64_t seed;          /* everything random follows from it; 1 */
     uint64_t experts_max;   /* of all generations together; 0: no bound */
-    /* Adam. Experts learn expert_rate times as fast. clip bounds the norm of the router's gradient and of each
-     * expert's; negative: none. */
+    /* Adam. Experts learn expert_rate times as fast. clip bounds the norm of the router's gradient
+     * and of each expert's; negative: none. */
     float learning_rate, expert_rate, beta1, beta2, epsilon, clip;
 } reef_layer_options;
 
@@ -109,8 +109,8 @@ typedef struct reef_pool_options {
     int32_t write;     /* 1: to train; a pool has one writer at a time */
     const char *as_of; /* reading: "now" or NULL, a generation ("0"), or a snapshot's name */
     uint32_t threads;  /* that compute; 0: one per core */
-    uint64_t
-        memory_bytes; /* what the process may hold; rows of larger pools are read in place. 0: the machine's */
+    /* Bytes that the process may use; rows of larger pools are read in place. 0: the machine's */
+    uint64_t memory_bytes;
 } reef_pool_options;
 
 /**
@@ -142,8 +142,8 @@ typedef struct reef_pool_info {
     uint64_t experts;     /* of all generations, in one layer */
     uint64_t commit;      /* number of the pool's last one */
     uint64_t step;        /* of training, of that commit or so far */
-    uint64_t
-        position; /* bytes trained; rows of a layer, examples of a vector model; so are all positions */
+    /* Bytes trained; rows of a layer, examples of a vector model; so are all positions */
+    uint64_t position;
     uint64_t collected; /* rows of a layer whose gradients wait for a step */
     uint32_t inputs;    /* width of a vector; 0 unless it is a vector model */
 } reef_pool_info;
@@ -197,8 +197,8 @@ typedef struct reef_freeze_options {
     int32_t layer;         /* of a model's blocks, 0 of a layer; -1: all */
     int32_t thaw;          /* 1: let them learn again */
     uint64_t first, count; /* local ids from `first` on, so many; count 0: to the end */
-    double
-        usage_above; /* in (0, 1): only those that are used more than this quantile; 0: whatever their use */
+    /* In (0, 1): only those that are used more than this quantile; 0: all */
+    double usage_above;
 } reef_freeze_options;
 /**
  * Let single experts of the open generation stay as they are, or learn again: they take part as
@@ -399,8 +399,8 @@ typedef struct reef_training_info {
     uint64_t step, position, waiting,
         skipped;         /* bytes trained; accepted; of domains known already */
     uint32_t generation; /* the open one */
-    /* Before training on it: median of the last batches; NaN: none so far. Of a vector model the share of labelled
-     * examples that were answered wrongly before they were learned. */
+    /* Before training on it: median of the last batches; NaN: none so far. Of a vector model the
+     * share of labelled examples that were answered wrongly before they were learned. */
     double bits_per_byte;
     double last_bits_per_byte; /* of the last one since the pool was opened */
     double learning_rate;

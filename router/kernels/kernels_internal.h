@@ -72,8 +72,8 @@ extern const reef_kernel_table reef_kernels_avx512;
 #endif
 // NOLINTEND(readability-identifier-naming)
 
-// exp(x) = 2^n exp(r), r = x - n log 2, |r| <= log(2) / 2; the polynomial is that of expf in the Cephes
-// library (Moshier 1992). Log 2 is split in two so that n * log 2 loses nothing.
+// exp(x) = 2^n exp(r), r = x - n log 2, |r| <= log(2) / 2; the polynomial is that of expf in the
+// Cephes library (Moshier 1992). Log 2 is split in two so that n * log 2 loses nothing.
 #define EXP_LOG2E 1.44269504088896341f
 #define EXP_LOG2_HIGH 0.693359375f
 #define EXP_LOG2_LOW (-2.12194440e-4f)

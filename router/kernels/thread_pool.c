@@ -4,8 +4,8 @@
 // runs a piece is left to chance and must not matter to the result. A job's fields change only
 // while no worker is inside a job, which is what the `inside` count is for:
 //
-//   run:     lock, publish job, wake, unlock | claim pieces | lock, close job, unlock | inside == 0?
-//   worker:  new job? lock, open? inside++, unlock | claim pieces | inside-- (the last one signals)
+//   run:     lock, publish, wake, unlock  | claim pieces | lock, close job, unlock | inside == 0?
+//   worker:  lock, open? inside++, unlock | claim pieces | inside-- (the last one signals)
 //
 // A worker that wakes after the job was closed finds nothing and goes back to waiting, so a run
 // never waits for a thread that the scheduler has not let in yet.

@@ -48,8 +48,8 @@ typedef struct page_check {
     reef_pages *pages;
     uint8_t *taken; // one bit per page: used, or free
     uint64_t used, free;
-    uint8_t *
-        buffers; // (2, TREE_DEPTH_MAX, page_bytes) the pages on the way down: of databases, of records
+    // (2, TREE_DEPTH_MAX, page_bytes) the pages on the way down: of databases, of records
+    uint8_t *buffers;
     bool broken;        // part of a tree is unknown: which pages are left over cannot be said
     reef_error stopped; // by a lack of memory
 } page_check;

@@ -2,7 +2,7 @@
 //
 //   parent                          child
 //     fork  ------------------------> opens the pool itself, checks
-//     reads frames until the end <--- DAMAGE text, ..., REPAIR plan, ..., RESULT status report message
+//     reads frames until the end <--- DAMAGE text, ..., REPAIR plan, ..., RESULT report
 //     waitpid                         _exit
 //
 // A child that dies before its RESULT died of the pool: of a page that is not in the file (SIGBUS),

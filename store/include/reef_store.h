@@ -174,8 +174,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_txn_begin(reef_txn **out,
  * its time; before that, and in another mode, nothing happens. Views end with a step: this is for
  * sealed generations.
  *
- * renewed  written: whether it did; the reader then has to make sure that what it reads is still the
- *         same
+ * renewed  written: whether it did; the reader then has to make sure that what it reads is still
+ *          the same
  *
  * Errors: those of reef_txn_begin; the transaction is then only good for reef_txn_abort.
  */
@@ -422,8 +422,8 @@ typedef struct reef_snapshot {
     uint32_t copy;            // pseudo-generation that holds the copy of the open one
     uint32_t kept; // the same of generation shared_count, and so on; 0: all sealed ones are shared
     bool exact;    // the copy has moments, usage and reservoir too: training continues exactly
-    bool
-        damaged; // of a scan: its record cannot be read, only `name` is known; it may need all that is sealed
+    // of a scan: its record cannot be read, only `name` is known; it may need all that is sealed
+    bool damaged;
 } reef_snapshot;
 
 /** Under which number the records of generation 0 .. sealed_count of a snapshot's state lie. */

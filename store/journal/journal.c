@@ -3,7 +3,7 @@
 // The records of a source lie together, under its name:
 //
 //   sequence 1, 2, ...   entries, without a gap:   trimmed ... trimmed | whole ... whole
-//                                                                      '-- the trainer's cursor is in or before this one
+//                                                                      '-- holds the cursor
 //   sequence 2^64 - 1    the shift, u64; only after a snapshot was restored
 //
 //   an entry   0  u64  begin: position of its first byte in the journal

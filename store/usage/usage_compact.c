@@ -1,8 +1,8 @@
 // Compaction of usage over time: bounded space, and a bounded piece of work a step.
 //
 //   deltas --- an hour old, or over their bytes ---> hours --- two days old, or over ---> days
-//                                                                                           |
-//                                   what no window has, known in total only  <--- 400 days old, or over
+//                                                                                          |
+//                       what no window has, known in total only  <--- 400 days old, or over
 //
 // A step merges the oldest windows of one level, part by part: all of a part's deltas of one hour
 // (or hours of one day) are added up in memory and written once. Source and target change in one

@@ -1,9 +1,9 @@
 // Central differences against an analytic gradient: the proof that a backward belongs to its
 // forward.
 //
-// The error of an element is |a - n| / max(1, |a|, |n|), a analytic, n numeric, with n divided by the
-// step that rounding really took. On unit-scale inputs a step of 1e-2 and a limit of 1e-3 work: a
-// right kernel lands near 1e-5, a wrong coefficient in one term near 1e-2.
+// The error of an element is |a - n| / max(1, |a|, |n|), a analytic, n numeric, with n divided by
+// the step that rounding really took. On unit-scale inputs a step of 1e-2 and a limit of 1e-3 work:
+// a right kernel lands near 1e-5, a wrong coefficient in one term near 1e-2.
 #ifndef GRADCHECK_H
 #define GRADCHECK_H
 

@@ -40,8 +40,8 @@ typedef struct reef_gate_curve {
     double *fired; // (texts) owned; share of the tokens on which it fires
     size_t *first; // (texts) owned; tokens before the first on which it fires, or GATE_NEVER
     double passes; // forward passes a window for losses that it and older gates read
-    bool
-        known; // older texts and own ones are there, and the threshold is a number: what follows is too
+    // older texts and own ones are there, and the threshold is a number: what follows is too
+    bool known;
     reef_gate_level levels[GATE_TARGETS];
     // detection error trade-off (Martin et al. 1997): shares of older texts and of own ones that go
     // wrong

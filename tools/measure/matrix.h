@@ -15,8 +15,8 @@ typedef struct reef_cli_matrix {
     double *bits;        // (rows, columns) bits per byte or token, or accuracies
     bool rising;         // accuracies: more is better
     const char *measure; // what they are, in words
-    size_t *
-        learned; // (columns) row right after a text was learned, or METRICS_UNKNOWN; for callers to set
+    // (columns) row right after a text was learned, or METRICS_UNKNOWN; for callers to set
+    size_t *learned;
 } reef_cli_matrix;
 
 /** Evaluate every file in every state of the pool. Release with reef_matrix_release. */

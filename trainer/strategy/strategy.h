@@ -31,9 +31,9 @@ void reef_shadow_release(reef_shadow *shadow); // accepts the zeroed one
 // ---- learning without forgetting ----------------------------------------------------------------
 
 /**
- * Distillation of one token (Hinton et al. 2015): KL(p || q) in nats, with p and q the softmax of the
- * teacher's and the student's logits (V) divided by `temperature`. Adds weight times its gradient
- * with respect to the student's logits to d_logits (V), when that is not NULL.
+ * Distillation of one token (Hinton et al. 2015): KL(p || q) in nats, with p and q the softmax of
+ * the teacher's and the student's logits (V) divided by `temperature`. Adds weight times its
+ * gradient with respect to the student's logits to d_logits (V), when that is not NULL.
  */
 double reef_distill(size_t V,
                     float *d_logits,

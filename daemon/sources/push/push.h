@@ -1,7 +1,7 @@
 // Sources that clients push into: "push:NAME".
 //
 //   client --- batch ---> submit --- libuv's thread: push_parse.h ---> waiting
-//                                                                     |  trainer's thread, between two steps
+//                                                                     |  trainer's thread
 //   client <-- answer --- loop <--- one transaction for all <---------'  (reef_trainer_journal)
 //
 // A batch is acknowledged after the commit of the journal that has it. Training reads it from

@@ -1,8 +1,8 @@
 // A connection to a Redis server on the loop, which comes back by itself.
 //
-//   open --> look up the host --> connect --> AUTH, SELECT --> on_ready ... on_lost --> a growing pause --.
-//                ^                                                                                       |
-//                '---------------------------------------------------------------------------------------'
+//   open --> look up the host --> connect --> AUTH, SELECT --> on_ready ... on_lost --> pause --.
+//                ^                                                                    (growing) |
+//                '------------------------------------------------------------------------------'
 //
 // One warning says that the server went, or why it refuses, and one that it is back.
 #ifndef REEF_REDIS_LINK_H

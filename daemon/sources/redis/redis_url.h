@@ -31,8 +31,9 @@ typedef struct reef_redis_url {
     char *group, *consumer; // or NULL: both or none
     bool raw;               // vectors are floats, not JSON
     unsigned db;
-    char *
-        clean; // without user, password, group and consumer: what may be said and stored, and says what is read
+    // without user, password, group and consumer: what may be said and stored, and says what is
+    // read
+    char *clean;
 } reef_redis_url;
 
 /** `rest` is what follows "redis:". INVALID says what is wrong with it, never the password. */

@@ -1,8 +1,8 @@
 // One scan of the folder of followed files: which files are still there, which were replaced, which
 // are new.
 //
-//   list --> known by inode: still itself?  --no--> its bytes are lost for now: an entry without a file
-//        --> lost entries: an unknown file with their first bytes is a copy, perhaps compressed: continue in it
+//   list --> known by inode: still itself?  --no--> lost for now: an entry without a file
+//        --> lost entries: an unknown file with their first bytes is a copy: continue in it
 //        --> unknown files: new, or a copy that is being made
 #include "tail_internal.h"
 
@@ -19,8 +19,8 @@ static bool is_lost(const reef_tail_file *file_entry) {
 
 // ---- opening ------------------------------------------------------------------------------------
 
-// Open an unknown file as an entry of its own. 0, or the errno for which it or its first bytes cannot
-// be read.
+// Open an unknown file as an entry of its own. 0, or the errno for which it or its first bytes
+// cannot be read.
 static int open_unknown(reef_tail *tail, reef_tail_file *file_entry, const reef_file_id *file_id) {
     uint8_t head[REEF_HEAD_BYTES_MAX];
     reef_tail_file_init(file_entry);

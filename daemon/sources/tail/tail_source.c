@@ -1,9 +1,9 @@
 // Followed files on the loop; see tail_source.h.
 //
 //   read --> worker thread: reef_tail_read --> bytes: took --> no read for a second: rescan, repeat
-//     ^                                       '--> none: wait for a change of the folder, or for a second
-//     |                                                                  |
-//     '------------------------------------------------------------------'
+//     ^                                       '--> none: wait for a change, or for a second
+//     |                                                             |
+//     '-------------------------------------------------------------'
 //
 // A worker also scans the folder while the queue is full and no read is asked for, and during a
 // long read pass. So files that are rotated away and deleted stay open, and the reported lag is

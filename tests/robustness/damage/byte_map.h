@@ -13,7 +13,8 @@
 typedef enum byte_kind {
     BYTE_UNUSED, // nothing reads it: free pages, gaps, ends of pages
     BYTE_RECORD, // of a live record: its key, header, payload, or its entry in sums
-    BYTE_TREE, // of what holds records together: headers, nodes, page numbers, counts, the free list
+    // of what holds records together: headers, nodes, page numbers, counts, the free list
+    BYTE_TREE,
     BYTE_SEPARATOR, // of a key in a branch page: any value that still separates is right
     BYTE_ANY,       // read at times, and any value is possible
 } byte_kind;

@@ -13,7 +13,8 @@ typedef enum event_kind {
     EVENT_TRUNCATE,  // to `offset` bytes
     EVENT_RENAME,    // payload: the new path
     EVENT_SYNC_DIR,  // payload: the directory's path; its names so far are durable
-    EVENT_COMMIT, // mdb_txn_commit returned: `offset` is the number of the commit, payload its root hash
+    // mdb_txn_commit returned: `offset` is the number of the commit, payload its root hash
+    EVENT_COMMIT,
     EVENT_UNKNOWN // the file was changed in a way that is not watched
 } event_kind;
 

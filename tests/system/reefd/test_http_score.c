@@ -56,7 +56,8 @@ static void scores_are_those_of_the_committed_state(void **state) {
     // A line adds up bits of bytes that were rounded to float, the score adds up doubles: each byte
     // may be half a unit of its last place apart.
     for (size_t i = 1; i < sizeof(TEXT) - 1; i++) rounding += (double)bits[i] * FLT_EPSILON / 2;
-    assert_near(sum - (double)bits[0], score.bits, rounding + 1e-9); // the first byte is not counted
+    // the first byte is not counted
+    assert_near(sum - (double)bits[0], score.bits, rounding + 1e-9);
     json_decref(answer);
     answer = json_of(post(run, "/v1/score?per_byte=0", "", TEXT), 200);
     assert_null(json_object_get(answer, "surprise"));

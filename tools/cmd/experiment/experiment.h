@@ -1,9 +1,9 @@
 // An experiment: a grid of models that are each trained for a budget of FLOPs and measured on
 // held-out text.
 //
-//   CONFIG.ini --> reef_experiment_read --> reef_experiment_plan --> cells without a result --> reef_experiment_run
-//                                          ^                                             |
-//                                          +------------- results.jsonl <----------------+
+//   CONFIG.ini --> reef_experiment_read --> reef_experiment_plan --> reef_experiment_run
+//                                                 ^                        | cells without a result
+//                                                 +---- results.jsonl <----+
 //
 // A plan follows from the file and the results there are: which learning rate is best, and which
 // size, is only known later. So planning is repeated until no cell is wanted any more, and a run

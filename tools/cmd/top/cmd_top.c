@@ -1,6 +1,6 @@
 // reef top: what a daemon and its pool are doing, live.
 //
-//   the socket, once an interval --> status      never waited for: keys and the size of the window come first
+//   the socket, once an interval --> status, never waited for: keys and resizing come first
 //   the pool, after a commit     --> generations, usage, loss over the stream
 //
 // Without a daemon the last commit is shown, and one is waited for.

@@ -3,9 +3,9 @@
 //
 //   files --> reef_train_stream --> reef_trainer_feed ... up to the next point of the plan
 //                                     |
-//                                  commit --> every domain, task-free and as of what was just sealed
+//                                  commit --> every domain, task-free and as of the last seal
 //                                     |
-//                               --results FILE, so that a run that was killed goes on
+//                               --results FILE, so that a killed run resumes
 //
 // Measuring reads the last commit only, so it leaves no trace in the training.
 #include "cli_format.h"

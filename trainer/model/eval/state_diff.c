@@ -223,8 +223,8 @@ static bool is_tensor(const comparison *c, const char *name, reef_dtype dtype) {
            !(c->vectors && (strcmp(name, "labels") == 0 || strcmp(name, "head") == 0));
 }
 
-// |b - a| / |a| over the values that both have; 0 when all are the same, infinite when only a is zero.
-// In double: sums over millions of values.
+// |b - a| / |a| over the values that both have; 0 when all are the same, infinite when only a is
+// zero. In double: sums over millions of values.
 static double relative_change(const reef_view *a, const reef_view *b) {
     size_t bytes = a->bytes < b->bytes ? a->bytes : b->bytes;
     double change = 0.0, size = 0.0;

@@ -77,8 +77,8 @@ typedef struct reef_generation {
     reef_generation_record info;
     bool open;
     bool stored; // sealed, and its sealed form is in a commit
-    bool
-        queries_frozen; // open, but with queries that train no more: training routes by `folded` too
+    // open, but with queries that train no more: training routes by `folded` too
+    bool queries_frozen;
     reef_tensor *tensors;
     size_t tensor_count;
     float *values;   // the block that the tensors' data lie in

@@ -76,7 +76,7 @@ reef_status reef_generation_make_sealed(reef_generation **out,
     return REEF_OK;
 }
 
-// ---- evaluation ----------------------------------------------------------------------------------
+// ---- evaluation --------------------------------------------------------------------------------
 //
 // An open generation as it is evaluated, sealed and stored: averages in the place of its weights,
 // batch norm folded.

@@ -301,8 +301,8 @@ typedef struct reef_layer_change {
 typedef struct reef_tensor_change {
     char name[REEF_NAME_BYTES_MAX + 1];
     size_t before, after; // values; 0 where it does not exist
-    double
-        relative; // |after - before| / |before| over what both have; infinite from zeros; NaN in one only
+    // |after - before| / |before| over what both have; infinite from zeros; NaN in one only
+    double relative;
 } reef_tensor_change;
 
 typedef struct reef_state_change {

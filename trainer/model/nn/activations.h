@@ -160,8 +160,9 @@ typedef struct reef_network_update {
 } reef_network_update;
 
 /**
- * Gradients of the open generation's dense tensors (added to generation->grads) and, in the same pass, the
- * update of its experts. Reads forward's tape backwards; sealed generations only pass gradients on.
+ * Gradients of the open generation's dense tensors (added to generation->grads) and, in the same
+ * pass, the update of its experts. Reads forward's tape backwards; sealed generations only pass
+ * gradients on.
  */
 void reef_network_backward(reef_activations *acts,
                            reef_network *network,
