@@ -15,7 +15,7 @@
 
 typedef struct text {
     char *bytes;
-    size_t count;
+    size_t count, size; // of `size` bytes allocated
 } text;
 
 typedef struct kept_mark {
