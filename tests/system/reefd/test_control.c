@@ -25,7 +25,7 @@
 
 #include <cmocka.h>
 
-#define TEXT_BYTES 20000000 // more than any of these tests waits for
+#define TEXT_BYTES 10000000 // more than any of these tests waits for
 #define DRAIN_BYTES 200000
 #define STATE_MS_MAX 10000
 #define CLIENTS 64
@@ -47,9 +47,9 @@ static int setup(void **state) {
     sandbox_make(&run->box);
     sandbox_make_pool(&run->box);
     write_text(run->box.text, TEXT_BYTES, 1);
-    run->pid = reefd_start(
-        &run->box, -1,
-        (const char *const[]){"--pool", run->box.pool, "--source", run->box.text, NULL});
+    run->pid = reefd_start(&run->box, -1,
+                           (const char *const[]){"--pool", run->box.pool, "--source", run->box.text,
+                                                 "--threads", "1", NULL});
     reefd_await(&run->box, run->pid);
     *state = run;
     return 0;
