@@ -97,7 +97,7 @@ def token():
             kind = "best" if (i, j) in chosen else "blue" if i in rows and j in columns else "plain"
             p.box(360 + j * 27, 246 + i * 27, 24, 24, kind)
     p.text(440, 226, "each pair is an expert", 13, "middle", "muted")
-    p.text(440, 430, "k x k pairs are looked at,", 13, "middle", "muted")
+    p.text(440, 430, "k x k pairs are compared,", 13, "middle", "muted")
     p.text(440, 447, "the best k are used", 13, "middle", "muted")
     p.arrow((530, 326), (586, 326))
     p.box(586, 252, 150, 148, "amber", "an expert:", "one neuron", "", "v · gelu(u · x)", "times its weight")
@@ -147,14 +147,14 @@ def boundary():
     p.line((left - 6, 127), (left + 16 * width, 127), kind="line dashed")
     p.text(left - 12, 132, "usual", 13, "end", "muted")
     p.line((left - 6, 100), (left + 16 * width, 100), kind="limit")
-    p.text(left - 12, 104, "suspicious above", 13, "end", "alert")
+    p.text(left - 12, 104, "anomalous above", 13, "end", "alert")
     p.text(left + 6.5 * width - 3, 76, "an oddity", 13, "middle", "muted")
     p.text(left + 13 * width, 44, "the stream has changed", 13, "middle", "muted")
 
-    steps = [("Held back", "suspicious batches wait, untrained;", "the model stays where it was"),
-             ("Decided", "enough in a row are suspicious:", "back to where the change began"),
-             ("Sealed", "generation 0 never changes again;", "it never saw a held batch"),
-             ("Opened", "generation 1 learns the held ones", "first, then the rest")]
+    steps = [("Deferred", "anomalous batches wait, untrained;", "the model stays where it was"),
+             ("Decided", "enough in a row are anomalous:", "back to where the change began"),
+             ("Sealed", "generation 0 never changes again;", "it never saw a deferred batch"),
+             ("Opened", "generation 1 learns the deferred ones", "first, then the rest")]
     for r, (name, first, second) in enumerate(steps):
         y = 196 + r * 64
         p.text(20, y + 20, f"{r + 1}. {name}", 15, bold=True)
@@ -174,7 +174,7 @@ def boundary():
         p.text(left, y + 42, f"{first} {second}", 13, kind="muted")
     p.text(20, 478, "Otherwise:", 14, bold=True)
     p.text(left, 478, "too few in a row: all are trained as if nothing had happened (the oddity above);", 14)
-    p.text(left, 500, "older generations explain them: a domain came back, and the batches are skipped.", 14)
+    p.text(left, 500, "older generations predict them: a domain came back, and the batches are skipped.", 14)
     return p
 
 
