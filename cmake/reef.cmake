@@ -1,4 +1,4 @@
-# Compile options live on one interface target that every room links privately.
+# Compile options live on one interface target that every module links privately.
 add_library(reef_options INTERFACE)
 target_compile_definitions(reef_options INTERFACE _POSIX_C_SOURCE=200809L
     REEF_VERSION_TEXT="${PROJECT_VERSION}")
@@ -18,29 +18,29 @@ if(REEF_SANITIZE)
     target_link_options(reef_options INTERFACE -fsanitize=${REEF_SANITIZE})
 endif()
 
-# A room, for the rooms after it and for libreef; nothing of it is installed by itself.
+# A module, for the modules after it and for libreef; nothing of it is installed by itself.
 #
-# reef_library(room FOLDERS a b SOURCES a.c a/b.c PUBLIC reef::before PRIVATE lib)
+# reef_library(module FOLDERS a b SOURCES a.c a/b.c PUBLIC reef::before PRIVATE lib)
 #
-# Other rooms see include/ and nothing else: the room's reef_*.h. FOLDERS are the room's own subfolders,
+# Other modules see include/ and nothing else: the module's reef_*.h. FOLDERS are its own subfolders,
 # whose private headers its sources (and, through reef::inside, tests) include by their unique names.
 add_library(reef_inside INTERFACE)
 add_library(reef::inside ALIAS reef_inside)
-function(reef_library room)
+function(reef_library module)
     cmake_parse_arguments(ARG "" "" "FOLDERS;SOURCES;PUBLIC;PRIVATE" ${ARGN})
-    add_library(reef_${room} STATIC ${ARG_SOURCES})
-    add_library(reef::${room} ALIAS reef_${room})
+    add_library(reef_${module} STATIC ${ARG_SOURCES})
+    add_library(reef::${module} ALIAS reef_${module})
     set(inside ${CMAKE_CURRENT_SOURCE_DIR})
     foreach(folder IN LISTS ARG_FOLDERS)
         list(APPEND inside ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
     endforeach()
-    target_include_directories(reef_${room} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/include PRIVATE ${inside})
+    target_include_directories(reef_${module} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/include PRIVATE ${inside})
     target_include_directories(reef_inside INTERFACE ${inside})
-    target_link_libraries(reef_${room} PUBLIC ${ARG_PUBLIC} PRIVATE reef_options ${ARG_PRIVATE})
+    target_link_libraries(reef_${module} PUBLIC ${ARG_PUBLIC} PRIVATE reef_options ${ARG_PRIVATE})
 endfunction()
 
-# reef_test(test_room_unit room/test_unit.c LABELS unit LIBS reef::room [SOURCES helper.c]): one cmocka program, one
-# CTest entry. A test sees its room's private headers.
+# reef_test(test_module_unit module/test_unit.c LABELS unit LIBS reef::module [SOURCES helper.c]): one cmocka program,
+# one CTest entry. A test sees its module's private headers.
 # Real data lies in $REEF_DATA_DIR, else in shared/data beside the sources; tests that want it are skipped
 # without.
 get_filename_component(REEF_DATA_BESIDE ${CMAKE_CURRENT_SOURCE_DIR}/../shared/data ABSOLUTE)

@@ -57,7 +57,7 @@ typedef struct reef_daemon {
     uv_timer_t tick;
     uv_signal_t terminate, interrupt;
     uint64_t progress_ns; // when the last progress line was printed
-    bool stopping;        // told to stop, or ending
+    bool stopping;        // asked to stop, or ending
     bool signalled;       // by a signal; the next one ends the process
     bool closing;         // the trainer's thread has ended and everything is being closed
     reef_error outcome;   // what went wrong on the loop's side
@@ -272,7 +272,7 @@ static reef_status start_training(reef_daemon *daemon, reef_error *err) {
         err);
 }
 
-// Serving and HTTP, where they were asked for.
+// The query thread and HTTP, where they were requested.
 static reef_status open_http(reef_daemon *daemon, reef_error *err) {
     const reef_options *options = &daemon->options;
     // Without --http there is neither a server nor a query thread.
@@ -454,9 +454,10 @@ static reef_status run_daemon(reef_daemon *daemon) {
 }
 
 static void warn_of_variable(void *context, const char *name, const char *meant) {
-    reef_report_warning(context, "environment",
-                        "%s in the environment is no setting and changes nothing; did you mean %s?",
-                        name, meant);
+    reef_report_warning(
+        context, "environment",
+        "%s in the environment is not a setting and changes nothing; did you mean %s?", name,
+        meant);
 }
 
 int main(int argc, char **argv) {

@@ -111,7 +111,7 @@ static char *names_text(const json_t *names) {
     return text;
 }
 
-static void tell_reload(reef_service *service, const reef_reload *reload) {
+static void report_reload(reef_service *service, const reef_reload *reload) {
     reef_report_event(service->report, json_pack("{s:s, s:O, s:O}", "event", "reloaded", "changed",
                                                  reload->changed, "restart", reload->restart));
     if (json_array_size(reload->restart) == 0) return;
@@ -134,7 +134,7 @@ static void apply_reload(reef_service *service, reef_reload *reload) {
         json_array_append_new(reload->changed, json_string("token"));
 }
 
-static void tell_failure(reef_service *service, const reef_error *err) {
+static void report_failure(reef_service *service, const reef_error *err) {
     char message[sizeof(err->message) + 64];
     snprintf(message, sizeof(message), "%s; the configuration stays as it was", err->message);
     reef_report_error(service->report, err->status, message);
@@ -144,7 +144,7 @@ static void tell_failure(reef_service *service, const reef_error *err) {
 static void end_reload(reef_service *service, reef_request *request, const reef_error *err) {
     reef_reload *reload = &service->reload;
     json_t *result = NULL;
-    // Which settings took effect and which need a restart is the answer to the one who asked.
+    // The reply lists which settings took effect and which need a restart.
     if (err->status == REEF_OK)
         result =
             json_pack("{s:o, s:O, s:O}", "config",
@@ -152,7 +152,7 @@ static void end_reload(reef_service *service, reef_request *request, const reef_
                                                        : json_null(),
                       "changed", reload->changed, "restart", reload->restart);
     else
-        tell_failure(service, err);
+        report_failure(service, err);
     reply_request(request, result, err);
     json_decref(reload->changed);
     json_decref(reload->restart);
@@ -168,7 +168,7 @@ static void on_pace(reef_request *pace) {
     if (request != NULL) request->waited_ms = pace->waited_ms;
     if (pace->error.status == REEF_OK) {
         apply_reload(service, &service->reload);
-        tell_reload(service, &service->reload);
+        report_reload(service, &service->reload);
     }
     end_reload(service, request, &pace->error);
 }
@@ -228,7 +228,7 @@ reef_status reef_service_request(void *context, reef_request *request, reef_erro
 static void on_hangup(uv_signal_t *handle, int number) {
     (void)number;
     reef_service *service = handle->data;
-    reef_error err; // told by then, but for this one:
+    reef_error err; // reload reports it, except for this one:
     if (service->reload.running)
         reef_report_warning(service->report, "reload_busy",
                             "the configuration is being read already; send the signal again");

@@ -3,9 +3,9 @@
 //
 //   SIGHUP, reload -> read and check everything -> the trainer, between two steps: the pace of
 //   commits
-//                                               -> here: log, scrubbing, token; then the answer
+//                                               -> here: log, scrubbing, token; then the reply
 //
-// A reload takes place as a whole or not at all: whatever can be wrong is looked at before anything
+// A reload takes place as a whole or not at all: whatever can be wrong is checked before anything
 // changes.
 #ifndef REEF_SERVICE_H
 #define REEF_SERVICE_H
@@ -62,7 +62,7 @@ REEF_MUST_CHECK reef_status reef_service_check(const reef_options *options, reef
 /** Training runs: take signals, and say so. */
 void reef_service_start(reef_service *service);
 /**
- * Take a request of REEF_COMMAND_SERVICE; `on_answer` is called when it is done, while it has an
+ * Take a request of REEF_COMMAND_SERVICE; `on_reply` is called when it is done, while it has an
  * owner. BUSY while another of its kind is under way; the request is then still the caller's.
  */
 REEF_MUST_CHECK reef_status reef_service_request(void *service,

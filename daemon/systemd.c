@@ -12,7 +12,7 @@
 #define TIMER_MS_MAX 1000
 #define CHECKS_PER_WATCHDOG 4 // a late check does no harm
 
-static void tell_status(reef_notify *notify) {
+static void report_status(reef_notify *notify) {
     char line[sizeof(notify->status)], message[sizeof(line) + 16];
     uint64_t now = uv_hrtime();
     if (notify->reported_ns != 0 && now - notify->reported_ns < STATUS_NS) return;
@@ -35,7 +35,7 @@ static void on_timer(uv_timer_t *timer) {
     reef_training_view view;
     reef_training_view_read(notify->training, &view, NULL);
     feed_watchdog(notify, &view);
-    tell_status(notify);
+    report_status(notify);
     if (view.state >= REEF_STATE_DRAINING) reef_notify_stopping(notify);
 }
 

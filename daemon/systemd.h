@@ -27,7 +27,7 @@ typedef struct reef_notify {
     bool started, stopping;
     bool watched;         // there is a watchdog
     uint64_t fed;         // `advances` when it was fed last
-    char status[512];     // told last
+    char status[512];     // reported last
     uint64_t reported_ns; // and when
 } reef_notify;
 

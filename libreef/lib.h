@@ -1,4 +1,4 @@
-// The inside of libreef: one handle over what the rooms offer. Everything behind it may change;
+// The inside of libreef: one handle over what the modules offer. Everything behind it may change;
 // reef/reef.h may only grow.
 //
 //   lib_pool.c   make, open, close, commit, boundaries

@@ -30,6 +30,7 @@ void reef_lib_take_caller(reef_lib_caller *out) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, make_plain);
     out->locale = uselocale(plain); // without memory for it: none, which changes nothing
+    // Rounding mode and flags of the caller must not change any bit of a result.
     (void)fegetenv(&out->arithmetic);
     (void)fesetenv(FE_DFL_ENV);
 }
@@ -52,6 +53,7 @@ reef_status reef_lib_take(
     memset(own, 0, own_bytes);
     if (theirs == NULL) return REEF_OK;
     reef_status status = size_of(theirs, name, &bytes, err);
+    // A caller built with an older header has fewer fields; the rest stays zero.
     if (status == REEF_OK) memcpy(own, theirs, bytes < own_bytes ? bytes : own_bytes);
     return status;
 }
@@ -63,6 +65,7 @@ reef_status reef_lib_give(
     if (status != REEF_OK) return status;
     size_t shared = bytes < own_bytes ? bytes : own_bytes;
     memcpy((char *)theirs + first, (const char *)own + first, shared - first);
+    // Fields that a newer header has and this library does not know are zero.
     if (bytes > shared) memset((char *)theirs + shared, 0, bytes - shared);
     return REEF_OK;
 }
@@ -77,9 +80,10 @@ reef_status reef_lib_enter(reef_pool *pool, reef_error *err) {
     if (reef_lib_is_inherited(pool))
         return reef_fail(
             err, REEF_ERR_INVALID,
-            "pool %.120s was opened by process %ld, of which this one was forked: open "
+            "pool %.120s was opened by process %ld, from which this one was forked: open "
             "it here as well",
             reef_store_path(pool->store), (long)pool->pid);
+    // One call at a time: the trainer and the model are not for several threads.
     pthread_mutex_lock(&pool->lock);
     reef_lib_take_caller(&pool->caller);
     reef_gemm_claim();

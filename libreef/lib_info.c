@@ -82,6 +82,7 @@ reef_status reef_pool_read_generation(reef_pool *pool,
     status = find_generation(pool, generation, &found, err);
     reef_lib_leave(pool);
     if (status != REEF_OK) return status;
+    // Outside the lock: only the copy and the configuration are used, which never changes.
     const reef_generation_info info = {
         .generation = generation,
         .side = found.side,
@@ -121,6 +122,7 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
     reef_txn *txn = NULL;
     reef_status status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
+    // One transaction, so that index and total are of the same commit.
     status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = reef_snapshot_scan(txn, on_snapshot, &s, err);
     reef_txn_abort(txn);
@@ -128,6 +130,7 @@ reef_status reef_pool_read_snapshot(reef_pool *pool,
     if (status != REEF_OK) return status;
     if (!s.found)
         return reef_fail(err, REEF_ERR_NOT_FOUND, "no snapshot %zu: the pool has %zu", index, s.at);
+    // A damaged one keeps its index, or the ones after it would move.
     if (s.snapshot.damaged)
         return reef_fail(err, REEF_ERR_CORRUPT, "the record of snapshot %s is damaged",
                          s.snapshot.name);
@@ -155,6 +158,7 @@ static reef_status check_usage(
     if (layer >= pool->config.layers)
         return reef_fail(err, REEF_ERR_NOT_FOUND, "no layer %u: the model has 0 to %u", layer,
                          pool->config.layers - 1);
+    // Checked here, because the array is filled for every expert without asking again.
     if ((uint64_t)found.side * found.side == count) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID, "generation %u has %llu experts, but the array has %zu",
                      generation, (unsigned long long)found.side * found.side, count);
@@ -168,6 +172,7 @@ static reef_status read_range(reef_txn *txn,
                               reef_usage_range *range,
                               reef_usage *usage,
                               reef_error *err) {
+    // Totals less all windows are the uses before the first window.
     reef_usage_range always = {.until_ms = UINT64_MAX};
     uint64_t *known = calloc(2 * count + 1, sizeof(*known)),
              *in_range = calloc(2 * count + 1, sizeof(*in_range));
@@ -181,6 +186,7 @@ static reef_status read_range(reef_txn *txn,
     if (status == REEF_OK)
         status = reef_usage_sum(txn, generation, layer, count, range, in_range, err);
     for (size_t n = 0; status == REEF_OK && n < count; n++) {
+        // Without a beginning the range includes what no window has.
         bool all = range->since_ms == 0;
         usage[n].count = in_range[2 * n] + (all ? usage[n].count - known[2 * n] : 0);
         usage[n].score = in_range[2 * n + 1] + (all ? usage[n].score - known[2 * n + 1] : 0);
@@ -215,6 +221,7 @@ static reef_status read_usage(reef_pool *pool,
     size_t stored = 0;
     reef_status status = reef_txn_begin(&txn, pool->store, REEF_TXN_READ, err);
     if (status == REEF_OK) status = count_stored(txn, generation, &stored, err);
+    // The trainer may have grown since the last commit, so the two sizes may differ.
     size_t room = stored > count ? stored : count;
     if (status == REEF_OK && (*out = calloc(room + 1, sizeof(**out))) == NULL)
         status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", room);
@@ -239,6 +246,7 @@ static reef_status give_usage(reef_pool *pool,
     status = check_usage(pool, generation, layer, count, err);
     if (status == REEF_OK) status = read_usage(pool, generation, layer, count, range, &usage, err);
     reef_lib_leave(pool);
+    // Outside the lock: converting needs nothing of the pool.
     for (size_t n = 0; status == REEF_OK && n < count; n++) {
         counts[n] = usage[n].count;
         if (scores != NULL) scores[n] = (double)usage[n].score / (double)REEF_USAGE_SCORE_ONE;

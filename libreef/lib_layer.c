@@ -31,6 +31,7 @@ reef_status reef_layer_forward(reef_pool *pool,
         .generations = own.generations, .mask = own.mask, .train = own.train != 0};
     status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
+    // A writer computes with rows that are not committed yet, a reader with a commit.
     status = pool->trainer != NULL
                  ? reef_trainer_layer_forward(pool->trainer, &choice, rows, x, y, inside(tape), err)
                  : reef_model_layer_forward(pool->model, &choice, rows, x, y, inside(tape), err);

@@ -45,10 +45,12 @@ static reef_status layer_config(reef_config *config,
         status =
             reef_fail(err, REEF_ERR_INVALID, "a layer needs d_model, the width of a row; it is 0");
     config->d_model = options->d_model;
+    // Zero means not given, and leaves the default.
     set_number(&config->heads, options->heads);
     set_number(&config->topk, options->topk);
     set_number(&config->d_key, options->d_key);
     set_number(&config->side, options->side);
+    // First the side itself: later generations are as large unless side_new says otherwise.
     config->side_new = config->side;
     set_number(&config->side_new, options->side_new);
     config->batch_norm = options->no_batch_norm == 0;
@@ -82,7 +84,7 @@ static reef_status set_text(reef_config *config, const char *setting, reef_error
     char name[64];
     const char *equals = strchr(setting, '=');
     if (equals == NULL || equals == setting || (size_t)(equals - setting) >= sizeof(name))
-        return reef_fail(err, REEF_ERR_INVALID, "'%.64s' is no setting of the form name=value",
+        return reef_fail(err, REEF_ERR_INVALID, "'%.64s' is not a setting of the form name=value",
                          setting);
     memcpy(name, setting, (size_t)(equals - setting));
     name[equals - setting] = '\0';
@@ -120,6 +122,7 @@ static reef_status load_pool(reef_pool *pool,
     reef_status status = reef_store_open(&pool->store, path,
                                          &(reef_store_options){.write = options->write != 0}, err);
     if (status != REEF_OK) return status;
+    // A writer opens a model at the first question only (reef_lib_catch_up).
     if (options->write) {
         status = reef_trainer_open(&pool->trainer, pool->store, &training, err);
         if (status == REEF_OK) pool->config = *reef_trainer_config(pool->trainer);
@@ -138,6 +141,7 @@ reef_status reef_pool_open(reef_pool **out,
     *out = NULL;
     reef_status status = reef_lib_take(&own, sizeof(own), options, "reef_pool_options", err);
     if (status != REEF_OK) return status;
+    // The trainer continues from the last commit and from no other state.
     if (own.write && own.as_of != NULL && strcmp(own.as_of, "now") != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "pool %.100s cannot be opened for writing as of %.40s: earlier states are "
@@ -150,9 +154,11 @@ reef_status reef_pool_open(reef_pool **out,
     pool->model_options =
         (reef_model_options){.threads = own.threads, .memory_bytes = own.memory_bytes};
     reef_lib_caller caller;
+    // Loading computes as well, so it needs the same locale and arithmetic as a call.
     reef_lib_take_caller(&caller);
     reef_gemm_claim();
     status = load_pool(pool, path, &own, err);
+    // Between calls no transaction stays open: it would keep pages from reuse.
     reef_lib_unpin(pool);
     reef_gemm_give_back();
     reef_lib_give_back(&caller);
@@ -248,6 +254,7 @@ reef_status reef_pool_freeze(reef_pool *pool,
     uint64_t count = 0;
     reef_status status = reef_lib_take(&own, sizeof(own), options, "reef_freeze_options", err);
     if (status != REEF_OK) return status;
+    // A count of zero means all from the first; a sum that would wrap means the same.
     bool ends = own.count > 0 && own.first <= UINT64_MAX - own.count;
     uint64_t last = ends ? own.first + own.count - 1 : UINT64_MAX;
     const reef_freeze freeze = {.layer = options == NULL ? -1 : own.layer,

@@ -6,6 +6,7 @@ reef_status reef_pool_train(
     reef_status status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
     status = reef_lib_check_writer(pool, "train", err);
+    // Bytes would be taken for records, whatever they hold.
     if (status == REEF_OK && reef_config_is_vector(&pool->config))
         status = reef_fail(err, REEF_ERR_INVALID,
                            "cannot train pool %.120s on bytes: its model is of labelled vectors; "
@@ -35,6 +36,7 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
     reef_status status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
     status = reef_lib_check_writer(pool, "read the state of training", err);
+    // Copied under the lock and converted outside it.
     if (status == REEF_OK) reef_trainer_status_read(pool->trainer, &now);
     reef_lib_leave(pool);
     if (status != REEF_OK) return status;
@@ -53,8 +55,8 @@ reef_status reef_pool_read_training(reef_pool *pool, reef_training_info *out, re
 
 // ---- questions ----------------------------------------------------------------------------------
 
-// What a writer evaluates is its last commit, so first that has to be what was trained. A mark in
-// the stream moves it on without a step, and may have sealed a generation.
+// What a writer evaluates is its last commit, so first that has to be what was trained. A marker
+// line in the stream moves it on without a step, and may have sealed a generation.
 reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err) {
     reef_trainer_status now;
     reef_commit commit;
@@ -64,6 +66,7 @@ reef_status reef_lib_catch_up(reef_pool *pool, reef_error *err) {
     if (status == REEF_OK && (now.dirty_since_step > 0 || now.stream_bytes != commit.stream_bytes))
         status = reef_trainer_commit(pool->trainer, &commit, err);
     if (status != REEF_OK) return status;
+    // Reopening reads what a commit changed, so it happens once for each.
     if (pool->model != NULL && pool->model_commit == commit.number) return REEF_OK;
     status = reef_model_reopen(&pool->model, pool->store, NULL, &pool->model_options, err);
     if (status == REEF_OK) pool->model_commit = commit.number;
@@ -82,6 +85,7 @@ reef_status reef_pool_evaluate(reef_pool *pool,
     status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK)
         status = reef_model_score(pool->model, bytes, count, bits, &score, NULL, NULL, err);
+    // Between calls no transaction stays open: it would keep pages from reuse.
     reef_lib_unpin(pool);
     reef_lib_leave(pool);
     if (status != REEF_OK) return status;
@@ -100,6 +104,7 @@ reef_status reef_pool_generate(reef_pool *pool,
     reef_generate_options own;
     reef_status status = reef_lib_take(&own, sizeof(own), options, "reef_generate_options", err);
     if (status != REEF_OK) return status;
+    // Written so that NaN is refused as well.
     if (!(own.temperature >= 0.0f && own.top_p >= 0.0f && own.top_p <= 1.0f))
         return reef_fail(err, REEF_ERR_INVALID,
                          "temperature %g, top_p %g: the one is 0 or more, the other 0 to 1",

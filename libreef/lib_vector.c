@@ -28,6 +28,7 @@ static reef_status check_examples(
                              "; labels are 0 or more, and -1 where there is none",
                              i, labels[i]);
     for (size_t i = 0; i < rows * inputs; i++)
+        // One value that is not finite would spread to every parameter.
         if (!isfinite(vectors[i]))
             return reef_fail(
                 err, REEF_ERR_INVALID,
@@ -55,6 +56,7 @@ static reef_status feed_vector(reef_pool *pool,
                                const int32_t *labels,
                                reef_error *err) {
     size_t inputs = pool->config.inputs, each = reef_vector_record_bytes(&pool->config);
+    // In pieces, so that memory does not grow with the number of rows.
     size_t most = each < RECORD_BYTES_AT_ONCE ? RECORD_BYTES_AT_ONCE / each : 1;
     uint8_t *records = malloc((rows < most ? rows : most) * each + 1);
     reef_status status = records != NULL ? REEF_OK
@@ -96,11 +98,12 @@ reef_status reef_pool_classes(
     *count = 0;
     reef_status status = reef_lib_enter(pool, err);
     if (status != REEF_OK) return status;
-    status = check_kind(pool, "tell classes", err);
+    status = check_kind(pool, "predict classes", err);
     if (status == REEF_OK) status = reef_lib_catch_up(pool, err);
     if (status == REEF_OK) {
         *count = reef_model_class_count(pool->model);
         reef_model_classes(pool->model, all);
+        // The count is of all classes, so a caller with too little room can ask again.
         size_t shown = *count < room ? *count : room;
         if (shown > 0) memcpy(labels, all, shown * sizeof(*labels));
     }
@@ -120,10 +123,11 @@ reef_status reef_pool_predict(reef_pool *pool,
     if (status != REEF_OK) return status;
     status = check_kind(pool, "predict classes", err);
     if (status == REEF_OK) status = reef_lib_catch_up(pool, err);
+    // The state may have learned a class since the caller asked for their number.
     if (status == REEF_OK && scores != NULL && classes != reef_model_class_count(pool->model))
         status = reef_fail(err, REEF_ERR_INVALID,
                            "the scores have room for %zu classes, but the state knows %zu; "
-                           "reef_pool_classes tells them",
+                           "reef_pool_classes returns them",
                            classes, reef_model_class_count(pool->model));
     if (status == REEF_OK)
         status = reef_model_predict(pool->model, rows, vectors, labels, scores, generations, err);

@@ -38,9 +38,11 @@ static reef_recent recent_from(const reef_gate *gate, const reef_gate_state *sta
 }
 
 static void recent_keep(const reef_recent *recent, reef_gate_state *state) {
+    // The longest n-gram of the next token takes one token less from here than it is long.
     size_t kept = recent->count < REEF_GATE_ORDERS ? recent->count : REEF_GATE_ORDERS - 1;
     uint32_t bits = 8 * recent->token_bytes, mask = (1u << bits) - 1;
     for (size_t n = 0; n < kept; n++)
+        // Newest first, as recent_from pushes them back.
         state->context[n] = (uint16_t)(recent->tokens >> bits * n & mask);
     state->context_tokens = (uint8_t)kept;
 }
@@ -63,11 +65,13 @@ void reef_gate_score_losses(const reef_gate *gate,
         for (size_t t = 0; t < count; t++) margin[t] = -INFINITY;
         return;
     }
+    // The state carries over the edge of a call, so how the stream is cut changes no margin.
     reef_recent recent = recent_from(gate, state);
     reef_gate_mean mean = {state->mean, state->count};
     float memory = 1.0f - gate->decay;
     for (size_t t = 0; t < count; t++) {
         reef_recent_push(&recent, reef_token_at(bytes, gate->token_bytes, t));
+        // The surprise is the loss of the token before: that of this one is known a token later.
         float evidence = reef_gate_evidence(gate, reef_gate_logit(gate, &recent), state->surprise);
         margin[t] = reef_gate_mean_push(&mean, gate->prior, memory, evidence) - gate->threshold;
         state->surprise = losses != NULL ? (float)losses[t] : NAN;

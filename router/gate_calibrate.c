@@ -40,6 +40,7 @@ reef_gate_reading reef_gate_read(const reef_gate *gate,
     reef_recent recent = reef_recent_none(gate);
     size_t count = 0;
     for (size_t i = 0; i < windows->count; i++) {
+        // Windows read apart start without context, as a stream does.
         if (!chained) recent = reef_recent_none(gate);
         for (size_t t = 0; t < windows->sizes[i]; t++) {
             uint32_t token = reef_token_at(windows->bytes[i], gate->token_bytes, t);
@@ -88,6 +89,7 @@ static float value_at_rank(size_t count, float *values, size_t rank) {
     size_t low = 0, high = count - 1;
     while (low < high) {
         size_t i = low, j = high;
+        // The middle value, so that sorted input takes linear time too.
         float pivot = values[low + (high - low) / 2];
         while (i <= j) {
             while (values[i] < pivot) i++;
@@ -108,6 +110,7 @@ static float value_at_rank(size_t count, float *values, size_t rank) {
 }
 
 float reef_upper_quantile(size_t count, float *values, double share) {
+    // Rounded down: never more than `share` of the values lie above the result.
     size_t above = (size_t)((double)count * share);
     return value_at_rank(count, values, above < count ? count - 1 - above : 0);
 }
@@ -125,6 +128,7 @@ static float leak_threshold(const reef_gate *gate, const reef_gate_views *views,
     float most = -INFINITY;
     for (size_t i = 0; i < 2; i++) {
         reef_gate_means(gate, &views->old[i], views->means);
+        // Read apart and chained; the threshold must hold in both, so the higher bound counts.
         float bound = reef_upper_quantile(views->old[i].count, views->means, (double)leak_max);
         if (bound > most) most = bound;
     }
@@ -149,6 +153,7 @@ static size_t settled_means(const reef_gate *gate, const reef_gate_reading *read
     reef_gate_means(gate, reading, means);
     if (reading->apart == NULL) {
         kept = reading->count > settling ? reading->count - settling : 0;
+        // A chained reading settles once, at its start.
         memmove(means, means + (reading->count - kept), kept * sizeof(*means));
         return kept;
     }
@@ -188,36 +193,40 @@ static double missed_share(const reef_gate *gate, const reef_gate_reading new[2]
 // windows show. Fitted windows flatter: with 24 KiB of Python after Wikipedia the distance on other
 // Python files is 0.29 of it. One pass over the first half, judged on the second, comes out at 0.6
 // there, and between 0.4 and 1 for other pairs.
-static reef_gate_trial try_decay(reef_gate *gate,
-                                 const reef_gate_views *views,
-                                 float decay,
-                                 float leak_max) {
-    reef_gate_trial trial = {.decay = decay};
+static reef_gate_calibration try_decay(reef_gate *gate,
+                                       const reef_gate_views *views,
+                                       float decay,
+                                       float leak_max) {
+    reef_gate_calibration calibration = {.decay = decay};
     gate->decay = decay;
+    // Old data bounds the threshold from below; the rest of this function looks for room above it.
     float old = leak_threshold(gate, views, leak_max);
     float seen = settled_mean(gate, views->seen, views->means);
     float unseen = settled_mean(gate, views->unseen, views->means);
-    if (!(unseen > old) || !(seen > old)) return trial;
-    trial.share = unseen < seen ? ((double)unseen - (double)old) / ((double)seen - (double)old) : 1;
-    gate->threshold = old + (float)(HALF_WAY * trial.share * ((double)seen - (double)old));
-    trial.leak = leak_of(gate, views);
+    // No room: new data does not stay above old data. The share stays 0.
+    if (!(unseen > old) || !(seen > old)) return calibration;
+    calibration.share =
+        unseen < seen ? ((double)unseen - (double)old) / ((double)seen - (double)old) : 1;
+    gate->threshold = old + (float)(HALF_WAY * calibration.share * ((double)seen - (double)old));
+    calibration.leak = leak_of(gate, views);
     double missed = missed_share(gate, views->unseen, views->means);
-    trial.separates = trial.leak <= LEAK_SHARE * (double)leak_max && missed <= MISS_MAX;
+    calibration.separates = calibration.leak <= LEAK_SHARE * (double)leak_max && missed <= MISS_MAX;
     reef_gate_means(gate, &views->unseen[1], views->means);
-    trial.detect = reef_share_above(views->unseen[1].count, views->means, gate->threshold);
-    return trial;
+    calibration.detect = reef_share_above(views->unseen[1].count, views->means, gate->threshold);
+    return calibration;
 }
 
-reef_gate_trial reef_gate_try(reef_gate *gate,
-                              const reef_gate_views *views,
-                              float decay,
-                              float leak_max) {
+reef_gate_calibration reef_gate_try(reef_gate *gate,
+                                    const reef_gate_views *views,
+                                    float decay,
+                                    float leak_max) {
     const float *decays = decay > 0.0f ? &decay : DECAYS;
     size_t count = decay > 0.0f ? 1 : DECAY_COUNT;
-    reef_gate_trial best = {.decay = decay > 0.0f ? decay : DECAY_DEFAULT};
+    reef_gate_calibration best = {.decay = decay > 0.0f ? decay : DECAY_DEFAULT};
+    // Ascending, so the first that separates is the shortest memory.
     for (size_t i = 0; i < count && !best.separates; i++) {
-        reef_gate_trial trial = try_decay(gate, views, decays[i], leak_max);
-        if (trial.share > 0) best = trial; // the longest, when none of them will do
+        reef_gate_calibration calibration = try_decay(gate, views, decays[i], leak_max);
+        if (calibration.share > 0) best = calibration; // the longest, when none of them will do
     }
     gate->decay = best.decay;
     return best;
@@ -249,6 +258,7 @@ static double spread(const reef_gate *gate, const reef_gate_reading *reading, fl
     double sum = 0, squares = 0;
     reef_gate_means(gate, reading, means);
     for (size_t t = 0; t < reading->count; t++) sum += (double)means[t];
+    // Around the mean in a second pass, as in reef_query_norm_forward.
     double middle = sum / (double)reading->count;
     for (size_t t = 0; t < reading->count; t++)
         squares += ((double)means[t] - middle) * ((double)means[t] - middle);
@@ -261,6 +271,7 @@ void reef_gate_weigh_losses(reef_gate *gate, const reef_gate_views *views, doubl
     gate->loss_weight = 0.0f;
     gate->loss_reference = (float)mean_surprise(&views->old[1]);
     double ngrams = spread(gate, &views->old[1], views->means);
+    // Each signal is measured alone: without n-grams the mean wanders by the loss only.
     reef_gate losses_only = *gate; // borrows the weights
     losses_only.loss_weight = 1.0f;
     losses_only.start = 0.0f;
@@ -270,39 +281,42 @@ void reef_gate_weigh_losses(reef_gate *gate, const reef_gate_views *views, doubl
     if (losses > 0) gate->loss_weight = (float)(ratio * ngrams / losses);
 }
 
-static reef_gate_trial try_losses(
+static reef_gate_calibration try_losses(
     reef_gate *gate, const reef_gate_views *views, float decay, double ratio, float leak_max) {
     if (ratio > 0) reef_gate_weigh_losses(gate, views, ratio);
-    reef_gate_trial trial = try_decay(gate, views, decay, leak_max);
+    reef_gate_calibration calibration = try_decay(gate, views, decay, leak_max);
     gate->threshold = leak_threshold(gate, views, leak_max);
     double wander = spread(gate, &views->old[1], views->means);
     double above =
         (double)settled_mean(gate, views->unseen, views->means) - (double)gate->threshold;
-    trial.ratio = ratio;
-    trial.missed = missed_share(gate, views->unseen, views->means);
-    trial.margin = above / (wander > 0 ? wander : 1);
-    return trial;
+    calibration.ratio = ratio;
+    calibration.missed = missed_share(gate, views->unseen, views->means);
+    calibration.margin = above / (wander > 0 ? wander : 1);
+    return calibration;
 }
 
-static bool is_better(const reef_gate_trial *trial, const reef_gate_trial *best) {
-    if (trial->separates != best->separates) return trial->separates;
-    if (trial->missed < best->missed) return true;
-    if (trial->missed > best->missed || !(best->ratio > 0)) return false;
-    return trial->margin > best->margin;
+static bool is_better(const reef_gate_calibration *calibration, const reef_gate_calibration *best) {
+    if (calibration->separates != best->separates) return calibration->separates;
+    if (calibration->missed < best->missed) return true;
+    if (calibration->missed > best->missed || !(best->ratio > 0)) return false;
+    return calibration->margin > best->margin;
 }
 
 // At the memory that n-grams have chosen. If it is chosen there too, shorter memories are taken
 // that look good on the calibration windows and leak on other old text, whose loss varies more.
-reef_gate_trial reef_gate_try_losses(reef_gate *gate,
-                                     const reef_gate_views *views,
-                                     const reef_gate_trial *ngrams,
-                                     float leak_max) {
-    reef_gate_trial best = try_losses(gate, views, ngrams->decay, 0, leak_max);
+reef_gate_calibration reef_gate_try_losses(reef_gate *gate,
+                                           const reef_gate_views *views,
+                                           const reef_gate_calibration *ngrams,
+                                           float leak_max) {
+    reef_gate_calibration best = try_losses(gate, views, ngrams->decay, 0, leak_max);
+    // N-grams alone start as the one to beat, by a clear margin.
     best.missed *= MISSED_SHARE;
     for (size_t r = 0; r < RATIO_COUNT; r++) {
-        reef_gate_trial trial = try_losses(gate, views, ngrams->decay, RATIOS[r], leak_max);
-        if (is_better(&trial, &best)) best = trial;
+        reef_gate_calibration calibration =
+            try_losses(gate, views, ngrams->decay, RATIOS[r], leak_max);
+        if (is_better(&calibration, &best)) best = calibration;
     }
+    // The attempts above wrote to the gate; the caller sets the weight by the ratio.
     gate->loss_weight = 0.0f;
     gate->loss_reference = 0.0f;
     return best.ratio > 0 ? best : *ngrams;

@@ -37,7 +37,7 @@ typedef struct reef_gate_views {
 } reef_gate_views;
 
 /** How well a gate of one decay does, with its threshold half way from old to new data. */
-typedef struct reef_gate_trial {
+typedef struct reef_gate_calibration {
     float decay;
     double share;  // see reef_gate_try; 0: the new data does not stay above the old
     double leak;   // share of old bytes that fire
@@ -48,16 +48,16 @@ typedef struct reef_gate_trial {
     // with a loss: from that threshold to where unseen new data is, in spreads of old data
     double margin;
     bool separates;
-} reef_gate_trial;
+} reef_gate_calibration;
 
 /**
  * Find the decay of a gate that was fitted to a part of the new data: `decay` if that is above 0,
  * else the shortest memory that separates old data from unseen new data. gate->decay is written.
  */
-reef_gate_trial reef_gate_try(reef_gate *gate,
-                              const reef_gate_views *views,
-                              float decay,
-                              float leak_max);
+reef_gate_calibration reef_gate_try(reef_gate *gate,
+                                    const reef_gate_views *views,
+                                    float decay,
+                                    float leak_max);
 
 /**
  * The same with the older model's loss as a second signal, where `ngrams` alone do not separate:
@@ -65,10 +65,10 @@ reef_gate_trial reef_gate_try(reef_gate *gate,
  * clearly fewer than n-grams alone. The views need surprises. The weight is not set: it follows
  * with the ratio.
  */
-reef_gate_trial reef_gate_try_losses(reef_gate *gate,
-                                     const reef_gate_views *views,
-                                     const reef_gate_trial *ngrams,
-                                     float leak_max);
+reef_gate_calibration reef_gate_try_losses(reef_gate *gate,
+                                           const reef_gate_views *views,
+                                           const reef_gate_calibration *ngrams,
+                                           float leak_max);
 /** Write loss_weight and loss_reference, for the gate's decay and that ratio of spreads. */
 void reef_gate_weigh_losses(reef_gate *gate, const reef_gate_views *views, double ratio);
 

@@ -52,6 +52,7 @@ static cursor cursor_at_start(const reef_gate *gate, const reef_gate_windows *wi
 }
 
 static void cursor_next(cursor *c) {
+    // A loop, not a condition: windows may be empty.
     while (c->at == c->windows->sizes[c->window]) {
         c->window = (c->window + c->step) % c->windows->count;
         c->at = 0;
@@ -68,6 +69,7 @@ typedef struct fitted {
 
 static void fitted_step(fitted *f, float gradient) {
     f->squares += gradient * gradient;
+    // AdaGrad (Duchi et al. 2011), without an epsilon: squares has this gradient in it already.
     f->weight -= RATE * gradient / sqrtf(f->squares);
 }
 
@@ -77,6 +79,7 @@ static void fit_token(fitted *weights, fitted *bias, const cursor *c, float labe
     uint32_t orders = reef_recent_buckets(&c->recent, bucket);
     float logit = bias->weight;
     for (uint32_t n = 0; n < orders; n++) logit += weights[bucket[n]].weight;
+    // The derivative of the cross-entropy by the logit.
     float gradient = 1.0f / (1.0f + expf(-logit)) - label;
     // A token whose side is settled beyond the precision of a float has nothing to teach; its
     // square would be 0 as well, and 0 / 0 no number.
@@ -87,16 +90,16 @@ static void fit_token(fitted *weights, fitted *bias, const cursor *c, float labe
 
 // Old and new tokens alternate, and the smaller set is repeated more often: the classes have equal
 // weight however unequal the sets are.
-static void fit_turns(const reef_gate *gate,
-                      fitted *weights,
-                      fitted *bias,
-                      const reef_gate_windows *old,
-                      const reef_gate_windows *new,
-                      uint32_t epochs) {
+static void fit_alternating(const reef_gate *gate,
+                            fitted *weights,
+                            fitted *bias,
+                            const reef_gate_windows *old,
+                            const reef_gate_windows *new,
+                            uint32_t epochs) {
     size_t old_tokens = windows_tokens(old), new_tokens = windows_tokens(new);
-    size_t turns = (old_tokens > new_tokens ? old_tokens : new_tokens) * epochs;
+    size_t steps = (old_tokens > new_tokens ? old_tokens : new_tokens) * epochs;
     cursor old_cursor = cursor_at_start(gate, old), new_cursor = cursor_at_start(gate, new);
-    for (size_t i = 0; i < turns; i++) {
+    for (size_t i = 0; i < steps; i++) {
         cursor_next(&old_cursor);
         fit_token(weights, bias, &old_cursor, 0.0f);
         cursor_next(&new_cursor);
@@ -113,7 +116,7 @@ static void fit_weights(reef_gate *gate,
                         uint32_t epochs) {
     fitted bias = {0};
     memset(weights, 0, REEF_GATE_WEIGHTS * sizeof(*weights));
-    fit_turns(gate, weights, &bias, old, new, epochs);
+    fit_alternating(gate, weights, &bias, old, new, epochs);
     for (size_t i = 0; i < REEF_GATE_WEIGHTS; i++) gate->weights[i] = weights[i].weight;
     gate->bias = bias.weight;
 }
@@ -154,6 +157,7 @@ static bool halves_init(window_list half[2], const reef_gate_windows *windows, s
     for (size_t i = 0; i < windows->count; i++) {
         size_t size = windows->sizes[i], first = size < left ? size : left;
         list_add(&half[0], windows->bytes[i], first);
+        // Empty for a window of the first half: views of both halves keep the order of the whole.
         list_add(&half[1], windows->bytes[i] + first * token_bytes, size - first);
         left -= first;
     }
@@ -194,6 +198,7 @@ static reef_status training_init(training *t,
     size_t longest = 0; // of the windows to fit
     size_t old_tokens = windows_tokens(t->old_calibrate),
            new_tokens = windows_tokens(t->new_windows);
+    // The scratch serves windows one by one and whole readings, so the longest of all decides.
     for (size_t i = 0; i < old_fit->count; i++)
         if (old_fit->sizes[i] > longest) longest = old_fit->sizes[i];
     if (old_tokens > longest) longest = old_tokens;
@@ -205,6 +210,7 @@ static reef_status training_init(training *t,
     t->logits[3] = calloc(new_tokens, sizeof(float));
     t->means = calloc(longest, sizeof(float));
     t->closest = calloc(2 * old_fit->count, sizeof(float));
+    // Room for the hard negatives too, so that listing them later cannot fail.
     bool listed = list_init(&t->old, old_fit->count + negatives * hard_count(old_fit)) &&
                   halves_init(t->half, t->new_windows, t->gate->token_bytes);
     bool held = t->logits[0] != NULL && t->logits[1] != NULL && t->logits[2] != NULL &&
@@ -250,6 +256,7 @@ static void add_hard_negatives(training *t, uint32_t times) {
     quick.decay = HARD_DECAY;
     for (size_t i = 0; i < count; i++) t->closest[i] = highest_mean(t, &quick, i);
     memcpy(sorted, t->closest, count * sizeof(float));
+    // On a copy: the quantile reorders its values, and closest[i] belongs to window i.
     float limit = reef_upper_quantile(count, sorted, (double)hard / (double)count);
     for (size_t i = 0; i < count && added < hard; i++) {
         if (!(t->closest[i] > limit)) continue;
@@ -270,6 +277,7 @@ static reef_gate_views views_of(training *t,
         views.seen[i] = reef_gate_read(t->gate, seen, i == 1, t->logits[2 + i]);
         views.seen[i].surprises = fit->new_surprise;
         if (unseen == NULL) continue;
+        // Unseen tokens follow the seen ones, in logits as in surprises.
         size_t seen_tokens = views.seen[i].count;
         views.unseen[i] = reef_gate_read(t->gate, unseen, i == 1, t->logits[2 + i] + seen_tokens);
         if (fit->new_surprise != NULL) views.unseen[i].surprises = fit->new_surprise + seen_tokens;
@@ -279,7 +287,7 @@ static reef_gate_views views_of(training *t,
 
 // One pass over the first half of the new data: for finding what is hard, and for judging on the
 // second half how well such a gate does on data that it was not fitted to.
-static reef_gate_trial fit_on_half(training *t, reef_gate_fit *fit) {
+static reef_gate_calibration fit_on_half(training *t, reef_gate_fit *fit) {
     const reef_gate_windows *half = &t->half[0].view;
     if (windows_tokens(half) == 0) half = t->new_windows; // a single token; nothing stays unseen
     fit_weights(t->gate, t->weights, &t->old.view, half, 1);
@@ -291,10 +299,11 @@ static reef_gate_trial fit_on_half(training *t, reef_gate_fit *fit) {
     }
     reef_gate_views views =
         views_of(t, fit, half, half == t->new_windows ? NULL : &t->half[1].view);
-    reef_gate_trial trial = reef_gate_try(t->gate, &views, fit->decay, fit->leak_max);
-    fit->separates = trial.separates;
-    if (trial.separates || fit->old_surprise == NULL || fit->new_surprise == NULL) return trial;
-    return reef_gate_try_losses(t->gate, &views, &trial, fit->leak_max);
+    reef_gate_calibration calibration = reef_gate_try(t->gate, &views, fit->decay, fit->leak_max);
+    fit->separates = calibration.separates;
+    if (calibration.separates || fit->old_surprise == NULL || fit->new_surprise == NULL)
+        return calibration;
+    return reef_gate_try_losses(t->gate, &views, &calibration, fit->leak_max);
 }
 
 static reef_status train_check(const reef_gate_windows *old_fit,
@@ -309,10 +318,12 @@ static reef_status train_check(const reef_gate_windows *old_fit,
                 {"old windows to calibrate", old_calibrate},
                 {"new windows", new_windows}};
     for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
+        // Means and quantiles of each set are taken; an empty one has none.
         if (windows_tokens(sets[i].windows) == 0)
             return reef_fail(err, REEF_ERR_INVALID, "the %s of a gate hold no tokens",
                              sets[i].name);
     }
+    // Negated, so that NaN is refused as well.
     if (!(fit->decay >= 0.0f && fit->decay < 1.0f))
         return reef_fail(err, REEF_ERR_INVALID,
                          "the decay of a gate is %g, but must be 0 to below 1", (double)fit->decay);
@@ -338,18 +349,22 @@ reef_status reef_gate_train(reef_gate *gate,
     reef_status status = train_check(old_fit, old_calibrate, new_windows, fit, err);
     if (status == REEF_OK) status = training_init(&t, old_fit, fit->negatives, err);
     if (status != REEF_OK) goto cleanup;
+    // A gate that is fitted again starts from the same values as a new one.
     gate->prior = REEF_GATE_PRIOR;
     gate->loss_weight = gate->loss_reference = 0.0f;
-    reef_gate_trial trial = fit_on_half(&t, fit);
+    reef_gate_calibration calibration = fit_on_half(&t, fit);
+    // The half has chosen decay and share. The weights that stay are fitted to all new windows:
+    // every n-gram of them is evidence.
     fit_weights(gate, t.weights, &t.old.view, new_windows,
                 fit->epochs ? fit->epochs : EPOCHS_DEFAULT);
     set_start(&t);
     reef_gate_views views = views_of(&t, fit, new_windows, NULL);
-    if (trial.ratio > 0) reef_gate_weigh_losses(gate, &views, trial.ratio);
-    fit->leak = (float)reef_gate_calibrate(gate, &views, trial.share, fit->leak_max);
+    if (calibration.ratio > 0) reef_gate_weigh_losses(gate, &views, calibration.ratio);
+    fit->leak = (float)reef_gate_calibrate(gate, &views, calibration.share, fit->leak_max);
     reef_gate_means(gate, &views.seen[1], t.means);
     double detect = reef_share_above(views.seen[1].count, t.means, gate->threshold);
-    fit->detect = (float)(trial.share > 0 ? trial.detect : detect);
+    // Measured on data that the weights had not seen, where the halves allowed that.
+    fit->detect = (float)(calibration.share > 0 ? calibration.detect : detect);
 
 cleanup:
     training_release(&t);

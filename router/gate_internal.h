@@ -33,6 +33,7 @@ static inline reef_recent reef_recent_none(const reef_gate *gate) {
 
 static inline void reef_recent_push(reef_recent *recent, uint32_t token) {
     recent->tokens = recent->tokens << 8 * recent->token_bytes | token;
+    // Before four tokens there are fewer orders, not n-grams padded with zeros.
     if (recent->count < REEF_GATE_ORDERS) recent->count++;
 }
 
@@ -76,9 +77,11 @@ static inline float reef_gate_logit(const reef_gate *gate, const reef_recent *re
 #define REEF_GATE_PRIOR 8.0f
 
 /**
- * What a token says: its logit, and where the gate has a weight for it the older model's surprise.
+ * The evidence of a token: its logit and, if the gate has a weight for it, the older model's
+ * surprise.
  */
 static inline float reef_gate_evidence(const reef_gate *gate, float logit, float surprise) {
+    // Unknown for the first token of a stream and wherever no losses are given.
     if (!(gate->loss_weight > 0.0f) || isnan(surprise)) return logit;
     return logit + gate->loss_weight * (surprise - gate->loss_reference);
 }
@@ -91,6 +94,7 @@ typedef struct reef_gate_mean {
 
 /** Take one more logit in: as 1 of prior + tokens so far, later as 1 - decay. */
 static inline float reef_gate_mean_push(reef_gate_mean *m, float prior, float memory, float logit) {
+    // A mean over all tokens at first, later one that forgets: a stream may change.
     float share = 1.0f / (prior + (float)m->count + 1.0f);
     if (share > memory) m->count++; // still young; no need to count on
     m->mean += (share > memory ? share : memory) * (logit - m->mean);

@@ -1,17 +1,17 @@
-// Product keys: expert ids of key pairs, and the choice of the best pairs without looking at all of
+// Product keys: expert ids of key pairs, and the choice of the best pairs without scoring all of
 // them (He 2024 eq. 4-5; Lample et al. 2019).
 //
 // What always holds: the choice equals that of an exhaustive search which sorts all pairs by
-// rounded score, and by id among equals. Both lists sorted by score, places counted from 0:
+// rounded score, and by id among equals. Both lists sorted by score, positions counted from 0:
 //
-//   - A pair at places (p, q) has (p+1)(q+1) - 1 others at or before both its places, none of which
-//     scores less, since rounding keeps order. So the topk best *scores* are found among the pairs
-//     with (p+1)(q+1) <= topk, the candidates: 50 instead of 256 for topk = 16. Let T be the worst
-//     of those scores. Every pair that scores more than T is a candidate.
+//   - A pair at positions (p, q) has (p+1)(q+1) - 1 others at or before both its positions. None of
+//     them scores less, since rounding keeps order. So the topk best *scores* are found among the
+//     pairs with (p+1)(q+1) <= topk, the candidates: 50 instead of 256 for topk = 16. Let T be the
+//     worst of those scores. Every pair that scores more than T is a candidate.
 //   - Pairs that score exactly T may also stand outside the candidates, because sub-scores were
 //     equal or because sums rounded to one number, and they may have lower ids. Every outside pair
-//     has an outside pair of the frontier, (p, topk / (p+1)), at or before both its places. If the
-//     frontier scores less than T throughout, no outside pair ties, and the candidates decide.
+//     has an outside pair of the frontier, (p, topk / (p+1)), at or before both its positions. If
+//     the frontier scores less than T throughout, no outside pair ties, and the candidates decide.
 //   - Otherwise the pairs that score T are searched in id order, which stops when enough are found.
 //     On normally distributed scores it was not needed for one of 2.3 million queries (topk = 16,
 //     side 48 to 1024); with ties throughout, as for a query of zeros, it stops after topk pairs.
@@ -24,6 +24,7 @@
 #include <string.h>
 
 reef_expert_id reef_expert_id_of(uint32_t i, uint32_t j) {
+    // Shell m holds the ids m*m to (m+1)*(m+1) - 1, so a larger side keeps all ids.
     uint32_t m = i > j ? i : j;
     return m * m + (i == m ? m + (m - j) : i);
 }
@@ -31,9 +32,9 @@ reef_expert_id reef_expert_id_of(uint32_t i, uint32_t j) {
 void reef_expert_pair_of(reef_expert_id id, uint32_t *i, uint32_t *j) {
     // Exact: ids have 32 bits, so the root of m*m - 1 is far enough below m for a double.
     uint32_t m = (uint32_t)sqrt((double)id);
-    uint32_t place = id - m * m;
-    *i = place < m ? place : m;
-    *j = place < m ? m : 2 * m - place;
+    uint32_t position = id - m * m;
+    *i = position < m ? position : m;
+    *j = position < m ? m : 2 * m - position;
 }
 
 // Larger keys are better: first by score, then by the lower id. Adding zero makes -0 equal to 0.
@@ -41,6 +42,7 @@ static uint64_t key_of(float score, reef_expert_id id) {
     uint32_t bits;
     score += 0.0f;
     memcpy(&bits, &score, sizeof(bits));
+    // Order of floats as order of integers: flip all bits of negatives, the sign bit of others.
     uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     return (uint64_t)ordered << 32 | (uint32_t)~id;
 }
@@ -49,14 +51,15 @@ static float score_at(const pair_lists *lists, size_t p, size_t q) {
     return lists->score_a[p] + lists->score_b[q];
 }
 
-static void insert_pair(const pair_lists *lists, size_t count, uint64_t key, uint32_t places) {
+static void insert_pair(const pair_lists *lists, size_t count, uint64_t key, uint32_t positions) {
     size_t at = count;
+    // Keys are unique, as ids are, so no two pairs can change places.
     for (; at > 0 && lists->keys[at - 1] < key; at--) {
         lists->keys[at] = lists->keys[at - 1];
-        lists->places[at] = lists->places[at - 1];
+        lists->positions[at] = lists->positions[at - 1];
     }
     lists->keys[at] = key;
-    lists->places[at] = places;
+    lists->positions[at] = positions;
 }
 
 // Sort the topk best candidates into keys and positions.
@@ -103,11 +106,12 @@ static bool rank_candidates(const pair_lists *lists) {
         for (size_t q = 0; q < length; q++) pairs[count + q] = (uint32_t)(p << 16 | q);
         count += length;
     }
+    // One more than needed: a tie across the end of the list must show too.
     size_t kept = topk < count ? topk + 1 : topk;
     if (!reef_kernels()->topk(count, sums, kept, best, chosen)) return false;
     for (size_t k = 0; k + 1 < kept; k++)
         if (best[k] == best[k + 1]) return false;
-    for (size_t k = 0; k < topk; k++) lists->places[k] = pairs[chosen[k]];
+    for (size_t k = 0; k < topk; k++) lists->positions[k] = pairs[chosen[k]];
     return true;
 }
 
@@ -117,6 +121,7 @@ static bool frontier_ties(const pair_lists *lists, size_t kept, float worst) {
     size_t q = lists->topk;
     for (size_t p = 0; p < kept; p++) {
         q = row_length(lists->topk, p, q);
+        // No pair outside scores more than `worst` (see the top of the file), so >= means a tie.
         if (q < kept && score_at(lists, p, q) >= worst) return true;
     }
     return false;
@@ -152,6 +157,7 @@ static void choose_ties(const pair_lists *lists,
     size_t count_b = 0;
 
     for (size_t m = 0; m < lists->side; m++) {
+        // A row that misses `tie` with the best partner misses it with all: few rows are left.
         bool reaches_a = score_a[m] + best_b >= tie;
         bool reaches_b = best_a + score_b[m] >= tie;
         for (size_t n = 0; reaches_b && n < count_a; n++) {
@@ -159,7 +165,9 @@ static void choose_ties(const pair_lists *lists,
             if (score_a[i] + score_b[m] == tie) choose_pair(out, i, m, tie);
             if (out->count == out->topk) return;
         }
+        // Between the loops: (m, m) belongs to the second one, and must come up once.
         if (reaches_b) lists->tied_b[count_b++] = (uint16_t)m;
+        // Backwards, because ids of a shell rise as j falls.
         for (size_t n = count_b; reaches_a && n > 0; n--) {
             size_t j = lists->tied_b[n - 1];
             if (score_a[m] + score_b[j] == tie) choose_pair(out, m, j, tie);
@@ -186,18 +194,22 @@ bool reef_pairs_choose(const pair_lists *lists,
                        float *scores) {
     const size_t topk = lists->topk;
     float best = score_at(lists, 0, 0);
+    // The first and the last corner bound all candidates: where both are finite, all are.
     if (!isfinite(best) || !isfinite(score_at(lists, topk - 1, topk - 1))) return false;
 
+    // The fast way knows no ids and refuses ties; the slow one orders them.
     if (!rank_candidates(lists)) sort_candidates(lists);
-    uint32_t last = lists->places[topk - 1];
+    uint32_t last = lists->positions[topk - 1];
     float worst = score_at(lists, last >> 16, last & 0xffff);
     bool ties = frontier_ties(lists, reef_pairs_kept(lists->side, topk), worst);
 
     chosen_pairs out = {0, topk, indices, index_a, index_b, scores};
     for (size_t k = 0; k < topk; k++) {
-        size_t p = lists->places[k] >> 16;
-        size_t q = lists->places[k] & 0xffff;
+        size_t p = lists->positions[k] >> 16;
+        size_t q = lists->positions[k] & 0xffff;
         float score = score_at(lists, p, q);
+        // Their order by id includes pairs outside the candidates, so all of them are left to
+        // choose_ties.
         if (ties && score == worst) break;
         choose_pair(&out, lists->row_a[p], lists->row_b[q], score);
     }

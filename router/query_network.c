@@ -16,6 +16,7 @@ bool reef_query_is_finite(size_t D, const float *x) {
     for (size_t d = 0; d < D; d++) {
         uint32_t bits;
         memcpy(&bits, x + d, sizeof(bits));
+        // No early exit: rows are finite almost always, and a loop without branches is vectorised.
         found |= (bits & 0x7f800000u) == 0x7f800000u; // the exponent of infinity and NaN
     }
     return found == 0;
@@ -52,6 +53,7 @@ void reef_query_norm_forward(size_t B,
     for (size_t c = 0; c < count; c++) {
         mean[c] = (float)sum[c];
         var[c] = (float)(square[c] / (double)B);
+        // Product and quotient in double, rounded once.
         factor[c] = (float)(bn_scale[c] * inverse_deviation(var[c]));
     }
     for (size_t b = 0; b < B; b++)
@@ -82,6 +84,7 @@ void reef_query_norm_backward(size_t B,
     for (size_t b = 0; b < B; b++) {
         for (size_t c = 0; c < count; c++) {
             double d = d_query[b * stride + c];
+            // Not yet divided by the deviation: once per feature below, not once per row.
             double offset = query_raw[b * stride + c] - mean[c];
             sum[c] += d;
             product[c] += d * offset;
@@ -96,6 +99,7 @@ void reef_query_norm_backward(size_t B,
     }
     for (size_t b = 0; b < B; b++) {
         for (size_t c = 0; c < count; c++) {
+            // Both means are taken out, because mean and variance depend on every row of the batch.
             float n = (query_raw[b * stride + c] - mean[c]) * inverse[c];
             float *d = d_query + b * stride + c;
             *d = bn_scale[c] * inverse[c] * (*d - mean_d[c] - n * mean_dn[c]);
@@ -116,6 +120,7 @@ void reef_router_fold(const reef_router_shape *shape,
     }
     for (size_t c = 0; c < width; c++) {
         double factor = params->bn_scale[c] * inverse_deviation(params->bn_var[c]);
+        // scale * (x w - mean) / deviation + shift, sorted by what multiplies x.
         query_bias[c] = (float)(params->bn_shift[c] - params->bn_mean[c] * factor);
         for (size_t d = 0; d < shape->d_model; d++)
             w_query[d * width + c] = (float)(params->w_query[d * width + c] * factor);
@@ -132,6 +137,7 @@ void reef_router_update_stats(const reef_router_shape *shape,
                               float momentum) {
     if (!shape->batch_norm) return;
     const size_t width = shape->head_count * shape->d_key;
+    // The running values are what an evaluation normalises with; see reef_router_fold.
     move_towards(width, params->bn_mean, tape->batch_mean, momentum);
     move_towards(width, params->bn_var, tape->batch_var, momentum);
 }

@@ -67,6 +67,7 @@ static router_pass pass_begin(const reef_router_shape *shape,
         .normalise = train && shape->batch_norm,
         .folded = !train,
         .x = x,
+        // Batch statistics need every row, whatever the mask.
         .piece_active = train ? NULL : piece_active,
         .tape = tape,
         .rows = rows,
@@ -102,6 +103,7 @@ static size_t take_slot(router_pass *pass) {
             taken = atomic_load_explicit(&pass->slots_taken, memory_order_relaxed);
             continue;
         }
+        // Acquire pairs with the release in give_slot: what the last piece wrote there is finished.
         uint64_t lowest = free_slots & -free_slots;
         if (atomic_compare_exchange_weak_explicit(&pass->slots_taken, &taken, taken | lowest,
                                                   memory_order_acquire, memory_order_relaxed))
@@ -142,6 +144,7 @@ static void gate_forward(reef_router_score score, size_t K, float *gate, float *
 // d_score[k] = gate[k] * (d_gate[k] - sum over l of gate[l] * d_gate[l])
 static void softmax_backward(size_t K, float *d_score, const float *d_gate, const float *gate) {
     double mean = 0;
+    // In double: the differences below cancel.
     for (size_t k = 0; k < K; k++) mean += (double)gate[k] * d_gate[k];
     for (size_t k = 0; k < K; k++) d_score[k] = gate[k] * (d_gate[k] - (float)mean);
 }
@@ -165,6 +168,7 @@ static void gate_backward(
 // ---- forward ------------------------------------------------------------------------------------
 
 static void note_bad_row(router_pass *pass, size_t row) {
+    // The minimum, not the first to arrive: the message must not depend on the threads.
     size_t lowest = atomic_load_explicit(&pass->bad_row, memory_order_relaxed);
     while (row < lowest &&
            !atomic_compare_exchange_weak_explicit(&pass->bad_row, &lowest, row,
@@ -175,6 +179,7 @@ static void note_bad_row(router_pass *pass, size_t row) {
 // x Wq of one piece. Returns false when a query is not finite.
 static bool project(router_pass *pass, size_t piece) {
     const size_t first = piece * pass->piece_rows, count = rows_of(pass, piece);
+    // Batch norm needs the raw queries again in its backward.
     float *out = pass->normalise ? pass->tape->query_raw : pass->tape->query;
     bool finite = true;
 
@@ -182,6 +187,7 @@ static bool project(router_pass *pass, size_t piece) {
               pass->x + first * pass->shape->d_model, pass->shape->d_model, pass->params->w_query,
               pass->width, 0, out + first * pass->width, pass->width);
     for (size_t row = first; row < first + count; row++) {
+        // Only folding makes a bias: in training batch norm would subtract it again.
         if (pass->folded)
             reef_axpy(pass->width, out + row * pass->width, 1, pass->params->query_bias);
         if (reef_query_is_finite(pass->width, out + row * pass->width)) continue;
@@ -201,6 +207,7 @@ typedef struct tile {
 static void score(const router_pass *pass, const tile *of, size_t half, float *scores) {
     const size_t d_key = pass->shape->d_key;
     const float *sub_keys = half == 0 ? pass->params->sub_keys_a : pass->params->sub_keys_b;
+    // Strides skip the other half of each query, and heads with other tables: nothing is copied.
     reef_gemm(false, true, of->count, pass->shape->side, d_key / 2, 1,
               pass->tape->query + of->first * d_key + half, of->step * d_key,
               sub_keys + of->table * (d_key / 2), reef_router_key_row(pass->shape), 0, scores,
@@ -231,6 +238,7 @@ static bool choose_experts(const router_pass *pass, tape_slot *slot, size_t quer
     pair_lists *lists = &slot->lists;
     float *gate = tape->gate + query * shape->topk;
 
+    // Views: each query of the tile has its own list of table a.
     lists->score_a = slot->best_a + n * kept;
     lists->row_a = slot->row_a + n * kept;
     if (!reef_pairs_list(shape->side, shape->topk, score_b, lists->score_b, lists->row_b))
@@ -269,6 +277,7 @@ static void choose_all(router_pass *pass, tape_slot *slot, size_t piece) {
     for (size_t table = 0; table < tables; table++)
         for (size_t at = 0; at < queries; at += tile_rows) {
             size_t count = queries - at < tile_rows ? queries - at : tile_rows;
+            // With a table of its own per head, queries of one head lie `tables` apart.
             tile of = {first + table + at * tables, tables, count, table};
             if (!choose_tile(pass, slot, &of)) break; // another head may have a lower bad row
         }
@@ -282,6 +291,7 @@ static size_t farthest_row(const router_pass *pass, size_t feature) {
     const float *raw = pass->tape->query_raw + feature, mean = pass->tape->batch_mean[feature];
     size_t farthest = 0;
     for (size_t row = 1; row < pass->rows; row++)
+        // Named in the message as the likeliest cause of an infinite variance.
         if (fabsf(raw[row * pass->width] - mean) > fabsf(raw[farthest * pass->width] - mean))
             farthest = row;
     return farthest;
@@ -290,6 +300,7 @@ static size_t farthest_row(const router_pass *pass, size_t feature) {
 static void normalise_panel(void *context, size_t panel) {
     router_pass *pass = context;
     const size_t c = panel * PANEL_WIDTH;
+    // Features are independent, so panels of them run on all threads without a reduction.
     const size_t count = pass->width - c < PANEL_WIDTH ? pass->width - c : PANEL_WIDTH;
     reef_query_norm_forward(pass->rows, count, pass->width, pass->tape->query + c,
                             pass->tape->batch_mean + c, pass->tape->batch_var + c,
@@ -312,6 +323,7 @@ static void choose_piece(void *context, size_t piece) {
         note_bad_row(pass, row);
         return;
     }
+    // Only now: a piece that is idle or broken must not wait for a slot.
     size_t number = take_slot(pass);
     tape_slot slot = reef_tape_slot_at(pass->tape, pass->shape, number);
     choose_all(pass, &slot, piece);
@@ -372,9 +384,11 @@ static void unscore(const router_pass *pass,
         slot->keys_a[k] = pass->params->sub_keys_a + tape->index_a[query * topk + k] * row + table;
         slot->keys_b[k] = pass->params->sub_keys_b + tape->index_b[query * topk + k] * row + table;
     }
+    // The chosen pairs alone reach the query: the choice itself has no gradient.
     memset(d_q, 0, 2 * half * sizeof(*d_q));
     reef_axpy_rows(topk, half, d_q, slot->d_score, slot->keys_a, 0);
     reef_axpy_rows(topk, half, d_q + half, slot->d_score, slot->keys_b, 0);
+    // Sub-keys of a sealed generation do not train.
     if (d_keys_a == NULL) return;
     for (size_t k = 0; k < topk; k++) {
         reef_axpy(half, d_keys_a + tape->index_a[query * topk + k] * row + table, slot->d_score[k],
@@ -418,6 +432,7 @@ static void unscore_group(void *context, size_t group) {
     } else {
         float *d_keys = group_grads(pass, group);
         memset(d_keys, 0, 2 * table * sizeof(*d_keys));
+        // Bounds depend on counts alone, so each group adds the same pieces with any threads.
         size_t piece = group * pass->piece_count / pass->group_count;
         size_t end = (group + 1) * pass->piece_count / pass->group_count;
         for (; piece < end; piece++) unscore_piece(pass, &slot, piece, d_keys, d_keys + table);
@@ -434,6 +449,7 @@ static void sum_key_panel(void *context, size_t panel) {
     const size_t rest = pass->shape->side - first;
     const size_t count = (rest < KEY_PANEL_ROWS ? rest : KEY_PANEL_ROWS) * row;
 
+    // Every sum runs in this order, so its rounding is fixed.
     for (size_t group = 0; group < pass->group_count; group++) {
         const float *d_keys = group_grads(pass, group) + first * row;
         reef_axpy(count, pass->grads->sub_keys_a + first * row, 1, d_keys);
@@ -458,6 +474,7 @@ static size_t panels_across(size_t size, size_t panel) {
 // A rectangle of d_Wq += x^T d_query.
 static void weight_panel(const router_pass *pass, size_t panel) {
     const size_t D = pass->shape->d_model;
+    // Fixed rectangles: the shape of a product decides its bits, see gemm.c.
     const size_t across = panels_across(pass->width, WEIGHT_PANEL_COLUMNS);
     const size_t d = panel / across * WEIGHT_PANEL_ROWS;
     const size_t c = panel % across * WEIGHT_PANEL_COLUMNS;
@@ -481,6 +498,7 @@ static void unproject(const router_pass *pass, size_t piece) {
 
 static void unproject_piece(void *context, size_t piece) {
     const router_pass *pass = context;
+    // Weights first: they are the longest pieces, and short ones fill the gaps at the end.
     if (piece < pass->panel_count)
         weight_panel(pass, piece);
     else
@@ -504,12 +522,16 @@ void reef_router_backward(const reef_router_shape *shape,
     pass.d_gate = d_gate;
     pass.d_x = d_x;
     pass.grads = grads;
+    // Gradients of sub-keys are summed per group, and groups bound their memory. Without them each
+    // piece is free.
     pass.group_count = grads == NULL ? pass.piece_count : reef_tape_group_count(pass.piece_count);
 
+    // Scores, batch norm, projection: the forward in reverse. Each run ends before the next begins.
     reef_thread_pool_run(workers, pass.group_count, unscore_group, &pass);
     if (grads != NULL) {
         reef_thread_pool_run(workers, panels_across(shape->side, KEY_PANEL_ROWS), sum_key_panel,
                              &pass);
+        // No panels without gradients: then the last run has nothing but d_x.
         pass.panel_count = panels_across(shape->d_model, WEIGHT_PANEL_ROWS) *
                            panels_across(pass.width, WEIGHT_PANEL_COLUMNS);
     }

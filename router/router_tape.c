@@ -66,6 +66,7 @@ reef_status reef_router_shape_check(const reef_router_shape *shape, reef_error *
 // The next `bytes` of the block at `*offset`; NULL while the block is only measured.
 static void *carve(unsigned char *block, size_t *offset, size_t bytes) {
     void *array = block == NULL ? NULL : block + *offset;
+    // Each array on its own cache lines: threads write to neighbouring slots.
     *offset += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return array;
 }
@@ -89,6 +90,8 @@ static size_t carve_slot(tape_slot *slot,
                          size_t tile_stride) {
     const size_t kept = reef_pairs_kept(shape->side, shape->topk);
     const size_t tile_floats = tile_rows * tile_stride;
+    // The list of arrays exists once: measuring and laying out walk the same calls, so the size is
+    // always that of what is laid out.
     size_t at = 0;
 
     slot->tile_a = carve(block, &at, tile_floats * sizeof(float));
@@ -104,7 +107,8 @@ static size_t carve_slot(tape_slot *slot,
     slot->lists.score_b = carve(block, &at, kept * sizeof(float));
     slot->lists.row_b = carve(block, &at, kept * sizeof(uint16_t));
     slot->lists.keys = carve(block, &at, shape->topk * sizeof(uint64_t));
-    slot->lists.places = carve(block, &at, shape->topk * sizeof(uint32_t));
+    slot->lists.positions = carve(block, &at, shape->topk * sizeof(uint32_t));
+    // As long as a side: with ties throughout, every row may take part.
     slot->lists.tied_a = carve(block, &at, shape->side * sizeof(uint16_t));
     slot->lists.tied_b = carve(block, &at, shape->side * sizeof(uint16_t));
     return at;
@@ -145,6 +149,7 @@ static size_t lay_out_tape(reef_router_tape *tape,
         tape->batch_mean = carve(block, &at, width * sizeof(float));
         tape->batch_var = carve(block, &at, width * sizeof(float));
     }
+    // An evaluation ends above; a backward needs gradients per query and, of sub-keys, per group.
     tape->d_query = carve(block, &at, rows * width * sizeof(float));
     tape->piece_grads = carve(block, &at, groups * keys * sizeof(float));
     return at;

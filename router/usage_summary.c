@@ -13,6 +13,7 @@ void reef_usage_summarise(size_t expert_count, const reef_usage *usage, reef_usa
     for (size_t i = 0; i < expert_count; i++) {
         out->used_count += usage[i].count > 0 || usage[i].score > 0;
         out->selections += usage[i].count;
+        // Exact below 2^53; beyond, the rounding is far below what is reported.
         total += (double)usage[i].score;
     }
     if (expert_count > 0)
@@ -22,6 +23,7 @@ void reef_usage_summarise(size_t expert_count, const reef_usage *usage, reef_usa
     double sum = 0;
     for (size_t i = 0; i < expert_count; i++) {
         double z = (double)usage[i].score / total;
+        // z log z goes to 0 with z.
         if (z > 0) sum += z * log(z);
     }
     out->unevenness = fmax(0, log((double)expert_count) + sum); // rounding may end below 0

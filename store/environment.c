@@ -82,6 +82,7 @@ static reef_status databases_open(reef_environment *environment, reef_error *err
     MDB_txn *txn = NULL;
     int code = mdb_txn_begin(environment->lmdb, NULL, MDB_RDONLY, &txn);
     for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++)
+        // A read transaction suffices: reef init has made all databases.
         code = mdb_dbi_open(txn, reef_db_name(db), 0, &environment->dbis[db]);
     if (code == 0) {
         code = mdb_txn_commit(txn); // an abort would close the handles again
@@ -116,6 +117,7 @@ static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
     reef_status status = reef_pool_lock_reserve(environment->path, &read_only, err);
     if (status != REEF_OK) return status;
     int code = lmdb_map(environment, read_only);
+    // A reader without the right to write the lock file opens without registering.
     if (code == EACCES || code == EROFS) {
         lmdb_close(environment);
         read_only = true;
@@ -136,6 +138,7 @@ static reef_status lmdb_open(reef_environment *environment, reef_error *err) {
                              environment->path, environment->map_bytes);
         return reef_environment_fail(environment, code, 0, "open the environment", err);
     }
+    // Unregistered readers are not seen by a writer, which would reuse their pages.
     if (read_only && (status = reef_writer_absent(environment->path, err)) != REEF_OK) {
         lmdb_close(environment);
         return status;
@@ -319,6 +322,7 @@ void reef_environment_close(reef_environment *environment, bool write) {
         reef_writer_unlock(environment->writer_fd);
         environment->writer_fd = -1;
     }
+    // Handles of one pool share the map, and the last one unmaps it.
     if (--environment->references == 0) {
         assert(environment->active == 0); // a transaction outlived its store
         list_remove(environment);
@@ -384,7 +388,7 @@ static begin_outcome enter(reef_environment *environment, bool write, reef_error
         outcome = AGAIN;
         (void)reef_fail(
             err, REEF_ERR_BUSY,
-            "pool %s must be mapped anew after a commit failed or the map was full, but "
+            "pool %s must be mapped again after a commit failed or the map was full, but "
             "read transactions are still running",
             environment->path);
         // Nobody reads: this is the moment to map again or to grow.
@@ -407,6 +411,7 @@ static void follow_map(reef_environment *environment) {
     pthread_mutex_lock(&environment->mutex);
     if (environment->active == 0 && environment->lmdb != NULL) {
         MDB_envinfo info;
+        // A size of zero takes that of the file; a failure leaves no map at all.
         if (mdb_env_set_mapsize(environment->lmdb, 0) != 0)
             environment->broken = true;
         else if (mdb_env_info(environment->lmdb, &info) == 0)
@@ -431,6 +436,7 @@ static begin_outcome begin_once(reef_environment *environment,
     (void)reef_environment_fail(environment, code, 0, "begin a transaction", err);
     if (code == MDB_PANIC) reef_environment_break(environment);
     reef_environment_end(environment, write);
+    // Another process has grown the pool: this one maps as much and tries again.
     if (code == MDB_MAP_RESIZED) follow_map(environment);
     return code == MDB_MAP_RESIZED || code == MDB_READERS_FULL || code == MDB_PANIC ? AGAIN
                                                                                     : FAILED;
@@ -446,6 +452,7 @@ reef_status reef_environment_begin(reef_environment *environment,
         begin_outcome outcome = begin_once(environment, write, out, &reason);
         if (outcome == BEGUN) return REEF_OK;
         if (outcome == FAILED) break;
+        // Long enough for a short read to end, short beside a commit.
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return reef_fail(err, reason.status, "%s", reason.message);

@@ -22,7 +22,7 @@ REEF_MUST_CHECK reef_status reef_environment_open(reef_environment **out,
                                                   const char *path,
                                                   const reef_environment_options *options,
                                                   reef_error *err);
-/** Let go; `write` as at open. The last one out closes. */
+/** Release; `write` as at open. The last one out closes. */
 void reef_environment_close(reef_environment *environment, bool write);
 
 const char *reef_environment_path(const reef_environment *environment);

@@ -9,7 +9,7 @@
 #define FREE_DBI 0 // LMDB's own list: the transaction that freed pages; their count and numbers
 
 static reef_status lmdb_failure(int code, reef_error *err) {
-    return reef_fail(err, REEF_ERR_IO, "cannot look at the pool's pages: %s", mdb_strerror(code));
+    return reef_fail(err, REEF_ERR_IO, "cannot read the pool's pages: %s", mdb_strerror(code));
 }
 
 static reef_status count_free_pages(reef_txn *txn, uint64_t *out, reef_error *err) {
@@ -19,6 +19,7 @@ static reef_status count_free_pages(reef_txn *txn, uint64_t *out, reef_error *er
     if (code != 0) return lmdb_failure(code, err);
     *out = 0;
     while ((code = mdb_cursor_get(cursor, &key, &pages, MDB_NEXT)) == 0) {
+        // LMDB stores lists as native size_t: the count comes first.
         size_t count = 0;
         if (pages.mv_size >= sizeof(count)) memcpy(&count, pages.mv_data, sizeof(count));
         *out += count;
@@ -40,6 +41,7 @@ reef_status reef_file_stat_read(reef_txn *txn, reef_file_stat *out, reef_error *
     reef_status status = count_free_pages(txn, &out->free_bytes, err);
     if (status != REEF_OK) return status;
     out->file_bytes = (uint64_t)file.st_size;
+    // Counted in pages until here.
     out->free_bytes *= stat.ms_psize;
     return REEF_OK;
 }

@@ -22,6 +22,7 @@ reef_status reef_records_drop(
         if (found)
             status = reef_key_decode(db, cursor.key.mv_data, cursor.key.mv_size, &key, name, err);
         reef_cursor_close(&cursor);
+        // Of usage only the totals match; windows are removed by reef_usage_windows_drop.
         bool its = found && key.generation == generation && key.level == 0 && key.window == 0;
         if (status != REEF_OK || !its) return status;
         status = reef_record_remove(txn, &key, err);

@@ -45,6 +45,7 @@ static void generation_decode(const uint8_t in[GENERATION_BYTES],
                                     .sealed_step = reef_get_le64(in + 32),
                                     .opened_at = reef_get_le64(in + 40),
                                     .sealed_at = reef_get_le64(in + 48)};
+    // The number is in the key and not in the payload, so copies can be moved.
     memcpy(out->root, in + 56, REEF_HASH_BYTES);
 }
 
@@ -84,6 +85,7 @@ reef_status reef_generation_count(reef_txn *txn, uint32_t *out, reef_error *err)
         reef_db_last_u32(txn, REEF_DB_GENERATIONS, REEF_SNAPSHOT_GENERATION, &last, err);
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status != REEF_OK) return status;
+    // The number sizes loops and arrays, so a damaged key must not set it.
     if (last >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "pool %s has a generation %" PRIu32 " of at most %u", txn->store->path,

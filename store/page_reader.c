@@ -55,6 +55,7 @@ reef_status reef_pages_open(reef_pages *out, const char *path, reef_error *err) 
     char *name = reef_pool_file_path(path, DATA_FILE);
     if (name == NULL) return no_memory(path, err);
     out->fd = open(name, O_RDONLY | O_CLOEXEC);
+    // Before free(), which may change it.
     int code = errno;
     free(name);
     if (out->fd >= 0) return REEF_OK;
@@ -131,6 +132,7 @@ bool reef_page_node_parse(
     size_t room = page_bytes - offset - NODE_HEADER_BYTES;
     *out = (reef_page_node){
         .offset = offset, .key = node + NODE_HEADER_BYTES, .key_bytes = get_le16(node + 6)};
+    // Everything is compared with the page's end: these bytes may be damaged.
     if (out->key_bytes > room) return false;
     out->bytes = even(NODE_HEADER_BYTES + out->key_bytes);
     if (branch) {
@@ -140,6 +142,7 @@ bool reef_page_node_parse(
     out->flags = get_le16(node + 4);
     out->value = out->key + out->key_bytes;
     out->value_bytes = reef_get_le32(node);
+    // A large value has its page number here instead of its bytes.
     size_t stored = out->flags & NODE_BIG ? 8 : out->value_bytes;
     out->bytes = even(NODE_HEADER_BYTES + out->key_bytes + stored);
     return stored <= room - out->key_bytes;
@@ -152,6 +155,7 @@ bool reef_page_is_sound(const uint8_t *page, size_t page_bytes, uint64_t number)
     if (reef_get_le64(page) != number || (flags != PAGE_BRANCH && flags != PAGE_LEAF)) return false;
     if (lower < PAGE_HEADER_BYTES || lower % 2 != 0 || lower > upper || upper > page_bytes)
         return false;
+    // All nodes once, so that later steps may rely on every one of them.
     for (size_t i = 0; i < (lower - PAGE_HEADER_BYTES) / 2; i++) {
         reef_page_node node;
         if (!reef_page_node_parse(page, page_bytes, i, flags == PAGE_BRANCH, &node)) return false;
@@ -206,6 +210,7 @@ static reef_status walk_nodes(const walk *w, const uint8_t *page, unsigned depth
 
 static reef_status walk_page(const walk *w, uint64_t number, unsigned depth, reef_error *err) {
     reef_pages *pages = w->pages;
+    // A damaged child may point upwards, and the walk would never end.
     if (depth == 0) return reef_page_damaged(pages, number, err);
     uint8_t *page = malloc(pages->page_bytes);
     if (page == NULL) return no_memory(pages->path, err);
@@ -243,6 +248,7 @@ reef_status reef_pages_overflow(reef_pages *pages,
     if (page == NULL) return no_memory(pages->path, err);
     reef_status status = reef_pages_read(pages, *first, 1, page, err);
     size_t have = status == REEF_OK ? reef_get_le32(page + 12) : 0;
+    // The run may be longer than needed: LMDB writes a smaller value over a larger one.
     if (status == REEF_OK &&
         (reef_get_le64(page) != *first || reef_page_flags(page) != PAGE_OVERFLOW || have < needed ||
          have > pages->last_page - *first + 1))
@@ -300,8 +306,8 @@ static reef_status meta_read(reef_pages *file,
                          "pool %s: the %s meta page of " DATA_FILE " is damaged", file->path,
                          offset == 0 ? "first" : "second");
     if (!lmdb)
-        return reef_fail(err, REEF_ERR_INVALID, "%s is no pool: its " DATA_FILE " is no LMDB file",
-                         file->path);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "%s is not a pool: its " DATA_FILE " is not an LMDB file", file->path);
     return reef_fail(err, REEF_ERR_VERSION,
                      "pool %s: " DATA_FILE " has LMDB format %" PRIu32 ", this program reads %u",
                      file->path, reef_get_le32(meta + 20), META_VERSION);
@@ -313,6 +319,7 @@ static reef_status metas_read_once(reef_pages *file,
     reef_status status = meta_read(file, 0, metas[0], err);
     if (status != REEF_OK) return status;
     uint32_t page_bytes = reef_get_le32(metas[0] + 40);
+    // Where the second meta page lies depends on the size, so it comes first.
     if (page_bytes < PAGE_BYTES_MIN || page_bytes > PAGE_BYTES_MAX ||
         (page_bytes & (page_bytes - 1)))
         return reef_fail(err, REEF_ERR_CORRUPT,
@@ -337,6 +344,7 @@ static reef_status metas_read(reef_pages *file, uint8_t metas[2][META_BYTES], re
         reef_status last = status;
         memcpy(before, metas, sizeof(before));
         status = metas_read_once(file, metas, err);
+        // A commit writes a meta page without a lock, so one read may be half old and half new.
         if (status == last && (status != REEF_OK || memcmp(before, metas, sizeof(before)) == 0))
             break;
     }
@@ -386,6 +394,7 @@ reef_status reef_pages_meta_of(reef_pages *file,
     reef_status status = metas_read(file, metas, err);
     *found = false;
     for (int which = 0; status == REEF_OK && !*found && which < 2; which++) {
+        // A newer commit overwrites the older page; then the transaction is gone.
         if (reef_get_le64(metas[which] + 144) != transaction) continue;
         *found = true;
         status = meta_use(file, metas, which, err);

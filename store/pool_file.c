@@ -1,4 +1,4 @@
-// The pool's directory and files, looked at without mapping them.
+// The pool's directory and files, read without mapping them.
 //
 // A pool is a directory:
 //
@@ -63,13 +63,14 @@ uint64_t reef_disk_free_bytes(const char *path) {
 
 // What lies in a directory.
 typedef struct listing {
-    bool staging, writer; // NURSERY, WRITER_FILE
+    bool staging, writer; // STAGING, WRITER_FILE
     bool pool;            // any other name of a pool's file
     bool foreign;         // any other name at all
 } listing;
 
 static void note_name(listing *all, const char *name) {
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return;
+    // Leftovers of a creator that died do not make a directory foreign.
     if (strcmp(name, STAGING) == 0)
         all->staging = true;
     else if (strcmp(name, WRITER_FILE) == 0)
@@ -89,6 +90,7 @@ static bool directory_list(const char *path, int flags, listing *all) {
         if (fd >= 0) close(fd);
         return false;
     }
+    // readdir returns NULL at the end and on errors; errno alone tells the two apart.
     errno = 0;
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) note_name(all, entry->d_name);
     int code = errno;
@@ -110,6 +112,7 @@ static reef_status directory_is_free(const char *path, reef_error *err) {
                    ? reef_fail(err, REEF_ERR_INVALID,
                                "cannot create pool %s: a file of that name exists", path)
                    : fail_errno(err, "open directory", path);
+    // Nothing but our own leftovers may be taken over.
     return is_left_over(&all)
                ? REEF_OK
                : reef_fail(err, REEF_ERR_INVALID,
@@ -134,16 +137,16 @@ reef_status reef_store_check_output(const char *path, reef_error *err) {
                ? reef_fail(
                      err, REEF_ERR_INVALID,
                      "cannot write %s: its directory is a pool, whose files stay as they are; "
-                     "choose another place",
+                     "choose a path in another directory",
                      path)
                : REEF_OK;
 }
 
-static reef_status place_check(const char *path, reef_error *err) {
+static reef_status path_check(const char *path, reef_error *err) {
     return is_inside_pool(path)
                ? reef_fail(err, REEF_ERR_INVALID,
                            "cannot create pool %s: the directory above it is a pool; choose a "
-                           "place beside it",
+                           "path beside it",
                            path)
                : REEF_OK;
 }
@@ -165,7 +168,7 @@ static reef_status parent_check(const char *path, reef_error *err) {
 
 reef_status reef_pool_directory_make(const char *path, bool *made, reef_error *err) {
     *made = false;
-    reef_status status = place_check(path, err);
+    reef_status status = path_check(path, err);
     if (status != REEF_OK) return status;
     *made = mkdir(path, 0700) == 0;
     if (*made) return REEF_OK;
@@ -175,7 +178,7 @@ reef_status reef_pool_directory_make(const char *path, bool *made, reef_error *e
 
 reef_status reef_store_check_new(const char *path, reef_error *err) {
     struct stat info;
-    reef_status status = place_check(path, err);
+    reef_status status = path_check(path, err);
     if (status != REEF_OK) return status;
     if (lstat(path, &info) == 0) return directory_is_free(path, err);
     return errno == ENOENT ? parent_check(path, err) : fail_errno(err, "create pool", path);
@@ -234,6 +237,7 @@ static int staging_remove(const char *staging) {
     }
     int fd = open(staging, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return -1;
+    // A creator that still runs holds a lock on it.
     bool written = is_written(fd);
     if (!written) {
         unlinkat(fd, DATA_FILE, 0);
@@ -254,7 +258,7 @@ reef_status reef_pool_staging_make(const char *path, char **staging, reef_error 
     if (staging_remove(*staging) != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot create pool %.100s: its " STAGING
-                         " holds what is no pool's (%s); choose another directory",
+                         " holds files that are not a pool's (%s); choose another directory",
                          path, strerror(errno));
     return mkdir(*staging, 0700) == 0 ? REEF_OK : fail_errno(err, "create", *staging);
 }
@@ -269,8 +273,8 @@ static reef_status data_file_move(const char *path, const char *staging, reef_er
     reef_status status = REEF_OK;
     char *from = reef_pool_file_path(staging, DATA_FILE);
     char *to = reef_pool_file_path(path, DATA_FILE);
-    if (from == NULL || to == NULL)
-        status = no_memory(path, err);
+    if (from == NULL || to == NULL) status = no_memory(path, err);
+    // Within one file system, so the file appears whole or not at all.
     else if (rename(from, to) != 0)
         status = fail_errno(err, "create", to);
     free(from);
@@ -306,20 +310,20 @@ reef_status reef_pool_file_identify(const char *path,
             return reef_fail(err, REEF_ERR_NOT_FOUND,
                              "there is no pool at %s: check the path, or make one with reef init",
                              path);
-        return fail_errno(err, "look at pool", path);
+        return fail_errno(err, "stat pool", path);
     }
     if (!S_ISDIR(info.st_mode))
-        return reef_fail(err, REEF_ERR_INVALID, "%s is no pool: it is not a directory", path);
+        return reef_fail(err, REEF_ERR_INVALID, "%s is not a pool: it is not a directory", path);
     char *file = reef_pool_file_path(path, DATA_FILE);
     if (file == NULL) return no_memory(path, err);
     reef_status status = REEF_OK;
     if (stat(file, &info) != 0)
-        status = errno == ENOENT
-                     ? reef_fail(err, REEF_ERR_INVALID, "%s is no pool: it has no " DATA_FILE, path)
-                     : fail_errno(err, "look at", file);
+        status = errno == ENOENT ? reef_fail(err, REEF_ERR_INVALID,
+                                             "%s is not a pool: it has no " DATA_FILE, path)
+                                 : fail_errno(err, "stat", file);
     else if (!S_ISREG(info.st_mode))
         status = reef_fail(err, REEF_ERR_INVALID,
-                           "%s is no pool: its " DATA_FILE " is no regular file", path);
+                           "%s is not a pool: its " DATA_FILE " is not a regular file", path);
     free(file);
     // Device and inode identify the file, whatever path leads to it.
     *device = info.st_dev;
@@ -332,6 +336,7 @@ reef_status reef_pool_file_identify(const char *path,
 static reef_status own_file_open(const char *file, int *fd, reef_error *err) {
     struct stat info;
     reef_std_fds_reserve(); // LMDB's own files, which come after these, do not get them either
+    // Without O_NONBLOCK a FIFO of that name would block the open.
     *fd = open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (*fd < 0 && errno == ELOOP)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -340,7 +345,8 @@ static reef_status own_file_open(const char *file, int *fd, reef_error *err) {
     if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) return REEF_OK;
     close(*fd);
     *fd = -1;
-    return reef_fail(err, REEF_ERR_INVALID, "%s is no regular file, as a pool's has to be", file);
+    return reef_fail(err, REEF_ERR_INVALID, "%s is not a regular file, as a pool's has to be",
+                     file);
 }
 
 reef_status reef_pool_lock_reserve(const char *path, bool *read_only, reef_error *err) {
@@ -384,7 +390,7 @@ static long holder_pid(int fd) {
 }
 
 // flock belongs to the open file, not to the process: unlike fcntl locks it also excludes a second
-// open in this process, and no stray close() of the file lets it go.
+// open in this process, and no stray close() of the file releases it.
 reef_status reef_writer_lock(const char *path, int *out, reef_error *err) {
     *out = -1;
     char *file = reef_pool_file_path(path, WRITER_FILE);
@@ -413,6 +419,7 @@ reef_status reef_writer_absent(const char *path, reef_error *err) {
     char *file = reef_pool_file_path(path, WRITER_FILE);
     if (file == NULL) return no_memory(path, err);
     int fd = open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    // A shared lock is tried only to see whether a writer has the exclusive one.
     bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     long pid = held ? holder_pid(fd) : 0;
     if (fd >= 0) close(fd);
@@ -452,6 +459,7 @@ static reef_status subtree_check(reef_pages *file,
                                  reef_error *err) {
     uint64_t root = reef_get_le64(node->value + 40);
     if (root == TREE_EMPTY) return REEF_OK;
+    // The records of meta decide whether the pool is opened, so these are all parsed.
     if (whole) return reef_pages_walk(file, root, NULL, 0, on_meta_record, NULL, err);
     uint8_t *page = malloc(file->page_bytes);
     if (page == NULL) return no_memory(file->path, err);
@@ -472,8 +480,9 @@ static reef_status on_database(void *context,
         if (strlen(name) != node->key_bytes || memcmp(name, node->key, node->key_bytes) != 0)
             continue;
         if (node->flags != NODE_SUBTREE || node->value_bytes != TREE_BYTES)
-            return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database %s is no tree", file->path,
-                             name);
+            return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database %s is not a tree",
+                             file->path, name);
+        // Noted before its tree is checked: it exists, even damaged.
         *found |= UINT32_C(1) << db;
         reef_page_tree tree;
         reef_page_tree_parse(node->value, &tree);
@@ -495,7 +504,8 @@ static reef_status databases_check(reef_pages *file, reef_error *err) {
     }
     if (found == 0) // with others of ours, `meta` was damaged
         return reef_fail(err, REEF_ERR_INVALID,
-                         "%s is no pool: its " DATA_FILE " has no database meta", file->path);
+                         "%s is not a pool: its " DATA_FILE " has no database meta", file->path);
+    // A writer creates all of them at once, so a missing one was lost.
     for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
         if (!(found & UINT32_C(1) << db))
             return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: database %s is missing", file->path,
@@ -525,6 +535,7 @@ static reef_status on_free_list(void *context,
     for (size_t i = 1; status == REEF_OK && i < node->value_bytes / 8; i++) {
         if (i > reef_get_le64(value)) break;
         uint64_t page = reef_get_le64(value + 8 * i);
+        // Free pages beyond the end were never written; only they may be missing.
         if (page >= file->file_pages && page <= file->last_page) (*beyond)++;
     }
     free(buffer);
@@ -541,6 +552,7 @@ static reef_status length_check(reef_pages *file, reef_error *err) {
         reef_status status = reef_pages_walk(file, root, NULL, 0, on_free_list, &beyond, err);
         if (status != REEF_OK) return status;
     }
+    // Every missing page must be a free one, or the file was cut.
     if (beyond == file->last_page + 1 - file->file_pages) return REEF_OK;
     return reef_pages_truncated(file, file->last_page + 1, err);
 }

@@ -1,4 +1,4 @@
-// The pool's directory and files, looked at without mapping them. Private to the store.
+// The pool's directory and files, read without mapping them. Private to the store.
 #ifndef REEF_POOL_FILE_H
 #define REEF_POOL_FILE_H
 

@@ -110,6 +110,7 @@ static uint64_t field_value(const reef_key *key, key_field field) {
         return key->window;
     case SEQUENCE:
         return key->sequence;
+    // NAME and the tags have no number.
     default:
         return 0;
     }
@@ -135,6 +136,7 @@ static void field_set(reef_key *key, key_field field, uint64_t value) {
     case SEQUENCE:
         key->sequence = value;
         break;
+    // NAME and the tags have no number.
     default:
         break;
     }
@@ -246,6 +248,7 @@ reef_status reef_key_decode(reef_db db,
     assert(db < REEF_DB_COUNT && db != REEF_DB_SUMS);
     const uint8_t *p = data;
     const uint8_t *end = p + bytes;
+    // Moments of experts and of tensors share a database; their tag follows the generation.
     key_layout layout = layout_of(db, bytes > 4 && p[4] == 1);
     *out = (reef_key){.db = db};
     for (size_t i = 0; layout[i] != END; i++) {
@@ -262,6 +265,7 @@ reef_status reef_key_decode(reef_db db,
         }
         p += width;
     }
+    // With bytes left over, two stored keys would stand for the same record.
     if (p == end) return REEF_OK;
 malformed:
     return reef_fail(err, REEF_ERR_CORRUPT, "a key of %zu bytes in %s is malformed", bytes,
@@ -285,6 +289,7 @@ void reef_key_format(const reef_key *key, char out[REEF_KEY_TEXT_BYTES]) {
     for (size_t i = 0; layout[i] != END && used < REEF_KEY_TEXT_BYTES; i++) {
         char *end = out + used;
         size_t room = (size_t)(REEF_KEY_TEXT_BYTES - used);
+        // The tag shows in the text already, by the name or its absence.
         if (layout[i] == TAG_ROWS || layout[i] == TAG_TENSOR) continue;
         if (layout[i] == NAME) {
             char name[REEF_NAME_BYTES_MAX + 1];
@@ -313,6 +318,7 @@ void reef_record_content_hash(reef_db db,
     XXH3_128bits_update(&state, kind, sizeof(kind));
     XXH3_128bits_update(&state, key->data, key->bytes);
     if (bytes > 0) XXH3_128bits_update(&state, payload, bytes);
+    // Canonical order of bytes, so that hashes are the same on every machine.
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state));
     memcpy(out, canonical.digest, REEF_HASH_BYTES);
@@ -345,6 +351,7 @@ void reef_record_header_write(uint8_t header[REEF_RECORD_HEADER_BYTES],
     reef_put_le32(header + 16, key->block);
     reef_put_le64(header + 24, commit);
     reef_put_le64(header + 32, bytes);
+    // Last, since it covers the fields before it, the key and the content.
     reef_put_le64(header + 40, header_checksum(header, encoded, content));
 }
 

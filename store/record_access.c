@@ -42,6 +42,7 @@ static int sum_get(reef_txn *txn, reef_db db, const reef_key_bytes *key, sum *ou
     int code =
         mdb_get(txn->lmdb, reef_environment_dbi(txn->environment, REEF_DB_SUMS), &lookup, &value);
     if (code != 0) return code;
+    // Sums have no checksum of their own; the record's check covers their content.
     if (value.mv_size != REEF_SUM_BYTES) return MDB_CORRUPTED;
     const uint8_t *data = value.mv_data;
     out->commit = reef_get_le64(data);
@@ -83,6 +84,7 @@ static reef_status sum_check(reef_txn *txn,
     if (code == MDB_NOTFOUND)
         return reef_fail(err, REEF_ERR_CORRUPT, "%s: the record has no entry in sums", text);
     if (code != 0) return reef_environment_fail(txn->environment, code, 0, "read sums", err);
+    // Reported apart from damage: intact bytes of an older commit mean that a write was lost.
     if (expected.commit != view->commit)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "%s: the record is stale: it was written by commit %" PRIu64
@@ -116,6 +118,7 @@ static reef_status get_failed(
     char doing[REEF_KEY_TEXT_BYTES + 8];
     sum expected;
     reef_key_format(key, text);
+    // An entry in sums proves that the record once existed, so it is lost and not absent.
     if (code == MDB_NOTFOUND && reef_db_summed(key->db) &&
         sum_get(txn, key->db, encoded, &expected) == 0)
         return reef_fail(err, REEF_ERR_CORRUPT,
@@ -143,6 +146,7 @@ reef_status reef_record_view(reef_txn *txn, const reef_key *key, reef_view *out,
     reef_view view;
     status = reef_record_parse(key, &encoded, value.mv_data, value.mv_size, &view, content, err);
     if (status == REEF_OK) status = sum_check(txn, key, &encoded, &view, content, err);
+    // Set last, so that bytes which failed a check never reach the caller.
     if (status == REEF_OK) *out = view;
     return status;
 }
@@ -233,6 +237,7 @@ reef_status reef_record_store(reef_txn *txn,
     if (status == REEF_OK) status = reef_key_encode(key, &encoded, err);
     if (status != REEF_OK) return status;
     assert(bytes <= REEF_PAYLOAD_BYTES_MAX);
+    // Compared before anything is written: unchanged content costs no write and keeps its commit.
     reef_record_content_hash(key->db, &encoded, dtype, payload, bytes, entry.content);
     if (unchanged(txn, key, &encoded, entry.content)) return REEF_OK;
 
@@ -250,6 +255,7 @@ reef_status reef_record_store(reef_txn *txn,
         if (code != 0) return put_failed(txn, code, key, bytes, "write the sum of", err);
     }
     txn->bytes_written += bytes;
+    // A snapshot in this transaction is then of the coming commit, not of the last one.
     if (in_root_hash(key)) txn->hashed_changed = true;
     return REEF_OK;
 }
@@ -261,6 +267,7 @@ reef_status reef_record_remove(reef_txn *txn, const reef_key *key, reef_error *e
     if (status != REEF_OK) return status;
     MDB_val lookup = value_of(encoded.data, encoded.bytes);
     int code = mdb_del(txn->lmdb, reef_environment_dbi(txn->environment, key->db), &lookup, NULL);
+    // Removing what was not there leaves the root as it was.
     if (code == 0 && in_root_hash(key)) txn->hashed_changed = true;
     // A sum without its record goes as well: deleting mends.
     if ((code == 0 || code == MDB_NOTFOUND) && reef_db_summed(key->db))
@@ -276,6 +283,7 @@ static reef_status change_check(const reef_txn *txn, const reef_key *key, reef_e
         key->db == REEF_DB_GENERATIONS || key->db == REEF_DB_SNAPSHOTS ||
         (key->db == REEF_DB_META && key->name != NULL &&
          (strcmp(key->name, REEF_COMMIT_NAME) == 0 || strcmp(key->name, REEF_FORMAT_NAME) == 0));
+    // They tie other records together, so only calls that keep them consistent may write them.
     if (ours) {
         reef_key_format(key, text);
         return reef_fail(err, REEF_ERR_INVALID, "%s is kept by the store itself", text);
@@ -286,6 +294,7 @@ static reef_status change_check(const reef_txn *txn, const reef_key *key, reef_e
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot change %s: a pool has at most %u generations", text,
                          REEF_GENERATION_COUNT_MAX);
+    // Consolidation opens one sealed number for its replacement.
     bool replaced = txn->replaced != 0 && key->generation == txn->replaced;
     if (key->generation < txn->sealed_count && !replaced)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -367,6 +376,7 @@ reef_status reef_db_last_u32(
     reef_put_be32(from, limit);
     reef_status status = reef_cursor_open(&cursor, txn, db, from, sizeof(from), err);
     if (status == REEF_OK) {
+        // The cursor stands on the first key at or above the limit, so the one before it is wanted.
         int code = mdb_cursor_get(cursor.lmdb, &cursor.key, &cursor.value,
                                   cursor.done ? MDB_LAST : MDB_PREV);
         if (code == MDB_NOTFOUND)
@@ -441,6 +451,7 @@ reef_status reef_record_scan(reef_txn *txn,
         reef_view view;
         char name[REEF_NAME_BYTES_MAX + 1];
         status = reef_key_decode(db, cursor.key.mv_data, cursor.key.mv_size, &key, name, err);
+        // Keys are in order of generations here, so the first of another one ends the walk.
         if (status != REEF_OK || (seek && key.generation != generation)) break;
         if (all || key.generation == generation) {
             status = reef_record_verify(txn, db, &cursor, &key, name, &view, err);

@@ -58,6 +58,7 @@ static reef_status hash_range(reef_txn *txn,
             break;
         }
         XXH3_128bits_update(state, cursor.key.mv_data, cursor.key.mv_size);
+        // Without the commit number before it: when commits happened must not change the root.
         XXH3_128bits_update(state, (const uint8_t *)cursor.value.mv_data + 8, REEF_HASH_BYTES);
         status = reef_cursor_next(&cursor, txn, err);
     }
@@ -77,6 +78,7 @@ static key_range hashed_range(const reef_txn *txn, reef_db db) {
     case REEF_DB_EXPERTS:
     case REEF_DB_MOMENTS:
     case REEF_DB_FLAGS:
+        // Sealed ones enter by the root in their record, so a commit need not walk them again.
         return generations_from(db, txn->sealed_count, REEF_SNAPSHOT_GENERATION);
     case REEF_DB_GENERATIONS:
         return generations_from(db, 0, REEF_SNAPSHOT_GENERATION);
@@ -104,6 +106,7 @@ reef_status reef_root_hash(reef_txn *txn,
     reef_put_le64(position + 8, stream_bytes);
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, position, sizeof(position));
+    // The order of databases is part of the hash, so it never changes.
     for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
         if (!reef_db_hashed(db)) continue;
         key_range range = hashed_range(txn, db);

@@ -18,6 +18,7 @@ reef_status reef_generation_seal(
     if (record.sealed || (generation != txn->sealed_count && !replaced))
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot seal generation %" PRIu32 ": it is sealed already", generation);
+    // Moments go first, so that the root covers exactly what a sealed generation keeps.
     status = reef_records_drop(txn, REEF_DB_MOMENTS, generation, 0, err);
     if (status == REEF_OK) status = reef_generation_root(txn, generation, record.root, err);
     if (status != REEF_OK) return status;
@@ -26,6 +27,7 @@ reef_status reef_generation_seal(
     record.sealed_at = at;
     status = reef_generation_store(txn, &record, err);
     if (status != REEF_OK) return status;
+    // A replacement takes an old number, so the count stays.
     if (replaced)
         txn->replaced = 0;
     else

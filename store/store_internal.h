@@ -1,5 +1,5 @@
 // What the store's files share: the transaction, raw records, the walk over `sums`. Not for other
-// rooms.
+// modules.
 #ifndef REEF_STORE_PRIVATE_H
 #define REEF_STORE_PRIVATE_H
 

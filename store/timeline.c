@@ -14,13 +14,13 @@ static reef_status json_check(const char *json, reef_error *err) {
     if (value == NULL && json != NULL && reason.text[0] == '\0')
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an event of the timeline");
     if (value == NULL)
-        return reef_fail(err, REEF_ERR_INVALID, "an event for the timeline is no JSON: %s",
+        return reef_fail(err, REEF_ERR_INVALID, "an event for the timeline is not JSON: %s",
                          json == NULL ? "it is missing" : reason.text);
     bool is_object = json_is_object(value);
     json_decref(value);
     return is_object
                ? REEF_OK
-               : reef_fail(err, REEF_ERR_INVALID, "an event for the timeline is no JSON object");
+               : reef_fail(err, REEF_ERR_INVALID, "an event for the timeline is not a JSON object");
 }
 
 static reef_status next_sequence(reef_txn *txn, uint64_t *out, reef_error *err) {
@@ -28,6 +28,7 @@ static reef_status next_sequence(reef_txn *txn, uint64_t *out, reef_error *err) 
     *out = 1;
     reef_status status = reef_cursor_open(&cursor, txn, REEF_DB_TIMELINE, NULL, 0, err);
     if (status == REEF_OK && !cursor.done) {
+        // Events are only appended, so the last key gives the next number.
         int code = mdb_cursor_get(cursor.lmdb, &cursor.key, &cursor.value, MDB_LAST);
         if (code != 0)
             status = reef_environment_fail(txn->environment, code, 0, "find the last event", err);

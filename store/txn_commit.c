@@ -35,6 +35,7 @@ reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err)
                            txn->replaced);
     if (status != REEF_OK) goto cleanup;
     REEF_FAIL_POINT(COMMIT_BEFORE_ROOT);
+    // Filled in here: a caller cannot know what the transaction has written.
     commit->number = txn->commit;
     commit->bytes_written = txn->bytes_written;
     status = reef_root_hash(txn, commit->step, commit->stream_bytes, commit->root, err);
@@ -44,6 +45,7 @@ reef_status reef_txn_commit(reef_txn *txn, reef_commit *commit, reef_error *err)
         if (status != REEF_OK) goto cleanup;
     }
     REEF_FAIL_POINT(COMMIT_BEFORE_RECORD);
+    // The commit record is written last, since it holds the root of all others.
     reef_commit_encode(commit, bytes);
     status = reef_record_store(txn, &reef_commit_key, REEF_BYTES, bytes, sizeof(bytes), err);
     if (status != REEF_OK) goto cleanup;

@@ -66,8 +66,9 @@ static reef_status check_freeze(const reef_trainer *trainer,
             err, REEF_ERR_INVALID, "layer %d is of kind %s: it has no experts that are retrieved",
             freeze->layer, reef_ffw_text(reef_layer_ffw(config, (uint32_t)freeze->layer)));
     if (freeze->first > freeze->last)
-        return reef_fail(err, REEF_ERR_INVALID, "experts %" PRIu64 " to %" PRIu64 " are no range",
-                         freeze->first, freeze->last);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "experts %" PRIu64 " to %" PRIu64 " are not a range", freeze->first,
+                         freeze->last);
     // REEF_FREEZE_TO_END lets the caller name the end without knowing the side; anything else must
     // exist.
     if (freeze->first >= count)

@@ -1,4 +1,4 @@
-// What a trainer says of itself.
+// The status of a trainer.
 #include "trainer_internal.h"
 
 #include <math.h>

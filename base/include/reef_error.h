@@ -1,4 +1,4 @@
-// The vocabulary of failure that every room shares.
+// The vocabulary of failure that every module shares.
 //
 // Expected failures return a status and, for people, fill a reef_error on the caller's stack.
 // Mistakes in our own code are an assert. The layer that knows the most writes the message; layers

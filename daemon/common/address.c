@@ -41,7 +41,7 @@ reef_status reef_address_init(struct sockaddr_un *address,
 
 static reef_status listen_failure(const char *listen, reef_error *err) {
     return reef_fail(err, REEF_ERR_INVALID,
-                     "'%.80s' is no place to listen: PORT, ADDRESS:PORT or [ADDRESS]:PORT", listen);
+                     "'%.80s' is not an address: PORT, ADDRESS:PORT or [ADDRESS]:PORT", listen);
 }
 
 reef_status reef_address_parse(struct sockaddr_storage *out, const char *listen, reef_error *err) {

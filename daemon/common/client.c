@@ -69,8 +69,9 @@ static reef_status compact_request(char **out,
     json_error_t why;
     json_t *object = json_loads(request, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(object)) {
-        reef_status status = reef_fail(err, REEF_ERR_INVALID, "the request is no JSON object: %s",
-                                       object != NULL ? "it is something else" : why.text);
+        reef_status status =
+            reef_fail(err, REEF_ERR_INVALID, "the request is not a JSON object: %s",
+                      object != NULL ? "it is something else" : why.text);
         json_decref(object);
         return status;
     }
@@ -87,7 +88,7 @@ static reef_status send_line(int fd,
                              char *line,
                              reef_error *err) {
     size_t bytes = strlen(line) + 1;
-    // The daemon would close the connection without an answer; here the message can say why.
+    // The daemon would close the connection without a reply; here the message can say why.
     if (bytes > REEF_REQUEST_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID, "the request has %zu bytes, at most %u are allowed",
                          bytes, REEF_REQUEST_BYTES_MAX);
@@ -97,7 +98,7 @@ static reef_status send_line(int fd,
         // program.
         ssize_t count = send(fd, line + sent, bytes - sent, MSG_NOSIGNAL);
         if (count > 0) sent += (size_t)count;
-        // A daemon that refuses a client answers before it reads; the answer says why.
+        // A daemon that refuses a client replies before it reads; the reply says why.
         if (count < 0 && errno == EPIPE) break;
         if (count < 0 && errno != EINTR) return fail_io(address, "cannot write to", err);
     }

@@ -109,7 +109,7 @@ static reef_status on_event(void *context,
     // The timeline's records are JSON text, written by the trainer.
     json_t *event = json_loadb(view->data, view->bytes, 0, NULL);
     if (event == NULL)
-        return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
+        return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is not JSON",
                          key->sequence);
     // Commits that a restore has left behind still have their events; they are marked as undone.
     bool undone = !reef_lineage_has(&r->lineage, view->commit) && is_of_the_state(event);

@@ -91,7 +91,7 @@ static reef_status read_freeze(reef_request *request, json_t *object, reef_error
         return reef_fail(err, REEF_ERR_INVALID, "there is no layer %" JSON_INTEGER_FORMAT, layer);
     if (first < 0 || last < first)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "ids %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT " is no range",
+                         "ids %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT " is not a range",
                          first, last);
     // Negated, so that NaN is refused too.
     if (!(quantile >= 0 && quantile < 1))
@@ -134,13 +134,13 @@ static reef_status read_snapshot_remove(reef_request *request, json_t *object, r
         return fail_arguments(&why, object, err);
     if (json_array_size(names) == 0)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "command 'snapshot_remove': names is no list of snapshots' names");
+                         "command 'snapshot_remove': names is not a list of snapshots' names");
     // All names are checked before memory is made or anything is removed.
     json_array_foreach(names, i, item) {
         size_t bytes = json_string_length(item); // 0 if it is not text
         if (bytes == 0 || bytes > REEF_NAME_BYTES_MAX)
             return reef_fail(err, REEF_ERR_INVALID,
-                             "command 'snapshot_remove': name %zu is no text of 1 to %d bytes",
+                             "command 'snapshot_remove': name %zu is not a text of 1 to %d bytes",
                              i + 1, REEF_NAME_BYTES_MAX);
     }
     // Names travel by value: the request outlives this JSON object.
@@ -174,7 +174,7 @@ static reef_status read_verify(reef_request *request, json_t *object, reef_error
                          "command 'verify': seed draws a sample: give sample as well");
     // Below a thousandth of a percent a sample would be empty.
     if (!(percent >= 0.001 && percent <= 100))
-        return reef_fail(err, REEF_ERR_INVALID, "sample %g is no percentage from 0.001 to 100",
+        return reef_fail(err, REEF_ERR_INVALID, "sample %g is not a percentage from 0.001 to 100",
                          percent);
     if (seed < 0) return reef_fail(err, REEF_ERR_INVALID, "the seed is negative");
     request->verify =
@@ -240,7 +240,7 @@ reef_status reef_command_parse(reef_command *command,
     if (object == NULL)
         status = reef_fail(err, REEF_ERR_INVALID, "the request is not JSON: %s", why.text);
     else if (!json_is_object(object))
-        status = reef_fail(err, REEF_ERR_INVALID, "the request is no JSON object");
+        status = reef_fail(err, REEF_ERR_INVALID, "the request is not a JSON object");
     else
         status = parse_object(command, object, err);
     // Parsers copy what they keep.

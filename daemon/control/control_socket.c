@@ -186,7 +186,7 @@ static void serve_line(reef_client *client, const char *line, size_t bytes) {
         push_batch(client, command.batch);
         break;
     case REEF_COMMAND_STOP:
-        // Stopping begins at once; the answer says that it began, not that it is over.
+        // Stopping begins at once; the reply says that it began, not that it is over.
         control->on_stop(control->context);
         reply(client, reef_reply_result(json_pack("{s:s}", "state", "draining")));
         break;
@@ -335,14 +335,14 @@ static void on_connect(uv_stream_t *listener, int code) {
         serve_lines(client);
         return;
     }
-    // It gets one answer, which says why, and then the end of the connection.
+    // It gets one reply, which says why, and then the end of the connection.
     client->last = true;
     (void)reef_fail(&err, err.status, "%s", why);
     reply_failure(client, &err);
 }
 
-// Both directions are closed: nobody takes an answer. One who only sends no more still waits for
-// it.
+// Both directions are closed: nobody reads a reply. A client that only closed its sending side
+// still waits for it.
 static bool has_gone(const reef_client *client) {
     struct pollfd peer = {.fd = -1};
     (void)uv_fileno((const uv_handle_t *)&client->pipe, &peer.fd);
@@ -388,7 +388,7 @@ static reef_status remove_stale(const struct sockaddr_un *address, reef_error *e
     // lstat, not stat: a link under this name was made on purpose.
     if (lstat(path, &state) != 0) {
         if (errno == ENOENT) return check_directory(path, err);
-        return reef_fail(err, REEF_ERR_IO, "cannot look at the control socket '%s': %s", path,
+        return reef_fail(err, REEF_ERR_IO, "cannot stat the control socket '%s': %s", path,
                          strerror(errno));
     }
     if (!S_ISSOCK(state.st_mode))

@@ -47,8 +47,8 @@ REEF_MUST_CHECK reef_status reef_control_open(reef_control *control,
                                               const struct sockaddr_un *address,
                                               reef_error *err);
 /**
- * Let go of clients that have been idle for too long, or have gone; what they had asked for is
- * still done.
+ * Disconnect clients that have been idle for too long, or have gone; their requests are still
+ * carried out.
  */
 void reef_control_tick(reef_control *control);
 /** Close the socket and every client; requests that are still out are forgotten. */

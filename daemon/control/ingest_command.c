@@ -57,7 +57,8 @@ static reef_status take_name(
     size_t bytes = json_string_length(text); // 0 if it is not text
     if (bytes == 0 || bytes >= room)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "command 'ingest': \"%s\" is no text of 1 to %zu bytes", what, room - 1);
+                         "command 'ingest': \"%s\" is not a text of 1 to %zu bytes", what,
+                         room - 1);
     memcpy(out, json_string_value(text), bytes + 1);
     return REEF_OK;
 }

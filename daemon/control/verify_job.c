@@ -69,7 +69,7 @@ int reef_verify_job_main(int argc, char **argv) {
     if (argc != 6) return reef_status_exit_code(REEF_ERR_INVALID);
     // The daemon's sockets and the writer's lock must not live on in this process.
     close_inherited();
-    // If the daemon dies nobody would hear the answer.
+    // If the daemon dies nobody would read the reply.
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     // Training has priority over a check.
     (void)setpriority(PRIO_PROCESS, 0, NICENESS);
@@ -77,13 +77,13 @@ int reef_verify_job_main(int argc, char **argv) {
                                      .percent = strtod(argv[4], NULL),
                                      .seed = strtoull(argv[5], NULL, 10)};
     json_t *reply = check_pool(argv[2], &scope);
-    // The answer is one JSON document on standard output, which is a pipe to the daemon.
+    // The reply is one JSON document on standard output, which is a pipe to the daemon.
     int failed = json_dumpf(reply, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(reply);
     return failed || fflush(stdout) != 0 ? reef_status_exit_code(REEF_ERR_IO) : 0;
 }
 
-// ---- the answer ---------------------------------------------------------------------------------
+// ---- the reply ----------------------------------------------------------------------------------
 
 static json_t *read_result(const reef_verify_job *job, reef_error *err) {
     json_t *reply =
@@ -121,7 +121,7 @@ static void close_when_done(reef_verify_job *job) {
 
 static void on_exit_of(uv_process_t *process, int64_t code, int number) {
     reef_verify_job *job = process->data;
-    (void)code; // the answer says more
+    (void)code; // the reply says more
     (void)number;
     job->exited = true;
     close_when_done(job);
@@ -168,7 +168,7 @@ static int spawn_reefd(reef_verify_job *job, const reef_verify_scope *scope) {
     uv_stdio_container_t streams[] = {
         {.flags = UV_IGNORE},
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data = {.stream = (uv_stream_t *)&job->pipe}},
-        // Messages of libraries on standard error are not part of the answer.
+        // Messages of libraries on standard error are not part of the reply.
         {.flags = UV_IGNORE},
     };
     // In a group of its own: it has a child itself, and both are to end at once.

@@ -3,7 +3,7 @@
 //
 //   loop                                   reefd in another life
 //     spawn /proc/self/exe  -------------> reef_store_verify_with, at a low priority
-//     reads, while everything goes on <--- one JSON object
+//     reads, while all continues <-------- one JSON object
 //     on_done
 #ifndef REEF_VERIFY_JOB_H
 #define REEF_VERIFY_JOB_H
@@ -33,9 +33,9 @@ typedef struct reef_verify_job {
     bool running;
     bool untold;   // nobody is notified of the result
     bool exited;   // the process has ended
-    bool ended;    // its answer has
+    bool ended;    // its reply has
     unsigned open; // handles
-    char *text;    // the answer so far
+    char *text;    // the reply so far
     size_t used, room;
 } reef_verify_job;
 

@@ -68,7 +68,7 @@ const charts = (() => {
             if (element.clientWidth) known.plot.setSize({ width: element.clientWidth, height: element.clientHeight });
     }
 
-    // Colours are those of the page: they are taken anew when it turns dark or light.
+    // Colours are those of the page: they are read again when it turns dark or light.
     function repaint() {
         for (const [element, known] of plots) {
             const data = known.plot.data;

@@ -18,25 +18,25 @@
         return token ? { Authorization: `Bearer ${token}` } : {};
     }
 
-    async function failure(answer) {
+    async function failure(reply) {
         try {
-            return (await answer.json()).error.message;
+            return (await reply.json()).error.message;
         } catch {
-            return `the daemon answered ${answer.status}`;
+            return `the daemon replied ${reply.status}`;
         }
     }
 
     async function get(path) {
-        const answer = await fetch(path, { headers: headers(), signal: AbortSignal.timeout(30000) });
-        if (!answer.ok) throw new Error(await failure(answer));
-        return answer.json();
+        const reply = await fetch(path, { headers: headers(), signal: AbortSignal.timeout(30000) });
+        if (!reply.ok) throw new Error(await failure(reply));
+        return reply.json();
     }
 
     // Server-sent events by fetch, because an EventSource cannot send a token.
     async function listen(signal) {
-        const answer = await fetch('v1/events', { headers: headers(), signal });
-        if (!answer.ok) throw new Error(await failure(answer));
-        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+        const reply = await fetch('v1/events', { headers: headers(), signal });
+        if (!reply.ok) throw new Error(await failure(reply));
+        const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
         refused = '';
         for (let rest = ''; ;) {
             const { value, done } = await reader.read();
@@ -65,7 +65,7 @@
         }
     }
 
-    // A connection can be gone without either end being told: silence for so long ends it, and it is made anew.
+    // A connection can be lost without either end noticing: silence for so long ends it, and a new one is made.
     function endSilence() {
         if (Date.now() - Math.max(seenAt, listeningSince) > SILENT_MS) listening.abort();
     }
@@ -98,11 +98,11 @@
         const last = isVector() ? status.last_error_share : status.last_bits_per_byte;
         $('tiles').replaceChildren(
             tile(isVector() ? 'wrong before learning' : 'loss, bits per byte', lossText(loss), last ? `last batch ${lossText(last)}` : ''),
-            tile('drift', status.drift === null ? '–' : `${fixed(status.drift, 1)} σ`, `${status.suspicious} held back`),
+            tile('drift', status.drift === null ? '–' : `${fixed(status.drift, 1)} σ`, `${status.suspicious} deferred`),
             tile('throughput', `${bytes(status.bytes_per_s)}/s`),
             tile('lag', known.length ? bytes(known.reduce((a, b) => a + b, 0)) : '–', `queue ${bytes(status.queue_bytes)}`),
             tile('stream', bytes(status.stream_bytes), `step ${count(status.step)}`),
-            tile('experts', count(status.experts), `gen. ${status.generation} open`),
+            tile('experts', count(status.experts), `generation ${status.generation} open`),
             tile('memory', bytes(status.resident_bytes)),
             tile('pool file', bytes(status.pool_file_bytes), status.facts ? `${bytes(status.facts.free_bytes)} free` : ''));
     }
@@ -111,7 +111,7 @@
         $('sources').tBodies[0].replaceChildren(...status.sources.map((source) => make('tr', {},
             make('td', { title: source.name }, source.name), make('td', {}, bytes(source.cursor)), make('td', {}, bytes(source.lag_bytes)),
             make('td', {}, `${bytes(source.bytes_per_s)}/s`), make('td', {}, lossText(isVector() ? source.error_share : source.bits_per_byte)),
-            make('td', {}, source.ended ? '■ ended' : source.sits_out ? '… quiet' : '▶ reading'))));
+            make('td', {}, source.ended ? '■ ended' : source.sits_out ? '… idle' : '▶ reading'))));
     }
 
     function showStatus() {
@@ -125,7 +125,7 @@
 
     const SIGNS = { training: '▶', waiting: '…', paused: '❚❚', draining: '▽', ending: '■' };
 
-    // What is wrong is said in words, at one place.
+    // Problems are shown as text, at one place.
     function showState() {
         const age = seenAt ? (Date.now() - seenAt) / 1000 : null, stale = Date.now() - (seenAt || opened) > STALE_MS;
         document.body.classList.toggle('stale', stale);
@@ -311,12 +311,12 @@
 
     const COMMANDS = {
         seal: () => ({ ask: `Seal generation ${status ? status.generation : ''}? Not a bit of it changes again.`, body: { command: 'seal' },
-                       said: (answer) => (answer.task ? `✓ Task ${answer.task} begins.` : `✓ Generation ${answer.sealed} is sealed as ${answer.dtype}, ${answer.generation} is open.`) }),
+                       said: (reply) => (reply.task ? `✓ Task ${reply.task} begins.` : `✓ Generation ${reply.sealed} is sealed as ${reply.dtype}, ${reply.generation} is open.`) }),
         grow: () => ({ ask: `Grow generation ${status ? status.generation : ''} to side ${$('side').value}? It cannot be made smaller again.`,
                        body: { command: 'grow', side: Number($('side').value) },
-                       said: (answer) => `✓ Generation ${answer.generation} has side ${answer.side}: ${count(answer.experts_open)} experts of ${count(answer.experts)}.` }),
+                       said: (reply) => `✓ Generation ${reply.generation} has side ${reply.side}: ${count(reply.experts_open)} experts of ${count(reply.experts)}.` }),
         snapshot: () => ({ body: { command: 'snapshot', name: $('name').value },
-                           said: (answer) => `✓ Snapshot ${answer.name} is of commit ${count(answer.commit)}, step ${count(answer.step)}.` }),
+                           said: (reply) => `✓ Snapshot ${reply.name} is of commit ${count(reply.commit)}, step ${count(reply.step)}.` }),
     };
 
     async function run(button) {
@@ -333,9 +333,9 @@
         button.disabled = true;
         outcome('', `${button.textContent}: waiting for the end of a step …`);
         try {
-            const answer = await fetch('v1/command', { method: 'POST', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify(command.body) });
-            if (!answer.ok) throw new Error(await failure(answer));
-            outcome('good', command.said(await answer.json()));
+            const reply = await fetch('v1/command', { method: 'POST', headers: { ...headers(), 'Content-Type': 'application/json' }, body: JSON.stringify(command.body) });
+            if (!reply.ok) throw new Error(await failure(reply));
+            outcome('good', command.said(await reply.json()));
             records.at = 0; // look at once
         } catch (error) {
             outcome('bad', `✕ ${button.textContent} failed: ${error.message}`);

@@ -25,9 +25,9 @@ static reef_status token_failure(const char *path, const char *why, reef_error *
 static reef_status check_token_file(int fd, const char *path, reef_error *err) {
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return reef_fail(err, REEF_ERR_IO, "cannot look at the token file '%.160s': %s", path,
+        return reef_fail(err, REEF_ERR_IO, "cannot stat the token file '%.160s': %s", path,
                          strerror(errno));
-    if (!S_ISREG(info.st_mode)) return token_failure(path, "is no file", err);
+    if (!S_ISREG(info.st_mode)) return token_failure(path, "is not a regular file", err);
     if (info.st_mode & 077)
         return token_failure(path, "may be read or written by others (chmod 600)", err);
     return REEF_OK;

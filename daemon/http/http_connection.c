@@ -7,7 +7,7 @@ static void on_timer(uv_timer_t *timer) {
 }
 
 // MHD works off what is ready and says when it wants to be asked again. It is never entered twice:
-// an answer that is given from within it is worked off by the call that is under way.
+// a reply that is given from within it is worked off by the call that is under way.
 void reef_http_run(reef_http *http) {
     if (http->running || http->closing) return;
     http->running = true;

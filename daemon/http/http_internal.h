@@ -17,8 +17,8 @@ struct reef_http_connection {
     // nothing is asked of its client: a request is deferred, or a stream has nothing
     bool waits_for_us;
     bool hung_up;                // while a request was deferred: seen since `since_ms`
-    reef_http_request *deferred; // the one that waits for its answer, or NULL
-    reef_http_stream *stream;    // its answer, where it is one
+    reef_http_request *deferred; // the one that waits for its reply, or NULL
+    reef_http_stream *stream;    // its reply, where it is one
     reef_http_connection *next, *previous;
 };
 

@@ -1,8 +1,8 @@
 // Connections of the HTTP side; see http_server.h.
 //
 // Time is limited three times, each limit absolute, so a byte now and then buys nothing: from the
-// connection or the last answer to the end of a header, from there to the end of the body, and for
-// taking the answer. A connection whose time is up is shut down, and MHD, which reads its end,
+// connection or the last reply to the end of a header, from there to the end of the body, and for
+// taking the reply. A connection whose time is up is shut down, and MHD, which reads its end,
 // forgets it. While a request is deferred nothing is asked of its client but to be there.
 #define _GNU_SOURCE // POLLRDHUP
 #include "http_server.h"
@@ -228,7 +228,7 @@ static enum MHD_Result on_request(void *context,
         *upload_bytes = 0;
         return taken ? MHD_YES : MHD_NO;
     }
-    // Either refused at the header, or resumed after a deferred answer.
+    // Either refused at the header, or resumed after a deferred reply.
     if (request->answered) return send_reply(request);
     http->bodies_bytes -= request->body_room; // who handles it has bounds for what it keeps
     http->options.handle(http->options.context, request);
@@ -436,8 +436,8 @@ static reef_status start_server(reef_http *http,
                      errno ? strerror(errno) : "libmicrohttpd refused");
 }
 
-// What a client does not read the kernel would keep for it, megabytes a connection, and the answer
-// would count as taken. Connections have the bound of the socket that they came by.
+// The kernel would keep what a client does not read, megabytes a connection, and the reply would
+// count as taken. Connections have the bound of the socket that they came by.
 static void bound_sending(const reef_http *http) {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_LISTEN_FD);
     int bytes = REEF_HTTP_SENDING_BYTES_MAX;

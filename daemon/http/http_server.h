@@ -4,7 +4,7 @@
 //   epoll descriptor of MHD --- uv_poll ---> MHD_run <--- uv_timer --- MHD_get_timeout
 //
 // A request whose header is allowed is read whole (bounded), then answered at once, or suspended
-// until a thread has its answer (query_thread.h), or answered bit by bit as a stream. A client
+// until a thread has its reply (query_thread.h), or answered bit by bit as a stream. A client
 // costs bounded memory, and a bounded time of not doing its part, whatever it sends or leaves
 // undone.
 #ifndef REEF_HTTP_H
@@ -25,7 +25,7 @@
 #define REEF_HTTP_BODIES_BYTES_MAX ((size_t)32 << 20) // of all requests that are being read
 #define REEF_HTTP_SENDING_BYTES_MAX (128 * 1024)      // sent and not read yet, for each connection
 #define REEF_HTTP_PHASE_MS_MAX                                                                     \
-    6000                         // to send the header; again for the body; again to take the answer
+    6000                         // to send the header; again for the body; again to take the reply
 #define REEF_HTTP_STREAMS_MAX 32 // at once, of the connections
 #define REEF_HTTP_STREAM_BYTES_MAX 131072 // that wait for one client, of several sendings
 #define REEF_HTTP_TOKEN_BYTES_MIN 16
@@ -52,7 +52,7 @@ typedef struct reef_http_request {
     void (*forget)(void *work);
     void (*hung_up)(void *work); // or NULL
     reef_http_connection *peer;
-    reef_http_stream *stream; // its answer, where it is one
+    reef_http_stream *stream; // its reply, where it is one
 } reef_http_request;
 
 typedef struct reef_http_options {
@@ -61,9 +61,9 @@ typedef struct reef_http_options {
     const char *token_file; // NULL: none
     /** The header is there. What is answered now is refused: its body is passed over. */
     void (*begin)(void *context, reef_http_request *request);
-    /** The body too: answer by reef_http_reply, or set `deferred` and do it later. */
+    /** The body too: reply by reef_http_reply, or set `deferred` and do it later. */
     void (*handle)(void *context, reef_http_request *request);
-    /** The client of a deferred request went away; its answer must not be sent any more. */
+    /** The client of a deferred request went away; its reply must not be sent any more. */
     void (*forget)(void *context, reef_http_request *request);
     /**
      * The client of a deferred request has closed its side: work that was not begun need not be. It
@@ -109,11 +109,11 @@ const char *reef_http_address(const reef_http *http);
 bool reef_http_is_public(const reef_http *http);
 size_t reef_http_connection_count(const reef_http *http);
 /**
- * Six counts of answers, by hundreds of their code; at [0] of requests that got none. MHD's own are
+ * Six counts of replies, by hundreds of their code; at [0] of requests that got none. MHD's own are
  * not among them.
  */
 const uint64_t *reef_http_replies(const reef_http *http);
-/** Let go of clients whose time is up; call at a steady pace. */
+/** Disconnect clients whose time is up; call at a steady pace. */
 void reef_http_tick(reef_http *http);
 /** Accepts NULL. Deferred requests are forgotten. */
 void reef_http_close(reef_http *http);
@@ -123,7 +123,7 @@ bool reef_http_has_token(const reef_http_request *request);
 /** Value of `?name=...`, or NULL. */
 const char *reef_http_query(const reef_http_request *request, const char *name);
 /**
- * Answer with `bytes` of `body`, which must be on the heap and is taken. On the loop's thread; a
+ * Reply with `bytes` of `body`, which must be on the heap and is taken. On the loop's thread; a
  * deferred request continues here.
  */
 void reef_http_reply(
@@ -138,7 +138,7 @@ void reef_http_reply_static(reef_http_request *request,
 // ---- streams ------------------------------------------------------------------------------------
 
 /**
- * Answer with bytes that come later, as by reef_http_reply with 200. NULL when there are too many
+ * Reply with bytes that come later, as by reef_http_reply with 200. NULL when there are too many
  * streams, or no memory: nothing is answered then.
  *
  * on_gone  called with `owner` when the client is gone; the stream must not be used any more

@@ -118,7 +118,7 @@ bool reef_http_stream_send(reef_http_stream *stream, const char *bytes, size_t c
     }
     // A client that does not read fills its buffer; then the stream is closed.
     if (!make_room(stream, stream->end + count)) return false;
-    // The time to take an answer begins when there is one; a byte now and then buys no more of it.
+    // The time to take a reply begins when there is one; a byte now and then buys no more of it.
     if (stream->end == 0 && stream->peer != NULL)
         stream->peer->since_ms = reef_http_now_ms(stream->http);
     memcpy(stream->bytes + stream->end, bytes, count);

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #define EVERY_TICKS 2                 // of 500 ms
-#define STATS_SHARE 20                // of the time at most one part in so many goes to facts
+#define STATS_SHARE 20                // of the time at most one part in so many goes to stats
 #define STATS_PAUSE_NS 2000000000u    // between them at least
 #define STATS_AGE_NS_MAX 60000000000u // they are read again although nothing was committed
 
@@ -73,7 +73,7 @@ static void send_status(reef_events *events, reef_status_view *monitor) {
     free(event);
 }
 
-// ---- facts --------------------------------------------------------------------------------------
+// ---- stats --------------------------------------------------------------------------------------
 
 // What fails is tried again, like everything else here.
 static void on_stats(reef_query *query) {
@@ -108,7 +108,7 @@ static void request_stats(reef_events *events, reef_query_thread *queries) {
     if (reef_query_thread_submit(queries, query, &err) == REEF_OK)
         events->asked = true;
     else
-        reef_query_free(query); // too many questions wait: next time
+        reef_query_free(query); // too many queries wait: next time
 }
 
 void reef_events_tick(reef_events *events, reef_status_view *monitor, reef_query_thread *queries) {

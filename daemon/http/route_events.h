@@ -16,12 +16,12 @@ typedef struct reef_listener {
 typedef struct reef_events {
     reef_listener listeners[REEF_EVENTS_MAX];
     uint64_t ticks;
-    json_t *stats; // of reef_job_facts, or NULL before the first
+    json_t *stats; // of reef_query_stats, or NULL before the first
     bool asked;    // for new ones
     uint64_t stats_ns;
 } reef_events;
 
-/** Answer a request with events. False when too many listen. */
+/** Reply to a request with events. False when too many listen. */
 bool reef_events_listen(reef_events *events, reef_http_request *request, reef_status_view *monitor);
 /** Call at a steady pace. */
 void reef_events_tick(reef_events *events, reef_status_view *monitor, reef_query_thread *queries);

@@ -54,7 +54,7 @@ static reef_status take_word(
     for (size_t i = 0; plain && i < bytes; i++) plain = word[i] > ' ' && word[i] <= '~';
     if (!plain)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "%s is no word of 1 to %zu printable characters without a space", what,
+                         "%s is not a word of 1 to %zu printable characters without a space", what,
                          room - 1);
     memcpy(out, word, bytes + 1);
     return REEF_OK;

@@ -11,7 +11,7 @@
 #include "dashboard.h"
 #include "prometheus.h"
 #include "query_forgetting.h"
-#include "query_jobs.h"
+#include "query_scores.h"
 #include "query_stats.h"
 #include "reef_log.h"
 #include "route_ingest.h"
@@ -32,11 +32,11 @@ typedef struct route {
     const char *method, *path;
     route_access needs;
     handler handle;     // answered by the loop, or
-    reef_query_run run; // by the serving thread
+    reef_query_run run; // by the query thread
     const char *query;  // names of what may stand in the query, each followed by a space
 } route;
 
-// ---- answers ------------------------------------------------------------------------------------
+// ---- replies ------------------------------------------------------------------------------------
 
 static void send_text(reef_http_request *request, unsigned code, const char *type, char *text) {
     reef_http_reply(request, code, type, text, text != NULL ? strlen(text) : 0);
@@ -217,7 +217,7 @@ static void push_batch(reef_routes *routes, reef_http_request *request, reef_pus
     reef_error err;
     batch->owner = request;
     batch->on_reply = on_pushed;
-    // The pusher journals first and trains later; its answer comes when the batch is safe on disk.
+    // The pusher journals first and trains later; its reply comes when the batch is safe on disk.
     reef_status result = reef_push_submit(routes->pusher, batch, &err);
     if (result != REEF_OK) {
         send_push_failure(request, code_of(result), &err, batch->retry_ms);
@@ -269,7 +269,7 @@ static void command(reef_routes *routes, reef_http_request *request) {
     }
 }
 
-// ---- answered by the serving thread -------------------------------------------------------------
+// ---- answered by the query thread ---------------------------------------------------------------
 
 static void forget_query(void *work) {
     reef_query *query = work;
@@ -288,8 +288,8 @@ static void on_stream_gone(void *owner) {
     atomic_store(&query->abandoned, true);
 }
 
-// What a job emits makes its answer a stream. From then on the request is answered and the stream
-// waits.
+// When a query emits output, its reply becomes a stream. From then on the request is answered and
+// the stream waits.
 static void pass_on(reef_query *query, const char *text, size_t bytes) {
     // First output: the reply changes from a document to a stream.
     reef_http_request *request = query->owner;
@@ -298,7 +298,7 @@ static void pass_on(reef_query *query, const char *text, size_t bytes) {
         request->work = NULL;
         query->stream = reef_http_stream_begin(request, "text/event-stream", on_stream_gone, query);
         // The client left between two events; the query is stopped.
-        if (atomic_load(&query->abandoned)) { // gone while the answer began, and the stream with it
+        if (atomic_load(&query->abandoned)) { // gone while the reply began, and the stream with it
             query->stream = NULL;
             return;
         }
@@ -323,7 +323,7 @@ static void pass_on_emitted(reef_routes *routes) {
     free(text);
 }
 
-// The last event of a stream, by which a whole answer differs from one that was cut.
+// The last event of a stream: it distinguishes a complete reply from a truncated one.
 static void end_stream(reef_query *query) {
     // An error after output has begun cannot be a status code any more; it is the last event.
     bool failed = query->error.status != REEF_OK;
@@ -397,7 +397,7 @@ static void submit(reef_routes *routes,
         query->body = request->body;
         query->body_bytes = request->body_bytes;
         // The body moves, as with a pushed batch.
-        request->body = NULL; // the job's now
+        request->body = NULL; // the query's now
         request->body_bytes = request->body_room = 0;
         result = reef_query_thread_submit(routes->queries, query, &err);
     }
@@ -613,7 +613,7 @@ void reef_routes_handle(void *context, reef_http_request *request) {
     reef_error err;
     json_t *arguments = json_object();
     reef_status result = take_query(request, found->query, arguments, &err);
-    // Handlers that need no model answer at once; the others become queries.
+    // Handlers that need no model reply at once; the others become queries.
     if (result != REEF_OK)
         send_failure(request, code_of(result), &err);
     else if (found->handle != NULL)

@@ -1,5 +1,5 @@
-// What can be asked over HTTP, who may ask, and who answers: the loop at once, the serving thread,
-// or the trainer between two steps. docs/PROTOCOL.md describes every route.
+// The HTTP requests, who may send them, and who replies: the loop at once, the query thread, or the
+// trainer between two steps. docs/PROTOCOL.md describes every route.
 #ifndef REEF_HTTP_ROUTES_H
 #define REEF_HTTP_ROUTES_H
 
@@ -29,7 +29,7 @@ void reef_routes_begin(void *context, reef_http_request *request);
 void reef_routes_handle(void *context, reef_http_request *request);
 void reef_routes_forget(void *context, reef_http_request *request);
 void reef_routes_hung_up(void *context, reef_http_request *request);
-/** Send the answers that the serving thread has ready. */
+/** Send the replies that the query thread has ready. */
 void reef_routes_reply(reef_routes *routes);
 /** Send what is sent without being asked for; call at a steady pace. */
 void reef_routes_tick(reef_routes *routes);

@@ -1,7 +1,7 @@
 // The daemon's protocol, as its clients see it.
 //
 // reefd listens on a Unix socket inside the pool's directory (mode 0600). A request is one line of
-// JSON, {"command": "...", ...arguments}; the answer is one line, {"ok": true, "result": {...}} or
+// JSON, {"command": "...", ...arguments}; the reply is one line, {"ok": true, "result": {...}} or
 // {"ok": false, "error": {"status": "invalid", "message": "..."}}. docs/PROTOCOL.md has every
 // command.
 #ifndef REEF_DAEMON_H
@@ -13,11 +13,11 @@
 #define REEF_REQUEST_BYTES_MAX (1u << 20) // longest line that either side accepts
 
 /**
- * Send one request to the daemon of the pool in directory `pool` and wait for its answer.
+ * Send one request to the daemon of the pool in directory `pool` and wait for its reply.
  *
  * socket_path  NULL for the socket inside the pool
  * request      one JSON object as text
- * result       written: the answer's "result" as JSON text, on the heap; the caller frees it
+ * result       written: the reply's "result" as JSON text, on the heap; the caller frees it
  *
  * Errors: NOT_FOUND when no daemon listens there (no socket, or nobody behind it); INVALID when the
  * path is too long for a socket; IO; otherwise status and message of the daemon's own error.

@@ -49,7 +49,7 @@ REEF_MUST_CHECK reef_status reef_config_file_read_all(const char *path,
                                                       void *context,
                                                       reef_error *err);
 
-/** Is told of a mistake: its line, and "FILE:LINE: ..." */
+/** Called for each mistake: its line, and "FILE:LINE: ..." */
 typedef void (*reef_config_mistake)(void *context, unsigned line, const char *message);
 
 /**

@@ -1,5 +1,5 @@
-// What reefd says on standard error: one line a message, each starting with "reefd: ", or one JSON
-// object a line. On a terminal a progress line is rewritten below them.
+// Messages of reefd on standard error: one line a message, each starting with "reefd: ", or one
+// JSON object a line. On a terminal a progress line is rewritten below them.
 //
 // Every line has a level: in JSON as "level", and where standard error is the journal of systemd as
 // the prefix that it knows ("<3>"), otherwise not shown.
@@ -37,16 +37,16 @@ typedef struct reef_report {
 
 /** The descriptor is standard error. Without a lock to be had, the process aborts. */
 void reef_report_init(reef_report *report, bool json, bool quiet);
-/** Say what follows in another form. */
+/** Change the form of the messages that follow. */
 void reef_report_set(reef_report *report, bool json, bool quiet);
 void reef_report_release(reef_report *report);
 
-/** An error; said even when quiet. */
+/** An error; logged even when quiet. */
 void reef_report_error(reef_report *report, reef_status status, const char *message);
-/** A remark that matters, such as a retry; said even when quiet. `event` names it in JSON. */
+/** A warning, such as of a retry; logged even when quiet. `event` names it in JSON. */
 void reef_report_warning(reef_report *report, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** Something worth telling, as a JSON object with at least "event"; takes the reference. */
+/** An event to log, as a JSON object with at least "event"; takes the reference. */
 void reef_report_event(reef_report *report, json_t *event);
 /** The same, from text. Text that is not an object is logged as it is. */
 void reef_report_event_text(reef_report *report, const char *json);

@@ -66,7 +66,7 @@ typedef struct reef_options {
  * after an error.
  *
  * Errors: INVALID names the option, the variable, or file and line at fault; also then `json_log`
- * says how to tell it, as far as that was to be found out. Those of reef_config_file_read.
+ * says in which form to report it, as far as that was read. Those of reef_config_file_read.
  */
 REEF_MUST_CHECK reef_status reef_options_parse(reef_options *options,
                                                int argc,
@@ -88,7 +88,7 @@ typedef void (*reef_misspelt_variable)(void *context, const char *name, const ch
 void reef_options_misspelt(reef_misspelt_variable on_found, void *context);
 
 /**
- * Look at a configuration file alone, and tell of every mistake in it.
+ * Check a configuration file alone, and report every mistake in it.
  *
  * settings  written: keys that stand in it, wrong ones too
  * Errors: those of reef_config_file_check.

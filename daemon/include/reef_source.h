@@ -29,7 +29,7 @@ typedef struct reef_input reef_input;
 /** Where reading begins. */
 typedef struct reef_input_offset {
     uint64_t cursor;        // bytes of the source that the pool has accepted: the next byte to give
-    uint64_t begin;         // at most `cursor`: the byte that `mark` describes
+    uint64_t begin;         // at most `cursor`: the byte that `checkpoint` describes
     const char *checkpoint; // as it was given to reef_input_took, or NULL: nothing of it is known
 } reef_input_offset;
 
@@ -57,9 +57,9 @@ typedef struct reef_input_kind {
     /** Sets `offset` and, where it is known, `bytes`. CORRUPT when what it had is gone. */
     reef_status (*seek)(reef_input *input, const reef_input_offset *offset, reef_error *err);
     /**
-     * Put the next bytes at `at`, at most `room` (1 or more), and answer exactly once - at once or
+     * Put the next bytes at `at`, at most `room` (1 or more), and reply exactly once - at once or
      * much later - by reef_input_took, reef_input_ended (not of live ones) or reef_input_failed.
-     * The next call comes after the answer. The space stays lent until then. The same bytes must be
+     * The next call comes after the reply. The space stays lent until then. The same bytes must be
      * delivered when the source is opened again from any earlier position. Live sources of text
      * give whole lines, over any number of calls. Troubles that may pass (a server that is away)
      * are waited out inside, with reef_input_warn.
@@ -122,7 +122,7 @@ struct reef_input {
     } work; // of read_now
 };
 
-/** What a reader does with the answer to a read. */
+/** What a reader does with the reply to a read. */
 typedef struct reef_input_sink {
     /**
      * `count` bytes from offset `begin` of the source lie in the lent space; takes `checkpoint`.
@@ -133,8 +133,8 @@ typedef struct reef_input_sink {
 } reef_input_sink;
 
 /**
- * `count` bytes (1 or more) are in the lent space. `mark`: JSON text on the heap that says where
- * the first of them lies, or NULL where that follows from the mark before; taken.
+ * `count` bytes (1 or more) are in the lent space. `checkpoint`: JSON text on the heap that locates
+ * the first of them, or NULL where the checkpoint before implies it; taken.
  */
 void reef_input_took(reef_input *input, size_t count, char *checkpoint);
 /** The source has ended. */

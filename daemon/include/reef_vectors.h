@@ -57,7 +57,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_vectors_open(reef_vectors **out,
                                                        uint32_t inputs,
                                                        reef_error *err);
 REEF_API void reef_vectors_close(reef_vectors *vectors); // accepts NULL
-/** Let go of what can be read again: an unpacked file. The next read makes it again. */
+/** Release what can be made again: a decompressed file. The next read decompresses it again. */
 REEF_API void reef_vectors_rest(reef_vectors *vectors);
 
 REEF_API const char *reef_vectors_spec(const reef_vectors *vectors);

@@ -1,7 +1,7 @@
 // How well older states and the present one answer for what each generation was trained on: the
 // matrix that forgetting is read from, measured on a sample of the pool's reservoir.
-#ifndef REEF_HTTP_FORGETTING_H
-#define REEF_HTTP_FORGETTING_H
+#ifndef REEF_QUERY_FORGETTING_H
+#define REEF_QUERY_FORGETTING_H
 
 #include "query_thread.h"
 

@@ -4,19 +4,19 @@
 
 #include "query_thread.h"
 
-#define REEF_SERVED_MODELS 2 // kept open: now, and the last other state that was asked for
+#define REEF_QUERY_MODELS 2 // kept open: now, and the last other requested state
 
-typedef struct reef_served_model {
+typedef struct reef_query_model {
     reef_model *model; // NULL: none
     char as_of[REEF_NAME_BYTES_MAX + 1];
     uint64_t opened_ns, took_ns;
-} reef_served_model;
+} reef_query_model;
 
 struct reef_query_thread {
     reef_query_thread_options options;
     uv_thread_t thread;
-    reef_served_model models[REEF_SERVED_MODELS]; // the thread's; 0 is now
-    reef_served_model *used;     // the thread's: the one that the job under way asked for, or NULL
+    reef_query_model models[REEF_QUERY_MODELS]; // the thread's; 0 is now
+    reef_query_model *used;      // the thread's: the one of the running query, or NULL
     reef_forgetting *forgetting; // the thread's, or NULL
     void (*forgetting_unpin)(reef_forgetting *forgetting);
     uv_mutex_t lock; // protects what follows
@@ -28,6 +28,6 @@ struct reef_query_thread {
 };
 
 /** Let every model but `used` (NULL: all) release what it reads in place. */
-void reef_query_thread_unpin(reef_query_thread *queries, const reef_served_model *used);
+void reef_query_thread_unpin(reef_query_thread *queries, const reef_query_model *used);
 
 #endif

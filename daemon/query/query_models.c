@@ -9,8 +9,8 @@
 
 // Rows read in place must not keep the trainer from reusing pages while nobody asks for this model,
 // however many ask for another state. The model in use renews its read by itself.
-void reef_query_thread_unpin(reef_query_thread *queries, const reef_served_model *used) {
-    for (reef_served_model *m = queries->models; m < queries->models + REEF_SERVED_MODELS; m++)
+void reef_query_thread_unpin(reef_query_thread *queries, const reef_query_model *used) {
+    for (reef_query_model *m = queries->models; m < queries->models + REEF_QUERY_MODELS; m++)
         if (m->model != NULL && m != used) reef_model_unpin(m->model);
     queries->forgetting_unpin(queries->forgetting);
 }
@@ -33,15 +33,13 @@ static reef_status newest_commit(reef_query_thread *queries, reef_commit *out, r
 
 // A state of the past never changes while its name stands for it; a name can be given to another
 // one. Commits that only wrote beside training, such as what was pushed, leave the root as it was.
-static bool is_fresh(const reef_served_model *served,
-                     const char *as_of,
-                     const reef_commit *newest) {
-    if (served->model == NULL || strcmp(served->as_of, as_of) != 0) return false;
-    const reef_commit *commit = reef_model_commit(served->model);
+static bool is_fresh(const reef_query_model *kept, const char *as_of, const reef_commit *newest) {
+    if (kept->model == NULL || strcmp(kept->as_of, as_of) != 0) return false;
+    const reef_commit *commit = reef_model_commit(kept->model);
     if (commit->number == newest->number) return true;
     if (strcmp(as_of, "now") == 0 && memcmp(commit->root, newest->root, sizeof(commit->root)) == 0)
         return true;
-    return uv_hrtime() - served->opened_ns < REOPEN_SHARE * served->took_ns;
+    return uv_hrtime() - kept->opened_ns < REOPEN_SHARE * kept->took_ns;
 }
 
 reef_status reef_query_thread_open(reef_query_thread *queries,
@@ -60,23 +58,23 @@ reef_status reef_query_thread_model(reef_query_thread *queries,
                                     reef_error *err) {
     // Two models are kept: one of the present and one as of an older state, so that asking for both
     // in turn does not reload either.
-    reef_served_model *served = &queries->models[strcmp(as_of, "now") != 0];
-    queries->used = served;
+    reef_query_model *kept = &queries->models[strcmp(as_of, "now") != 0];
+    queries->used = kept;
     // The other model releases the map while this one is used.
-    reef_query_thread_unpin(queries, served);
+    reef_query_thread_unpin(queries, kept);
     reef_commit newest;
     reef_status status = newest_commit(queries, &newest, err);
     if (status != REEF_OK) return status;
     // The present is reopened when there is a newer commit; sealed generations are taken over.
-    if (!is_fresh(served, as_of, &newest)) {
-        reef_model *model = served->model;
-        *served = (reef_served_model){.opened_ns = uv_hrtime()};
-        snprintf(served->as_of, sizeof(served->as_of), "%s", as_of);
+    if (!is_fresh(kept, as_of, &newest)) {
+        reef_model *model = kept->model;
+        *kept = (reef_query_model){.opened_ns = uv_hrtime()};
+        snprintf(kept->as_of, sizeof(kept->as_of), "%s", as_of);
         status = reef_query_thread_open(queries, as_of, &model, err);
-        served->model = model;
+        kept->model = model;
         // How long loading took decides how soon it may be repeated.
-        served->took_ns = uv_hrtime() - served->opened_ns;
+        kept->took_ns = uv_hrtime() - kept->opened_ns;
     }
-    *out = served->model;
+    *out = kept->model;
     return status;
 }

@@ -1,7 +1,7 @@
-// Records of a pool in sums; see query_stats.h. Every job is one read transaction.
+// Records of a pool in sums; see query_stats.h. Every query is one read transaction.
 #include "query_stats.h"
 
-#include "query_jobs.h"
+#include "query_scores.h"
 #include "reef_log.h"
 #include "reef_pool_json.h"
 #include "reef_usage_json.h"
@@ -77,11 +77,11 @@ static reef_status parse_usage(const reef_query *query,
                      asked->generation, merged_into);
 }
 
-static reef_status tell_usage(reef_txn *txn,
-                              const stats_pool *pool,
-                              const usage_request *asked,
-                              json_t *result,
-                              reef_error *err) {
+static reef_status add_usage(reef_txn *txn,
+                             const stats_pool *pool,
+                             const usage_request *asked,
+                             json_t *result,
+                             reef_error *err) {
     const reef_generation_record *generation = &pool->generations[asked->generation];
     const reef_usage_range range = {.since_ms = asked->since_ms, .until_ms = asked->until_ms};
     json_t *list = json_array();
@@ -117,13 +117,13 @@ reef_status reef_query_usage(reef_query_thread *queries, reef_query *query, reef
     reef_status status = reef_txn_begin(&txn, reef_query_thread_store(queries), REEF_TXN_READ, err);
     if (status == REEF_OK) status = read_pool(txn, &pool, err);
     if (status == REEF_OK) status = parse_usage(query, &pool, &asked, err);
-    if (status == REEF_OK) status = tell_usage(txn, &pool, &asked, query->result, err);
+    if (status == REEF_OK) status = add_usage(txn, &pool, &asked, query->result, err);
     reef_txn_abort(txn);
     free(pool.generations);
     return status;
 }
 
-// ---- facts --------------------------------------------------------------------------------------
+// ---- stats --------------------------------------------------------------------------------------
 
 // Over all layers: experts and used ones are summed, unevenness is averaged; NAN without any
 // selection.
@@ -157,10 +157,10 @@ static reef_status sum_usage(reef_txn *txn,
     return status;
 }
 
-static reef_status tell_generations(reef_txn *txn,
-                                    const stats_pool *pool,
-                                    json_t *list,
-                                    reef_error *err) {
+static reef_status add_generations(reef_txn *txn,
+                                   const stats_pool *pool,
+                                   json_t *list,
+                                   reef_error *err) {
     reef_status status = REEF_OK;
     // Only the newest generations are listed: a pool may have tens of thousands.
     uint32_t first =
@@ -180,11 +180,11 @@ static reef_status tell_generations(reef_txn *txn,
     return status;
 }
 
-static void tell_file(const reef_file_stat *file,
-                      const reef_readers *readers,
-                      const reef_read_stat *read,
-                      const reef_commit *commit,
-                      json_t *result) {
+static void add_file(const reef_file_stat *file,
+                     const reef_readers *readers,
+                     const reef_read_stat *read,
+                     const reef_commit *commit,
+                     json_t *result) {
     json_object_set_new(result, "file_bytes", json_integer((json_int_t)file->file_bytes));
     json_object_set_new(result, "free_bytes", json_integer((json_int_t)file->free_bytes));
     json_object_set_new(result, "readers", json_integer((json_int_t)readers->count));
@@ -210,12 +210,12 @@ reef_status reef_query_stats(reef_query_thread *queries, reef_query *query, reef
     if (status == REEF_OK) status = reef_file_stat_read(txn, &file, err);
     if (status == REEF_OK) status = reef_commit_read(txn, &commit, err);
     if (status == REEF_OK) status = read_pool(txn, &pool, err);
-    if (status == REEF_OK) status = tell_generations(txn, &pool, list, err);
+    if (status == REEF_OK) status = add_generations(txn, &pool, list, err);
     reef_txn_abort(txn);
     free(pool.generations);
     if (status != REEF_OK) return status;
     reef_store_read_stat(store, &read);
-    tell_file(&file, &readers, &read, &commit, query->result);
+    add_file(&file, &readers, &read, &commit, query->result);
     // How long the statistics took is part of them, because they are collected again and again.
     json_object_set_new(query->result, "took_s",
                         reef_json_number((double)(uv_hrtime() - begin) / 1e9));

@@ -1,5 +1,4 @@
-// What the serving thread reads of a pool for its operator: usage of experts, gates, the file and
-// its readers.
+// Queries for the operator of a pool: usage of experts, gates, the file and its readers.
 #ifndef REEF_QUERY_STATS_H
 #define REEF_QUERY_STATS_H
 

@@ -1,5 +1,5 @@
-// The serving thread; see query_thread.h. One job at a time, first come first served: a job is
-// bounded by the size of what may be asked.
+// The query thread; see query_thread.h. One query at a time, first come first served. A query is
+// bounded by the size that a request may have.
 #include "query_thread.h"
 
 #include "query_forgetting.h"
@@ -79,13 +79,13 @@ static reef_query *next_query(reef_query_thread *queries) {
     return query;
 }
 
-// An answer may be megabytes: it is written here, and the loop only sends it.
+// A reply may be megabytes: it is written here, and the loop only sends it.
 static void write_text(reef_query *query) {
     if (query->error.status == REEF_OK) {
         query->text = json_dumps(query->result, JSON_COMPACT | JSON_REAL_PRECISION(12));
         if (query->text == NULL)
             query->error.status =
-                reef_fail(&query->error, REEF_ERR_NO_MEMORY, "no memory for the answer");
+                reef_fail(&query->error, REEF_ERR_NO_MEMORY, "no memory for the reply");
     }
     json_decref(query->result);
     query->result = NULL;
@@ -98,8 +98,8 @@ static void query_thread_main(void *argument) {
             // A query whose client left while it waited is not computed.
             atomic_load(&query->unwanted)
                 ? reef_fail(&query->error, REEF_ERR_BUSY,
-                            "the connection was closed by its client before the question's turn "
-                            "came; leave it open until the answer")
+                            "the client closed the connection before its query began; leave it "
+                            "open until the reply")
                 : query->run(queries, query, &query->error);
         // Text is made here and not in the loop: a matrix or a long score is work.
         if (query->on_done == NULL) write_text(query);
@@ -114,7 +114,7 @@ static void query_thread_main(void *argument) {
         queries->used = NULL;
     }
     // Models belong to this thread, so it closes them.
-    for (size_t i = 0; i < REEF_SERVED_MODELS; i++) reef_model_close(queries->models[i].model);
+    for (size_t i = 0; i < REEF_QUERY_MODELS; i++) reef_model_close(queries->models[i].model);
     reef_forgetting_free(queries->forgetting);
 }
 
@@ -133,7 +133,7 @@ reef_status reef_query_thread_submit(reef_query_thread *queries,
     }
     uv_mutex_unlock(&queries->lock);
     if (!full) return REEF_OK;
-    return reef_fail(err, REEF_ERR_BUSY, "%d questions wait already; try again",
+    return reef_fail(err, REEF_ERR_BUSY, "%d queries wait already; try again",
                      REEF_QUERY_QUEUE_MAX);
 }
 
@@ -166,7 +166,8 @@ reef_status reef_query_thread_start(reef_query_thread **out,
                                     reef_error *err) {
     *out = NULL;
     reef_query_thread *queries = calloc(1, sizeof(*queries));
-    if (queries == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for serving");
+    if (queries == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the query thread");
     queries->options = *options;
     // A pointer instead of a call, because the matrix stands above this file.
     queries->forgetting_unpin = reef_forgetting_unpin;
@@ -181,7 +182,7 @@ reef_status reef_query_thread_start(reef_query_thread **out,
     uv_cond_destroy(&queries->changed);
     uv_mutex_destroy(&queries->lock);
     free(queries);
-    return reef_fail(err, REEF_ERR_NO_MEMORY, "no thread for serving: %s", uv_strerror(code));
+    return reef_fail(err, REEF_ERR_NO_MEMORY, "no thread for queries: %s", uv_strerror(code));
 }
 
 void reef_query_thread_stop(reef_query_thread *queries) {

@@ -1,9 +1,9 @@
-// Answers that take computing or reading the pool, on a thread of their own, so that neither the
-// loop nor training waits for them.
+// Queries that compute or read the pool, on a thread of their own, so that neither the loop nor
+// training waits for them.
 //
-// They come from a committed state, never from half-trained parameters. The model is opened on the
-// first request, and opened again when a request follows a later commit, but at most so often that
-// opening takes a tenth of the time: every reply names its commit.
+// Replies come from a committed state, never from half-trained parameters. The model is opened on
+// the first request, and opened again when a request follows a later commit, but at most so often
+// that opening takes a tenth of the time: every reply names its commit.
 #ifndef REEF_QUERY_THREAD_H
 #define REEF_QUERY_THREAD_H
 
@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#define REEF_QUERY_QUEUE_MAX 64 // jobs that wait; one more is refused
+#define REEF_QUERY_QUEUE_MAX 64 // queries that wait; one more is refused
 
 typedef struct reef_query_thread reef_query_thread;
 typedef struct reef_forgetting reef_forgetting; // query_forgetting.c
@@ -27,10 +27,10 @@ typedef struct reef_query_thread_options {
     reef_store *store;
     size_t threads; // for arithmetic
     uint64_t memory_bytes;
-    uv_async_t *wake; // sent when a job is done
+    uv_async_t *wake; // sent when a query is done
 } reef_query_thread_options;
 
-/** What one job does: `result` is written. On the serving thread, which makes text of it. */
+/** Runs one query and writes `result`. On the query thread, which makes text of it. */
 typedef struct reef_query reef_query;
 typedef reef_status (*reef_query_run)(reef_query_thread *queries,
                                       reef_query *query,
@@ -39,16 +39,15 @@ typedef reef_status (*reef_query_run)(reef_query_thread *queries,
 struct reef_query {
     reef_query_run run;
     char as_of[REEF_NAME_BYTES_MAX + 1]; // "now" or a state
-    uint8_t *body;                       // on the heap, the job's
+    uint8_t *body;                       // on the heap, the query's
     size_t body_bytes;
-    json_t *arguments; // or NULL; the job's
-    // the answer
+    json_t *arguments; // or NULL; the query's
+    // the reply
     reef_error error;
     json_t *result; // once done: for `on_done` only
     char *text;     // of the result otherwise; on the heap
-    // of an answer that goes out as it comes to be
-    char
-        *pending; // what was emitted and not taken yet; under the serving's lock while the job runs
+    // of a reply that is sent while it is computed
+    char *pending; // emitted and not taken yet; under the thread's lock while the query runs
     size_t pending_bytes, pending_room;
     atomic_bool abandoned; // nobody waits for more of it
     atomic_bool unwanted;  // its client hung up: it is not begun any more
@@ -67,18 +66,18 @@ void reef_query_free(reef_query *query); // accepts NULL
 REEF_MUST_CHECK reef_status reef_query_thread_start(reef_query_thread **out,
                                                     const reef_query_thread_options *options,
                                                     reef_error *err);
-/** Waits for the job under way; those that wait are dropped. Accepts NULL. */
+/** Waits for the running query; those that wait are dropped. Accepts NULL. */
 void reef_query_thread_stop(reef_query_thread *queries);
-/** Hand a job over. BUSY when too many wait; the job is then still the caller's. */
+/** Hand a query over. BUSY when too many wait; the query is then still the caller's. */
 REEF_MUST_CHECK reef_status reef_query_thread_submit(reef_query_thread *queries,
                                                      reef_query *query,
                                                      reef_error *err);
-/** The jobs done since the last call, as a list; the caller's. */
+/** The queries done since the last call, as a list; the caller's. */
 reef_query *reef_query_thread_replied(reef_query_thread *queries);
-/** What the job under way has emitted since the last call, on the heap; NULL when nothing was. */
+/** Output of the running query since the last call, on the heap; NULL when there was none. */
 char *reef_query_thread_emitted(reef_query_thread *queries, reef_query **query, size_t *bytes);
 
-// ---- for jobs, on the serving thread ------------------------------------------------------------
+// ---- for queries, on the query thread -----------------------------------------------------------
 
 reef_store *reef_query_thread_store(reef_query_thread *queries);
 /**
@@ -95,9 +94,9 @@ bool reef_query_thread_emit(reef_query_thread *queries,
                             reef_query *query,
                             const char *bytes,
                             size_t count);
-/** What the thread remembers from one question to the next about forgetting. */
+/** What the thread remembers about forgetting from one query to the next. */
 reef_forgetting **reef_query_thread_forgetting(reef_query_thread *queries);
-/** The model of a state, the serving's own until the next call. */
+/** The model of a state, the thread's own until the next call. */
 REEF_MUST_CHECK reef_status reef_query_thread_model(reef_query_thread *queries,
                                                     const char *as_of,
                                                     reef_model **out,

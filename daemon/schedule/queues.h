@@ -16,7 +16,8 @@
 
 #define REEF_QUEUE_BYTES_HIGH (4u << 20) // of sources that end: reading stops when this much waits
 #define REEF_LIVE_BYTES_HIGH (1u << 20)  // of a live source
-#define REEF_CHECKPOINT_BYTES_HIGH (1u << 20) // of its marks: those of a large directory are long
+#define REEF_CHECKPOINT_BYTES_HIGH                                                                 \
+    (1u << 20) // of its checkpoints: those of a large directory are long
 
 /** Where a byte of a live source lies, as its kind put it. */
 typedef struct reef_queue_checkpoint {
@@ -68,8 +69,8 @@ void reef_queues_release(reef_queues *queues);
  */
 bool reef_queues_space(reef_queues *queues, size_t source, uint8_t **at, size_t *count);
 /**
- * `count` bytes came; `mark` (heap, taken; may be NULL) says where the first of them, byte `begin`,
- * lies.
+ * `count` bytes came. `checkpoint` (heap, taken; may be NULL) locates the first of them, byte
+ * `begin`.
  */
 void reef_queues_fill(
     reef_queues *queues, size_t source, size_t count, uint64_t begin, char *checkpoint);

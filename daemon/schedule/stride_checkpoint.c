@@ -33,7 +33,7 @@ static reef_status view_json(reef_txn *txn, const reef_key *key, json_t **out, r
                      (unsigned long long)key->sequence, key->name);
 }
 
-// ---- whose turn it is ---------------------------------------------------------------------------
+// ---- which queue is next ------------------------------------------------------------------------
 
 void reef_decisions_release(reef_decisions *decisions) {
     for (size_t i = 0; i < decisions->count; i++) free(decisions->items[i].queue);
@@ -51,7 +51,7 @@ static reef_status add_decision(reef_decisions *after,
     // "lane" and "out" are the names on disk.
     if (json_unpack((json_t *)saved, "{s:I, s:s, s:b}", "at", &at, "lane", &queue, "out", &out) ||
         at < 0)
-        return reef_fail(err, REEF_ERR_CORRUPT, "decision %llu about turns makes no sense",
+        return reef_fail(err, REEF_ERR_CORRUPT, "decision %llu about the next queue makes no sense",
                          (unsigned long long)number);
     // One by one: decisions after the last commit are few.
     reef_decision *items = realloc(after->items, (after->count + 1) * sizeof(*items));
@@ -130,7 +130,7 @@ reef_status reef_decisions_drop(reef_txn *txn, const reef_decisions *after, reef
     return status;
 }
 
-// ---- places -------------------------------------------------------------------------------------
+// ---- checkpoints of sources ---------------------------------------------------------------------
 
 static reef_status read_checkpoint(
     reef_txn *txn, const char *source, uint64_t *begin, char **checkpoint, reef_error *err) {
@@ -151,7 +151,7 @@ static reef_status read_checkpoint(
     }
     json_decref(json);
     if (*checkpoint != NULL) return REEF_OK;
-    return reef_fail(err, REEF_ERR_CORRUPT, "the place of the source '%.100s' makes no sense",
+    return reef_fail(err, REEF_ERR_CORRUPT, "the checkpoint of the source '%.100s' makes no sense",
                      source);
 }
 
@@ -174,7 +174,7 @@ reef_status reef_source_checkpoint_write(
     // Stored as JSON and not as a string, so that the record can be read by people.
     json_t *saved = json_loads(checkpoint, 0, NULL);
     if (saved == NULL)
-        return reef_fail(err, REEF_ERR_INVALID, "the place of the source '%.100s' is not JSON",
+        return reef_fail(err, REEF_ERR_INVALID, "the checkpoint of the source '%.100s' is not JSON",
                          source);
     return put_json(txn, &key, json_pack("{s:I, s:o}", "begin", (json_int_t)begin, "mark", saved),
                     err);

@@ -50,8 +50,8 @@ REEF_MUST_CHECK reef_status reef_decisions_drop(reef_txn *txn,
                                                 reef_error *err);
 
 /**
- * Where byte `begin` of a live source lies. NOT_FOUND leaves `mark` NULL; otherwise it is the
- * caller's.
+ * The checkpoint that locates byte `begin` of a live source. NOT_FOUND leaves it NULL; otherwise it
+ * is the caller's.
  */
 REEF_MUST_CHECK reef_status reef_source_checkpoint_read(
     reef_store *store, const char *source, uint64_t *begin, char **checkpoint, reef_error *err);

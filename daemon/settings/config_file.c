@@ -118,7 +118,7 @@ static reef_status open_file(reading *now, reef_error *err) {
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(fd);
         return reef_fail(err, REEF_ERR_INVALID,
-                         "cannot read the configuration file '%.160s': it is no regular file",
+                         "cannot read the configuration file '%.160s': it is not a regular file",
                          now->path);
     }
     now->file = fdopen(fd, "r");

@@ -1,5 +1,5 @@
-// What reefd --help says. reefd.8 and the comments of a new configuration file are made of the same
-// texts.
+// The text of reefd --help. reefd.8 and the comments of a new configuration file are made of the
+// same texts.
 #include "reef_settings.h"
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 const reef_options_manual REEF_OPTIONS_MANUAL = {
     .usage = "reefd --pool DIR --source SOURCE [--source SOURCE ...] [options]",
     .about = "Trains the pool in DIR on a stream and commits as it goes. Killed at any moment, it "
-             "goes on from "
+             "continues from "
              "the last commit and ends with the same bits. Ends when the last source has ended.",
     .sources =
         "Sources are read in the order given, each from where the pool has got to:\n"
@@ -20,7 +20,7 @@ const reef_options_manual REEF_OPTIONS_MANUAL = {
         "  glob:PATTERN          the files that it fits now, in the order of their names; quote "
         "it\n"
         "  -                     standard input; what comes in continues the stream\n"
-        "Live sources have no end and are read beside those, by turns:\n"
+        "Live sources have no end and are read beside those:\n"
         "  follow:PATH           a file that grows, through rotation, truncation and compression\n"
         "  dir:PATH[/PATTERN]    all files of a directory, or those that the pattern fits\n"
         "  redis://HOST:PORT/STREAM or redis:///PATH/OF/SOCKET/STREAM\n"
@@ -46,7 +46,7 @@ const reef_options_manual REEF_OPTIONS_MANUAL = {
         "once. SIGHUP "
         "reads the configuration and the token again: commit-*, scrub-rate, json-log and quiet "
         "change "
-        "between two steps, the rest with a restart. SIGUSR1 says the status on standard error.",
+        "between two steps, the rest with a restart. SIGUSR1 prints the status on standard error.",
     .codes = "Exit codes: 0 done; 64 usage; 65 damaged pool, or a file that shrank; 66 no such "
              "pool or source, or "
              "nothing in any source; 71 memory; 73 disk full; 74 input or output; 75 pool in use.",
@@ -68,9 +68,8 @@ static const reef_option_text TEXTS[] = {
     {"commit-steps", "N", "commit after N training steps (default 50; 0: not by steps)", "50"},
     {"commit-seconds", "S", "commit after S seconds (default 10; 0: not by time)", "10"},
     {"patience", "S",
-     "how long others wait for a live source whose turn it is and that has nothing, in seconds, "
-     "before it sits out "
-     "(default 5)",
+     "how long others wait for a live source that is next and has nothing, in seconds, before it "
+     "is idle (default 5)",
      "5"},
     {"commit-retries", "N", "tries after a commit failed, with growing pauses (default 5)", "5"},
     {"scrub-rate", "SIZE",
@@ -100,7 +99,7 @@ static const reef_option_text TEXTS[] = {
      "(commit-seconds = 5); 'source' may stand several times, switches take yes or no; options win "
      "over it",
      NULL},
-    {"check", NULL, "say what every setting is and where it comes from, and end", NULL},
+    {"check", NULL, "print every setting and where it comes from, and end", NULL},
     {"help", NULL, "this text", NULL},
     {"version", NULL, "the version", NULL},
 };

@@ -73,8 +73,8 @@ typedef struct reef_option_flags {
 
 void reef_option_flags_init(reef_option_flags *table);
 /**
- * First pass: the action, the path of the file, and whether all options exist. Goes on after a
- * mistake, because the file may say how to tell it.
+ * First pass: the action, the path of the file, and whether all options exist. Continues after a
+ * mistake, because the file may set the form in which it is reported.
  */
 REEF_MUST_CHECK reef_status reef_option_flags_scan(
     reef_options *options, const reef_option_flags *table, int argc, char **argv, reef_error *err);

@@ -50,10 +50,11 @@ static reef_status parse_memory(const char *label,
                                 uint64_t *out,
                                 reef_error *err) {
     if (reef_memory_parse(text, out, NULL) == REEF_OK) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "%s '%.40s' is no amount of memory: a whole number of bytes, or with K, M, G "
-                     "or T, such as 2G",
-                     label, text);
+    return reef_fail(
+        err, REEF_ERR_INVALID,
+        "%s '%.40s' is not an amount of memory: a whole number of bytes, or with K, M, G "
+        "or T, such as 2G",
+        label, text);
 }
 
 static reef_status parse_rate(const char *label, const char *text, uint64_t *out, reef_error *err) {
@@ -62,7 +63,7 @@ static reef_status parse_rate(const char *label, const char *text, uint64_t *out
     if (strcmp(text, "0") == 0) return REEF_OK;
     if (reef_memory_parse(text, out, NULL) == REEF_OK) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "%s '%.40s' is no number of bytes a second: 0, or a whole number, or one "
+                     "%s '%.40s' is not a number of bytes a second: 0, or a whole number, or one "
                      "with K, M, G or T, such as 4M",
                      label, text);
 }

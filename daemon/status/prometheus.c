@@ -123,7 +123,7 @@ static void write_losses(FILE *out, const reef_status_view *monitor) {
     const char *recent = vectors ? "reef_source_error_ratio" : "reef_source_loss";
     const char *scored = vectors ? "reef_source_examples_total" : "reef_source_scored_bytes_total";
     const char *sum = vectors ? "reef_source_wrong_examples_total" : "reef_source_loss_sum_total";
-    // Vector models have errors, language models have bits: two families, of which a pool has one.
+    // Vector models have errors, language models have bits: a pool has one of the two families.
     prometheus_head(out, recent, "gauge",
                     vectors
                         ? "Share of a source classed wrongly before it was learned, recent mean."
@@ -193,7 +193,7 @@ static void write_commits(FILE *out, const reef_training_view *view) {
           (double)view->last.commit.unix_ms / 1000);
     counter(out, "reef_commit_number_total", "Commits of the pool, since ever.",
             view->last.commit.number);
-    gauge(out, "reef_commit_failing", "1 while the last commit failed and is tried again.",
+    gauge(out, "reef_commit_failing", "1 while the last commit failed and is retried.",
           view->failing[0] != 0);
 }
 
@@ -274,8 +274,7 @@ static void write_training(FILE *out,
     gauge(out, "reef_queue_bytes", "Bytes read and not accepted yet.", (double)view->queue_bytes);
     gauge(out, "reef_generation", "The open generation.", status->generation);
     // The name of the metric is older than the name in the code, and stays.
-    gauge(out, "reef_suspicious_batches", "Batches held back because drift explains them better.",
-          status->anomalous);
+    gauge(out, "reef_suspicious_batches", "Batches deferred by the drift test.", status->anomalous);
     if (vectors)
         gauge(out, "reef_error_ratio",
               "Share classed wrongly before it was learned, recent median.", status->bits_per_byte);
@@ -287,7 +286,7 @@ static void write_training(FILE *out,
         gauge(out, "reef_drift_deviations",
               "Loss of the last batch above the recent median, in robust standard deviations.",
               status->drift);
-        gauge(out, "reef_drift_limit", "Loss above which a batch is suspicious, bits per byte.",
+        gauge(out, "reef_drift_limit", "Loss above which a batch is anomalous, bits per byte.",
               status->drift_limit);
     }
     gauge(out, "reef_learning_rate", "Learning rate of dense parameters.", status->learning_rate);

@@ -10,8 +10,8 @@
 /**
  * On the heap, the caller's; NULL without memory.
  *
- * answers  (6) HTTP answers by hundreds of their code
- * facts    of reef_job_facts, or NULL before the first are there
+ * replies  (6) HTTP replies by hundreds of their code
+ * stats    of reef_query_stats, or NULL before the first were read
  */
 char *reef_prometheus_text(reef_status_view *monitor,
                            size_t connections,

@@ -1,5 +1,5 @@
 // Status and progress; see status.h. Everything comes from one copy of the trainer's view, so the
-// figures of one answer belong together.
+// figures of one reply belong together.
 #include "status.h"
 #include "reply_json.h"
 
@@ -285,7 +285,7 @@ void reef_status_view_line(reef_status_view *monitor, char *out, size_t room) {
         snprintf(loss, sizeof(loss), "%.1f %% wrong", 100 * view.trainer.bits_per_byte);
     else
         snprintf(loss, sizeof(loss), "%.2f bits/byte", view.trainer.bits_per_byte);
-    snprintf(out, room, "%s%s, gen %" PRIu32 ", %s, %s/s, eta %s, %s, step %" PRIu64,
+    snprintf(out, room, "%s%s, generation %" PRIu32 ", %s, %s/s, eta %s, %s, step %" PRIu64,
              reef_training_state_text(view.state), view.failing[0] ? ", commit failing" : "",
              view.trainer.generation, share, speed, left, loss, view.trainer.step);
 }

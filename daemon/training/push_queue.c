@@ -1,4 +1,4 @@
-// Taking batches: from the client to the journal, and the answer back; see push.h.
+// Taking batches: from the client to the journal, and the reply back; see push.h.
 //
 // Batches that came while the trainer was busy with a step go into the journal together: it takes
 // the whole list when it gets there. The list and what is done are behind a lock; everything else
@@ -106,7 +106,7 @@ static reef_status journal(reef_pusher *pusher,
     // One time for the batch: all of it is committed together.
     uint64_t now = unix_ms();
     size_t i = 0;
-    // Entries point into the batches, which stay until the answer.
+    // Entries point into the batches, which stay until the reply.
     for (const reef_push_batch *batch = list; batch != NULL; batch = batch->next, i++)
         entries[i] = (reef_journal_batch){.source = batch->input->name,
                                           .bytes_max = pusher->journal_bytes_max,
@@ -196,7 +196,7 @@ static void request_trainer(reef_pusher *pusher) {
                                   .on_reply = on_journalled};
         if (reef_training_request(pusher->training, request, &err) == REEF_OK) return;
     }
-    // Not handed over, so the clients get an answer now.
+    // Not handed over, so the clients get a reply now.
     free(request);
     refuse_waiting(pusher, &err);
 }

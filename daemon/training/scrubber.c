@@ -35,7 +35,7 @@ struct reef_scrubber {
     size_t known_count, taken;
 };
 
-// ---- what is told -------------------------------------------------------------------------------
+// ---- reports ------------------------------------------------------------------------------------
 
 static bool is_known(const reef_scrubber *s, const char *what) {
     for (size_t i = 0; i < s->known_count; i++)
@@ -43,7 +43,7 @@ static bool is_known(const reef_scrubber *s, const char *what) {
     return false;
 }
 
-// True when it has to be said.
+// True when it is to be reported.
 static bool is_new_damage(reef_scrubber *s, const char *what) {
     bool fresh = false;
     uv_mutex_lock(&s->lock);
@@ -63,7 +63,7 @@ static void on_damage(void *context, const reef_key *key, const char *what) {
     (void)key; // `what` names it
     if (!is_new_damage(s, what)) return;
     snprintf(line, sizeof(line),
-             "pool %.120s is damaged: %s; training goes on, see reef verify --repair-plan",
+             "pool %.120s is damaged: %s; training continues, see reef verify --repair-plan",
              reef_store_path(s->store), what);
     reef_report_error(s->report, REEF_ERR_CORRUPT, line);
     s->poke(s->context);

@@ -6,8 +6,8 @@
 //   poke          ------------------------->  damage becomes an event
 //
 // It reads the file and writes nothing: how far it has come goes into the trainer's commits, so a
-// pool keeps its one writer. Training never waits for it and never reads what it says: no bit of
-// the result depends on it.
+// pool keeps its one writer. Training never waits for it and never reads what it reports: no bit
+// of the result depends on it.
 #ifndef REEF_DAEMON_SCRUB_H
 #define REEF_DAEMON_SCRUB_H
 

@@ -78,9 +78,8 @@ static void read_source(reef_reader *reader, size_t source) {
 }
 
 void reef_reader_resume(reef_reader *reader) {
-    // A source that fails or ends calls this again from inside: the flag makes it another round and
-    // not a recursion.
-    // In the order of the settings, which is also that of the queues.
+    // A source that fails or ends calls this again from inside: the flag makes it another pass of
+    // the loop and not a recursion. In the order of the settings, which is also that of the queues.
     reader->again = true;
     if (reader->resuming) return;
     reader->resuming = true;
@@ -96,7 +95,7 @@ void reef_reader_settle(reef_reader *reader) {
         reef_input *input = &reader->sources[i];
         reef_input_offset offset;
         char *checkpoint = NULL;
-        // Only sources that acknowledge (redis, for example) are told what was committed.
+        // Commits are reported only to sources that acknowledge, such as redis.
         if (input->kind->settled == NULL ||
             !reef_training_settled(reader->training, i, &offset, &checkpoint))
             continue;

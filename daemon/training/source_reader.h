@@ -18,13 +18,13 @@ typedef struct reef_reader {
     void *context;
     // its own
     bool stopped;
-    bool resuming; // sources that answer at once do not nest
+    bool resuming; // sources that reply at once do not nest
     bool again;    // one of them did
 } reef_reader;
 
 /** Begin, or continue after a queue was full. */
 void reef_reader_resume(reef_reader *reader);
-/** Tell sources which of their bytes are committed. */
+/** Report to the sources which of their bytes are committed. */
 void reef_reader_settle(reef_reader *reader);
 /** Stop reading and close the sources. */
 void reef_reader_stop(reef_reader *reader);

@@ -94,16 +94,16 @@ void reef_training_pause_for(reef_training *training, uint64_t seconds) {
     (void)wait_until(training, uv_hrtime() + seconds * NS_PER_SECOND, NULL);
 }
 
-// The pause between two tries. Who asks for something meanwhile is answered, with the same error
-// where it takes room; where a commit that was asked for goes through the pause is over. Returns
-// false when a stop cut it short: then the next try is the last.
-static bool serve_for(reef_training *training, uint64_t seconds) {
+// The pause between two tries. Requests are handled meanwhile, and fail with the same error where
+// they need space. When a commit that a client requested succeeds, the pause is over. Returns false
+// when a stop cut it short: then the next try is the last.
+static bool handle_requests(reef_training *training, uint64_t seconds) {
     uint64_t deadline = uv_hrtime() + seconds * NS_PER_SECOND;
     for (;;) {
         reef_request *request = NULL;
         if (!wait_until(training, deadline, &request)) return false;
         if (request == NULL) return true;
-        training->serve(training, request);
+        training->handle_request(training, request);
         if (!training->dirty) return true;
     }
 }
@@ -136,7 +136,7 @@ reef_status reef_training_commit(reef_training *training, reef_error *err) {
             "%s; nothing committed is lost, the rest is kept in memory: trying again in %" PRIu64
             " s (%" PRIu32 " of %" PRIu32 ")",
             err->message, seconds, attempt + 1, retries);
-        waited = serve_for(training, seconds);
+        waited = handle_requests(training, seconds);
     }
 }
 

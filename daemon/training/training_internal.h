@@ -2,7 +2,7 @@
 //
 //   training_thread.c         the loop's side, what to do next, the thread
 //   training_commit.c  commits, and what is written between two of them
-//   training_work.c    requests, bytes, decisions about turns, the end of the sources
+//   training_work.c    requests, bytes, scheduling decisions, the end of the sources
 #ifndef REEF_TRAINING_PRIVATE_H
 #define REEF_TRAINING_PRIVATE_H
 
@@ -15,14 +15,14 @@
 typedef struct reef_settled_position {
     uint64_t cursor, begin;
     char *checkpoint; // on the heap, or NULL
-    bool fresh;       // not told yet
+    bool fresh;       // not reported yet
 } reef_settled_position;
 
 struct reef_training {
     // set before the thread starts
     reef_training_options options;
-    // How a request is served; also while a failed commit is tried again, which is below it.
-    void (*serve)(reef_training *training, reef_request *request);
+    // Handles a request; also while a failed commit is tried again, which is below it.
+    void (*handle_request)(reef_training *training, reef_request *request);
     uv_thread_t thread;
     // the trainer's thread only
     uint64_t committed_ns;            // when the last commit was
@@ -40,7 +40,7 @@ struct reef_training {
     reef_schedule schedule;
     uint64_t *cursors;              // (sources) bytes accepted
     uint64_t *committed;            // (sources) of these, in the last commit of training
-    reef_settled_position *settled; // (sources) in the last commit, and not told yet
+    reef_settled_position *settled; // (sources) in the last commit, and not reported yet
     reef_source_loss *losses;       // (sources) before training on them
     reef_request *requests;         // first come first
     reef_request *drains;           // those that wait for bytes to be trained
@@ -71,7 +71,7 @@ typedef struct work {
 
 void reef_training_append(reef_request **list, reef_request *request);
 bool reef_training_is_drained(const reef_training *training, const reef_request *request);
-/** What is to be served now, or NULL; under the lock. */
+/** The request to handle now, or NULL; under the lock. */
 reef_request *reef_training_take_request(reef_training *training, bool only_drains);
 void reef_training_set_paused(reef_training *training, bool paused);
 void reef_training_set_state(reef_training *training, reef_training_state state);
@@ -99,7 +99,7 @@ void reef_training_note_damage(reef_training *training);
 
 // ---- training_work.c ----------------------------------------------------------------------------
 
-void reef_training_serve(reef_training *training, reef_request *request);
+void reef_training_handle_request(reef_training *training, reef_request *request);
 REEF_MUST_CHECK reef_status reef_training_feed(reef_training *training,
                                                const work *piece,
                                                reef_error *err);

@@ -128,7 +128,7 @@ void reef_training_reply(reef_training *training) {
     uv_mutex_unlock(&training->lock);
     while (list != NULL) {
         reef_request *next = list->next;
-        // The owner may be gone: its answer is dropped.
+        // The owner may be gone: its reply is dropped.
         if (list->owner != NULL) list->on_reply(list);
         reef_request_release(list);
         free(list);
@@ -269,7 +269,7 @@ static reef_status run_thread(reef_training *training, reef_error *err) {
         work next = next_work(training);
         switch (next.kind) {
         case WORK_REQUEST:
-            reef_training_serve(training, next.request);
+            reef_training_handle_request(training, next.request);
             break;
         case WORK_DAMAGE:
             reef_training_note_damage(training);
@@ -316,7 +316,7 @@ static void training_main(void *argument) {
     if (status == REEF_OK && training->dirty) status = reef_training_commit(training, &err);
     err.status = status;
 
-    // Requests that came too late get an answer; nobody must wait for ever.
+    // Requests that came too late get a reply, so that no client waits for ever.
     uv_mutex_lock(&training->lock);
     move_unserved(training);
     training->view.ended = true;
@@ -352,10 +352,10 @@ static reef_status training_new(reef_training **out,
     reef_training *training = calloc(1, sizeof(*training));
     if (training == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's thread");
-    // The pointer lets a commit that is being retried serve requests, although it stands below
-    // them.
+    // The pointer lets a commit that is being retried handle requests, although training_commit.c
+    // stands below training_work.c.
     training->options = *options;
-    training->serve = reef_training_serve;
+    training->handle_request = reef_training_handle_request;
     if (uv_mutex_init(&training->lock) || uv_cond_init(&training->changed))
         abort(); // out of kernel memory
     training->cursors = calloc(options->source_count + 1, sizeof(*training->cursors));

@@ -29,8 +29,8 @@
 #define REEF_TRAINING_STATE_LIST(X)                                                                \
     X(TRAINING, "training") /* bytes are there and steps are made */                               \
     X(WAITING, "waiting")   /* for bytes, or with --stay for commands */                           \
-    X(PAUSED, "paused")     /* by command; other commands and commits go on */                     \
-    X(DRAINING, "draining") /* told to stop; what was read is being finished */                    \
+    X(PAUSED, "paused")     /* by command; other commands and commits continue */                  \
+    X(DRAINING, "draining") /* asked to stop; what was read is being finished */                   \
     X(ENDING, "ending")     /* the last commit */
 
 typedef enum reef_training_state {
@@ -97,7 +97,7 @@ typedef struct reef_request {
                         // request
     reef_request_call call;
     void *call_context;                     // the caller's, alive until the request is answered
-    reef_branch branch;                     // `from` is asked for, the rest is the answer
+    reef_branch branch;                     // `from` is asked for, the rest is the reply
     bool dry_run;                           // branch
     reef_freeze freeze;                     // freeze
     char name[REEF_NAME_BYTES_MAX + 1];     // snapshot
@@ -106,7 +106,7 @@ typedef struct reef_request {
     reef_pace pace;           // pace
     reef_verify_scope verify; // verify
     uint64_t asked_ns;        // when it was handed over
-    // the answer
+    // the reply
     reef_error error; // status REEF_OK when it worked
     double waited_ms; // until it was begun: for the step before it
     void *result;     // reload, verify: a json_t, the request's

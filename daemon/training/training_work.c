@@ -73,7 +73,7 @@ static reef_status run_request(reef_training *training, reef_request *request, r
 }
 
 // A command that fails concerns its sender only; training continues.
-void reef_training_serve(reef_training *training, reef_request *request) {
+void reef_training_handle_request(reef_training *training, reef_request *request) {
     request->error = (reef_error){.status = REEF_OK};
     uint64_t begin = uv_hrtime();
     // How long it waited behind training is reported, since it bounds how long any request may
@@ -159,15 +159,16 @@ void reef_training_decide(reef_training *training, const reef_schedule_next *nex
         reef_trainer_write(training->options.trainer, write_decision, &writer, &err);
     if (status == REEF_OK) status = reef_training_note_aside(training, &err);
     if (status != REEF_OK) {
-        reef_report_warning(training->options.report, "turn_failed",
-                            "whose turn it is could not be written: %s; trying again", err.message);
+        reef_report_warning(
+            training->options.report, "turn_failed",
+            "the decision which queue is next could not be written: %s; trying again", err.message);
         reef_training_pause_for(training, DECISION_RETRY_SECONDS);
         return;
     }
     if (next->kind == REEF_SCHEDULE_FORGET)
         reef_report_warning(training->options.report, "turns_forgotten",
                             "the sources do not give what they gave before the last end, so the "
-                            "order of the stream is decided anew");
+                            "order of the stream is decided again");
     // The schedule belongs to the loop as well.
     uv_mutex_lock(&training->lock);
     if (next->kind == REEF_SCHEDULE_FORGET)
@@ -210,7 +211,7 @@ reef_status reef_training_write_checkpoints(void *context, reef_txn *txn, reef_e
         uv_mutex_lock(&training->lock);
         const reef_queue_checkpoint *checkpoint = reef_queue_checkpoint_at(queue, cursor);
         uv_mutex_unlock(&training->lock);
-        // Only this thread frees marks, so it stays.
+        // Only this thread frees checkpoints, so it stays valid.
         if (status == REEF_OK && checkpoint != NULL)
             status = reef_source_checkpoint_write(txn, input->name, checkpoint->begin,
                                                   checkpoint->text, err);
@@ -231,7 +232,7 @@ void reef_training_end_state(reef_training *training) {
     uv_mutex_unlock(&training->lock);
 }
 
-// The last source has ended: run the steps that held-back batches still allow, and commit.
+// The last source has ended: run the steps that deferred batches still allow, and commit.
 reef_status reef_training_drain(reef_training *training, reef_error *err) {
     training->drained = true;
     if (!training->options.stay) reef_training_end_state(training);

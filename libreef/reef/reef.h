@@ -482,7 +482,7 @@ reef_pool_classes(reef_pool *pool, int32_t *labels, size_t room, size_t *count, 
  * scores       (rows, classes) or NULL: written; about the probability of each class, rows need not
  *              sum to 1
  * classes      that `scores` has room for; INVALID where the state knows another number of them
- * generations  (rows) or NULL: written; which had the most say
+ * generations  (rows) or NULL: written; which had the largest weight
  */
 REEF_API REEF_MUST_CHECK reef_status reef_pool_predict(reef_pool *pool,
                                                        size_t rows,

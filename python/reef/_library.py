@@ -1,6 +1,6 @@
 """libreef through ctypes: the functions and structs of reef/reef.h, and statuses as exceptions.
 
-Calls let go of Python's lock while they compute.
+Calls release Python's lock while they compute.
 """
 
 import ctypes

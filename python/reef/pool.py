@@ -91,7 +91,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model makes of vectors, an array each: label, generation that had the most say, scores by class."""
+    """What a model makes of vectors, an array each: label, generation that had the largest weight, scores by class."""
 
     labels: object
     generations: object
@@ -211,7 +211,7 @@ class Pool:
             _c.check(function, pointer, *arguments)
 
     def close(self):
-        """Let go of the pool: no call can begin, and where others run in other threads, the last of them closes it."""
+        """Release the pool: no call can begin, and where others run in other threads, the last of them closes it."""
         self._handle.close()
 
     @property
@@ -523,7 +523,7 @@ class Layer(Pool):
         return out
 
     def write(self, name, values):
-        """Set a parameter of the open generation; what the optimiser knows of it begins anew."""
+        """Set a parameter of the open generation; what the optimiser knows of it begins again."""
         values = self.fitting(name, values)
         self._call(_c.lib.reef_layer_write, _c.text("name", name), values.ctypes.data, values.size)
 

@@ -119,7 +119,7 @@ def _read_safetensors(path):
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
             if not all(type(number) is int and number >= 0 for number in (begin, end, *entry["shape"])):
-                raise ValueError(f"{name} has a size or offset that is no number from 0 on")
+                raise ValueError(f"{name} has a size or offset that is not a number from 0 on")
             if entry["dtype"] not in (*_TYPES, _BF16):
                 raise InvalidError(f"{name} in {path} is of type {entry['dtype']}; only {', '.join(_TYPES)} and {_BF16} "
                                    "are read")
@@ -135,7 +135,7 @@ def _read_safetensors(path):
     except InvalidError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as reason:
-        raise CorruptError(f"{path} is no file in the safetensors format: {reason}") from reason
+        raise CorruptError(f"{path} is not a file in the safetensors format: {reason}") from reason
     return arrays, {**metadata, _HALVES: json.dumps(halved)} if halved else metadata
 
 
@@ -182,7 +182,7 @@ def _read_directory(path):
         elif entry.endswith(".npy"):
             arrays[entry[:-4]] = _read_npy(os.path.join(path, entry))
         else:
-            raise InvalidError(f"{path} has {entry}, which is no .npy file: give a directory of .npy files and "
+            raise InvalidError(f"{path} has {entry}, which is not a .npy file: give a directory of .npy files and "
                                f"{_METADATA} alone")
     if not arrays:
         raise InvalidError(f"{path} is a directory without .npy files; give one that has them, or a .safetensors file")
@@ -196,7 +196,7 @@ def _read_metadata(path):
         if not _is_texts(metadata):
             raise ValueError("it is not text by name")
     except ValueError as reason:
-        raise CorruptError(f"{path} is no metadata of arrays: {reason}") from reason
+        raise CorruptError(f"{path} is not metadata of arrays: {reason}") from reason
     return metadata
 
 
@@ -207,7 +207,7 @@ def _read_npy(path):
             if file.read(1):
                 raise ValueError("there are bytes after the array")
         except (ValueError, EOFError) as reason:
-            raise CorruptError(f"{path} is no .npy file: {reason}") from reason
+            raise CorruptError(f"{path} is not a .npy file: {reason}") from reason
     return array
 
 

@@ -24,7 +24,7 @@ class PeerLayer(torch.nn.Module):
     pool  a ``reef.Layer``, or the path of one, which is then opened for writing
 
     In training mode (``train()``) the open generation learns: ``backward`` collects its gradients, ``step`` applies
-    them with the pool's own optimiser. They are no parameters of the module, so an optimiser of PyTorch leaves them
+    them with the pool's own optimiser. They are not parameters of the module, so an optimiser of PyTorch leaves them
     alone; its one parameter, ``anchor``, is empty and says by ``requires_grad`` whether the layer learns. In
     evaluation mode, and as of an earlier generation, only the gradient of the input flows.
     """
@@ -33,7 +33,7 @@ class PeerLayer(torch.nn.Module):
         super().__init__()
         self.pool = pool if isinstance(pool, Layer) else open_pool(pool, write=True)
         if not isinstance(self.pool, Layer):
-            raise InvalidError(f"{self.pool} is no pool of a layer")
+            raise InvalidError(f"{self.pool} is not a pool of a layer")
         self.generations = 0  # the first so many take part; 0: all
         self.anchor = torch.nn.Parameter(torch.zeros(0))
         self._tapes = []

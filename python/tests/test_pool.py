@@ -1,4 +1,4 @@
-"""Pools from Python: what is computed is the library's; here is that it arrives, and that mistakes are told."""
+"""Pools from Python: what is computed is the library's; here is that it arrives, and that mistakes are reported."""
 
 import datetime
 import gc

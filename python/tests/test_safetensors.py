@@ -165,7 +165,7 @@ def test_a_directory_of_other_things_is_refused(tmp_path):
     assert safetensors.read_arrays(path)[0]["a"].tolist() == [0, 1, 2]
     for wrong in (b"", whole[:-1], whole + b"\0", b"PK" + whole[2:]):
         (path / "a.npy").write_bytes(wrong)
-        with pytest.raises(reef.CorruptError, match="a.npy is no .npy file"):
+        with pytest.raises(reef.CorruptError, match="a.npy is not a .npy file"):
             safetensors.read_arrays(path)
     (path / "a.npy").write_bytes(whole)
     for wrong in ("", "[]", '{"step": 3}'):
@@ -174,7 +174,7 @@ def test_a_directory_of_other_things_is_refused(tmp_path):
             safetensors.read_arrays(path)
     (path / "metadata.json").unlink()
     (path / "notes.txt").touch()
-    with pytest.raises(reef.InvalidError, match="notes.txt, which is no .npy file"):
+    with pytest.raises(reef.InvalidError, match="notes.txt, which is not a .npy file"):
         safetensors.read_arrays(path)
 
 

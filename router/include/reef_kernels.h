@@ -1,5 +1,5 @@
-// The arithmetic that the router and every room below it share: matrix products, the few loops over
-// rows that everything is built from, and the workers that run fixed pieces of work.
+// The arithmetic that the router and the modules that use it share: matrix products, the few loops
+// over rows that everything is built from, and the workers that run fixed pieces of work.
 //
 // What always holds: a result depends on its inputs and shapes only, never on the number of
 // threads, on alignment or on what else is in the batch. Work is cut into pieces whose number does

@@ -36,6 +36,7 @@ static void after_fork(void) {
 }
 
 static void in_child(void) {
+    // The threads that claimed do not exist here, so their claims are never given back.
     if (alone_count > 0) claim_is_left = true;
     alone_count = 0;
     pthread_mutex_unlock(&alone_mutex);
@@ -50,6 +51,7 @@ void reef_gemm_claim(void) {
     (void)pthread_once(&once, heed_forks);
     pthread_mutex_lock(&alone_mutex);
     if (alone_count++ == 0) {
+        // A claim left by a fork has set 1 already: reading it would lose the original number.
         if (!claim_is_left) threads_before = openblas_get_num_threads();
         claim_is_left = false;
         if (threads_before != 1) openblas_set_num_threads(1);
@@ -70,6 +72,7 @@ const char *reef_gemm_name(void) {
 // C = beta * C, for products over nothing.
 static void scale(size_t M, size_t N, float beta, float *c, size_t ldc) {
     for (size_t i = 0; i < M; i++)
+        // beta 0 means that c is not read: it may hold NaN.
         for (size_t j = 0; j < N; j++) c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
 }
 
@@ -86,15 +89,18 @@ void reef_gemm(bool transpose_a,
                float beta,
                float *c,
                size_t ldc) {
+    // Settled here, whatever a BLAS does with empty products: with K = 0 beta still applies.
     if (M == 0 || N == 0) return;
     if (K == 0) {
         scale(M, N, beta, c, ldc);
         return;
     }
+    // blasint is an int in most builds of OpenBLAS; a size that wraps would corrupt memory.
     assert(M <= INT_MAX && N <= INT_MAX && K <= INT_MAX);
     assert(lda <= INT_MAX && ldb <= INT_MAX && ldc <= INT_MAX);
     assert(lda >= (transpose_a ? M : K) && ldb >= (transpose_b ? K : N) && ldc >= N);
 
+    // Here, not at program start: a library has no main. One thread, for equal bits.
     pthread_once(&blas_once, set_up_blas);
     cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
                 transpose_b ? CblasTrans : CblasNoTrans, (blasint)M, (blasint)N, (blasint)K, alpha,

@@ -29,6 +29,7 @@ static void *small_new(size_t bytes) {
 }
 
 void *reef_huge_page_new(size_t count, size_t each) {
+    // Two huge pages of slack, for rounding up and for alignment.
     if (each > 0 && count > (SIZE_MAX - 2 * REEF_HUGE_PAGE_BYTES) / each) return NULL;
     size_t bytes = mapped_bytes(count, each);
     if (bytes == 0) return small_new(count * each);
@@ -36,11 +37,13 @@ void *reef_huge_page_new(size_t count, size_t each) {
     char *map = mmap(NULL, bytes + REEF_HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) return NULL;
+    // The map begins at any page, a huge page at a multiple of its size.
     size_t past = (uintptr_t)map % REEF_HUGE_PAGE_BYTES;
     size_t before = past == 0 ? 0 : REEF_HUGE_PAGE_BYTES - past;
     if (before > 0) (void)munmap(map, before);
     (void)munmap(map + before + bytes, REEF_HUGE_PAGE_BYTES - before);
 #ifdef MADV_HUGEPAGE
+    // A hint: without huge pages the memory works all the same.
     (void)madvise(map + before, bytes, MADV_HUGEPAGE);
 #endif
     return map + before;
@@ -55,6 +58,7 @@ static void touch_piece(void *context, size_t piece) {
     const touch *t = context;
     size_t first = piece * TOUCH_BYTES, left = t->bytes - first;
     size_t end = first + (left < TOUCH_BYTES ? left : TOUCH_BYTES);
+    // Written back unchanged: a read alone would map the shared page of zeros.
     for (size_t at = first; at < end; at += t->page_bytes) t->block[at] = t->block[at];
 }
 

@@ -39,12 +39,14 @@ static const reef_kernel_table *find_table(const char *name) {
 }
 
 static const reef_kernel_table *best_table(void) {
+    // From the widest down.
     const reef_kernel_table *table = find_table("avx512");
     if (table == NULL) table = find_table("avx2");
     return table != NULL ? table : &reef_kernels_scalar;
 }
 
 const reef_kernel_table *reef_kernels(void) {
+    // Relaxed: the tables are constants, and threads that race choose the same one.
     const reef_kernel_table *table = atomic_load_explicit(&chosen, memory_order_relaxed);
     if (table == NULL) {
         table = best_table();
@@ -81,7 +83,9 @@ void reef_bf16_round(size_t D, reef_bf16 *y, const float *x) {
     for (size_t d = 0; d < D; d++) {
         uint32_t bits;
         memcpy(&bits, x + d, sizeof(bits));
+        // To nearest, ties to even: one bit short of half, plus the lowest bit that stays.
         uint32_t up = 0x7fff + (bits >> 16 & 1); // carries into the upper half from half way on
+        // Rounding could turn NaN into infinity or zero; a quiet bit keeps it NaN.
         bool nan = x[d] != x[d];
         y[d] = (reef_bf16)(nan ? bits >> 16 | 0x40 : (bits + up) >> 16);
     }
@@ -142,6 +146,7 @@ void reef_adam_update(size_t D,
                       uint64_t count,
                       const reef_adam *adam) {
     assert(count >= 1);
+    // Bias corrections (Kingma & Ba 2015) in double: 1 - beta^count cancels for small counts.
     double correction1 = 1 - pow(adam->beta1, (double)count);
     double correction2 = 1 - pow(adam->beta2, (double)count);
     reef_adam_step step = {
@@ -157,6 +162,7 @@ void reef_adam_update(size_t D,
 
 void reef_average_update(size_t D, float *average, const float *param, uint64_t count, float rate) {
     assert(count >= 1);
+    // A young average moves faster, or the initial weights would stay in it for long.
     double young = count == 1 ? 1 : 1 / (1 + 0.1 * (double)count);
     float share = (float)fmax((double)rate, young);
     if (share >= 1)

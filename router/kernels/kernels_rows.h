@@ -13,6 +13,7 @@ static inline float ROW_NAME(dot_row)(size_t D, const ROW *row, const float *x) 
         sum3 += ROW_LOAD(row + d + 3 * VEC_FLOATS) * load(x + d + 3 * VEC_FLOATS);
     }
     for (; d + VEC_FLOATS <= D; d += VEC_FLOATS) sum0 += ROW_LOAD(row + d) * load(x + d);
+    // To sum1, since sum0 has just been added to.
     if (d < D) sum1 += ROW_LOAD_SOME(D - d, row + d) * load_some(D - d, x + d);
     return sum_lanes((sum0 + sum1) + (sum2 + sum3));
 }
@@ -43,6 +44,7 @@ static void ROW_NAME(dot_rows)(size_t K,
                                size_t span) {
     for (size_t k = 0; k < K && k < PREFETCH_ROWS; k++) ROW_NAME(prefetch_row)(rows[k], span);
     for (size_t k = 0; k < K; k++) {
+        // Rows lie scattered in memory; the hardware prefetcher cannot guess the next one.
         if (k + PREFETCH_ROWS < K) ROW_NAME(prefetch_row)(rows[k + PREFETCH_ROWS], span);
         out[k] = ROW_NAME(dot_row)(D, rows[k] + offset, x);
     }
@@ -65,6 +67,7 @@ static inline void ROW_NAME(add_rows)(
 static void ROW_NAME(axpy_rows)(
     size_t K, size_t D, float *y, const float *alpha, const ROW *const *rows, size_t offset) {
     size_t d = 0;
+    // Eight vectors of sums fit the registers of both instruction sets.
     for (; d + 8 * VEC_FLOATS <= D; d += 8 * VEC_FLOATS)
         ROW_NAME(add_rows)(8, K, y + d, alpha, rows, offset + d);
     for (; d + 4 * VEC_FLOATS <= D; d += 4 * VEC_FLOATS)

@@ -29,6 +29,7 @@ static void dot_rows(size_t K,
                      const float *const *rows,
                      size_t offset,
                      size_t span) {
+    // Nothing is prefetched here.
     (void)span;
     for (size_t k = 0; k < K; k++) out[k] = dot(D, rows[k] + offset, x);
 }
@@ -71,7 +72,9 @@ static float exp_one(float x) {
     if (isnan(x)) return x;
     if (x < EXP_X_MIN) return 0;
     if (x > EXP_X_MAX) return INFINITY;
+    // Adding and subtracting a large constant rounds to an integer, as the vectors do.
     float n = (x * EXP_LOG2E + EXP_ROUND) - EXP_ROUND;
+    // log 2 in two parts (Cody & Waite 1980): the first product is exact.
     float r = (x - n * EXP_LOG2_HIGH) - n * EXP_LOG2_LOW;
     float p = EXP_P0;
     p = p * r + EXP_P1;
@@ -80,6 +83,7 @@ static float exp_one(float x) {
     p = p * r + EXP_P4;
     p = p * r + EXP_P5;
     p = p * (r * r) + r + 1.0f;
+    // Two factors, because 2^n itself may not be a normal float at the ends of the range.
     int half = (int)n / 2;
     return p * power_of_two(half) * power_of_two((int)n - half);
 }
@@ -93,6 +97,7 @@ static void softmax(size_t D, float *row) {
     for (size_t d = 1; d < D; d++) max = row[d] > max ? row[d] : max;
     float sum = 0;
     for (size_t d = 0; d < D; d++) {
+        // Relative to the maximum, so that no exponential overflows.
         row[d] = exp_one(row[d] - max);
         sum += row[d];
     }
@@ -110,6 +115,7 @@ static void gelu(size_t D, float *y, const float *x) {
 static void gelu_backward(size_t D, float *d_x, const float *d_y, const float *x) {
     for (size_t d = 0; d < D; d++) {
         float v = x[d];
+        // Beyond the bound the slope is 0 or 1 in floats, while u' would overflow.
         v = v > GELU_X_MAX ? GELU_X_MAX : v < -GELU_X_MAX ? -GELU_X_MAX : v;
         float u = GELU_ROOT * (v + GELU_CUBE * v * v * v);
         float slope = GELU_ROOT * (1.0f + 3.0f * GELU_CUBE * v * v); // u'
@@ -141,15 +147,16 @@ static void approach(size_t D, float *average, const float *param, float share) 
 static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
     size_t count = 0;
     for (size_t d = 0; d < D; d++) {
+        // NaN compares with nothing, so it has no rank.
         if (isnan(row[d])) return false;
         if (count == K && row[d] <= scores[K - 1]) continue;
-        size_t place = count < K ? count++ : K - 1;
-        for (; place > 0 && scores[place - 1] < row[d]; place--) {
-            scores[place] = scores[place - 1];
-            indices[place] = indices[place - 1];
+        size_t slot = count < K ? count++ : K - 1;
+        for (; slot > 0 && scores[slot - 1] < row[d]; slot--) {
+            scores[slot] = scores[slot - 1];
+            indices[slot] = indices[slot - 1];
         }
-        scores[place] = row[d];
-        indices[place] = (uint16_t)d;
+        scores[slot] = row[d];
+        indices[slot] = (uint16_t)d;
     }
     return true;
 }

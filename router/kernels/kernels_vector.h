@@ -92,6 +92,7 @@ static float max_of(size_t D, const float *row) {
 }
 
 static void softmax(size_t D, float *row) {
+    // Maximum, exponentials and scaling in three passes: rows are short enough to stay in cache.
     vec max = broadcast(max_of(D, row));
     vec sums = {0};
     size_t d = 0;
@@ -209,11 +210,13 @@ static inline __attribute__((always_inline)) float kth_largest_of(size_t count,
     float each[BLOCK];
     vec_int above[BLOCK_VECS] = {0};
     for (size_t i = 0; i < count; i++) store(each + i * VEC_FLOATS, values[i]);
+    // All against all: no branch depends on the values.
     for (size_t n = 0; n < count * VEC_FLOATS; n++) {
         vec other = broadcast(each[n]);
         for (size_t i = 0; i < count; i++) above[i] = vec_count_above(above[i], other, values[i]);
     }
 
+    // A minimum as the maximum of negated values: max_lanes has no counterpart for minima.
     vec minus_least = broadcast(-INFINITY);
     for (size_t i = 0; i < count; i++) {
         vec_int fewer = above[i] < (int32_t)K;
@@ -224,6 +227,7 @@ static inline __attribute__((always_inline)) float kth_largest_of(size_t count,
 }
 
 static float kth_largest(size_t count, const vec *values, size_t K) {
+    // Constants, so that each call is inlined with its loops unrolled.
     if (count == 1) return kth_largest_of(1, values, K);
     if (count == 2) return kth_largest_of(2, values, K);
     if (count == 4) return kth_largest_of(4, values, K);
@@ -241,6 +245,7 @@ static float lower_bound(size_t D, const float *row, size_t K) {
         count = (D + VEC_FLOATS - 1) / VEC_FLOATS;
         for (size_t i = 0; i < D / VEC_FLOATS; i++) most[i] = load(row + i * VEC_FLOATS);
         if (D % VEC_FLOATS != 0) {
+            // Padding that is never among the largest.
             most[count - 1] = broadcast(-INFINITY);
             memcpy(&most[count - 1], row + D / VEC_FLOATS * VEC_FLOATS,
                    D % VEC_FLOATS * sizeof(*row));
@@ -251,6 +256,7 @@ static float lower_bound(size_t D, const float *row, size_t K) {
             for (size_t i = 0; i < BLOCK_VECS; i++)
                 most[i] = vec_max(load(row + d + i * VEC_FLOATS), most[i]);
     }
+    // Fold the upper half onto the lower one; each fold leaves a quarter of the comparisons.
     for (size_t half = (count + 1) / 2; half < count && 4 * K <= 3 * (half * VEC_FLOATS);
          count = half, half = (count + 1) / 2)
         for (size_t i = half; i < count; i++) most[i - half] = vec_max(most[i], most[i - half]);
@@ -274,16 +280,19 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
         for (size_t i = 0; i < BLOCK_VECS; i++)
             reached |= (uint64_t)vec_not_below(load(row + d + i * VEC_FLOATS), least)
                        << (i * VEC_FLOATS);
+        // Bit by bit: in a long row a block has about one.
         for (; reached != 0; reached &= reached - 1) {
             size_t index = d + (size_t)__builtin_ctzll(reached);
             found->scores[count] = row[index];
             found->indices[count++] = (int32_t)index;
         }
+        // Checked once a block: the arrays have room for all that one block can add.
         if (count > CANDIDATES_MAX) return false;
     }
     for (; d < D; d += VEC_FLOATS) {
         size_t rest = D - d < VEC_FLOATS ? D - d : VEC_FLOATS;
         vec these = rest < VEC_FLOATS ? load_some(rest, row + d) : load(row + d);
+        // The mask drops the zeros that pad the last vector.
         uint32_t reached = vec_not_below(these, least) & (uint32_t)((1ull << rest) - 1);
         vec_compress(reached, found->scores + count, these, found->indices + count,
                      lanes + (int32_t)d);
@@ -297,7 +306,7 @@ static bool collect(size_t D, const float *row, float bound, candidates *found) 
 // that precede it in the row. So those of earlier vectors count if they are not below, those of
 // later vectors if they are above. Without NaN all ranks differ; those from K on are dropped at the
 // end, which costs less than a branch for each.
-static void place(const candidates *found, size_t K, float *scores, uint16_t *indices) {
+static void scatter_by_rank(const candidates *found, size_t K, float *scores, uint16_t *indices) {
     float sorted[CANDIDATES_MAX + VEC_FLOATS];
     uint16_t order[CANDIDATES_MAX + VEC_FLOATS];
     const vec_int lanes = lane_numbers();
@@ -305,6 +314,7 @@ static void place(const candidates *found, size_t K, float *scores, uint16_t *in
         const vec these = load(found->scores + first);
         const size_t left = found->count - first, here = left < VEC_FLOATS ? left : VEC_FLOATS;
         vec_int before = {0};
+        // Not below, above, or by lane: which one depends on where the other stands in the row.
         for (size_t n = 0; n < first; n++)
             before = vec_count_not_below(before, broadcast(found->scores[n]), these);
         for (size_t n = 0; n < here; n++) {
@@ -313,11 +323,12 @@ static void place(const candidates *found, size_t K, float *scores, uint16_t *in
         }
         for (size_t n = first + here; n < found->count; n++)
             before = vec_count_above(before, broadcast(found->scores[n]), these);
-        int32_t places[VEC_FLOATS];
-        memcpy(places, &before, sizeof(places));
+        int32_t slots[VEC_FLOATS];
+        memcpy(slots, &before, sizeof(slots));
+        // Ranks are a permutation, so every slot is written once.
         for (size_t i = 0; i < here; i++) {
-            sorted[places[i]] = found->scores[first + i];
-            order[places[i]] = (uint16_t)found->indices[first + i];
+            sorted[slots[i]] = found->scores[first + i];
+            order[slots[i]] = (uint16_t)found->indices[first + i];
         }
     }
     memcpy(scores, sorted, K * sizeof(*scores));
@@ -338,10 +349,12 @@ static bool has_nan(size_t D, const float *x) {
 
 static bool topk(size_t D, const float *row, size_t K, float *scores, uint16_t *indices) {
     candidates found;
+    // Many ties or a large K: the scalar kernel is exact for any input.
     if (K > BLOCK || !collect(D, row, lower_bound(D, row, K), &found))
         return reef_kernels_scalar.topk(D, row, K, scores, indices);
+    // NaN passes the bound, so it is among the candidates if there is one.
     if (has_nan(found.count, found.scores)) return false;
-    place(&found, K, scores, indices);
+    scatter_by_rank(&found, K, scores, indices);
     return true;
 }
 

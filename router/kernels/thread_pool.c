@@ -21,17 +21,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// Rounds of waiting before a thread sleeps: 50 microseconds on Zen 5, up to 100 where a pause takes
+// Spins before a thread sleeps: 50 microseconds on Zen 5, up to 100 where a pause takes
 // longer. That bridges the gap between two phases of a step; a run of empty pieces costs 0.4
 // microseconds, a wake-up some tens.
-enum { SPIN_ROUNDS = 2000 };
+enum { SPINS_MAX = 2000 };
 // A bound against nonsense; memory for the stacks runs out first.
 enum { THREADS_MAX = 4096 };
 
 struct reef_thread_pool {
     size_t thread_count;
     size_t thread_started; // of thread_count - 1
-    int spin_rounds; // 0 where threads outnumber cores: a spinning thread keeps a working one out
+    int spins_max; // 0 where threads outnumber cores: a spinning thread keeps a working one out
     pthread_t *threads;
 
     pthread_mutex_t
@@ -70,6 +70,7 @@ static void claim_pieces(reef_thread_pool *workers,
                          void (*work)(void *context, size_t piece),
                          void *context) {
     for (;;) {
+        // Relaxed: the number alone is shared; the mutex published what the piece reads.
         size_t piece = atomic_fetch_add_explicit(&workers->next, 1, memory_order_relaxed);
         if (piece >= piece_count) return;
         work(context, piece);
@@ -78,15 +79,18 @@ static void claim_pieces(reef_thread_pool *workers,
 
 // Wait for a job newer than `seen`, and enter it. Returns false when the workers end.
 static bool enter_job(reef_thread_pool *workers, unsigned *seen) {
-    for (int i = 0; i < workers->spin_rounds; i++) {
+    // Without the mutex: only a hint that it is worth taking it.
+    for (int i = 0; i < workers->spins_max; i++) {
         if (atomic_load_explicit(&workers->job, memory_order_relaxed) != *seen) break;
         pause_briefly();
     }
     pthread_mutex_lock(&workers->mutex);
     for (;;) {
         unsigned job = atomic_load_explicit(&workers->job, memory_order_relaxed);
+        // A worker that comes too late skips the job: its pieces are all claimed.
         bool entered = job != *seen && workers->open;
         *seen = job;
+        // Under the mutex, so that the caller cannot close the job in between.
         if (entered) atomic_fetch_add_explicit(&workers->inside, 1, memory_order_relaxed);
         if (entered || workers->stop) break;
         pthread_cond_wait(&workers->job_published, &workers->mutex);
@@ -156,7 +160,7 @@ reef_status reef_thread_pool_new(reef_thread_pool **out, size_t thread_count, re
     workers->thread_count = thread_count;
     workers->threads = threads;
     // With more threads than cores, spinning would take the time of those that work.
-    workers->spin_rounds = thread_count <= cores ? SPIN_ROUNDS : 0;
+    workers->spins_max = thread_count <= cores ? SPINS_MAX : 0;
     pthread_mutex_init(&workers->mutex, NULL);
     pthread_cond_init(&workers->job_published, NULL);
     pthread_cond_init(&workers->all_left, NULL);
@@ -178,6 +182,7 @@ void reef_thread_pool_free(reef_thread_pool *workers) {
     if (workers == NULL) return;
     pthread_mutex_lock(&workers->mutex);
     workers->stop = true;
+    // Workers that sleep between two jobs must wake to see `stop`.
     pthread_cond_broadcast(&workers->job_published);
     pthread_mutex_unlock(&workers->mutex);
     for (size_t i = 0; i < workers->thread_started; i++) pthread_join(workers->threads[i], NULL);
@@ -193,7 +198,7 @@ size_t reef_thread_pool_count(const reef_thread_pool *workers) {
 }
 
 static void wait_until_all_left(reef_thread_pool *workers) {
-    for (int i = 0; i < workers->spin_rounds; i++) {
+    for (int i = 0; i < workers->spins_max; i++) {
         if (atomic_load_explicit(&workers->inside, memory_order_acquire) == 0) return;
         pause_briefly();
     }
@@ -219,11 +224,13 @@ void reef_thread_pool_run(reef_thread_pool *workers,
     workers->context = context;
     workers->piece_count = piece_count;
     workers->open = true;
+    // All under the mutex: whoever enters the job has seen every field of it.
     atomic_store_explicit(&workers->next, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&workers->job, 1, memory_order_relaxed);
     pthread_cond_broadcast(&workers->job_published);
     pthread_mutex_unlock(&workers->mutex);
 
+    // The caller works too: with a pool of n threads, n - 1 are started.
     claim_pieces(workers, piece_count, work, context);
 
     pthread_mutex_lock(&workers->mutex);

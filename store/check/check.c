@@ -54,6 +54,7 @@ static reef_status verify_record(reef_check *c,
     char name[REEF_NAME_BYTES_MAX + 1];
     bool sealed = reef_record_is_sealed(c->txn, key);
     bool hashed = !sealed || is_in_sample(c, key->db, &cursor->key);
+    // Counted apart, so that the report shows how much of it a sample has hashed.
     if (sealed) {
         c->report->sealed_records++;
         c->report->sealed_bytes += cursor->value.mv_size;
@@ -114,6 +115,7 @@ static void check_sum(reef_check *c, reef_db sums, const reef_cursor *cursor) {
         unreadable_of(c, NULL, "sums", &reason);
         return;
     }
+    // Only whether it is there: contents are compared by the walk over records.
     MDB_val lookup = {.mv_size = bytes - 1, .mv_data = (uint8_t *)cursor->key.mv_data + 1};
     MDB_val value;
     int code =
@@ -157,6 +159,7 @@ static void walk(reef_check *c,
         status = step(c, db, &cursor, &reason);
     }
     reef_cursor_close(&cursor);
+    // A check that has ended keeps its first reason.
     if (status != REEF_OK && c->ended.status == REEF_OK) reef_check_stop(c, &reason);
 }
 
@@ -169,6 +172,7 @@ static void check_root(reef_check *c) {
     uint8_t root[REEF_HASH_BYTES];
     c->report->commits = commit->number;
     memcpy(c->report->root, commit->root, REEF_HASH_BYTES);
+    // Without a commit record there is no root to compare with.
     if (!c->committed) return;
     if (reef_root_hash(c->txn, commit->step, commit->stream_bytes, root, &reason) != REEF_OK) {
         reef_check_unreadable(c, NULL, &reason);
@@ -188,6 +192,7 @@ static void check_generation_root(reef_check *c, const reef_generation_record *g
     const reef_key key = {.db = REEF_DB_GENERATIONS, .generation = generation->generation};
     if (reef_generation_root(c->txn, generation->generation, root, &reason) != REEF_OK)
         reef_check_unreadable(c, &key, &reason);
+    // The root is all that shows a lost write whose record and sum are both of an earlier commit.
     else if (memcmp(root, generation->root, REEF_HASH_BYTES) != 0)
         reef_check_damage(c, &key,
                           "generation %" PRIu32
@@ -205,6 +210,7 @@ static void check_generations(reef_check *c) {
             reef_check_unreadable_generation(c, i, &reason);
         else if (generation.sealed)
             check_generation_root(c, &generation);
+        // Generations are sealed in order, so only the last one may be open.
         else if (i + 1 < c->txn->generation_count)
             reef_check_damage(c, NULL, "generation %" PRIu32 " is open, but it is not the last", i);
     }
@@ -232,6 +238,7 @@ static void check_snapshot(reef_check *c, const reef_snapshot *snapshot) {
         reef_check_damage(c, NULL,
                           "snapshot %s is of commit %" PRIu64 ", but the last commit is %" PRIu64,
                           snapshot->name, snapshot->commit, c->last_commit);
+    // Shared generations were checked with the pool; only the copies are the snapshot's own.
     for (uint32_t g = snapshot->shared_count; g < snapshot->sealed_count; g++)
         check_copy(c, snapshot, reef_snapshot_records(snapshot, g));
     if (snapshot->copy != 0) check_copy(c, snapshot, snapshot->copy); // 0: no generation was open
@@ -260,6 +267,7 @@ static void check_all(reef_check *c) {
     bool renewed;
     reef_check_read_commit(c, true);
     for (reef_db db = 0; db < REEF_DB_SUMS; db++) walk(c, db, check_record);
+    // After the records: their contents were compared then, so here only lost ones are sought.
     walk(c, REEF_DB_SUMS, check_sum);
     check_generations(c);
     // Not reef_snapshot_scan, which is one step.
@@ -270,6 +278,7 @@ static void check_all(reef_check *c) {
     if (c->options->also != NULL && reef_check_release_reader(c, &renewed) &&
         c->options->also(c->txn, on_also, c, &reason) != REEF_OK)
         reef_check_unreadable(c, NULL, &reason);
+    // At the end, since advice depends on all that is damaged.
     if (c->options->on_repair != NULL) reef_check_plan(c);
 }
 
@@ -313,14 +322,16 @@ reef_status reef_store_check_with(reef_store *store,
     reef_txn_abort(c.txn); // a read has nothing to commit
     free(c.damaged);
     reef_store_read_stat(store, &after);
+    // Differences, as the counters run for as long as the store is open.
     report->reads = after.count - before.count;
     report->longest_read_ms = after.longest_ms;
     if (status == REEF_OK && c.ended.status != REEF_OK)
         return reef_fail(err, c.ended.status, "%s", c.ended.message);
     if (status != REEF_OK || c.stopped.status == REEF_OK) return status;
-    return reef_fail(
-        err, c.stopped.status == REEF_ERR_NO_MEMORY ? REEF_ERR_NO_MEMORY : REEF_ERR_CORRUPT,
-        "the check of pool %s could not go on: %.160s", reef_store_path(store), c.stopped.message);
+    return reef_fail(err,
+                     c.stopped.status == REEF_ERR_NO_MEMORY ? REEF_ERR_NO_MEMORY : REEF_ERR_CORRUPT,
+                     "the check of pool %s could not continue: %.160s", reef_store_path(store),
+                     c.stopped.message);
 }
 
 reef_status reef_store_check(reef_store *store,

@@ -60,7 +60,7 @@ bool reef_check_release_reader(reef_check *c, bool *renewed);
  * and the first record that it has.
  *
  * c      its options and report are used
- * pages  their meta pages are read; their commit is held (reef_pages_pin), or nobody writes
+ * pages  their meta pages are read; their commit is pinned (reef_pages_pin), or nobody writes
  *
  * Returns OK also when damage was found. NO_MEMORY.
  */
@@ -79,7 +79,7 @@ REEF_MUST_CHECK reef_status reef_check_pages_of(const char *path,
 void reef_check_usage(reef_check *c);
 /** Entries of the journal against each other: no gap, no overlap, their bytes what they were. */
 void reef_check_journal(reef_check *c);
-/** Say for each damaged record what it belongs to and where its content can be had. */
+/** Report for each damaged record what it belongs to and where its content can be had. */
 void reef_check_plan(reef_check *c);
 
 /**

@@ -73,6 +73,7 @@ void reef_check_read_commit(reef_check *c, bool first) {
     reef_status status = reef_commit_read(c->txn, &c->commit, &reason);
     c->committed = status == REEF_OK;
     if (!c->committed) c->commit = (reef_commit){0};
+    // With a damaged record no commit number can be called too new.
     c->last_commit = c->committed || status == REEF_ERR_NOT_FOUND ? c->commit.number : UINT64_MAX;
     if (first && status != REEF_OK && status != REEF_ERR_NOT_FOUND)
         reef_check_unreadable(c, &commit_key, &reason);
@@ -91,6 +92,7 @@ bool reef_check_release_reader(reef_check *c, bool *renewed) {
         c->ended = reason;
         return false;
     }
+    // Another commit from here on: what is compared with it is read again.
     if (*renewed) reef_check_read_commit(c, false);
     return true;
 }

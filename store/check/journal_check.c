@@ -41,12 +41,14 @@ static void check_entry(reef_check *c,
     char text[REEF_KEY_TEXT_BYTES];
     reef_journal_entry entry;
     reef_key_format(key, text);
+    // A reserved sequence, which holds the shift and is not an entry.
     if (key->sequence == REEF_JOURNAL_SHIFT_SEQUENCE) {
         if (view->bytes != 8) reef_check_damage(c, key, "%s: the shift has not 8 bytes", text);
         return;
     }
     if (!reef_journal_entry_parse(&entry, key->sequence, view->data, view->bytes)) {
-        reef_check_damage(c, key, "%s: is no entry of a journal", text);
+        reef_check_damage(c, key, "%s: is not an entry of a journal", text);
+        // What follows cannot be compared with an entry whose end is not known.
         *before = (neighbour){0};
         return;
     }
@@ -63,7 +65,7 @@ static void check_ids(reef_check *c, const reef_key *key, const reef_view *view)
     char text[REEF_KEY_TEXT_BYTES];
     reef_key_format(key, text);
     if (!reef_journal_ids_are_sound(view->data, view->bytes))
-        reef_check_damage(c, key, "%s: is no list of ids", text);
+        reef_check_damage(c, key, "%s: is not a list of ids", text);
 }
 
 void reef_check_journal(reef_check *c) {

@@ -1,4 +1,4 @@
-// The structure of the data file, looked at page by page without LMDB.
+// The structure of the data file, read page by page without LMDB.
 //
 // Checksums cover records. What holds them together, LMDB does not protect at all: a flipped bit in
 // a page's header, in a node, in a separator or in the free list hides records, or has a later
@@ -61,8 +61,8 @@ typedef struct tree {
     uint8_t *buffers; // (TREE_DEPTH_MAX, page_bytes) by height
     reef_db db;       // of RECORDS; REEF_DB_COUNT for a database that is not ours
     char name[REEF_NAME_BYTES_MAX + 1];
-    reef_page_tree said, found; // as it is recorded, and what was counted so far
-    bool broken;                // part of it is unknown
+    reef_page_tree recorded, found; // in the tree's own record, and counted so far
+    bool broken;                    // part of it is unknown
 } tree;
 
 typedef struct span {
@@ -107,6 +107,7 @@ static void page_damage(page_check *p, tree *t, uint64_t page, span from, const 
     va_end(arguments);
     from_format(t, from, records);
     reef_check_damage(p->check, NULL, "page %" PRIu64 " of %s%s: %s", page, t->name, records, what);
+    // Counts are incomplete now, so no page may be called lost.
     t->broken = true;
     p->broken = true;
 }
@@ -165,6 +166,7 @@ static bool nodes_fill(const uint8_t *page, size_t page_bytes) {
         reef_page_node node;
         if (!reef_page_node_parse(page, page_bytes, i, branch, &node)) return false;
         size_t end = node.offset + node.bytes;
+        // Two nodes over the same bytes would each pass every other test.
         for (size_t at = node.offset; at < end; at++)
             if (covered[at]++) return false;
         filled += node.bytes;
@@ -193,6 +195,7 @@ static bool keys_ascend(
         if (key.bytes > KEY_BYTES_MAX || (!branch && key.bytes == 0)) return false;
         if (t->kind == FREE_LIST && key.bytes != 8) return false;
         if (before.data != NULL && compare_keys(t, before, key) >= 0) return false;
+        // The others ascend from the first, so it alone needs the lower bound.
         if (before.data == NULL && from.data != NULL && compare_keys(t, key, from) < 0)
             return false;
         before = key;
@@ -231,10 +234,12 @@ static void check_free_list(
         page_damage(p, t, page, key_of(node), "a list of free pages does not fit its record");
         return;
     }
+    // The key is the transaction that freed the pages, so it cannot lie after the commit.
     if (reef_get_le64(node->key) > p->pages->transaction)
         page_damage(p, t, page, key_of(node), "a list of free pages is of a later transaction");
     for (uint64_t i = 1; i <= count; i++) {
         uint64_t number = reef_get_le64(list + 8 * i);
+        // Each page is taken even after a fault: later lists are judged by all that this one holds.
         const char *reason = take_free(p, number);
         if (reason == NULL && number >= before) reason = "which is out of order";
         if (wrong == NULL && reason != NULL) {
@@ -262,6 +267,7 @@ static bool check_overflow(page_check *p, tree *t, const reef_page_node *node) {
         unreadable(p, t, first, key_of(node), &reason);
         return false;
     }
+    // Counted even if another tree uses them: the record of this tree counts them as well.
     t->found.overflow_pages += count;
     const char *wrong = take_used(p, first, count);
     if (wrong != NULL) page_damage(p, t, first, key_of(node), "%s", wrong);
@@ -274,9 +280,10 @@ static void check_database(page_check *p, tree *t, uint64_t page, const reef_pag
     tree below = {.kind = RECORDS, .db = REEF_DB_COUNT};
     below.buffers = p->buffers + (size_t)TREE_DEPTH_MAX * p->pages->page_bytes;
     if (node->flags != NODE_SUBTREE || node->value_bytes != TREE_BYTES) {
-        page_damage(p, t, page, key_of(node), "an entry is no database");
+        page_damage(p, t, page, key_of(node), "an entry is not a database");
         return;
     }
+    // The name goes into messages, so bytes that a terminal interprets are replaced.
     size_t bytes = node->key_bytes < REEF_NAME_BYTES_MAX ? node->key_bytes : REEF_NAME_BYTES_MAX;
     for (size_t i = 0; i < bytes; i++) {
         uint8_t c = node->key[i];
@@ -289,7 +296,8 @@ static void check_database(page_check *p, tree *t, uint64_t page, const reef_pag
     if (below.db == REEF_DB_COUNT)
         page_damage(p, t, page, key_of(node), "it lists a database %s, which no pool has",
                     below.name);
-    reef_page_tree_parse(node->value, &below.said);
+    // A database that is not ours is walked too: its pages are used, not lost.
+    reef_page_tree_parse(node->value, &below.recorded);
     check_tree(p, &below);
 }
 
@@ -307,6 +315,7 @@ static void check_leaf_node(page_check *p, tree *t, uint64_t page, const reef_pa
         return;
     }
     if ((node->flags & NODE_BIG) && !check_overflow(p, t, node)) return;
+    // Contents of records are verified elsewhere; here the structure matters.
     if (t->kind != FREE_LIST) return;
     if (reef_pages_value(p->pages, node, &value, &buffer, &reason) != REEF_OK)
         unreadable(p, t, page, key_of(node), &reason);
@@ -344,33 +353,35 @@ static void check_page(
             continue;
         }
         if (i + 1 < count) (void)reef_page_node_parse(page, page_bytes, i + 1, true, &next);
+        // The first key of a branch is empty, so the lower bound of the page holds for that child.
         check_page(p, t, node.child, height - 1, i == 0 ? from : key_of(&node), key_of(&next));
     }
 }
 
 static void check_tree(page_check *p, tree *t) {
-    const reef_page_tree *said = &t->said, *found = &t->found;
-    bool whole = said->flags == (t->kind == FREE_LIST ? TREE_INTEGER_KEYS : 0);
-    if (said->root == TREE_EMPTY) {
-        whole = whole && said->depth == 0;
-    } else if (said->depth == 0 || said->depth > TREE_DEPTH_MAX) {
+    const reef_page_tree *recorded = &t->recorded, *found = &t->found;
+    bool whole = recorded->flags == (t->kind == FREE_LIST ? TREE_INTEGER_KEYS : 0);
+    if (recorded->root == TREE_EMPTY) {
+        whole = whole && recorded->depth == 0;
+    } else if (recorded->depth == 0 || recorded->depth > TREE_DEPTH_MAX) {
         whole = false;
         p->broken = true;
     } else {
-        check_page(p, t, said->root, said->depth, (span){0}, (span){0});
+        check_page(p, t, recorded->root, recorded->depth, (span){0}, (span){0});
     }
     // Where a page was damaged, what is below it could not be counted.
-    bool counted = said->branch_pages == found->branch_pages &&
-                   said->leaf_pages == found->leaf_pages && said->entries == found->entries &&
-                   said->overflow_pages == found->overflow_pages;
+    bool counted = recorded->branch_pages == found->branch_pages &&
+                   recorded->leaf_pages == found->leaf_pages &&
+                   recorded->entries == found->entries &&
+                   recorded->overflow_pages == found->overflow_pages;
     if (whole && (counted || t->broken)) return;
-    reef_check_damage(p->check, NULL,
-                      "the record of %s in the %s is damaged, or part of it is missing: it says "
-                      "%" PRIu64 " entries on %" PRIu64 " pages, there are %" PRIu64 " on %" PRIu64,
-                      t->name, t->kind == RECORDS ? "list of databases" : "newest meta page",
-                      said->entries, said->branch_pages + said->leaf_pages + said->overflow_pages,
-                      found->entries,
-                      found->branch_pages + found->leaf_pages + found->overflow_pages);
+    reef_check_damage(
+        p->check, NULL,
+        "the record of %s in the %s is damaged, or part of it is missing: it records "
+        "%" PRIu64 " entries on %" PRIu64 " pages, there are %" PRIu64 " on %" PRIu64,
+        t->name, t->kind == RECORDS ? "list of databases" : "newest meta page", recorded->entries,
+        recorded->branch_pages + recorded->leaf_pages + recorded->overflow_pages, found->entries,
+        found->branch_pages + found->leaf_pages + found->overflow_pages);
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
@@ -382,8 +393,9 @@ static void check_metas(page_check *p) {
             reef_check_damage(p->check, NULL, "meta page %" PRIu64 ": its header is damaged", i);
     // Transaction n writes page n % 2, so the other one has n - 1, or 0 in a new file.
     uint64_t apart = numbers[0] > numbers[1] ? numbers[0] - numbers[1] : numbers[1] - numbers[0];
-    bool places = numbers[0] % 2 == 0 && (numbers[1] % 2 == 1 || numbers[1] == 0);
-    if (apart > 1 || !places)
+    bool valid_slots = numbers[0] % 2 == 0 && (numbers[1] % 2 == 1 || numbers[1] == 0);
+    // Only reported: what is checked next goes by one of the two pages.
+    if (apart > 1 || !valid_slots)
         reef_check_damage(p->check, NULL,
                           "the meta pages: transactions %" PRIu64 " and %" PRIu64
                           " cannot follow each other, one of the two is damaged or stale",
@@ -394,8 +406,8 @@ static void check_metas(page_check *p) {
 static void check_trees(page_check *p) {
     tree databases = {.kind = DATABASES, .buffers = p->buffers, .name = "the list of databases"};
     tree free_list = {.kind = FREE_LIST, .buffers = p->buffers, .name = "the free list"};
-    reef_page_tree_parse(p->pages->main_tree, &databases.said);
-    reef_page_tree_parse(p->pages->free_tree, &free_list.said);
+    reef_page_tree_parse(p->pages->main_tree, &databases.recorded);
+    reef_page_tree_parse(p->pages->free_tree, &free_list.recorded);
     check_tree(p, &databases);
     check_tree(p, &free_list);
 }
@@ -422,7 +434,9 @@ static void report_pages(const page_check *p) {
 
 reef_status reef_check_pages(reef_check *c, reef_pages *pages, reef_error *err) {
     page_check p = {.check = c, .pages = pages};
+    // One bit a page: each is used once, or free once.
     p.taken = calloc(pages->last_page / 8 + 1, 1);
+    // One page a height, for the list of databases and for one database below it.
     p.buffers = calloc(2 * TREE_DEPTH_MAX, pages->page_bytes);
     if (p.taken == NULL || p.buffers == NULL) {
         p.stopped.status = reef_fail(&p.stopped, REEF_ERR_NO_MEMORY,
@@ -431,6 +445,7 @@ reef_status reef_check_pages(reef_check *c, reef_pages *pages, reef_error *err) 
         check_metas(&p);
         check_trees(&p);
         report_pages(&p);
+        // Last: a page is lost only if no tree and no list has claimed it.
         check_rest(&p);
     }
     free(p.taken);

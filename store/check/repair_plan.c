@@ -54,6 +54,7 @@ static void find_all(plan *p, reef_db db, void (*found)(plan *p, const reef_key 
     char name[REEF_NAME_BYTES_MAX + 1];
     reef_status status = reef_cursor_open(&cursor, p->check->txn, db, NULL, 0, NULL);
     while (status == REEF_OK && !cursor.done) {
+        // Damaged records have been reported, so here they are skipped.
         if (reef_key_decode(db, cursor.key.mv_data, cursor.key.mv_size, &key, name, NULL) ==
             REEF_OK)
             found(p, &key);
@@ -67,6 +68,7 @@ static void find_all(plan *p, reef_db db, void (*found)(plan *p, const reef_key 
 static const reef_snapshot *owner_of(const plan *p, uint32_t number, uint32_t *generation) {
     for (size_t i = 0; i < p->count; i++)
         for (uint32_t g = p->snapshots[i].shared_count; g <= p->snapshots[i].sealed_count; g++) {
+            // Numbers below are generations of the pool itself, which belong to no snapshot.
             if (number < REEF_SNAPSHOT_GENERATION ||
                 reef_snapshot_records(&p->snapshots[i], g) != number)
                 continue;
@@ -125,6 +127,7 @@ static bool restore_mends(const reef_snapshot *snapshot, const reef_key *key) {
     case REEF_DB_MOMENTS:
     case REEF_DB_FLAGS:
     case REEF_DB_GENERATIONS:
+        // Generations that the snapshot does not share are removed and copied back.
         return key->generation < REEF_SNAPSHOT_GENERATION &&
                key->generation >= snapshot->shared_count;
     case REEF_DB_USAGE:
@@ -146,6 +149,7 @@ static void choose_snapshot(const plan *p, reef_repair *r) {
             (best == NULL || s->commit > best->commit))
             best = s;
     }
+    // The newest one loses the least training.
     if (best == NULL) return;
     memcpy(r->restore, best->name, sizeof(r->restore));
     r->restore_commit = best->commit;
@@ -214,6 +218,7 @@ static void find_twin(const plan *p, const uint8_t want[REEF_HASH_BYTES], reef_r
         if (!candidate_key(p, &r->key, number, name, &candidate) ||
             !has_content(p, &r->key, &candidate, want))
             continue;
+        // The user knows snapshots by name, not by the numbers of their copies.
         const reef_snapshot *owner = owner_of(p, number, &generation);
         r->identical = true;
         r->identical_generation = generation;
@@ -240,6 +245,7 @@ static void check_bytes(const plan *p,
         REEF_OK)
         return;
     r->commit = view.commit;
+    // The bytes are sound, but sums knows of a later commit: that write was lost.
     r->stale =
         wanted && r->commit_lost > view.commit && memcmp(content, want, REEF_HASH_BYTES) != 0;
     r->intact = !r->stale;
@@ -261,17 +267,19 @@ static void plan_record(const plan *p, const reef_damaged *damaged) {
     bool wanted = reef_db_summed(r.key.db) &&
                   reef_sum_read(p->check->txn, &r.key, &r.commit_lost, want, NULL) == REEF_OK;
     check_bytes(p, want, wanted, &r);
+    // Without the wanted hash no other record can be recognised as its twin.
     if (wanted && !r.intact) find_twin(p, want, &r);
     choose_snapshot(p, &r);
     p->check->options->on_repair(p->check->options->context, &r);
 }
 
 // Sealed generations that can be written to a file of their own, as they are.
-static void tell_whole(const plan *p) {
+static void report_whole(const plan *p) {
     const reef_check *c = p->check;
     if (c->options->on_whole == NULL || c->report->damaged == 0 || !all_is_known(p)) return;
     for (uint32_t g = 0; g < c->txn->sealed_count; g++) {
         reef_generation_record generation;
+        // An export needs the record, all data and the configuration in meta.
         if (is_damaged(p, g) || meta_is_damaged(p) ||
             reef_generation_read(c->txn, g, &generation, NULL) != REEF_OK ||
             reef_generation_is_empty(&generation))
@@ -287,7 +295,7 @@ void reef_check_plan(reef_check *c) {
         find_all(&p, REEF_DB_GENERATIONS, find_number);
     }
     for (size_t i = 0; i < c->damaged_count; i++) plan_record(&p, &c->damaged[i]);
-    tell_whole(&p);
+    report_whole(&p);
     free(p.snapshots);
     free(p.numbers);
 }

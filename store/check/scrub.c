@@ -11,7 +11,7 @@
 //                  findings u64
 //   40 beginning of the present one, ms u64   48 its records u64   56 its bytes u64   64 its
 //                                             findings u64
-//   72 the key from which it goes on, as in `sums`; none at the beginning
+//   72 the key from which it continues, as in `sums`; none at the beginning
 #include "store_internal.h"
 
 #include "page_reader.h"
@@ -50,6 +50,7 @@ reef_status reef_scrub_read(reef_txn *txn, reef_scrub *out, reef_error *err) {
     reef_status status = reef_record_view(txn, &scrub_key, &view, err);
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status != REEF_OK) return status;
+    // The key to continue from follows the fixed fields, and is empty between two passes.
     if (view.bytes < SCRUB_BYTES || view.bytes > SCRUB_BYTES + REEF_SCRUB_KEY_BYTES)
         return reef_fail(err, REEF_ERR_CORRUPT, "meta (name scrub) has %zu bytes", view.bytes);
     const uint8_t *bytes = view.data;
@@ -93,6 +94,7 @@ static reef_status on_database(void *context,
     (void)pages, (void)err;
     for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
         const char *name = reef_db_name(db);
+        // A damaged entry is left out: its database counts as empty, and a full check reports it.
         if (strlen(name) == node->key_bytes && memcmp(name, node->key, node->key_bytes) == 0 &&
             node->value_bytes == TREE_BYTES)
             p->roots[db] = reef_get_le64(node->value + 40);
@@ -106,6 +108,7 @@ static reef_status on_generation(void *context,
                                  reef_error *err) {
     piece *p = context;
     (void)pages, (void)err;
+    // A record that does not parse counts as open, and a full check reports it.
     if (node->key_bytes != 4 || (node->flags & NODE_BIG) ||
         node->value_bytes < REEF_RECORD_HEADER_BYTES + SEALED_AT + 4)
         return REEF_OK;
@@ -149,6 +152,7 @@ static reef_status compare_sum(piece *p,
                                const reef_view *view,
                                const uint8_t content[REEF_HASH_BYTES],
                                reef_error *err) {
+    // In sums the number of the database comes before the key.
     wanted w = {.key = {(uint8_t)p->db}, .key_bytes = 1 + encoded->bytes};
     memcpy(w.key + 1, encoded->data, encoded->bytes);
     reef_status status =
@@ -177,6 +181,7 @@ static void scrub_record(piece *p, const reef_key *key, const reef_page_node *no
             reef_record_parse(key, &encoded, value, node->value_bytes, &view, content, &reason);
     if (status == REEF_OK) status = compare_sum(p, key, &encoded, &view, content, &reason);
     free(buffer);
+    // Damaged ones count as well: the pass advances and keeps its rate.
     p->scrub->records++;
     p->scrub->bytes += node->value_bytes;
     p->bytes += node->value_bytes;
@@ -209,6 +214,7 @@ static reef_status on_record(void *context,
     if (p->bytes >= p->bytes_max || p->nodes++ >= NODES_MAX) return STOP;
     reef_status status = reef_key_decode(p->db, node->key, node->key_bytes, &key, name, err);
     if (status != REEF_OK) return status; // ends the walk of this database
+    // The open generation is rewritten by commits, so scrubbing it would prove little.
     if (!is_sealed(p, key.generation)) {
         go_on_at(p, key.generation + 1);
         return STOP;
@@ -221,6 +227,7 @@ static reef_status on_record(void *context,
 // ---- the walk -----------------------------------------------------------------------------------
 
 static void end_pass(reef_scrub *scrub, uint64_t unix_ms) {
+    // Without a sealed generation there is nothing to read, and no pass to report.
     if (scrub->records > 0) {
         scrub->passes++;
         scrub->last_ms = unix_ms;
@@ -249,6 +256,7 @@ static void walk_piece(piece *p, uint64_t unix_ms) {
         reef_status status = STOP;
         while (status == STOP && p->bytes < p->bytes_max && p->nodes < NODES_MAX) {
             reef_error reason;
+            // Only the database in which the last piece ended continues at a key.
             bool here = scrub->next_bytes > 0 && scrub->next[0] == (uint8_t)p->db;
             uint8_t from[REEF_SCRUB_KEY_BYTES];
             size_t from_bytes = here ? scrub->next_bytes - 1 : 0;
@@ -280,6 +288,7 @@ reef_status reef_store_scrub(reef_store *store,
     for (reef_db db = 0; db < REEF_DB_COUNT; db++) p.roots[db] = TREE_EMPTY;
     *bytes = 0;
     reef_status status = reef_pages_open(&p.pages, reef_environment_path(store->environment), err);
+    // A read transaction keeps the pages of this commit from reuse while the file is read.
     if (status == REEF_OK) status = reef_pages_pin(&p.pages, store, &txn, err);
     if (status == REEF_OK) {
         p.sealed = calloc(REEF_GENERATION_COUNT_MAX, 1);
@@ -292,6 +301,7 @@ reef_status reef_store_scrub(reef_store *store,
     if (status == REEF_OK)
         status = reef_pages_walk(&p.pages, p.roots[REEF_DB_GENERATIONS], NULL, 0, on_generation, &p,
                                  err);
+    // Which generations are sealed is known now; only their records are scrubbed.
     if (status == REEF_OK) walk_piece(&p, unix_ms);
     reef_txn_abort(txn);
     free(p.sealed);

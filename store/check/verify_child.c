@@ -111,6 +111,7 @@ static void child_run(int fd,
     here.on_damage = child_on_damage;
     here.on_repair = options->on_repair != NULL ? child_on_repair : NULL;
     here.on_whole = options->on_whole != NULL ? child_on_whole : NULL;
+    // Padding is written to the pipe too, so no byte may be uninitialised.
     memset(&f, 0, sizeof(f));
     f.kind = RESULT;
     child_signals();
@@ -138,6 +139,7 @@ static reef_status child_died(pid_t child, const char *path, reef_error *err) {
     int how = 0;
     while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
     }
+    // A signal from outside proves nothing about the pool.
     bool stopped = WIFSIGNALED(how) && (WTERMSIG(how) == SIGKILL || WTERMSIG(how) == SIGTERM);
     if (stopped)
         return reef_fail(err, REEF_ERR_IO, "checking pool %s ended early: its process was stopped",
@@ -165,6 +167,7 @@ static void pass_on(const reef_check_options *options, frame *f, uint64_t *damag
         (*damaged)++;
         if (options->on_damage != NULL) options->on_damage(options->context, f->text);
     } else if (f->kind == REPAIR) {
+        // A pointer of the child means nothing here.
         if (f->repair.name[0] != '\0') f->repair.key.name = f->repair.name;
         options->on_repair(options->context, &f->repair);
     } else if (f->kind == WHOLE) {

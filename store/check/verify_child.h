@@ -4,7 +4,7 @@
 
 #include "reef_store.h"
 
-/** Looks at a pool: reef_store_check_with after opening it, or a test's stand-in. */
+/** Checks a pool: reef_store_check_with after opening it, or a test's stand-in. */
 typedef reef_status (*reef_verify_work)(const char *path,
                                         const reef_check_options *options,
                                         reef_check_report *report,

@@ -782,7 +782,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_journal_survey(reef_txn *txn,
 // ---- checking -----------------------------------------------------------------------------------
 
 typedef struct reef_check_report {
-    uint64_t records, bytes; // looked at
+    uint64_t records, bytes; // checked
     uint64_t damaged;        // findings; each was reported by a call of `on_damage`
     uint64_t generations, snapshots, commits;
     uint64_t file_bytes, used_bytes;
@@ -800,7 +800,7 @@ typedef struct reef_check_report {
  * What one damaged record is, and where its content can be had. Made by a check with `on_repair`.
  */
 typedef struct reef_repair {
-    char what[256]; // as told to on_damage
+    char what[256]; // as reported to on_damage
     reef_key key;   // of the record; its name, where it has one, is in `name`
     char name[REEF_NAME_BYTES_MAX + 1];
     uint32_t generation; // to whose state it belongs; of a copy, the generation that was copied
@@ -902,7 +902,7 @@ typedef struct reef_scrub {
  * unix_ms  the wall clock, for the times in `scrub`
  * bytes    written: of records, read by this call
  *
- * `on_damage` gets the record's key, or NULL for what is none. Errors (nothing was looked at): BUSY
+ * `on_damage` gets the record's key, or NULL for what is none. Errors (nothing was checked): BUSY
  * commits follow each other too fast; CORRUPT the list of databases or of generations; NO_MEMORY;
  * IO. Threads: as reef_txn_begin for a read; one at a time for one `scrub`.
  */

@@ -48,8 +48,10 @@ bool reef_journal_entry_parse(reef_journal_entry *entry,
     size_t left = bytes - REEF_JOURNAL_HEAD_BYTES;
     if (entry->id_bytes > REEF_JOURNAL_ID_BYTES_MAX || entry->id_bytes > left) return false;
     if (entry->length < 1 || entry->length > REEF_JOURNAL_BATCH_BYTES_MAX) return false;
+    // The end is begin + length everywhere, and must not wrap.
     if (entry->begin > UINT64_MAX - entry->length) return false;
     left -= entry->id_bytes;
+    // A trained entry keeps its head and id only, so its bytes are all there or none.
     if (left == entry->length)
         entry->bytes = at + REEF_JOURNAL_HEAD_BYTES + entry->id_bytes;
     else if (left != 0)
@@ -77,7 +79,8 @@ static reef_status no_entry(const char *source, uint64_t sequence, reef_error *e
     char text[REEF_KEY_TEXT_BYTES];
     const reef_key key = entry_key(source, sequence);
     reef_key_format(&key, text);
-    return reef_fail(err, REEF_ERR_CORRUPT, "%s is no entry of a journal; see reef verify", text);
+    return reef_fail(err, REEF_ERR_CORRUPT, "%s is not an entry of a journal; see reef verify",
+                     text);
 }
 
 reef_status reef_journal_peek(reef_txn *txn,
@@ -93,7 +96,8 @@ reef_status reef_journal_peek(reef_txn *txn,
     int code = mdb_get(txn->lmdb, reef_environment_dbi(txn->environment, REEF_DB_JOURNAL), &lookup,
                        &value);
     if (code != 0 && code != MDB_NOTFOUND)
-        return reef_environment_fail(txn->environment, code, 0, "look into the journal", err);
+        return reef_environment_fail(txn->environment, code, 0, "read the journal", err);
+    // Its checksum is not compared: bisection would then read whole batches.
     if (code != 0 || value.mv_size < REEF_RECORD_HEADER_BYTES ||
         !reef_journal_entry_parse(entry, sequence,
                                   (const uint8_t *)value.mv_data + REEF_RECORD_HEADER_BYTES,
@@ -112,6 +116,7 @@ reef_status reef_journal_store(reef_txn *txn,
     if (payload == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the journal");
     reef_journal_head_put(payload, entry);
     if (entry->id_bytes > 0) memcpy(payload + REEF_JOURNAL_HEAD_BYTES, entry->id, entry->id_bytes);
+    // Without bytes it is a trained entry, which is kept for its id.
     if (kept > 0) memcpy(payload + REEF_JOURNAL_HEAD_BYTES + entry->id_bytes, entry->bytes, kept);
     const reef_key key = entry_key(source, entry->sequence);
     reef_status status = reef_record_store(txn, &key, REEF_BYTES, payload, bytes, err);
@@ -126,6 +131,7 @@ static reef_status read_shift(reef_txn *txn, const char *source, uint64_t *out, 
     const reef_key key = entry_key(source, REEF_JOURNAL_SHIFT_SEQUENCE);
     *out = 0;
     reef_status status = reef_record_view(txn, &key, &view, err);
+    // Only a restored pool has one: else positions of pool and journal agree.
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status != REEF_OK) return status;
     if (view.bytes != 8) return no_entry(source, REEF_JOURNAL_SHIFT_SEQUENCE, err);
@@ -160,11 +166,13 @@ static reef_status seek(reef_txn *txn,
     if (status != REEF_OK) return status;
     status = reef_cursor_open(&cursor, txn, REEF_DB_JOURNAL, encoded.data, encoded.bytes, err);
     if (status == REEF_OK && before) {
+        // Past the last record the cursor stands nowhere; the one before it is then the last of
+        // all.
         int code = mdb_cursor_get(cursor.lmdb, &cursor.key, &cursor.value,
                                   cursor.done ? MDB_LAST : MDB_PREV);
         cursor.done = code != 0;
         if (code != 0 && code != MDB_NOTFOUND)
-            status = reef_environment_fail(txn->environment, code, 0, "look into the journal", err);
+            status = reef_environment_fail(txn->environment, code, 0, "read the journal", err);
     }
     *found = status == REEF_OK && stands_on(&cursor, source, out);
     reef_cursor_close(&cursor);
@@ -196,6 +204,7 @@ static reef_status bisect(reef_txn *txn,
     while (status == REEF_OK && low < high) {
         reef_journal_entry entry;
         uint64_t middle = low + (high - low) / 2;
+        // Sequences have no gaps, so the middle always exists.
         status = reef_journal_peek(txn, source, middle, &entry, err);
         if (status != REEF_OK) break;
         if (meets(&entry, limit))
@@ -219,6 +228,7 @@ reef_status reef_journal_find(reef_txn *txn,
         out->first = 1;
         return status;
     }
+    // The shift has the highest sequence of a source, so the last entry is before it.
     status = seek(txn, source, REEF_JOURNAL_SHIFT_SEQUENCE, true, &out->last, &some, err);
     if (status == REEF_OK && !some) return no_entry(source, out->first, err);
     if (status == REEF_OK)
@@ -266,7 +276,9 @@ static reef_status copy_out(reef_txn *txn,
         reef_journal_entry entry;
         status = reef_journal_entry_view(txn, source, sequence, &entry, err);
         if (status != REEF_OK) break;
+        // The position lies before the first whole entry: its bytes were trimmed as trained.
         if (entry.bytes == NULL) return torn(source, position, "holds later bytes only", err);
+        // Checked at every entry: bytes after a gap would silently be another stream.
         if (entry.begin > at || reef_journal_end(&entry) <= at)
             return torn(source, position, "has a gap", err);
         size_t skip = (size_t)(at - entry.begin), take = (size_t)entry.length - skip;
@@ -299,6 +311,7 @@ reef_status reef_journal_read(reef_store *store,
             status = copy_out(txn, source, &all, position, bytes, room, count, err);
     }
     reef_txn_abort(txn);
+    // All or nothing: after a failure no part of a read may be trained.
     if (status != REEF_OK) *count = 0;
     return status;
 }
@@ -320,6 +333,7 @@ reef_status reef_journal_survey(reef_txn *txn,
                                .end = end,
                                .entries_known = all.last + 1 - all.first,
                                .last_ms = last.unix_ms};
+    // All is trained: nothing waits, so the beginning is the end.
     if (out->entries == 0) return REEF_OK;
     status = reef_journal_peek(txn, source, all.whole, &whole, err);
     out->begin = reef_journal_in_source(&all, whole.begin);
@@ -344,11 +358,13 @@ reef_status reef_journal_trim(reef_txn *txn, const char *source, uint64_t cursor
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
     status =
         bisect(txn, source, all.whole, all.last + 1, ends_after, cursor + all.shift, &trained, err);
+    // The last entries keep their ids, by which a batch that is sent again is recognised.
     uint64_t known = all.last > REEF_JOURNAL_IDS_MAX ? all.last - REEF_JOURNAL_IDS_MAX + 1 : 1;
     for (uint64_t s = all.first; status == REEF_OK && s < trained && s < known; s++) {
         const reef_key key = entry_key(source, s);
         status = reef_record_remove(txn, &key, err);
     }
+    // Trained entries among these lose their bytes and keep their head.
     for (uint64_t s = all.whole > known ? all.whole : known; status == REEF_OK && s < trained; s++)
         status = shorten(txn, source, s, err);
     return status;

@@ -17,7 +17,7 @@ typedef struct known_id {
 
 /** The end of one source's journal while batches are appended to it. */
 typedef struct tail {
-    const char *source; // NULL: not looked at yet
+    const char *source; // NULL: not read yet
     reef_journal_span all;
     uint64_t begin; // of the first entry that is whole
     uint64_t end;   // of the last one
@@ -37,6 +37,7 @@ static void note_id(tail *t, const char *id, size_t bytes, uint64_t sequence) {
 
 static reef_status gather_ids(reef_txn *txn, tail *t, reef_error *err) {
     uint64_t from = t->all.last > REEF_JOURNAL_IDS_MAX ? t->all.last - REEF_JOURNAL_IDS_MAX + 1 : 1;
+    // A journal may hold fewer entries than ids are known for.
     if (from < t->all.first) from = t->all.first;
     reef_status status = REEF_OK;
     for (uint64_t s = from; status == REEF_OK && s <= t->all.last; s++) {
@@ -57,6 +58,7 @@ static reef_status tail_check(
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for ids of the journal");
     reef_status status = reef_journal_find(txn, t->source, &t->all, err);
     if (status != REEF_OK) return status;
+    // An empty journal begins where the cursor of the pool stands.
     t->begin = t->end = batch->cursor + t->all.shift;
     if (reef_journal_is_empty(&t->all)) return REEF_OK;
     status = reef_journal_peek(txn, t->source, t->all.last, &entry, err);
@@ -79,7 +81,7 @@ static reef_status check_batch(const reef_journal_batch *batch, reef_error *err)
     if (strncmp(batch->source, REEF_PUSH_PREFIX, prefix) != 0 || name == prefix ||
         name > REEF_NAME_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "'%.80s' is no name of a source that is pushed into", batch->source);
+                         "'%.80s' is not a name of a source that is pushed into", batch->source);
     if (batch->count == 0)
         return reef_fail(err, REEF_ERR_INVALID, "the batch for %s is empty", batch->source);
     if (batch->count > REEF_JOURNAL_BATCH_BYTES_MAX)
@@ -90,6 +92,7 @@ static reef_status check_batch(const reef_journal_batch *batch, reef_error *err)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the id of a batch has %zu bytes, at most %u may be", strlen(batch->id),
                          REEF_JOURNAL_ID_BYTES_MAX);
+    // Refused for good: as busy, the sender would repeat it for ever.
     if (batch->count + REEF_JOURNAL_ENTRY_BYTES > batch->bytes_max)
         return reef_fail(err, REEF_ERR_INVALID,
                          "the batch for %s has %zu bytes, more than its journal may hold (%" PRIu64
@@ -111,6 +114,7 @@ static reef_status find_duplicate(
             continue;
         reef_status status = reef_journal_peek(txn, t->source, t->ids[i].sequence, &entry, err);
         if (status != REEF_OK) return status;
+        // Hashes may collide, so the id itself decides.
         if (entry.id_bytes != bytes || memcmp(entry.id, batch->id, bytes) != 0) continue;
         batch->duplicate = entry.length == batch->count && entry.content == content;
         batch->position = reef_journal_in_source(&t->all, reef_journal_end(&entry));
@@ -193,6 +197,7 @@ reef_status reef_journal_append(reef_store *store,
         status = append_one(txn, &t, &batches[i], batch_count, &written, err);
     }
     free(t.ids);
+    // Duplicates and refusals change nothing, so they cost no commit.
     if (status != REEF_OK || !written) {
         reef_txn_abort(txn);
         return status;

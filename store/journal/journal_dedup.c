@@ -60,6 +60,7 @@ bool reef_journal_ids_are_sound(const void *payload, size_t bytes) {
     size_t at = SHIFT_BYTES, count = 0;
     if (bytes < SHIFT_BYTES) return false;
     for (; at < bytes; count++) {
+        // Ascending, since they are looked up by where the restored cursor lies.
         if (!next_id(payload, bytes, &at, &entry) || entry.begin < end) return false;
         end = reef_journal_end(&entry);
     }
@@ -72,6 +73,7 @@ bool reef_journal_ids_are_sound(const void *payload, size_t bytes) {
 // its bytes still wait only its head is read here.
 static reef_status gather_known_ids(
     reef_txn *txn, const char *source, const reef_journal_span *all, known *out, reef_error *err) {
+    // As many as the journal itself recognises duplicates by.
     uint64_t first =
         all->last > REEF_JOURNAL_IDS_MAX ? all->last - REEF_JOURNAL_IDS_MAX + 1 : all->first;
     if (first < all->first) first = all->first;
@@ -106,6 +108,7 @@ reef_status reef_journal_ids_keep(reef_txn *txn,
     reef_status status = reef_journal_find(txn, source, &all, err);
     if (status == REEF_ERR_CORRUPT) return REEF_OK; // the snapshot does without
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
+    // Ids of later batches are not in it, so after a restore these can be pushed again.
     status = gather_known_ids(txn, source, &all, &ids, err);
     if (status == REEF_OK)
         status = reef_record_store(txn, &key, REEF_BYTES, ids.payload, ids.bytes, err);
@@ -126,12 +129,13 @@ static reef_status load_snapshot_ids(
     if (status != REEF_OK) return status;
     reef_key_format(&key, text);
     if (!reef_journal_ids_are_sound(view.data, view.bytes))
-        return reef_fail(err, REEF_ERR_CORRUPT, "%s is no list of ids; see reef verify", text);
+        return reef_fail(err, REEF_ERR_CORRUPT, "%s is not a list of ids; see reef verify", text);
     out->payload = malloc(view.bytes); // writing moves what lies in the map
     if (out->payload == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for ids");
     memcpy(out->payload, view.data, view.bytes);
     out->bytes = view.bytes;
     out->shift = reef_get_le64(out->payload);
+    // An empty list still differs from none: the snapshot knew its ids.
     out->kept = true;
     return REEF_OK;
 }
@@ -190,6 +194,7 @@ static reef_status replace_trimmed(reef_txn *txn,
     size_t at = SHIFT_BYTES;
     for (uint64_t i = 0, next = begin - length; status == REEF_OK && i < count; i++) {
         (void)next_id(ids->payload, ids->bytes, &at, &entry);
+        // Counted back from the first whole entry, so that sequences have no gap.
         entry.sequence = all->whole - count + i;
         entry.begin = next;
         next = reef_journal_end(&entry);
@@ -257,6 +262,7 @@ reef_status reef_journal_move(reef_txn *txn,
     reef_status status = reef_journal_find(txn, source, &all, err);
     if (status != REEF_OK || reef_journal_is_empty(&all)) return status;
     status = load_snapshot_ids(txn, source, snapshot, &ids, err);
+    // Snapshots of older versions kept no ids, so the journal's own are used.
     if (status == REEF_OK && !ids.kept) status = gather_known_ids(txn, source, &all, &ids, err);
     if (status == REEF_OK) status = go_back(txn, source, &all, &ids, from, to, err);
     free(ids.payload);

@@ -74,6 +74,7 @@ static reef_status copy_records(reef_txn *txn,
             (prefix_bytes == 0 || memcmp(cursor.key.mv_data, prefix, prefix_bytes) == 0)) {
             found = true;
             status = reef_record_verify(txn, db, &cursor, &key, name, &view, err);
+            // Lifted out of the map, because writing the copy moves pages.
             if (status == REEF_OK) status = lift(&payload, &view, err);
         }
         reef_cursor_close(&cursor);
@@ -141,8 +142,10 @@ reef_status reef_generation_copy(reef_txn *txn,
     for (size_t i = 0; status == REEF_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
         status = copy_generation(txn, parts[i], generation, &to, err);
     if (status == REEF_OK) status = copy_usage(txn, generation, &usage, err);
+    // Only the open generation trains, so only its copy needs the reservoir.
     if (status == REEF_OK && !record.sealed)
         status = copy_records(txn, REEF_DB_RESERVOIR, NULL, 0, &reservoir, err);
+    // Taken over the copy itself, so that a check needs nothing else.
     if (status == REEF_OK) status = reef_generation_root(txn, copy, record.root, err);
     if (status != REEF_OK) return status;
     record.generation = copy;
@@ -194,6 +197,7 @@ reef_status reef_generation_copy_back(reef_txn *txn,
     if (status != REEF_OK) return status;
     record.generation = generation;
     memset(record.root, 0, sizeof(record.root)); // of an open one
+    // Recomputed over what now lies in the pool, not carried over from the copy.
     if (record.sealed) status = reef_generation_root(txn, generation, record.root, err);
     return status == REEF_OK ? reef_generation_store(txn, &record, err) : status;
 }

@@ -62,6 +62,7 @@ static reef_status check_range(reef_txn *txn, uint32_t first, uint32_t last, ree
                          "cannot give up generations %" PRIu32 " to %" PRIu32
                          ": generation %" PRIu32 " is not sealed again yet",
                          first, last, txn->replaced);
+    // A snapshot that shares one of them could not be restored any more.
     sharers s = {.first = first, .path = txn->store->path};
     return reef_snapshot_scan(txn, on_sharer, &s, err);
 }
@@ -75,6 +76,7 @@ reef_status reef_generations_replace(reef_txn *txn,
     if (status != REEF_OK) return status;
     for (uint32_t g = first; status == REEF_OK && g <= last; g++) status = empty(txn, g, err);
     if (status == REEF_OK) {
+        // From here until it is sealed again the transaction cannot commit.
         txn->replaced = last;
         return REEF_OK;
     }

@@ -45,6 +45,7 @@ static bool lies_inside(int fd, const struct stat *pool) {
         int next = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         close(fd);
         fd = next;
+        // At the root directory, .. leads to itself.
         top = fd < 0 || fstat(fd, &above) != 0 || is_same(&above, &here);
         here = above;
     }
@@ -61,7 +62,7 @@ reef_status reef_store_check_copy(const char *path, const char *to, reef_error *
     if (stat(path, &pool) != 0 || !lies_inside(directory_of(to), &pool))
         return reef_store_check_new(to, err);
     return reef_fail(err, REEF_ERR_INVALID,
-                     "cannot copy pool %.80s to %.80s, which lies inside it: choose a place "
+                     "cannot copy pool %.80s to %.80s, which lies inside it: choose a path "
                      "beside it",
                      path, to);
 }
@@ -81,6 +82,7 @@ static reef_status data_write(reef_store *store, const char *to, int fd, reef_er
     int code = mdb_env_copyfd2(lmdb, fd, MDB_CP_COMPACT);
     if (code == 0 && fsync(fd) != 0) code = errno; // LMDB leaves that to its caller
     if (code == 0) return REEF_OK;
+    // A compact copy walks the trees, and LMDB notices when pages are missing from them.
     if (code == MDB_INCOMPATIBLE)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "cannot copy pool %s: its trees do not account for all of its pages; "
@@ -106,6 +108,7 @@ static reef_status copy_data_file(reef_store *store,
         status = reef_lmdb_fail(to, errno, 0, "create a data file", err);
     else
         status = data_write(store, to, fd, err);
+    // Some file systems report a full disk only here.
     if (fd >= 0 && close(fd) != 0 && status == REEF_OK)
         status = reef_lmdb_fail(to, errno, 0, "close the data file", err);
     free(file);
@@ -166,6 +169,7 @@ static reef_status check_copy_is_whole(reef_store *store,
     if (status == REEF_OK) status = last_commit(store, &after, err);
     if (status != REEF_OK) return status;
     bool same = copied->number >= before->number && copied->number <= after.number;
+    // Equal numbers must mean equal states; in between no root is known to compare.
     if (copied->number == before->number)
         same = same && memcmp(copied->root, before->root, REEF_HASH_BYTES) == 0;
     if (copied->number == after.number)

@@ -43,6 +43,7 @@ reef_status reef_snapshot_restore_plan(reef_txn *txn,
     if (status != REEF_OK) return status;
     plan->generation_count = txn->generation_count;
     plan->sealed_gone = txn->sealed_count > shared ? txn->sealed_count - shared : 0;
+    // What a snapshot shares is never removed, so fewer sealed generations mean damage.
     if (shared <= txn->sealed_count) return REEF_OK;
     return reef_fail(err, REEF_ERR_CORRUPT,
                      "snapshot %s shares %" PRIu32 " sealed generations, pool %s has %" PRIu32,
@@ -79,6 +80,7 @@ static reef_status remove_from(reef_txn *txn, reef_db db, uint32_t first, reef_e
         if (!found || status != REEF_OK) return status;
         status = reef_key_encode(&key, &from, err);
         from.data[from.bytes++] = 0;
+        // Keys of usage begin with level and window, so its generations are mixed.
         bool goes = db != REEF_DB_USAGE || key.generation >= first;
         if (status == REEF_OK && goes) status = reef_record_remove(txn, &key, err);
     }
@@ -164,6 +166,7 @@ reef_status reef_snapshot_restore(reef_txn *txn,
     }
     if (status == REEF_OK) status = reef_offsets_restore(txn, plan->snapshot.copy, err);
     REEF_FAIL_POINT(RESTORE_COPIED);
+    // The roots are recomputed before anything is committed.
     if (status == REEF_OK) status = prove(txn, &plan->snapshot, err);
     if (status == REEF_OK) return REEF_OK;
     reef_error reason; // half of it must not be committed

@@ -49,6 +49,7 @@ static void snapshot_decode(const uint8_t in[SNAPSHOT_BYTES_FIRST],
                            .sealed_count = reef_get_le32(in + 48),
                            .open_generation = reef_get_le32(in + 52),
                            .copy = reef_get_le32(in + 56)};
+    // Records of the first version share all; snapshot_parse reads what later ones add.
     out->shared_count = out->sealed_count;
     memcpy(out->root, in + 32, REEF_HASH_BYTES);
     size_t length = strnlen(name, REEF_NAME_BYTES_MAX);
@@ -65,16 +66,19 @@ static reef_status snapshot_parse(const reef_view *view,
         return reef_fail(err, REEF_ERR_CORRUPT, "snapshot %s has %zu bytes instead of %d", name,
                          view->bytes, SNAPSHOT_BYTES);
     snapshot_decode(bytes, name, out);
+    // Restoring counts up to these numbers, so a valid checksum is not enough.
     if (out->sealed_count > REEF_GENERATION_COUNT_MAX || out->open_generation != out->sealed_count)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "snapshot %s says %" PRIu32
                          " sealed generations, and that generation %" PRIu32
                          " was open; a pool has at most %u, the open one last",
                          name, out->sealed_count, out->open_generation, REEF_GENERATION_COUNT_MAX);
+    // Records of the first version end here: no moments, and every sealed generation is shared.
     if (view->bytes == SNAPSHOT_BYTES_FIRST) return REEF_OK;
     out->exact = reef_get_le32(bytes + 60) != 0;
     out->shared_count = reef_get_le32(bytes + 64);
     out->kept = reef_get_le32(bytes + 68);
+    // Copies exist exactly where something is not shared.
     if (out->shared_count > out->sealed_count ||
         (out->shared_count < out->sealed_count) != (out->kept != 0))
         return reef_fail(err, REEF_ERR_CORRUPT,
@@ -101,15 +105,16 @@ reef_status reef_snapshot_name_check(const char *name, reef_error *err) {
     if (!good)
         return reef_fail(
             err, REEF_ERR_INVALID,
-            "\"%.64s\" is no name for a snapshot: 1 to %d letters, digits, and after the "
+            "\"%.64s\" is not a name for a snapshot: 1 to %d letters, digits, and after the "
             "first also . _ -",
             name == NULL ? "" : name, REEF_NAME_BYTES_MAX);
+    // One argument, --as-of, takes generations, snapshots and the word now.
     if (strspn(name, "0123456789") == length)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "%s is no name for a snapshot: numbers name generations", name);
+                         "%s is not a name for a snapshot: numbers name generations", name);
     if (strcmp(name, "now") == 0)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "now is no name for a snapshot: it names the last commit");
+                         "now is not a name for a snapshot: it names the last commit");
     return REEF_OK;
 }
 
@@ -192,6 +197,7 @@ static reef_status on_candidate(void *context, const reef_snapshot *snapshot, re
     (void)err;
     candidates *c = context;
     char root[2 * REEF_HASH_BYTES + 1];
+    // A damaged record has no root to compare.
     if (c->by_root && snapshot->damaged) return REEF_OK;
     reef_hash_format(snapshot->root, root);
     if (strncmp(c->by_root ? root : snapshot->name, c->prefix, strlen(c->prefix)) != 0)
@@ -214,6 +220,7 @@ reef_status reef_snapshot_find(reef_txn *txn,
     reef_status status = reef_snapshot_read(txn, name, out, err);
     if (status != REEF_ERR_NOT_FOUND || *c.prefix == '\0') return status;
     status = reef_snapshot_scan(txn, on_candidate, &c, err);
+    // Names win: a root is tried only where no name begins like that.
     c.by_root = c.count == 0 && strlen(c.prefix) >= ROOT_DIGITS_MIN;
     if (status == REEF_OK && c.by_root) status = reef_snapshot_scan(txn, on_candidate, &c, err);
     if (status != REEF_OK) return status;
@@ -273,6 +280,7 @@ static reef_status make_copies(reef_txn *txn, reef_snapshot *snapshot, reef_erro
         uint32_t copy = 0;
         status = next_copy(txn, &copy, err);
         if (status == REEF_OK) status = reef_generation_copy(txn, g, copy, err);
+        // Copies of sealed ones have consecutive numbers, so the first finds them all.
         if (g >= snapshot->sealed_count)
             snapshot->copy = copy;
         else if (g == snapshot->shared_count)
@@ -312,6 +320,7 @@ reef_status reef_snapshot_make(
     REEF_FAIL_POINT(SNAPSHOT_STORED);
     txn->hashed_changed = changed;
     if (status != REEF_OK) return spoil(txn, status, name, "completed");
+    // The root of this commit exists only at its end; reef_snapshots_finish writes it in.
     if (changed) txn->snapshot_unfinished = true;
     *out = snapshot;
     return REEF_OK;
@@ -346,6 +355,7 @@ static reef_status next_number(reef_txn *txn, uint32_t *number, bool *found, ree
     uint32_t least = UINT32_MAX;
     reef_put_be32(from, *number);
     *found = false;
+    // A copy may have records in some databases only, so all are searched.
     for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
         reef_cursor cursor;
         if (!reef_db_by_generation(db)) continue;
@@ -388,6 +398,7 @@ static reef_status remove_unclaimed(reef_txn *txn, reef_error *err) {
         status = reef_snapshot_scan(txn, on_claimer, &c, err);
         if (status == REEF_OK && !c.claimed) status = remove_copy(txn, number, err);
         if (status == REEF_OK && !c.claimed) status = reef_offsets_drop(txn, number, err);
+        // Past the last number the search would wrap to the generations in use.
         if (number++ == UINT32_MAX) break;
         if (status == REEF_OK) status = next_number(txn, &number, &found, err);
     }
@@ -399,6 +410,7 @@ reef_status reef_snapshot_remove(reef_txn *txn, const char *name, reef_error *er
     reef_status status = reef_txn_writable(txn, err);
     if (status != REEF_OK) return status;
     status = reef_snapshot_read(txn, name, &snapshot, err);
+    // A damaged one can be removed too, or its copies would stay for ever.
     if (status == REEF_ERR_CORRUPT)
         snapshot = snapshot_without_record(name);
     else if (status != REEF_OK)

@@ -67,6 +67,7 @@ static reef_status next_name(reef_txn *txn,
                                  name, err);
     reef_cursor_close(&cursor);
     if (!*found || status != REEF_OK) return status;
+    // A source may have thousands of records; one seek passes them all.
     key = offset_key(name, UINT64_MAX);
     status = reef_key_encode(&key, from, err);
     from->data[from->bytes++] = 0; // the least key that is greater
@@ -84,11 +85,12 @@ static reef_status copy_offset(
     reef_key key = offset_key(source, from);
     reef_view view;
     reef_status status = reef_record_view(txn, &key, &view, err);
+    // A source that was not read yet has no position to copy.
     if (status == REEF_ERR_NOT_FOUND) return REEF_OK;
     if (status != REEF_OK) return status;
     void *payload = malloc(view.bytes + 1); // writing moves what lies in the map
     if (payload == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source's place");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a source's read position");
     memcpy(payload, view.data, view.bytes);
     key.sequence = to;
     status = reef_record_store(txn, &key, view.dtype, payload, view.bytes, err);
@@ -141,6 +143,7 @@ static reef_status forget_decisions(reef_txn *txn, reef_error *err) {
                                      name, err);
         reef_cursor_close(&cursor);
         if (!found || status != REEF_OK) return status;
+        // Those kept for snapshots have high sequences and stay.
         if (!is_stride_record(name) || key.sequence >= STRIDE_KEPT) return REEF_OK;
         status = remove_offset(txn, name, key.sequence, err);
         if (status != REEF_OK) return status;

@@ -4,10 +4,10 @@
 //                                                                                          |
 //                       what no window has, known in total only  <--- 400 days old, or over
 //
-// A step merges the oldest windows of one level, part by part: all of a part's deltas of one hour
-// (or hours of one day) are added up in memory and written once. Source and target change in one
-// transaction, so sums are conserved whenever the process dies. The clock only chooses windows:
-// when it jumps, windows become coarser earlier or later, and the sums stay.
+// A step merges the oldest windows of one level, segment by segment: all of a segment's deltas of
+// one hour (or hours of one day) are added up in memory and written once. Source and target change
+// in one transaction, so sums are conserved whenever the process dies. The clock only chooses
+// windows: when it jumps, windows become coarser earlier or later, and the sums stay.
 //
 // The bytes of each level are counted by a walk over keys, not kept in a record of their own: there
 // are at most some ten thousand, and what is not stored cannot be wrong.
@@ -106,7 +106,7 @@ static uint32_t due_level(const reef_usage_stat *stat, uint64_t now_ms) {
 
 typedef struct step {
     reef_txn *txn;
-    reef_usage_segment part;
+    reef_usage_segment segment;
     uint32_t level;
     uint64_t horizon, bytes_max;
     uint64_t bytes; // of the level, as it shrinks
@@ -138,7 +138,8 @@ static void note_removed(step *s, size_t payload) {
     s->work += payload;
 }
 
-// Add up the records of `first`'s part with windows from its own to `end`, as far as one step goes.
+// Add up the records of `first`'s segment with windows from its own to `end`, as far as one step
+// goes.
 static reef_status gather_windows(step *s,
                                   const reef_key *first,
                                   uint64_t end,
@@ -162,7 +163,7 @@ static reef_status gather_windows(step *s,
             reef_view view;
             // Verified here: a damaged window must not be merged into a good one.
             status = reef_record_verify(s->txn, REEF_DB_USAGE, &cursor, &key, name, &view, err);
-            if (status == REEF_OK) status = reef_usage_segment_add(&s->part, &key, &view, err);
+            if (status == REEF_OK) status = reef_usage_segment_add(&s->segment, &key, &view, err);
             if (status != REEF_OK) break;
             windows[(*count)++] = key.window;
             gathered += view.bytes;
@@ -177,14 +178,14 @@ static reef_status gather_windows(step *s,
 static reef_status write_target(step *s, const reef_key *target, reef_error *err) {
     reef_view before;
     reef_status status = reef_record_view(s->txn, target, &before, err);
-    if (status == REEF_OK) status = reef_usage_segment_add(&s->part, target, &before, err);
+    if (status == REEF_OK) status = reef_usage_segment_add(&s->segment, target, &before, err);
     if (status != REEF_OK && status != REEF_ERR_NOT_FOUND) return status;
-    size_t bytes = reef_usage_segment_encode(&s->part, target->window);
+    size_t bytes = reef_usage_segment_encode(&s->segment, target->window);
     s->work += bytes;
-    return reef_record_put(s->txn, target, REEF_BYTES, s->part.code, bytes, err);
+    return reef_record_put(s->txn, target, REEF_BYTES, s->segment.code, bytes, err);
 }
 
-// Merge what belongs to the part and the coarser window of `first`.
+// Merge what belongs to the segment and the coarser window of `first`.
 static reef_status merge(step *s, const reef_key *first, reef_error *err) {
     uint64_t windows[STEP_SOURCES_MAX];
     size_t count;
@@ -192,7 +193,7 @@ static reef_status merge(step *s, const reef_key *first, reef_error *err) {
     reef_key target = *first, source = *first;
     target.level = s->level + 1;
     target.window = first->window / span * span;
-    reef_usage_segment_clear(&s->part);
+    reef_usage_segment_clear(&s->segment);
     reef_status status = gather_windows(s, first, target.window + span, windows, &count, err);
     if (status == REEF_OK && count == 0) // a key that no commit can have written
         status =
@@ -200,6 +201,7 @@ static reef_status merge(step *s, const reef_key *first, reef_error *err) {
     REEF_FAIL_POINT(COMPACT_GATHERED);
     if (status == REEF_OK) status = write_target(s, &target, err);
     REEF_FAIL_POINT(COMPACT_MERGED);
+    // In the transaction of the target: a crash can neither lose uses nor count them twice.
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
         source.window = windows[i];
         status = reef_record_delete(s->txn, &source, err);
@@ -210,7 +212,7 @@ static reef_status merge(step *s, const reef_key *first, reef_error *err) {
 }
 
 static reef_status merge_level(step *s, reef_error *err) {
-    reef_status status = reef_usage_segment_new(&s->part, err);
+    reef_status status = reef_usage_segment_new(&s->segment, err);
     while (status == REEF_OK && s->work < STEP_BYTES) {
         reef_key key;
         size_t payload;
@@ -219,7 +221,7 @@ static reef_status merge_level(step *s, reef_error *err) {
         if (status != REEF_OK || !found || !is_due(s, &key)) break;
         status = merge(s, &key, err);
     }
-    reef_usage_segment_free(&s->part);
+    reef_usage_segment_free(&s->segment);
     return status;
 }
 
@@ -231,6 +233,7 @@ static reef_status drop_days(step *s, reef_error *err) {
         size_t payload;
         bool found;
         reef_status status = oldest(s, &key, &payload, &found, err);
+        // A day that was begun is finished, even if the level is small enough by now.
         if (status != REEF_OK || !found || (key.window != dropping && !is_due(s, &key)))
             return status;
         status = reef_record_delete(s->txn, &key, err);
@@ -251,6 +254,7 @@ reef_status reef_usage_compact(reef_txn *txn,
     reef_status status = reef_txn_writable(txn, err);
     if (status == REEF_OK) status = reef_usage_survey(txn, &stat, err);
     if (status != REEF_OK) return status;
+    // The finest level that is due comes first, as its windows flow into the next.
     uint32_t level = due_level(&stat, unix_ms);
     if (level == REEF_USAGE_LEVELS) return REEF_OK;
     step s = {.txn = txn,
@@ -287,6 +291,7 @@ reef_status reef_store_compact(reef_store *store,
     *out = (reef_usage_compaction){0};
     reef_status status = reef_store_compact_due(store, unix_ms, &due, err);
     if (status != REEF_OK || !due) return status;
+    // Only after a read has found work: an idle pool takes no write transaction.
     status = reef_txn_begin(&txn, store, REEF_TXN_WRITE, err);
     if (status != REEF_OK) return status;
     reef_commit made = {0}; // step, position and time stay those of what was committed last

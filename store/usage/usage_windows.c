@@ -18,9 +18,9 @@
 //   first   ms from the window to the first delta that is in it
 //   last    ms from the window to the last one
 //
-// and lists the used experts of its part, in ascending order:
+// and lists the used experts of its segment, in ascending order:
 //
-//   gap     how many experts are left out since the one before, or since the part's first
+//   gap     how many experts are left out since the one before, or since the segment's first
 //   count   how often it was chosen
 //   score   its scores, summed, in the unit of the totals
 //
@@ -95,7 +95,7 @@ static reef_status get_extent(const reef_key *key,
     return REEF_OK;
 }
 
-// Add the uses to `sums` (experts, 2), which begins at the part's first expert.
+// Add the uses to `sums` (experts, 2), which begins at the segment's first expert.
 static reef_status add_uses(const reef_key *key,
                             const uint8_t *at,
                             const uint8_t *end,
@@ -108,6 +108,7 @@ static reef_status add_uses(const reef_key *key,
         if (at != NULL) at = get_number(at, end, &count);
         if (at != NULL) at = get_number(at, end, &score);
         if (at == NULL) return malformed(key, "the list of uses ends within a use", err);
+        // Both tests, since a damaged gap near 2^64 would wrap the sum.
         if (gap >= experts || expert + gap >= experts)
             return malformed(key, "it names an expert that the layer does not have", err);
         expert += gap;
@@ -117,55 +118,55 @@ static reef_status add_uses(const reef_key *key,
     return REEF_OK;
 }
 
-// ---- a part in memory ---------------------------------------------------------------------------
+// ---- a segment in memory ------------------------------------------------------------------------
 
-reef_status reef_usage_segment_new(reef_usage_segment *part, reef_error *err) {
-    *part = (reef_usage_segment){.sums = calloc(REEF_USAGE_SEGMENT, TOTAL_BYTES),
-                                 .extent = NO_EXTENT,
-                                 .code = malloc(CODE_BYTES_MAX(REEF_USAGE_SEGMENT))};
-    if (part->sums != NULL && part->code != NULL) return REEF_OK;
-    reef_usage_segment_free(part);
+reef_status reef_usage_segment_new(reef_usage_segment *segment, reef_error *err) {
+    *segment = (reef_usage_segment){.sums = calloc(REEF_USAGE_SEGMENT, TOTAL_BYTES),
+                                    .extent = NO_EXTENT,
+                                    .code = malloc(CODE_BYTES_MAX(REEF_USAGE_SEGMENT))};
+    if (segment->sums != NULL && segment->code != NULL) return REEF_OK;
+    reef_usage_segment_free(segment);
     return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %u experts",
                      REEF_USAGE_SEGMENT);
 }
 
-void reef_usage_segment_free(reef_usage_segment *part) {
-    free(part->sums);
-    free(part->code);
-    *part = (reef_usage_segment){0};
+void reef_usage_segment_free(reef_usage_segment *segment) {
+    free(segment->sums);
+    free(segment->code);
+    *segment = (reef_usage_segment){0};
 }
 
-void reef_usage_segment_clear(reef_usage_segment *part) {
-    memset(part->sums, 0, (size_t)REEF_USAGE_SEGMENT * TOTAL_BYTES);
-    part->extent = NO_EXTENT;
+void reef_usage_segment_clear(reef_usage_segment *segment) {
+    memset(segment->sums, 0, (size_t)REEF_USAGE_SEGMENT * TOTAL_BYTES);
+    segment->extent = NO_EXTENT;
 }
 
-reef_status reef_usage_segment_add(reef_usage_segment *part,
+reef_status reef_usage_segment_add(reef_usage_segment *segment,
                                    const reef_key *key,
                                    const reef_view *view,
                                    reef_error *err) {
     const uint8_t *at = view->data, *end = at + view->bytes;
     reef_usage_extent extent;
     reef_status status = get_extent(key, &at, end, &extent, err);
-    if (status == REEF_OK) status = add_uses(key, at, end, REEF_USAGE_SEGMENT, part->sums, err);
+    if (status == REEF_OK) status = add_uses(key, at, end, REEF_USAGE_SEGMENT, segment->sums, err);
     if (status != REEF_OK) return status;
-    if (extent.first_ms < part->extent.first_ms) part->extent.first_ms = extent.first_ms;
-    if (extent.last_ms > part->extent.last_ms) part->extent.last_ms = extent.last_ms;
+    if (extent.first_ms < segment->extent.first_ms) segment->extent.first_ms = extent.first_ms;
+    if (extent.last_ms > segment->extent.last_ms) segment->extent.last_ms = extent.last_ms;
     return REEF_OK;
 }
 
-size_t reef_usage_segment_encode(reef_usage_segment *part, uint64_t window) {
-    uint8_t *at = put_number(part->code, part->extent.first_ms - window);
-    at = put_number(at, part->extent.last_ms - window);
+size_t reef_usage_segment_encode(reef_usage_segment *segment, uint64_t window) {
+    uint8_t *at = put_number(segment->code, segment->extent.first_ms - window);
+    at = put_number(at, segment->extent.last_ms - window);
     const uint8_t *uses = at;
     uint64_t next = 0; // the expert after the last one that was written
     for (uint64_t expert = 0; expert < REEF_USAGE_SEGMENT; expert++) {
-        uint64_t count = part->sums[2 * expert], score = part->sums[2 * expert + 1];
+        uint64_t count = segment->sums[2 * expert], score = segment->sums[2 * expert + 1];
         if (count == 0 && score == 0) continue;
         at = put_use(at, expert - next, count, score);
         next = expert + 1;
     }
-    return at > uses ? (size_t)(at - part->code) : 0;
+    return at > uses ? (size_t)(at - segment->code) : 0;
 }
 
 // ---- writing ------------------------------------------------------------------------------------
@@ -175,18 +176,19 @@ size_t reef_usage_segment_encode(reef_usage_segment *part, uint64_t window) {
 static reef_status put_delta(
     reef_txn *txn, const reef_key *key, const uint8_t *code, size_t bytes, reef_error *err) {
     reef_view before;
-    reef_usage_segment part = {0};
+    reef_usage_segment segment = {0};
     reef_status status = reef_record_view(txn, key, &before, err);
     if (status == REEF_ERR_NOT_FOUND)
         return reef_record_put(txn, key, REEF_BYTES, code, bytes, err);
+    // Both are decoded and added, because two lists of gaps cannot be joined.
     const reef_view now = {.data = code, .bytes = bytes};
-    if (status == REEF_OK) status = reef_usage_segment_new(&part, err);
-    if (status == REEF_OK) status = reef_usage_segment_add(&part, key, &before, err);
-    if (status == REEF_OK) status = reef_usage_segment_add(&part, key, &now, err);
+    if (status == REEF_OK) status = reef_usage_segment_new(&segment, err);
+    if (status == REEF_OK) status = reef_usage_segment_add(&segment, key, &before, err);
+    if (status == REEF_OK) status = reef_usage_segment_add(&segment, key, &now, err);
     if (status == REEF_OK)
-        status = reef_record_put(txn, key, REEF_BYTES, part.code,
-                                 reef_usage_segment_encode(&part, key->window), err);
-    reef_usage_segment_free(&part);
+        status = reef_record_put(txn, key, REEF_BYTES, segment.code,
+                                 reef_usage_segment_encode(&segment, key->window), err);
+    reef_usage_segment_free(&segment);
     return status;
 }
 
@@ -225,6 +227,7 @@ reef_status reef_usage_add(reef_txn *txn,
                         .generation = generation,
                         .layer = layer,
                         .block = uses[i].expert / REEF_USAGE_SEGMENT};
+        // Gaps count from the first expert of the segment.
         uint64_t next = (uint64_t)key.block * REEF_USAGE_SEGMENT;
         uint8_t *at = put_number(put_number(code, 0), 0); // a delta is of one moment
         const uint8_t *none = at;
@@ -272,31 +275,34 @@ static reef_status block_growth(reef_txn *txn,
     return REEF_OK;
 }
 
-static reef_status put_part(reef_txn *txn,
-                            reef_key key,
-                            uint32_t block_rows,
-                            size_t experts,
-                            const uint64_t *totals,
-                            uint64_t unix_ms,
-                            reef_usage_segment *part,
-                            reef_error *err) {
+static reef_status put_segment(reef_txn *txn,
+                               reef_key key,
+                               uint32_t block_rows,
+                               size_t experts,
+                               const uint64_t *totals,
+                               uint64_t unix_ms,
+                               reef_usage_segment *segment,
+                               reef_error *err) {
     uint32_t index = key.block / (REEF_USAGE_SEGMENT / block_rows);
-    reef_usage_segment_clear(part);
+    reef_usage_segment_clear(segment);
     for (size_t first = 0; first < experts; first += block_rows, key.block++) {
         size_t rows = experts - first < block_rows ? experts - first : block_rows;
         const uint64_t *block = totals + 2 * first;
-        reef_status status = block_growth(txn, &key, rows, block, part->sums + 2 * first, err);
+        // The growth first: storing the totals replaces what it is measured from.
+        reef_status status = block_growth(txn, &key, rows, block, segment->sums + 2 * first, err);
         if (status == REEF_OK)
             status = reef_record_put(txn, &key, REEF_U64, block, rows * TOTAL_BYTES, err);
         if (status != REEF_OK) return status;
     }
-    part->extent = (reef_usage_extent){unix_ms, unix_ms};
-    size_t bytes = reef_usage_segment_encode(part, unix_ms);
+    segment->extent = (reef_usage_extent){unix_ms, unix_ms};
+    size_t bytes = reef_usage_segment_encode(segment, unix_ms);
+    // An empty delta would cost a record in every commit.
     if (bytes == 0) return REEF_OK;
+    // Totals are stored by block of rows, deltas by segment.
     key.level = REEF_USAGE_DELTAS;
     key.window = unix_ms;
     key.block = index;
-    return put_delta(txn, &key, part->code, bytes, err);
+    return put_delta(txn, &key, segment->code, bytes, err);
 }
 
 reef_status reef_usage_put(reef_txn *txn,
@@ -307,13 +313,14 @@ reef_status reef_usage_put(reef_txn *txn,
                            const uint64_t *totals,
                            uint64_t unix_ms,
                            reef_error *err) {
-    reef_usage_segment part = {0};
+    reef_usage_segment segment = {0};
+    // Otherwise a block would lie in two segments, and its growth in two records.
     if (block_rows == 0 || REEF_USAGE_SEGMENT % block_rows != 0)
         return reef_fail(err, REEF_ERR_INVALID,
                          "blocks of usage of %" PRIu32 " experts do not fill %u", block_rows,
                          REEF_USAGE_SEGMENT);
     reef_status status = check_time(unix_ms, err);
-    if (status == REEF_OK) status = reef_usage_segment_new(&part, err);
+    if (status == REEF_OK) status = reef_usage_segment_new(&segment, err);
     for (size_t first = 0; status == REEF_OK && first < expert_count; first += REEF_USAGE_SEGMENT) {
         size_t left = expert_count - first;
         const reef_key key = {.db = REEF_DB_USAGE,
@@ -321,10 +328,10 @@ reef_status reef_usage_put(reef_txn *txn,
                               .layer = layer,
                               .block = (uint32_t)(first / block_rows)};
         status =
-            put_part(txn, key, block_rows, left < REEF_USAGE_SEGMENT ? left : REEF_USAGE_SEGMENT,
-                     totals + 2 * first, unix_ms, &part, err);
+            put_segment(txn, key, block_rows, left < REEF_USAGE_SEGMENT ? left : REEF_USAGE_SEGMENT,
+                        totals + 2 * first, unix_ms, &segment, err);
     }
-    reef_usage_segment_free(&part);
+    reef_usage_segment_free(&segment);
     return status;
 }
 
@@ -361,7 +368,9 @@ static reef_status add_window(reef_txn *txn,
     char name[REEF_NAME_BYTES_MAX + 1];
     reef_view view;
     reef_usage_extent extent;
+    // Noted of every window, in range or not: it is how far back usage is known.
     if (range->known_ms == 0 || key->window < range->known_ms) range->known_ms = key->window;
+    // The key rules most windows out, which spares hashing their records.
     if (key->window >= range->until_ms ||
         key->window + reef_usage_span_ms(key->level) <= range->since_ms)
         return REEF_OK;
@@ -369,6 +378,7 @@ static reef_status add_window(reef_txn *txn,
     if (status != REEF_OK) return status;
     const uint8_t *at = view.data, *end = at + view.bytes;
     status = get_extent(key, &at, end, &extent, err);
+    // The extent may be narrower than the window, so it decides.
     if (status != REEF_OK || extent.first_ms >= range->until_ms || extent.last_ms < range->since_ms)
         return status;
     size_t first = (size_t)key->block * REEF_USAGE_SEGMENT;
@@ -419,10 +429,12 @@ static reef_status note_last(reef_txn *txn,
     size_t first = (size_t)key->block * REEF_USAGE_SEGMENT;
     size_t left = first < expert_count ? expert_count - first : 0;
     if (left > REEF_USAGE_SEGMENT) left = REEF_USAGE_SEGMENT;
+    // One buffer serves all windows, so each begins with zeros.
     memset(sums, 0, left * TOTAL_BYTES);
     status = get_extent(key, &at, end, &extent, err);
     if (status == REEF_OK) status = add_uses(key, at, end, left, sums, err);
     for (size_t i = 0; status == REEF_OK && i < left; i++)
+        // Windows are not in order of time across levels, so the latest is kept.
         if (sums[2 * i] > 0 && last_ms[first + i] < extent.last_ms)
             last_ms[first + i] = extent.last_ms;
     return status;
@@ -436,10 +448,12 @@ reef_status reef_usage_last(reef_txn *txn,
                             reef_error *err) {
     reef_cursor cursor;
     reef_key key = {.db = REEF_DB_USAGE, .level = REEF_USAGE_DELTAS};
-    size_t part = expert_count < REEF_USAGE_SEGMENT ? expert_count : REEF_USAGE_SEGMENT;
-    uint64_t *sums = calloc(part + 1, TOTAL_BYTES);
+    size_t segment = expert_count < REEF_USAGE_SEGMENT ? expert_count : REEF_USAGE_SEGMENT;
+    // One more than needed: calloc of nothing may return NULL.
+    uint64_t *sums = calloc(segment + 1, TOTAL_BYTES);
     if (sums == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts", part);
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the usage of %zu experts",
+                         segment);
     memset(last_ms, 0, expert_count * sizeof(*last_ms));
     reef_status status = reef_usage_seek(&cursor, txn, &key, err);
     while (reef_usage_at(&cursor, &key, &status, err)) {
@@ -469,6 +483,7 @@ reef_status reef_usage_windows_drop(reef_txn *txn, uint32_t generation, reef_err
         reef_cursor_close(&cursor);
         if (status == REEF_OK && found) status = reef_record_remove(txn, &key, err);
         if (status != REEF_OK || !found) return status;
+        // Nothing before this key is of the generation, so the search continues here.
         from = key;
     }
 }

@@ -1,8 +1,8 @@
 // How windows of usage are written and read; what usage_windows.c and usage_compact.c share.
 //
-// A record of a window covers one part of a layer: the experts from block * REEF_USAGE_PART on.
-// Parts do not follow the blocks of expert rows: a commit uses few experts of many blocks, and a
-// record for each would be mostly header.
+// A record of a window covers one segment of a layer: the experts from block * REEF_USAGE_SEGMENT
+// on. Segments do not follow the blocks of expert rows: a commit uses few experts of many blocks,
+// and a record for each would be mostly header.
 #ifndef REEF_USAGE_WINDOWS_H
 #define REEF_USAGE_WINDOWS_H
 
@@ -21,26 +21,27 @@ typedef struct reef_usage_extent {
     uint64_t first_ms, last_ms;
 } reef_usage_extent;
 
-/** One part of a layer in memory. */
+/** One segment of a layer in memory. */
 typedef struct reef_usage_segment {
-    uint64_t *sums; // (REEF_USAGE_PART, 2) count and score; zero for experts that were not used
+    uint64_t *sums; // (REEF_USAGE_SEGMENT, 2) count and score; zero for experts that were not used
     reef_usage_extent extent;
     uint8_t *code; // room for the longest payload
 } reef_usage_segment;
 
-REEF_MUST_CHECK reef_status reef_usage_segment_new(reef_usage_segment *part,
+REEF_MUST_CHECK reef_status reef_usage_segment_new(reef_usage_segment *segment,
                                                    reef_error *err); // cleared
-void reef_usage_segment_free(reef_usage_segment *part);              // accepts the zeroed part
-void reef_usage_segment_clear(reef_usage_segment *part);
-/** Add what a window's record says to a part. CORRUPT if the payload is not a list of uses. */
-REEF_MUST_CHECK reef_status reef_usage_segment_add(reef_usage_segment *part,
+void reef_usage_segment_free(reef_usage_segment *segment);           // accepts the zeroed segment
+void reef_usage_segment_clear(reef_usage_segment *segment);
+/** Add what a window's record says to a segment. CORRUPT if the payload is not a list of uses. */
+REEF_MUST_CHECK reef_status reef_usage_segment_add(reef_usage_segment *segment,
                                                    const reef_key *key,
                                                    const reef_view *view,
                                                    reef_error *err);
 /**
- * Encode the part into `code` for a window that begins at `window`; 0 bytes when nothing was used.
+ * Encode the segment into `code` for a window that begins at `window`; 0 bytes when nothing was
+ * used.
  */
-size_t reef_usage_segment_encode(reef_usage_segment *part, uint64_t window);
+size_t reef_usage_segment_encode(reef_usage_segment *segment, uint64_t window);
 
 /** A cursor on the first record of usage that is not below `key`, or on the first of a level. */
 REEF_MUST_CHECK reef_status reef_usage_seek(reef_cursor *cursor,

@@ -84,8 +84,8 @@ def peer(source, images, document):
         "",
     ]
     goals = [
-        ("forward, times the rival", "at least 10", document.get("rival_forward_ratio")),
-        ("training step, times the rival", "at least 12", document.get("rival_step_ratio")),
+        ("forward, times the baseline", "at least 10", document.get("rival_forward_ratio")),
+        ("training step, times the baseline", "at least 12", document.get("rival_step_ratio")),
         ("forward, share of the composite limit", "at least 0.75", document["forward_limit_share"]),
         (
             "nine tenths sealed in f32, step times faster",
@@ -105,16 +105,16 @@ def peer(source, images, document):
         ("AVX2 against AVX-512, step", "at least 0.6", document.get("avx2_step_ratio")),
     ]
     lines += table(["figure", "goal", "measured"], [(a, b, number(c)) for a, b, c in goals])
-    rival = document.get("rival") or {}
+    baseline = document.get("rival") or {}
     names = ["retrieval", "forward", "step"]
     lines += [""] + table(
-        ["tokens/s", "1 thread", f"{many['threads']} threads", "rival"],
+        ["tokens/s", "1 thread", f"{many['threads']} threads", "baseline"],
         [
             (
                 name,
                 count(one[f"{name}_tokens_per_s"]),
                 count(many[f"{name}_tokens_per_s"]),
-                count(rival.get(f"{name}_tokens_per_s")),
+                count(baseline.get(f"{name}_tokens_per_s")),
             )
             for name in names
         ],

@@ -52,7 +52,7 @@ static axes fit_axes(const reef_loss_chart *chart, reef_chart_box box) {
               .y_max = 1,
               // What the y axis measures depends on what the model reads: vectors, token ids or
               // bytes.
-              .title = chart->vectors ? "share told wrong"
+              .title = chart->vectors ? "error rate"
                        : chart->ids   ? "loss (bits per token)"
                                       : "loss (bits per byte)"};
     for (size_t i = 0; i < chart->count; i++) {

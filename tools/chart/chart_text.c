@@ -101,7 +101,7 @@ void reef_chart_loss_print(FILE *out, const reef_loss_chart *chart) {
     y_max = ceil(y_max);
     draw_curve(cells, chart, smooth, x_max, y_max);
     fprintf(out, "%s\n",
-            chart->vectors ? "share told wrong"
+            chart->vectors ? "error rate"
             : chart->ids   ? "bits per token"
                            : "bits per byte");
     for (int row = 0; row < ROWS; row++) {

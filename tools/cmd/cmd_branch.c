@@ -50,7 +50,7 @@ static reef_status read_number(const char *text, uint32_t *out, reef_error *err)
     *out = (uint32_t)value;
     if (number && value < REEF_GENERATION_COUNT_MAX) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "'%.40s' is no generation; reef generations lists them, such as 0", text);
+                     "'%.40s' is not a generation; reef generations lists them, such as 0", text);
 }
 
 static reef_status reply_branch(reef_cli_call *cli, const json_t *result, reef_error *err) {
@@ -75,9 +75,10 @@ static reef_status reply_branch(reef_cli_call *cli, const json_t *result, reef_e
            numbers[2]);
     // A whole copy would add to every byte that its source answers, so it waits until it has
     // trained. A silent one adds zero until it learns.
-    printf("%s\n", whole ? "it goes on from what that one computes, and answers nothing before it "
-                           "has trained"
-                         : "it begins silent, with w_up = 0: both may answer the same byte");
+    printf("%s\n", whole
+                       ? "it continues from what that one computes, and answers nothing before it "
+                         "has trained"
+                       : "it begins silent, with w_up = 0: both may answer the same byte");
     return REEF_OK;
 }
 

@@ -33,7 +33,7 @@ static reef_status reply_completion(reef_cli_call *cli, const char *shell, reef_
     if (status == REEF_OK && !known)
         // The shell is named in the message, cut because it comes from the command line.
         status = reef_fail(err, REEF_ERR_INVALID,
-                           "'%.40s' is no shell that is known: bash, zsh or fish", shell);
+                           "'%.40s' is not a shell that is known: bash, zsh or fish", shell);
     if (status == REEF_OK && cli->json)
         status = reef_cli_reply(cli, json_pack("{s:s, s:s}", "shell", shell, "script", text), err);
     else if (status == REEF_OK)

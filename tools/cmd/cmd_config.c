@@ -81,7 +81,7 @@ static reef_status read_settings(const reef_cli_call *cli, reef_options *options
 
 static void warn_of_variable(void *context, const char *name, const char *meant) {
     (void)context;
-    fprintf(stderr, "reef config show: %s in the environment is no setting; did you mean %s?\n",
+    fprintf(stderr, "reef config show: %s in the environment is not a setting; did you mean %s?\n",
             name, meant);
 }
 

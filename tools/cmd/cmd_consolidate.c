@@ -48,7 +48,7 @@ static reef_status parse_range(const reef_cli_call *cli,
     // %n shows where the match ended: anything after the range is a typing mistake.
     if (sscanf(text, "%5[0-9]-%5[0-9]%n", a, b, &read) != 2 || text[read] != '\0')
         return reef_fail(err, REEF_ERR_INVALID,
-                         "--generations '%.64s' is no range of two numbers, such as 1-3", text);
+                         "--generations '%.64s' is not a range of two numbers, such as 1-3", text);
     *first = (uint32_t)strtoul(a, NULL, 10);
     *last = (uint32_t)strtoul(b, NULL, 10);
     return REEF_OK;
@@ -72,7 +72,7 @@ static reef_status parse_options(const reef_cli_call *cli,
     return status;
 }
 
-// ---- the answer ---------------------------------------------------------------------------------
+// ---- the reply ----------------------------------------------------------------------------------
 
 static json_t *losses_json(const reef_consolidation *report) {
     json_t *array = json_array();
@@ -242,7 +242,7 @@ static reef_status confirm_consolidate(const reef_cli_call *cli,
         return reef_fail(
             err, REEF_ERR_INVALID,
             "consolidating gives up for good what the pool was as of generations %" PRIu32
-            " to %" PRIu32 ": see --dry-run, then say --yes",
+            " to %" PRIu32 ": see --dry-run, then add --yes",
             options->first, options->last);
     // The plan is made with the very options of the run, except that it writes nothing.
     reef_consolidation_options dry = *options;
@@ -252,7 +252,7 @@ static reef_status confirm_consolidate(const reef_cli_call *cli,
     if (status == REEF_OK) {
         // On standard error: standard output stays for the result.
         print_report(&plan, false, stderr);
-        fprintf(stderr, "type yes to go on: ");
+        fprintf(stderr, "type yes to continue: ");
         // The whole word, as fsck and friends ask where data is lost: a stray y is not enough.
         if (fgets(line, sizeof(line), stdin) == NULL || strcmp(line, "yes\n") != 0)
             status = reef_fail(err, REEF_ERR_INVALID, "not confirmed; nothing was changed");

@@ -107,7 +107,7 @@ reef_status reef_cmd_pause(reef_cli_call *cli, reef_error *err) {
 }
 
 reef_status reef_cmd_resume(reef_cli_call *cli, reef_error *err) {
-    return request_daemon(cli, "resume", "training goes on; last committed", err);
+    return request_daemon(cli, "resume", "training continues; last committed", err);
 }
 
 reef_status reef_cmd_drain(reef_cli_call *cli, reef_error *err) {

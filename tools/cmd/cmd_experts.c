@@ -329,10 +329,10 @@ static reef_status find_expert(reef_cli_pool *pool,
 }
 
 static void print_uses(const reef_expert_row *row, size_t rank, uint64_t total) {
-    char words[CLI_WORD_BYTES], all[CLI_WORD_BYTES], place[CLI_WORD_BYTES];
+    char words[CLI_WORD_BYTES], all[CLI_WORD_BYTES], rank_text[CLI_WORD_BYTES];
     printf("uses         %s", reef_cli_count(row->uses, words));
     if (!isnan(row->share)) printf(", %.2f %% of its layer's", 100 * row->share);
-    printf("; rank %s of %s\n", reef_cli_count(rank + 1, place), reef_cli_count(total, all));
+    printf("; rank %s of %s\n", reef_cli_count(rank + 1, rank_text), reef_cli_count(total, all));
     if (!isnan(row->weight)) printf("mean weight  %.4f\n", row->weight);
     printf("last used    %s\n",
            row->last_ms > 0 ? reef_cli_time(row->last_ms, words) : "not known");

@@ -20,7 +20,7 @@ static const reef_cli_option POOL_OPTIONS[] = {
 const reef_cli_manual reef_export_pool_manual = {
     .about = "Copies the last commit into a new pool, DIRECTORY, without the free pages of the "
              "original; a\n"
-             "daemon goes on training meanwhile. The copy is on the disk and checked before it "
+             "daemon continues training meanwhile. The copy is on the disk and checked before it "
              "takes its place;\n"
              "then every record is read back, as by `reef verify`. It is a pool like any other: "
              "train it, export\n"
@@ -167,7 +167,7 @@ static reef_status parse_generation(const char *text, uint32_t *out, reef_error 
     bool number = *text != '\0' && text[strspn(text, "0123456789")] == '\0' && errno == 0;
     if (!number || value >= REEF_GENERATION_COUNT_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "'%.64s' is no generation: its number, as in reef generations, comes "
+                         "'%.64s' is not a generation: its number, as in reef generations, comes "
                          "before the file",
                          text);
     *out = (uint32_t)value;

@@ -17,7 +17,7 @@ const reef_cli_manual reef_import_manual = {
     .about =
         "Takes in the generation that `reef export generation` wrote to FILE. It must have been "
         "trained on\n"
-        "the same generation 0. It gets the number of the open generation, which is opened anew "
+        "the same generation 0. It gets the number of the open generation, which is opened again "
         "after it and\n"
         "must have trained nothing yet: run `reef seal` first where it has. Where a daemon runs on "
         "the pool,\n"

@@ -47,9 +47,8 @@ const reef_cli_manual reef_ingest_manual = {
         "Where the\n"
         "journal is full, it waits for training. With --id-prefix the same command can be run "
         "again after it was\n"
-        "cut off: of the last 1,024 batches none is taken twice. A longer file goes on with --skip "
-        "and what the\n"
-        "message said.",
+        "cut off: of the last 1,024 batches none is taken twice. A longer file continues with the\n"
+        "--skip that the message names.",
     .options = OPTIONS,
     .example = "reef ingest reef.pool corpus.txt --id-prefix corpus\n"
                "journalctl -f | reef ingest reef.pool --source web",
@@ -136,11 +135,10 @@ static reef_status make_request(const ingestion *in, char **text, reef_error *er
     json_decref(request);
     // Larger requests are refused by the daemon after they were sent; better not to send.
     if (status != REEF_OK || strlen(*text) < REEF_REQUEST_BYTES_MAX) return status;
-    return reef_fail(
-        err, REEF_ERR_INVALID,
-        "%.120s line %" PRIu64
-        " is too long: it makes a request of %zu bytes, of which one has fewer than %u",
-        in->feed.path, in->feed.line, strlen(*text), REEF_REQUEST_BYTES_MAX);
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "%.120s line %" PRIu64
+                     " is too long: it makes a request of %zu bytes; it must have fewer than %u",
+                     in->feed.path, in->feed.line, strlen(*text), REEF_REQUEST_BYTES_MAX);
 }
 
 // ---- sending it until it is there ---------------------------------------------------------------
@@ -229,7 +227,7 @@ static reef_status send_batch(ingestion *in, const char *request, reef_error *er
 static reef_status cut_off(const ingestion *in, const reef_error *reason, reef_error *err) {
     return reef_fail(err, reason->status,
                      "%.150s; acknowledged up to byte %" PRIu64
-                     ", to go on: the same with --skip %" PRIu64,
+                     ", to continue: the same with --skip %" PRIu64,
                      reason->message, in->feed.offset, in->feed.offset);
 }
 

@@ -37,10 +37,11 @@ const reef_cli_manual reef_init_manual = {
              "those of medium.\n"
              "\n"
              "With --from the new pool has the generations of a file: sealed ones stay sealed, the "
-             "open one goes\n"
-             "on with an optimiser that begins anew, and losses are to the bit those of the pool "
-             "that it comes\n"
-             "from. Options beside it change its configuration where its tensors still fit.",
+             "open one\n"
+             "continues with an optimiser that begins again, and losses are to the bit those of "
+             "the pool\n"
+             "that it comes from. Options beside it change its configuration where its tensors "
+             "still fit.",
     .options = OPTIONS,
     .example = "reef init reef.pool\n"
                "reef init reef.pool --size small --config-out reef.ini\n"

@@ -16,7 +16,8 @@ static const reef_cli_option OPTIONS[] = {
 const reef_cli_manual reef_predict_manual = {
     .about =
         "Prints a line per example: the best class, its score (about its probability), and the\n"
-        "generation that had the most say, separated by tabs. A model that knows no class yet "
+        "generation that had the largest weight, separated by tabs. A model that knows no class "
+        "yet "
         "says -1.\n"
         "VECTORS is idx:IMAGES[,LABELS], npy:X.npy[,Y.npy], csv:FILE or jsonl:FILE, as for reefd;\n"
         "labels are not looked at.",

@@ -154,8 +154,7 @@ static reef_status read_truth(report *r,
         // A boundary after the end would count as missed, though it could not be found.
         if (offset > pool->commit.stream_bytes)
             return reef_fail(err, REEF_ERR_INVALID,
-                             "--truth %" PRIu64
-                             " lies behind the end of the stream, of which %" PRIu64
+                             "--truth %" PRIu64 " lies behind the end of the stream: %" PRIu64
                              " bytes are trained",
                              offset, pool->commit.stream_bytes);
         // Increasing, because position j belongs to domain j + 1.
@@ -567,7 +566,7 @@ static void draw_report(FILE *out, const void *context) {
         names[j] = r->domains[j].name;
         own[j] = r->domains[j].generation;
     }
-    // One sentence says the result in words above the pictures.
+    // One sentence states the result in words above the pictures.
     char *line = sentence(r);
     reef_svg_begin(out, width, matrix_top + matrix_height + 24);
     reef_svg_text(out, 74, 36, 17, "start", SVG_PALE, line);

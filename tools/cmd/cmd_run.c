@@ -16,16 +16,16 @@
 
 // And those of reefd.
 static const reef_cli_option OPTIONS[] = {
-    {"verbose", NULL, "first say which program is run, and with what"},
-    {"dry-run", NULL, "say what every setting is and where it comes from, and end"},
-    {"json", NULL, "what it says as lines of JSON on standard output"},
+    {"verbose", NULL, "first print which program is run, and its arguments"},
+    {"dry-run", NULL, "print every setting and where it comes from, and end"},
+    {"json", NULL, "log as lines of JSON on standard output"},
     {0},
 };
 
 const reef_cli_manual reef_run_manual = {
     .about =
         "Trains the pool on sources until the last one has ended, or ^C: then what was read is\n"
-        "trained and committed. Killed at any moment, it goes on from the last commit. This is "
+        "trained and committed. Killed at any moment, it continues from the last commit. This is "
         "reefd,\n"
         "which is looked for beside this program and then in PATH; all its options may be given, "
         "and\n"
@@ -133,7 +133,7 @@ static reef_status check_arguments(char **argv, size_t count, reef_error *err) {
     return status;
 }
 
-static void say_what_runs(const reef_cli_call *cli, const char *program, char **argv) {
+static void print_command(const reef_cli_call *cli, const char *program, char **argv) {
     if (!cli->verbose) return;
     fprintf(stderr, "reef: running %s", program);
     for (char **word = argv + 1; *word != NULL; word++) {
@@ -152,7 +152,7 @@ static reef_status exec_daemon(const reef_cli_call *cli,
                                char **argv,
                                reef_error *err) {
     if (cli->json && dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
-        return reef_fail(err, REEF_ERR_IO, "cannot say on standard output what %.160s says: %s",
+        return reef_fail(err, REEF_ERR_IO, "cannot write to standard output what %.160s logs: %s",
                          program, strerror(errno));
     (void)execv(program, argv);
     return reef_fail(err, REEF_ERR_IO, "cannot run %.160s: %s", program, strerror(errno));
@@ -171,7 +171,7 @@ reef_status reef_cmd_run(reef_cli_call *cli, reef_error *err) {
                            ", neither beside this one nor in PATH; the package reef has both");
     if (status == REEF_OK) {
         // The command line is printed, so that it can be copied into a unit file.
-        say_what_runs(cli, program, argv);
+        print_command(cli, program, argv);
         // Replaces this process: signals and the exit code are then the daemon's own.
         status = exec_daemon(cli, program, argv, err);
     }

@@ -18,7 +18,7 @@ const reef_cli_manual reef_seal_manual = {
              "be had\n"
              "for ever with --as-of. What comes next in the stream is learned by the new one. The "
              "loss on a\n"
-             "sample of what it was trained on, before and after, says what its type cost.",
+             "sample of what it was trained on, before and after, shows what its type cost.",
     .options = OPTIONS,
     .example = "reef seal reef.pool --dry-run\n"
                "reef seal reef.pool --seal-dtype bf16",

@@ -13,17 +13,17 @@
 const reef_cli_manual reef_snapshot_create_manual = {
     .about = "Commits and keeps a copy of the open generation under NAME (letters, digits, '.', "
              "'_', '-'),\n"
-             "with all that training needs to go on from it; sealed generations are shared.\n"
-             "`reef eval --as-of NAME` evaluates it while training goes on.",
+             "with all that training needs to continue from it; sealed generations are shared.\n"
+             "`reef eval --as-of NAME` evaluates it while training continues.",
     .options = NULL,
     .example = "reef snapshot create reef.pool before-upgrade",
 };
 
 const reef_cli_manual reef_snapshot_list_manual = {
-    .about =
-        "Snapshots in the order of their names. One whose record is damaged is told, and ends the "
-        "command\n"
-        "with 65; `reef snapshot remove` with its whole name lets go of it.",
+    .about = "Snapshots in the order of their names. One whose record is damaged is reported, and "
+             "ends the "
+             "command\n"
+             "with 65; `reef snapshot remove` with its whole name removes it.",
     .options = NULL,
     .example = "reef snapshot list reef.pool",
 };

@@ -17,9 +17,10 @@ const reef_cli_manual reef_snapshot_restore_manual = {
     .about =
         "Makes a new pool in directory OUT as the pool was in the snapshot: what was sealed later "
         "is not in\n"
-        "it, and training goes on from that place in the stream, to the same bits as it did then. "
-        "A daemon may\n"
-        "run on the pool meanwhile. With --in-place the pool itself goes back, in one step; what "
+        "it, and training continues from that position in the stream, to the same bits as it did "
+        "then.\n"
+        "A daemon may run on the pool meanwhile. With --in-place the pool itself goes back, in one "
+        "step; what "
         "it is now\n"
         "stays as snapshot before-restore-COMMIT. Then no daemon may run on it. Events of the "
         "timeline stay.",
@@ -109,7 +110,7 @@ static void print_restoration(const reef_cli_call *cli,
     else
         // Snapshots that need generations sealed later cannot be in the new pool.
         printf("%-25s%zu\n", "snapshots gone", plan->needy_count);
-    printf("%-25s%s\n", "training goes on",
+    printf("%-25s%s\n", "training continues",
            // Older snapshots have no moments: training would continue a little differently.
            snapshot->exact ? "exactly as it did from there"
                            : "without moments and usage, which the snapshot does not hold");

@@ -168,7 +168,8 @@ static void print_stream(const json_t *status) {
     if (json_is_integer(json_object_get(status, "carried_bytes")))
         print_part(status, status_integer(status, "carried_bytes"), "waiting", "");
     if (skipped > 0)
-        print_part(status, skipped, "recognised", " of older domains or at marks, not trained");
+        print_part(status, skipped, "recognised",
+                   " of older domains or at marker lines, not trained");
 }
 
 static void print_share(const json_t *object,
@@ -177,7 +178,7 @@ static void print_share(const json_t *object,
                         const char *detail) {
     const json_t *value = json_object_get(object, name);
     if (json_is_number(value))
-        printf("  %-14s%.1f %% told wrong%s\n", label, 100 * json_number_value(value), detail);
+        printf("  %-14s%.1f %% error rate%s\n", label, 100 * json_number_value(value), detail);
 }
 
 static void print_commit(const json_t *commit) {

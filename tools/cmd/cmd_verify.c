@@ -17,7 +17,7 @@ static const reef_cli_option OPTIONS[] = {
     {"quick", NULL, "hash no payload of what is sealed; everything else as always"},
     {"sample", "P", "hash P percent of the sealed records, drawn by chance"},
     {"seed", "N", "draw the sample that an earlier run printed"},
-    {"repair-plan", NULL, "say what is lost, where it is kept, and the commands to save it"},
+    {"repair-plan", NULL, "print what is lost, where it is kept, and the commands to save it"},
     {0},
 };
 
@@ -149,12 +149,12 @@ static void print_report(const reef_cli_call *cli,
     printf("root         %s\n", root);
     // The longest read matters to a daemon: it keeps freed pages from reuse.
     printf("checked in   %s, ", reef_cli_duration(seconds, words));
-    printf("%s read%s of which the longest kept pages from reuse for %s\n",
+    printf("%s read%s, the longest kept pages from reuse for %s\n",
            reef_cli_count(report->reads, words), report->reads == 1 ? "" : "s",
            reef_cli_duration(report->longest_read_ms / 1e3, longest));
     // Every damage has had its own line; the error message follows.
     if (report->damaged > 0) return;
-    // The judgement is limited by what was looked at.
+    // The judgement is limited by what was checked.
     printf("%s\n", options->quick        ? "sound, as far as a quick check looks"
                    : options->sample < 1 ? "sound, as far as the sample goes"
                                          : "sound: nothing is damaged");

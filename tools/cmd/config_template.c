@@ -114,7 +114,7 @@ static char *folder_of(const char *path) {
 
 // Absolute path of a file that does not exist yet, in a directory that does; false if that is not
 // so.
-static bool place_of(const char *path, char place[2 * PATH_MAX]) {
+static bool real_path_of(const char *path, char real_path[2 * PATH_MAX]) {
     // realpath() fails on a missing file, so it is applied to the directory.
     char full[PATH_MAX], *folder = folder_of(path);
     bool found = realpath(folder, full) != NULL;
@@ -125,20 +125,21 @@ static bool place_of(const char *path, char place[2 * PATH_MAX]) {
     while (begin > 0 && path[begin - 1] != '/') begin--;
     if (found)
         // The root directory has its slash already.
-        snprintf(place, (size_t)2 * PATH_MAX, "%s/%.*s", strcmp(full, "/") == 0 ? "" : full,
+        snprintf(real_path, (size_t)2 * PATH_MAX, "%s/%.*s", strcmp(full, "/") == 0 ? "" : full,
                  (int)(end - begin), path + begin);
     free(folder);
     return found;
 }
 
 reef_status reef_config_text_check(const char *path, const char *pool, reef_error *err) {
-    char place[2 * PATH_MAX], beside[2 * PATH_MAX], *folder = folder_of(path);
+    char real_path[2 * PATH_MAX], beside[2 * PATH_MAX], *folder = folder_of(path);
     reef_status status = REEF_OK;
-    bool placed = place_of(pool, place); // otherwise the pool cannot be made, and that error
-                                         // reports it
-    if (placed) status = check_pool(place, err);
+    bool resolved =
+        real_path_of(pool, real_path); // otherwise the pool cannot be made, and that error
+                                       // reports it
+    if (resolved) status = check_pool(real_path, err);
     // The pool's own directory will be there.
-    bool inside = placed && place_of(folder, beside) && strcmp(place, beside) == 0;
+    bool inside = resolved && real_path_of(folder, beside) && strcmp(real_path, beside) == 0;
     if (status == REEF_OK && !inside && access(folder, W_OK | X_OK) != 0)
         status = fail_write(path, errno, err);
     free(folder);

@@ -14,8 +14,8 @@
 
 // ---- reading ------------------------------------------------------------------------------------
 
-static double strength_of(const reef_expert_use *place) {
-    return fabs(place->score * place->activation);
+static double strength_of(const reef_expert_use *use) {
+    return fabs(use->score * use->activation);
 }
 
 // Insertion into the list of the strongest. Among equals the earlier comes first, because positions
@@ -23,32 +23,31 @@ static double strength_of(const reef_expert_use *place) {
 static void on_use(void *context, size_t at, double score, double activation) {
     reef_experts_text *text = context;
     // Strength is the size of what the expert adds: score times activation.
-    reef_expert_use place = {at, score, activation};
-    double strength = strength_of(&place);
+    reef_expert_use use = {at, score, activation};
+    double strength = strength_of(&use);
     text->chosen++;
     text->strength += strength;
     // By byte, which tells at a glance what an expert is for.
     text->by_byte[text->file.bytes[at]] += strength;
     size_t to = text->count;
-    while (to > 0 && strength_of(&text->places[to - 1]) < strength) to--;
+    while (to > 0 && strength_of(&text->uses[to - 1]) < strength) to--;
     // Weaker than all in a full list.
     if (to == text->room) return;
     if (text->count < text->room) text->count++;
-    memmove(&text->places[to + 1], &text->places[to],
-            (text->count - 1 - to) * sizeof(*text->places));
-    text->places[to] = place;
+    memmove(&text->uses[to + 1], &text->uses[to], (text->count - 1 - to) * sizeof(*text->uses));
+    text->uses[to] = use;
 }
 
 reef_status reef_experts_text_open(reef_cli_call *cli,
                                    reef_cli_pool *pool,
-                                   size_t places,
+                                   size_t max_uses,
                                    reef_experts_text *out,
                                    reef_error *err) {
     const reef_model_options options = {.threads = cli->threads, .memory_bytes = cli->memory_bytes};
     out->as_of = reef_cli_text(cli, "as-of") != NULL ? reef_cli_text(cli, "as-of") : "now";
     // A fixed number of positions, so that memory does not grow with the text.
-    out->room = places;
-    out->places = reef_cli_alloc(places, sizeof(*out->places));
+    out->room = max_uses;
+    out->uses = reef_cli_alloc(max_uses, sizeof(*out->uses));
     // The text first: a missing file is found before the model is loaded.
     reef_status status = reef_cli_text_read(&out->file, reef_cli_text(cli, "text"), err);
     if (status != REEF_OK) return status;
@@ -65,7 +64,7 @@ reef_status reef_experts_text_read(reef_experts_text *text,
 void reef_experts_text_release(reef_experts_text *text) {
     reef_model_close(text->model);
     reef_cli_file_release(&text->file);
-    free(text->places);
+    free(text->uses);
     *text = (reef_experts_text){0};
 }
 
@@ -136,13 +135,13 @@ void reef_experts_text_print(const reef_experts_text *text) {
     print_bytes(text);
     reef_cli_table *table = reef_cli_table_new(">>>><", HEADING);
     for (size_t i = 0; i < text->count; i++) {
-        const reef_expert_use *place = &text->places[i];
-        context around = context_of(text, place->at);
-        reef_cli_table_cell(table, "%zu", place->at);
+        const reef_expert_use *use = &text->uses[i];
+        context around = context_of(text, use->at);
+        reef_cli_table_cell(table, "%zu", use->at);
         // Score and activation apart: a strong expert may be chosen rarely, and the reverse.
-        reef_cli_table_cell(table, "%.4f", place->score);
-        reef_cli_table_cell(table, "%+.4f", place->activation);
-        reef_cli_table_cell(table, "%+.4f", place->score * place->activation);
+        reef_cli_table_cell(table, "%.4f", use->score);
+        reef_cli_table_cell(table, "%+.4f", use->activation);
+        reef_cli_table_cell(table, "%+.4f", use->score * use->activation);
         // The byte stands between guillemets, as it may be a blank.
         reef_cli_table_cell(table, "%s\xc2\xbb%s\xc2\xab%s", around.before, around.byte,
                             around.after);
@@ -156,23 +155,22 @@ json_t *reef_experts_text_json(const reef_experts_text *text) {
     // The same lists as in the table, with the shares as numbers.
     uint8_t top[EXPERTS_TEXT_BYTES];
     size_t count = top_bytes(text, top);
-    json_t *bytes = json_array(), *places = json_array();
+    json_t *bytes = json_array(), *uses = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(bytes,
                               json_pack("{s:I, s:o}", "byte", (json_int_t)top[i], "share",
                                         reef_cli_real(text->by_byte[top[i]] / text->strength)));
     for (size_t i = 0; i < text->count; i++) {
-        const reef_expert_use *place = &text->places[i];
+        const reef_expert_use *use = &text->uses[i];
         // Context before and after, printable, so that JSON takes it.
-        context around = context_of(text, place->at);
+        context around = context_of(text, use->at);
         json_array_append_new(
-            places,
-            json_pack("{s:I, s:o, s:o, s:s, s:s, s:s}", "at", (json_int_t)place->at, "weight",
-                      reef_cli_real(place->score), "activation", reef_cli_real(place->activation),
-                      "before", around.before, "byte", around.byte, "after", around.after));
+            uses, json_pack("{s:I, s:o, s:o, s:s, s:s, s:s}", "at", (json_int_t)use->at, "weight",
+                            reef_cli_real(use->score), "activation", reef_cli_real(use->activation),
+                            "before", around.before, "byte", around.byte, "after", around.after));
         context_release(&around);
     }
     return json_pack("{s:o, s:s, s:I, s:I, s:o, s:o}", "file", reef_cli_path(text->file.path),
                      "as_of", text->as_of, "bytes", (json_int_t)text->file.count, "chosen",
-                     (json_int_t)text->chosen, "by_byte", bytes, "places", places);
+                     (json_int_t)text->chosen, "by_byte", bytes, "places", uses);
 }

@@ -15,19 +15,19 @@ typedef struct reef_expert_use {
 
 typedef struct reef_experts_text {
     reef_cli_file file;
-    const char *as_of;       // which state reads it
-    reef_model *model;       // that state; NULL without --text
-    uint64_t chosen;         // bytes that chose the expert
-    double strength;         // sum over them of |score * activation|
-    double by_byte[256];     // the same by the byte
-    reef_expert_use *places; // (count) the strongest first
+    const char *as_of;     // which state reads it
+    reef_model *model;     // that state; NULL without --text
+    uint64_t chosen;       // bytes that chose the expert
+    double strength;       // sum over them of |score * activation|
+    double by_byte[256];   // the same by the byte
+    reef_expert_use *uses; // (count) the strongest first
     size_t count, room;
 } reef_experts_text;
 
 /** Read the file of --text, and the model of --as-of. Release it, also after an error. */
 REEF_MUST_CHECK reef_status reef_experts_text_open(reef_cli_call *cli,
                                                    reef_cli_pool *pool,
-                                                   size_t places,
+                                                   size_t max_uses,
                                                    reef_experts_text *out,
                                                    reef_error *err);
 /** Where it uses an expert; once. NOT_FOUND when the state does not have it. */

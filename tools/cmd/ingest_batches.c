@@ -57,7 +57,7 @@ reef_status reef_ingest_feed_open(reef_ingest_feed *feed, reef_error *err) {
     feed->offset = feed->skip;
     feed->line = 1;
     if (feed->fd < 0) return open_failed(feed, "open", err);
-    if (fstat(feed->fd, &state) != 0) return open_failed(feed, "look at", err);
+    if (fstat(feed->fd, &state) != 0) return open_failed(feed, "stat", err);
     // open() succeeds on a directory; read() would fail with a message about the descriptor.
     if (S_ISDIR(state.st_mode))
         return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read %.160s: it is a directory",

@@ -135,7 +135,7 @@ static char *lost_text(const reef_repair *r) {
     case REEF_DB_MOMENTS:
     // Not lost for evaluation: the model answers as before.
     case REEF_DB_RESERVOIR:
-        return reef_cli_format("what training needs to go on; the model itself is not touched");
+        return reef_cli_format("what training needs to continue; the model itself is not touched");
     case REEF_DB_USAGE:
         // Totals decide which experts are recycled.
         return r->key.level == REEF_USAGE_TOTALS
@@ -150,7 +150,7 @@ static char *lost_text(const reef_repair *r) {
         // The journal has two kinds of records: pushed data, and positions of sources.
         return is_pushed(r)
                    ? reef_cli_format("what was pushed and not trained yet, from here on")
-                   : reef_cli_format("where a live source is read on, or whose turn it is");
+                   : reef_cli_format("where a live source is read on, or which queue is next");
     default:
         // The rest are records of one kind each.
         if (is_scrub(r)) return reef_cli_format("when the sealed records were last read again");
@@ -187,17 +187,15 @@ static char *remedy_text(const reef_repair *r) {
     // A snapshot from which a whole pool can be made is the best remedy.
     if (r->restore[0])
         return reef_cli_format("a new pool as of snapshot %s (commit %" PRIu64
-                               "); training goes on from byte %" PRIu64 " of the stream%s",
+                               "); training continues from byte %" PRIu64 " of the stream%s",
                                r->restore, r->restore_commit, r->restore_stream_bytes,
                                // Exact if the snapshot has moments: the training is then repeated
                                // bit by bit.
                                r->restore_exact ? ", to the same bits" : "");
-    if (r->snapshot[0])
-        return reef_cli_format("lets go of the snapshot, and of what is damaged in it");
+    if (r->snapshot[0]) return reef_cli_format("removes the snapshot, and what is damaged in it");
     if (r->key.db == REEF_DB_SNAPSHOTS)
-        return reef_cli_format(
-            "lets go of the snapshot, and of what it held; the pool as it is now does "
-            "not need it");
+        return reef_cli_format("removes the snapshot, and what it held; the pool as it is now does "
+                               "not need it");
     // Records that nothing computes with need no remedy to continue.
     switch (r->key.db) {
     case REEF_DB_TIMELINE:
@@ -207,8 +205,7 @@ static char *remedy_text(const reef_repair *r) {
     case REEF_DB_USAGE:
         // A window is left out by the next compaction.
         if (r->key.level != REEF_USAGE_TOTALS)
-            return reef_cli_format(
-                "none is needed to train on; reef usage cannot look at that time");
+            return reef_cli_format("none is needed to train on; reef usage cannot show that time");
         break;
     case REEF_DB_JOURNAL:
         if (is_pushed(r))
@@ -219,8 +216,8 @@ static char *remedy_text(const reef_repair *r) {
         break;
     }
     // Written again by itself.
-    if (is_scrub(r)) return reef_cli_format("none is needed: the next daemon writes it anew");
-    if (is_kernels(r)) return reef_cli_format("none is needed: the next commit writes it anew");
+    if (is_scrub(r)) return reef_cli_format("none is needed: the next daemon writes it again");
+    if (is_kernels(r)) return reef_cli_format("none is needed: the next commit writes it again");
     // A sealed generation that is lost here may exist in a copy or an exported file.
     if (r->sealed)
         return reef_cli_format(

@@ -276,7 +276,7 @@ reef_status reef_cli_config(const reef_cli_call *cli, reef_config *config, reef_
     return reef_config_check(config, err);
 }
 
-// ---- answers ------------------------------------------------------------------------------------
+// ---- replies ------------------------------------------------------------------------------------
 
 reef_status reef_cli_reply(reef_cli_call *cli, json_t *document, reef_error *err) {
     assert(!cli->answered);
@@ -284,7 +284,7 @@ reef_status reef_cli_reply(reef_cli_call *cli, json_t *document, reef_error *err
         document != NULL ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(document);
     if (text == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "the JSON answer could not be built");
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "the JSON reply could not be built");
     puts(text);
     free(text);
     cli->answered = true;
@@ -306,7 +306,7 @@ reef_status reef_cli_confirm(const reef_cli_call *cli, const char *what, reef_er
     char line[16] = "";
     if (cli->json || reef_cli_text(cli, "yes") != NULL) return REEF_OK;
     if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) return REEF_OK;
-    fprintf(stderr, "%s. Type yes to go on: ", what);
+    fprintf(stderr, "%s. Type yes to continue: ", what);
     if (fgets(line, sizeof(line), stdin) != NULL && strcmp(line, "yes\n") == 0) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID, "not confirmed; nothing was changed");
 }
@@ -315,10 +315,11 @@ reef_status reef_cli_time_read(
     const reef_cli_call *cli, const char *name, uint64_t now_ms, uint64_t *out, reef_error *err) {
     const char *text = reef_cli_text(cli, name);
     if (text == NULL || reef_cli_time_parse(text, now_ms, out)) return REEF_OK;
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "--%s is '%.40s', which is no time: write a day such as 2024-05-01, a moment "
-                     "such as 2024-05-01T12:00, or how long ago such as 30m, 3h or 2d",
-                     name, text);
+    return reef_fail(
+        err, REEF_ERR_INVALID,
+        "--%s is '%.40s', which is not a time: write a day such as 2024-05-01, a moment "
+        "such as 2024-05-01T12:00, or how long ago such as 30m, 3h or 2d",
+        name, text);
 }
 
 reef_status reef_cli_time_range(const reef_cli_call *cli,

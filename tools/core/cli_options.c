@@ -8,7 +8,7 @@
 
 static const reef_cli_option POOL_OPTIONS[] = {
     {"pool", "POOL", "directory of the pool; also the first argument, or REEF_POOL"},
-    {"verbose", NULL, "first say whether the daemon's socket is used or the pool itself"},
+    {"verbose", NULL, "first print whether the daemon's socket is used or the pool itself"},
     {0},
 };
 static const reef_cli_option THREAD_OPTIONS[] = {
@@ -20,7 +20,7 @@ static const reef_cli_option MEMORY_OPTIONS[] = {
     {0},
 };
 static const reef_cli_option CHANGE_OPTIONS[] = {
-    {"dry-run", NULL, "say what would happen and change nothing"},
+    {"dry-run", NULL, "print what would happen and change nothing"},
     {0},
 };
 static const reef_cli_option DAEMON_OPTIONS[] = {
@@ -28,7 +28,7 @@ static const reef_cli_option DAEMON_OPTIONS[] = {
     {0},
 };
 static const reef_cli_option CONFIRM_OPTIONS[] = {
-    {"yes", NULL, "go on without asking"},
+    {"yes", NULL, "continue without asking"},
     {0},
 };
 static const reef_cli_option COMMON_OPTIONS[] = {

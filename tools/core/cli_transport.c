@@ -30,7 +30,7 @@ static reef_status call_daemon(const reef_cli_call *cli,
                 "reef: the daemon began with it after %.1f ms, when the step under way was done\n",
                 json_number_value(waited));
     return *result != NULL ? REEF_OK
-                           : reef_fail(err, REEF_ERR_IO, "the daemon's answer is no JSON");
+                           : reef_fail(err, REEF_ERR_IO, "the daemon's reply is not JSON");
 }
 
 reef_status reef_cli_daemon_request(const reef_cli_call *cli,

@@ -35,11 +35,11 @@ REEF_MUST_CHECK reef_status reef_cli_check(const reef_cli_call *cli,
                                            json_t **result,
                                            reef_error *err);
 /**
- * Say, with --verbose, whether the command goes through the socket of a daemon or to the pool
+ * Log, with --verbose, whether the command goes through the socket of a daemon or to the pool
  * itself.
  */
 void reef_cli_route_log(const reef_cli_call *cli);
-/** The daemon's answer to {"command": "status"}; NOT_FOUND when none runs on the pool. */
+/** The daemon's reply to {"command": "status"}; NOT_FOUND when none runs on the pool. */
 REEF_MUST_CHECK reef_status reef_cli_daemon_request(const reef_cli_call *cli,
                                                     const char *command,
                                                     json_t **result,

@@ -19,8 +19,8 @@ static reef_status write_all(reef_trainer *trainer,
     REEF_FAIL_POINT(COMMIT_STATE);
     if (status == REEF_OK) status = reef_state_put_history(trainer, txn, err);
     if (status == REEF_OK) status = reef_kernels_put(txn, err);
-    // Only where the scrubber has said something since: a commit without it must leave the record,
-    // and with it the root of the pool's metadata, as it was.
+    // Only if the scrubber has reported something since: otherwise the commit must leave the
+    // record, and with it the root of the pool's metadata, as it was.
     if (status == REEF_OK && trainer->scrub_known)
         status = reef_scrub_put(txn, &trainer->scrub, err);
     return status;
@@ -104,7 +104,7 @@ reef_status reef_trainer_commit(reef_trainer *trainer, reef_commit *out, reef_er
 
 // ---- snapshots ----------------------------------------------------------------------------------
 //
-// Snapshots of a trainer's pool are taken and let go of, and both are told.
+// Snapshots of a trainer's pool are made and removed; both are events of the timeline.
 
 reef_status reef_trainer_snapshot(reef_trainer *trainer,
                                   const char *name,
@@ -142,7 +142,7 @@ reef_status reef_trainer_snapshots_remove(reef_trainer *trainer,
                                           reef_error *err) {
     removal r = {.names = names, .count = count};
     reef_status status = reef_trainer_commit_after(trainer, remove_snapshots, &r, err);
-    // Told only now, as of a snapshot that was made.
+    // Logged only now, as for a snapshot that was made.
     for (size_t i = 0; status == REEF_OK && i < count; i++)
         status = reef_state_event(trainer, err, "snapshot_remove", "\"name\": \"%s\"", names[i]);
     return status == REEF_OK ? reef_trainer_commit(trainer, NULL, err) : status;

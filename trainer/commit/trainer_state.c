@@ -10,10 +10,10 @@
 //  "branched": true                 of an open generation that began as a copy, see branch.h
 //  "recycled_experts"               with recycle_after, where not 0
 //  "unexplained"                    of batches taken for an older domain, where not 0:
-//                                   reef_drift_unexplained
+//                                   reef_drift_cusum
 //  "line": [source + 1, matched, other, line_bytes]                        with boundary_mark only,
-//  see boundary_mark.h "task", "task_at", "task_from", "grid_side", "background_windows"
-//  rivals of generations only "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
+//  see marker_line.h "task", "task_at", "task_from", "grid_side", "background_windows"
+//  baselines only, "sources": [{"name", "cursor"}], "drift": [bits, oldest first],
 //  "gates": [{"mean", "count", "context": [newest token first]}]}     one gate per generation, of
 //  the carry's start;
 //                                             "surprise" of the next byte as well where the gate
@@ -81,12 +81,12 @@ static void set_tasks(json_t **state, const reef_strategy *strategy) {
     reef_json_set(state, "background_windows", json_integer(strategy->background_windows));
 }
 
-// Only where they say something: the state of other pools is what it was before there were any.
+// Members of features that the pool uses.
 static void set_policy(json_t **state, const reef_trainer *trainer) {
     // Each member is written only once it differs from its default. So the record of a pool that
     // never uses a feature is the same bytes as before the feature existed, and old roots stay
     // reproducible.
-    const reef_marker_line *mark = &trainer->mark;
+    const reef_marker_line *marker = &trainer->marker;
     if (trainer->boundary_step > 0) {
         reef_json_set(state, "boundary_at", json_integer((json_int_t)trainer->boundary_at));
         reef_json_set(state, "boundary_step", json_integer((json_int_t)trainer->boundary_step));
@@ -101,8 +101,9 @@ static void set_policy(json_t **state, const reef_trainer *trainer) {
         reef_json_set(state, "unexplained", json_real(trainer->gating.cusum));
     if (trainer->network.config.boundary_mark[0] != '\0')
         reef_json_set(state, "line",
-                      json_pack("[I, I, b, I]", (json_int_t)mark->source, (json_int_t)mark->matched,
-                                mark->other, (json_int_t)mark->line_bytes));
+                      json_pack("[I, I, b, I]", (json_int_t)marker->source,
+                                (json_int_t)marker->matched, marker->other,
+                                (json_int_t)marker->line_bytes));
 }
 
 static char *state_text(const reef_trainer *trainer) {
@@ -202,7 +203,7 @@ static void load_policy(reef_trainer *trainer, const json_t *state) {
     trainer->recycled_experts =
         (uint64_t)json_integer_value(json_object_get(state, "recycled_experts"));
     trainer->gating.cusum = json_real_value(json_object_get(state, "unexplained"));
-    trainer->mark = (reef_marker_line){
+    trainer->marker = (reef_marker_line){
         .source = (size_t)json_integer_value(json_array_get(line, 0)),
         .matched = (size_t)json_integer_value(json_array_get(line, 1)),
         .other = json_is_true(json_array_get(line, 2)),

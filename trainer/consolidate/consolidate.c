@@ -84,7 +84,7 @@ static reef_status check_range(const consolidation *c, reef_error *err) {
                          "consolidate");
     if (first > last || last > open)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "generations %u to %u are no range of the pool's; sealed are 0 to %u",
+                         "generations %u to %u are not a range of the pool's; sealed are 0 to %u",
                          first, last, open - 1);
     if (last == open)
         return reef_fail(
@@ -196,8 +196,8 @@ static reef_status plan_samples(consolidation *c, reef_error *err) {
     if (c->samples == NULL || seen == NULL)
         status =
             reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for %zu windows", reservoir->old_slots);
-    // The reservoir is all text that the pool still has, so it is both the lesson and the exam. A
-    // window of fewer than two tokens predicts nothing.
+    // The reservoir is all text that the pool still has, so it is both the training and the test
+    // sample. A window of fewer than two tokens predicts nothing.
     for (size_t slot = 0; status == REEF_OK && slot < reservoir->old_slots; slot++) {
         if (reservoir->sizes[slot] < 2 * reservoir->token_bytes) continue;
         reef_sample *sample = &c->samples[c->sample_count++];
@@ -398,21 +398,21 @@ static reef_status measure_before(consolidation *c, reef_error *err) {
 
 // What replaces generations first .. last of the model, or what was removed from them. Swapping
 // twice changes nothing.
-typedef struct places {
+typedef struct swap_slots {
     reef_generation **generations; // (last - first + 1)
     reef_gate_state *states;       // the same
     uint32_t first, count;
-} places;
+} swap_slots;
 
-static void places_release(places *p) {
+static void swap_slots_release(swap_slots *p) {
     for (uint32_t i = 0; p->generations != NULL && i < p->count; i++)
         reef_generation_free(p->generations[i]);
     free(p->generations);
     free(p->states);
-    *p = (places){0};
+    *p = (swap_slots){0};
 }
 
-static void swap_generations(reef_trainer *trainer, places *p) {
+static void swap_generations(reef_trainer *trainer, swap_slots *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         uint32_t g = p->first + i;
         reef_generation *generation = trainer->network.generations[g];
@@ -426,13 +426,13 @@ static void swap_generations(reef_trainer *trainer, places *p) {
 }
 
 // Numbers without content, then the new generation, which is taken over.
-static reef_status places_init(places *p,
-                               const consolidation *c,
-                               reef_generation *fresh,
-                               reef_error *err) {
+static reef_status swap_slots_init(swap_slots *p,
+                                   const consolidation *c,
+                                   reef_generation *fresh,
+                                   reef_error *err) {
     const reef_network *network = &c->trainer->network;
     uint32_t first = c->report->first, count = c->report->last - first + 1;
-    *p = (places){.first = first, .count = count};
+    *p = (swap_slots){.first = first, .count = count};
     p->generations = calloc(count, sizeof(*p->generations));
     p->states = calloc(count, sizeof(*p->states));
     if (p->generations == NULL || p->states == NULL) {
@@ -481,7 +481,7 @@ static reef_status add_event(const consolidation *c, reef_error *err) {
 }
 
 // A trainer that could not commit has the old generations, and no event of new ones.
-static reef_status commit_swapped(consolidation *c, places *p, reef_error *err) {
+static reef_status commit_swapped(consolidation *c, swap_slots *p, reef_error *err) {
     reef_trainer *trainer = c->trainer;
     // Deferred batches stay pending and are tested again, with the new generation.
     trainer->deferred_batches = 0;
@@ -517,7 +517,7 @@ static reef_status check_snapshots(const consolidation *c, reef_error *err) {
 static reef_status carry_out(consolidation *c, reef_error *err) {
     reef_consolidation *report = c->report;
     reef_generation *fresh = NULL;
-    places p = {0};
+    swap_slots p = {0};
     reef_distil distil = {
         .trainer = c->trainer,
         .first = report->first,
@@ -549,9 +549,9 @@ static reef_status carry_out(consolidation *c, reef_error *err) {
     report->bytes_after = generation_bytes(fresh);
     // From here on `p` owns the distilled generation; after the swap it owns those that were
     // replaced.
-    status = places_init(&p, c, fresh, err);
+    status = swap_slots_init(&p, c, fresh, err);
     if (status == REEF_OK) status = commit_swapped(c, &p, err);
-    places_release(&p); // the old ones, or after a failure the new one
+    swap_slots_release(&p); // the old ones, or after a failure the new one
     return status;
 }
 

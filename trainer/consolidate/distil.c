@@ -61,7 +61,7 @@ static void list_windows(const distiller *s,
                          reef_gate_windows *out,
                          const uint8_t **bytes,
                          size_t *sizes,
-                         const size_t *places,
+                         const size_t *indices,
                          size_t count,
                          size_t from,
                          size_t step) {
@@ -69,7 +69,7 @@ static void list_windows(const distiller *s,
     // `step` 2 takes every other window: one half fits the gate, the other calibrates its
     // threshold. Calibrating on the fitting half would underestimate the leak.
     for (size_t i = from; i < count; i += step) {
-        const reef_sample *sample = &s->distil->samples[places[i]];
+        const reef_sample *sample = &s->distil->samples[indices[i]];
         bytes[n] = sample_bytes(s, sample, &sizes[n]);
         n++;
     }
@@ -293,7 +293,7 @@ static reef_status step(distiller *s, uint64_t number, double *bits, reef_error 
     return REEF_OK;
 }
 
-// ---- the school ---------------------------------------------------------------------------------
+// ---- the distiller ------------------------------------------------------------------------------
 
 static void release_distiller(distiller *s) {
     reef_activations_release(&s->student.acts);
@@ -406,7 +406,7 @@ static void sort_samples(distiller *s) {
     }
 }
 
-// What counts as explained: the most that any of the old generations left unexplained.
+// The range of the new generation: the widest of the old ones.
 static void inherit_reference(const reef_distil *d, reef_generation *generation) {
     const reef_network *network = &d->trainer->network;
     double most = -1.0;

@@ -1,4 +1,4 @@
-// The drift test: is this batch's prequential loss one that the recent past explains?
+// The drift test: is this batch's prequential loss in the range of the recent past?
 //
 // A robust z-score over a window of batches: median and 1.4826 * median absolute deviation, so that
 // one odd batch neither raises an alarm later nor hides one.
@@ -27,7 +27,7 @@ double reef_drift_at(const reef_drift *drift, uint32_t i);
 void reef_drift_level(const reef_drift *drift, double *median, double *spread);
 /** The median of `count` >= 1 values, which are sorted. */
 double reef_median(double *values, uint32_t count);
-/** The loss above which a batch is suspicious. */
+/** The loss above which a batch is anomalous. */
 double reef_drift_limit(double median, double spread, const reef_config *config);
 /**
  * Is a run of batches at the level it is taken for? One batch may well lie near the limit, but not

@@ -33,7 +33,7 @@ reef_status reef_state_event(
     reef_trainer *trainer, reef_error *err, const char *event, const char *fields, ...) {
     char members[512], text[1024];
     va_list arguments;
-    // `fields` are members without braces, already JSON. All callers are in this room, and names
+    // `fields` are members without braces, already JSON. All callers are in this module, and names
     // that come from outside were checked before (no quotes or control characters).
     va_start(arguments, fields);
     vsnprintf(members, sizeof(members), fields, arguments);

@@ -24,7 +24,7 @@ typedef struct reef_strategy {
         pulls[REEF_LAYER_COUNT_MAX]; // ewc, scratch: both, as the update of rows wants them
 
     reef_generation *teacher;  // lwf, from the first boundary on: the model of the last one, sealed
-    reef_activations listened; // lwf, scratch: what the teacher says about a batch
+    reef_activations listened; // lwf, scratch: the teacher's pass over a batch
 
     uint32_t
         *background[REEF_LAYER_COUNT_MAX]; // sparse-memory: windows of old data that used a row

@@ -13,11 +13,11 @@
 #define REEF_TRAINER_INTERNAL_H
 
 #include "activations.h"
-#include "boundary_mark.h"
 #include "checkpoint.h"
 #include "drift_test.h"
 #include "gating.h"
 #include "generation.h"
+#include "marker_line.h"
 #include "prequential.h"
 #include "reservoir.h"
 #include "residency.h"
@@ -28,7 +28,7 @@ enum { REEF_STREAM_REPLAY = 211, REEF_STREAM_SAMPLE = 212 }; // of random number
 // A training batch: `batch` windows of the stream, then up to `rehearse` of the open generation's
 // own past, then up to one of old data where its gate leaks.
 #define REEF_RETAIN_WINDOWS 1     // windows of old data beside a batch, where a gate leaks
-#define REEF_RETAIN_CANDIDATES 32 // reservoir windows looked at per step to find one that leaks
+#define REEF_RETAIN_CANDIDATES 32 // reservoir windows tested per step to find one that leaks
 
 typedef struct reef_source {
     char name[REEF_NAME_BYTES_MAX * 4]; // as given, such as a path
@@ -49,7 +49,7 @@ struct reef_trainer {
     reef_thread_pool *workers;
     reef_network network;
     reef_activations acts;
-    reef_residency residency; // of sealed rows; held but during a commit
+    reef_residency residency; // of sealed rows; pinned except during a commit
     reef_reservoir reservoir;
     reef_drift drift;
     reef_strategy strategy;
@@ -60,13 +60,13 @@ struct reef_trainer {
     uint8_t *pending; // accepted bytes that were not trained yet, from stream_bytes on
     size_t pending_bytes, pending_capacity;
     size_t deferred_batches; // of the first pending batches: probed and deferred
-    uint32_t anomalous;      // how many of those the drift test does not explain
-    double *deferred_bits;   // (deferred_capacity) loss of each held batch
+    uint32_t anomalous;      // how many of those are beyond the limit of the drift test
+    double *deferred_bits;   // (deferred_capacity) loss of each deferred batch
     size_t deferred_capacity;
-    reef_gating gating;    // gates at the first pending byte
-    reef_gating ahead;     // gates after the batches that were looked at
-    reef_gating before;    // gates before the batch that is looked at
-    reef_marker_line mark; // of the line that the pending bytes end in
+    reef_gating gating;      // gates at the first pending byte
+    reef_gating ahead;       // gates after the batches that were tested
+    reef_gating before;      // gates before the batch that is tested
+    reef_marker_line marker; // of the line that the pending bytes end in
     reef_prequential prequential;
     uint64_t step, generation_step, stream_bytes, skipped_bytes;
     // Of the last boundary, which opened the generation or enlarged it: baselines have their own in
@@ -83,7 +83,7 @@ struct reef_trainer {
     float *weight, *margins;
     uint8_t *reading;     // of a text read aside: tokens, targets, fire (generations, windows * T)
     size_t fire_capacity; // generations that fire, margins and reading have room for
-    size_t rehearse_windows, retain_windows; // of the batch that was last looked at
+    size_t rehearse_windows, retain_windows; // of the batch that was assembled last
     size_t open_claims; // tokens of it that the open generation's own gate would have fired on
     double last_bits;   // NaN: none so far
     float learning_rate;

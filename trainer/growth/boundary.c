@@ -117,8 +117,8 @@ reef_status reef_growth_extend_gating(reef_gating *gating,
     for (size_t g = gating->generation_count; g < network->generation_count; g++)
         reef_gate_reset(&network->generations[g]->gate, &states[g]);
     gating->generation_count = network->generation_count;
-    // The CUSUM belongs to the question whether older generations explain the stream. A new
-    // generation answers it from zero.
+    // The CUSUM is of batches taken for domains of the older generations. It starts at zero with
+    // the new set of generations.
     gating->cusum = 0.0;
     return REEF_OK;
 }

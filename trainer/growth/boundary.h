@@ -7,7 +7,7 @@
 
 /**
  * Seal the open generation with rows of `dtype` and open the next, in memory. `out` is written, and
- * told as an event.
+ * reported as an event.
  */
 REEF_MUST_CHECK reef_status reef_growth_boundary(reef_trainer *trainer,
                                                  const reef_opening *opening,

@@ -6,9 +6,9 @@
 // where its gate is open:
 //
 //   whole   where at most one generation after the first answers a byte (fire_max 1, with gates),
-//           the branch takes its origin's place wherever its gate is open, as it is in training. So
+//           the branch replaces its origin wherever its gate is open, as it is in training. So
 //           it copies all of it, w_up and corrections too: forced open it computes what its origin
-//           does, and goes on from there.
+//           does, and trains on from there.
 //   silent  otherwise (fire_max above 1, no gates, or a branch of generation 0, which always
 //           answers) both would answer the same byte, and what both know would count twice. So w_up
 //           and whatever else adds to the output on its own begins at zero, and only w_down,

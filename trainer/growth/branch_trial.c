@@ -127,18 +127,18 @@ reef_status reef_branch_trial_choose(reef_trainer *trainer,
         .trainer = trainer,
         .open = reef_open_generation(trainer),
         .fresh = fresh,
-        .batches = batches < REEF_TRIAL_BATCHES ? batches : REEF_TRIAL_BATCHES,
+        .batches = batches < REEF_BRANCH_TRIAL_BATCHES ? batches : REEF_BRANCH_TRIAL_BATCHES,
     };
     double least = -1.0; // not tried yet
-    *origin = REEF_TRIAL_NONE;
+    *origin = REEF_BRANCH_TRIAL_NONE;
     // On fewer batches the difference is noise.
-    if (batches < REEF_TRIAL_BATCHES_MIN) return REEF_OK;
+    if (batches < REEF_BRANCH_TRIAL_BATCHES_MIN) return REEF_OK;
     reef_status status = REEF_OK;
     size_t tried = 0;
     // Newest first: what was learned last is most likely to be near the new data. A bounded number
     // of candidates keeps the cost of a boundary bounded.
     for (uint32_t g = t.open->info.generation; status == REEF_OK && g-- > 1;) {
-        if (tried == REEF_TRIAL_BRANCHES || !can_branch(trainer, g)) continue;
+        if (tried == REEF_BRANCH_TRIAL_BRANCHES || !can_branch(trainer, g)) continue;
         tried++;
         double bits;
         // The plain start is measured only if there is a candidate at all. It gets a bonus: a copy
@@ -152,7 +152,7 @@ reef_status reef_branch_trial_choose(reef_trainer *trainer,
         least = bits;
         *origin = g;
     }
-    if (status != REEF_OK || *origin == REEF_TRIAL_NONE) return status;
+    if (status != REEF_OK || *origin == REEF_BRANCH_TRIAL_NONE) return status;
     // The copies that were tried have trained; the winner is made again from its origin.
     status = begin_as(&t, *origin, err);
     if (status != REEF_OK) return status;

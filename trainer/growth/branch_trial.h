@@ -7,23 +7,23 @@
 // where the generation begins.
 //
 // Candidates are the open generation as it stands, and a whole copy (branch.h) of each of the
-// newest REEF_TRIAL_BRANCHES sealed generations with experts of the same side. Of what was tried
-// nothing stays: the generation begins untrained, and trains on those batches like on all others.
+// newest REEF_BRANCH_TRIAL_BRANCHES sealed generations with experts of the same side. Nothing of a
+// trial stays: the generation begins untrained, and trains on those batches like on all others.
 // What decides is stream, configuration and state, so a trial after a crash ends as it did before.
 #ifndef REEF_BRANCH_TRIAL_H
 #define REEF_BRANCH_TRIAL_H
 
 #include "trainer_internal.h"
 
-#define REEF_TRIAL_NONE UINT32_MAX // of generations: it does not begin as a copy
-#define REEF_TRIAL_BRANCHES 8      // sealed generations that are tried
-#define REEF_TRIAL_BATCHES 64      // on so many batches
-#define REEF_TRIAL_BATCHES_MIN 16  // with fewer no trial is made
+#define REEF_BRANCH_TRIAL_NONE UINT32_MAX // of generations: it does not begin as a copy
+#define REEF_BRANCH_TRIAL_BRANCHES 8      // sealed generations that are tried
+#define REEF_BRANCH_TRIAL_BATCHES 64      // on so many batches
+#define REEF_BRANCH_TRIAL_BATCHES_MIN 16  // with fewer no trial is made
 
 /**
  * Let the open generation, which has trained nothing, begin as whichever candidate learns `batches`
  * batches at `fresh` best: in the stream from the first pending byte on, with one byte more behind
- * them. `origin` is the generation that it is a copy of now, or REEF_TRIAL_NONE.
+ * them. `origin` is the generation that it is a copy of now, or REEF_BRANCH_TRIAL_NONE.
  */
 REEF_MUST_CHECK reef_status reef_branch_trial_choose(
     reef_trainer *trainer, const uint8_t *fresh, size_t batches, uint32_t *origin, reef_error *err);

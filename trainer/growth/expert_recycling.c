@@ -12,8 +12,8 @@
 
 enum { STREAM_RECYCLE = 401, STREAM_ROW, STREAM_QUERY };
 
-// One layer of the open generation while it is looked at.
-typedef struct looking {
+// One layer of the open generation during recycling.
+typedef struct recycling_pass {
     reef_trainer *trainer;
     reef_generation *generation;
     uint32_t layer;
@@ -21,7 +21,7 @@ typedef struct looking {
     reef_expert_shape shape;
     uint8_t *needed[2]; // (side) for each table: sub-keys of experts that are in use or frozen
     uint64_t experts, sub_keys;
-} looking;
+} recycling_pass;
 
 bool reef_recycle_is_due(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
@@ -35,7 +35,7 @@ static bool stays(const reef_expert_table *table, size_t n) {
     return table->usage[n].count != table->used_before[n] || table->flags[n] != 0;
 }
 
-static void mark_needed(const looking *at) {
+static void mark_needed(const recycling_pass *at) {
     const reef_expert_table *table = &at->generation->expert_tables[at->layer];
     for (size_t n = 0; n < table->expert_count; n++) {
         if (!stays(table, n)) continue;
@@ -56,7 +56,7 @@ static bool is_new(const reef_expert_table *table, size_t n, const reef_expert_s
     return table->moments.counts[n] == 0;
 }
 
-static void renew_row(const looking *at, size_t n) {
+static void renew_row(const recycling_pass *at, size_t n) {
     size_t D = at->shape.D, w_up = reef_expert_up(&at->shape) * D;
     reef_expert_table *table = &at->generation->expert_tables[at->layer];
     const reef_expert_moments *moments = &table->moments;
@@ -81,7 +81,7 @@ static void renew_row(const looking *at, size_t n) {
     table->dirty[n] = 1;
 }
 
-static void renew_rows(looking *at) {
+static void renew_rows(recycling_pass *at) {
     const reef_expert_table *table = &at->generation->expert_tables[at->layer];
     for (size_t n = 0; n < table->expert_count; n++) {
         if (stays(table, n) || is_new(table, n, &at->shape)) continue;
@@ -93,7 +93,7 @@ static void renew_rows(looking *at) {
 // ---- sub-keys -----------------------------------------------------------------------------------
 
 // Tables of its own for each head, or one for all: rows of a table have a sub-key of each.
-static size_t tables_of(const looking *at) {
+static size_t tables_of(const recycling_pass *at) {
     reef_router_shape shape =
         reef_generation_shape(&at->trainer->network.config, at->generation->info.side);
     return reef_router_tables(&shape);
@@ -101,7 +101,7 @@ static size_t tables_of(const looking *at) {
 
 // Mean length of the sub-keys that are needed: a score is an inner product, so a shorter one would
 // lose against them. Without any, that of random ones.
-static float key_length(const looking *at, size_t table, const float *keys) {
+static float key_length(const recycling_pass *at, size_t table, const float *keys) {
     const reef_config *config = &at->trainer->network.config;
     size_t half = config->d_key / 2, tables = tables_of(at), count = 0;
     double sum = 0.0;
@@ -116,7 +116,7 @@ static float key_length(const looking *at, size_t table, const float *keys) {
 
 // A half of a query of the last batch that met the table, scaled to `length`; `i` counts all its
 // sub-keys.
-static void draw_key(const looking *at, size_t table, size_t i, float length, float *key) {
+static void draw_key(const recycling_pass *at, size_t table, size_t i, float length, float *key) {
     // Sub-keys are moved onto queries that were really asked, because a random key in many
     // dimensions is near none of them.
     const reef_trainer *trainer = at->trainer;
@@ -133,7 +133,7 @@ static void draw_key(const looking *at, size_t table, size_t i, float length, fl
     for (size_t d = 0; d < half; d++) key[d] = norm > 0.0f ? from[d] * (length / norm) : 0.0f;
 }
 
-static void move_sub_keys(looking *at, size_t table) {
+static void move_sub_keys(recycling_pass *at, size_t table) {
     char name[REEF_NAME_BYTES_MAX + 1];
     snprintf(name, sizeof(name), "block%u.sub_keys_%c", at->layer, table == 0 ? 'a' : 'b');
     const reef_tensor *keys = reef_generation_find(at->generation, name);
@@ -156,7 +156,7 @@ static void move_sub_keys(looking *at, size_t table) {
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-static reef_status find_unused(looking *at, reef_error *err) {
+static reef_status find_unused(recycling_pass *at, reef_error *err) {
     // needed[0] flags rows of the square, needed[1] columns.
     size_t side = at->generation->info.side;
     reef_expert_table *table = &at->generation->expert_tables[at->layer];
@@ -180,9 +180,9 @@ reef_status reef_recycle(reef_trainer *trainer, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     reef_generation *generation = reef_open_generation(trainer);
     uint64_t seed = reef_random_bits(config->seed, STREAM_RECYCLE, generation->info.generation);
-    looking at = {.trainer = trainer,
-                  .generation = generation,
-                  .seed = reef_random_bits(seed, STREAM_RECYCLE, trainer->generation_step)};
+    recycling_pass at = {.trainer = trainer,
+                         .generation = generation,
+                         .seed = reef_random_bits(seed, STREAM_RECYCLE, trainer->generation_step)};
     for (uint32_t l = 0; l < config->layers; l++) {
         if (!reef_layer_retrieves(config, l)) continue;
         // Layers are independent: each has its own routers and experts.

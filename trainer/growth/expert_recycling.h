@@ -19,8 +19,8 @@
 bool reef_recycle_is_due(const reef_trainer *trainer);
 
 /**
- * Recycle, and begin the next window. The pass still holds the batch that was just trained. Told as
- * an event.
+ * Recycle, and begin the next window. The pass still holds the batch that was just trained.
+ * Reported as an event.
  */
 REEF_MUST_CHECK reef_status reef_recycle(reef_trainer *trainer, reef_error *err);
 

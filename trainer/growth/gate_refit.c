@@ -2,7 +2,7 @@
 // for how.
 //
 // Half of the old windows of the reservoir fit, the other half calibrate; new are the generation's
-// own sample and, at a boundary, the batches that were held back. What is stored as the gate's leak
+// own sample and, at a boundary, the batches that were deferred. What is stored as the gate's leak
 // was measured on windows that its weights have never seen.
 #include "gate_refit.h"
 #include "batch.h"

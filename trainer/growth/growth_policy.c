@@ -46,7 +46,7 @@ const char *reef_policy_due(const reef_trainer *trainer) {
 
 // ---- how much -----------------------------------------------------------------------------------
 
-// Half of side_new for data that is known, twice for data of which the model knows nothing.
+// Half of side_new for data that is known, twice for data that the model does not know.
 static uint32_t side_for(const reef_config *config, double distance) {
     double side = round((double)config->side_new * exp2(2.0 * distance - 1.0));
     double low = reef_growth_smallest_side(config), high = REEF_SIDE_MAX;
@@ -112,8 +112,8 @@ reef_status reef_policy_size(reef_trainer *trainer,
         status = measure_distance(trainer, fresh, fresh_bytes, out, err);
         if (status == REEF_OK && !isnan(out->distance)) out->side = side_for(config, out->distance);
     }
-    // If experts_max leaves no room for the wanted size, the smallest is tried; 0 tells the caller
-    // that even that does not fit.
+    // If experts_max leaves no room for the wanted size, the smallest is tried; 0 means that
+    // even that does not fit.
     if (!reef_growth_has_room(trainer, reef_growth_added_experts(trainer, out->side)))
         out->side = reef_growth_smallest_side(config);
     if (!reef_growth_has_room(trainer, reef_growth_added_experts(trainer, out->side)))

@@ -1,17 +1,17 @@
 // When and by how much a pool grows, as the configuration asks for it.
 //
-//   boundaries  drift: stream.c asks drift_test.c. given: marks (boundary_mark.c) and commands
-//               only. budget: every boundary_bytes of the stream, counted from the last boundary.
+//   boundaries  drift: stream.c asks drift_test.c. given: marker lines (marker_line.c) and
+//               commands only. budget: every boundary_bytes of the stream, counted from the last
+//               boundary.
 //               capacity: once capacity_share of the open generation's experts, of all layers
-//               together, were used capacity_uses times each; looked at every REEF_POLICY_STEPS
+//               together, were used capacity_uses times each; checked every REEF_POLICY_STEPS
 //               steps.
 //   growth      a boundary seals the open generation and opens the next, or enlarges it in place by
 //               as many experts as the next would have.
 //   size_new    the side of the next: side_new, or between half and twice of it by the distance of
 //               the new data from what is known.
 //   experts_max what all of it together may not exceed: then the smallest side is tried, and if
-//   that is
-//               too much as well, the open generation goes on training.
+//               that is too much as well, the open generation continues to train.
 #ifndef REEF_POLICY_H
 #define REEF_POLICY_H
 
@@ -19,7 +19,8 @@
 #include "trainer_internal.h"
 
 #define REEF_POLICY_STEPS 32 // steps of training from one check of the usage to the next
-#define REEF_PROBE_BATCHES 8 // held batches that a measurement passes through the model, at most
+#define REEF_PROBE_BATCHES                                                                         \
+    8 // deferred batches that a measurement passes through the model, at most
 
 /** Why the batch that was just trained ends at a boundary, or NULL. */
 const char *reef_policy_due(const reef_trainer *trainer);
@@ -61,13 +62,13 @@ typedef void (*reef_probe_visit)(void *context, size_t number, double bits);
 size_t reef_probe_count(size_t batches);
 
 /**
- * Walk over whole fresh batches, as reef_policy_size has them, evenly looking at some.
+ * Walk over whole fresh batches, as reef_policy_size has them, probing some of them, evenly spaced.
  * unclaimed  written: share of their bytes on which no gate fires; may be NULL
  */
 REEF_MUST_CHECK reef_status reef_probe_walk(reef_trainer *trainer,
                                             const uint8_t *fresh,
                                             size_t batches,
-                                            reef_probe_visit look,
+                                            reef_probe_visit visit,
                                             void *context,
                                             double *unclaimed,
                                             reef_error *err);

@@ -28,14 +28,14 @@ static size_t count_unclaimed(const reef_trainer *trainer) {
 reef_status reef_probe_walk(reef_trainer *trainer,
                             const uint8_t *fresh,
                             size_t batches,
-                            reef_probe_visit look,
+                            reef_probe_visit visit,
                             void *context,
                             double *unclaimed,
                             reef_error *err) {
     const reef_config *config = &trainer->network.config;
     // All batches are decided about, since gates must read the stream in order. Only some of them
     // are run forward, spread evenly.
-    size_t size = reef_batch_bytes(config), looks = reef_probe_count(batches), looked = 0;
+    size_t size = reef_batch_bytes(config), probe_count = reef_probe_count(batches), probed = 0;
     size_t silent = 0;
     reef_gating moving = {0}, before = {0};
     reef_status status = reef_gating_copy(&moving, &trainer->gating, err);
@@ -47,11 +47,11 @@ reef_status reef_probe_walk(reef_trainer *trainer,
         if (status == REEF_OK) status = reef_step_decide(trainer, bytes, &moving, &answered, err);
         if (status != REEF_OK) break;
         silent += count_unclaimed(trainer);
-        // Integer spacing: the same batches are looked at in every run.
-        if (looked == looks || b != looked * batches / looks) continue;
+        // Integer spacing: the same batches are probed in every run.
+        if (probed == probe_count || b != probed * batches / probe_count) continue;
         double bits;
         status = reef_step_forward(trainer, bytes, &before, &bits, err);
-        if (status == REEF_OK) look(context, looked++, bits);
+        if (status == REEF_OK) visit(context, probed++, bits);
     }
     reef_gating_release(&moving);
     reef_gating_release(&before);

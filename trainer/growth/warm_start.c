@@ -23,7 +23,7 @@ enum { STREAM_CANDIDATE = 301, STREAM_CHOICE = 302, STREAMS_A_LAYER = 8 };
 typedef struct start {
     reef_trainer *trainer;
     uint64_t seed;
-    size_t looks, candidates; // candidates of one table; a multiple of `looks`
+    size_t probes, candidates; // candidates of one table; a multiple of `probes`
     size_t tables; // of sub-keys, that each half of a query has: one for all heads, or one for each
     float *halves[REEF_LAYER_COUNT_MAX][2]; // (tables, candidates, d_key / 2) for each half
     uint32_t **uses;                        // (generations, layers) -> (N) how often it was chosen
@@ -50,12 +50,12 @@ static void release_start(start *s) {
     free(s->uses);
 }
 
-static size_t candidate_count(size_t side, size_t looks) {
+static size_t candidate_count(size_t side, size_t probes) {
     size_t count = 4 * side;
     if (count < CANDIDATES_MIN) count = CANDIDATES_MIN;
     if (count > CANDIDATES_MAX) count = CANDIDATES_MAX;
     if (count < side) count = side;
-    return (count + looks - 1) / looks * looks;
+    return (count + probes - 1) / probes * probes;
 }
 
 static reef_status allocate_start(start *s, reef_error *err) {
@@ -95,7 +95,7 @@ static uint64_t stream_of(const table_of *table, uint64_t stream) {
 static void gather_table(start *s, const table_of *table, size_t number) {
     const reef_config *config = &s->trainer->network.config;
     // Every probed batch contributes the same number of candidates, so that none dominates.
-    size_t half = config->d_key / 2, each = s->candidates / s->looks;
+    size_t half = config->d_key / 2, each = s->candidates / s->probes;
     const reef_activations_table *routed =
         &s->trainer->acts.expert_tables[s->trainer->network.generation_count - 1][table->l];
     size_t queries = reef_batch_tokens(config) * config->heads / s->tables;
@@ -323,11 +323,11 @@ reef_status reef_start_generation(reef_trainer *trainer,
     start s = {
         .trainer = trainer,
         .seed = reef_random_bits(config->seed, 1, open->info.generation),
-        .looks = reef_probe_count(batches),
+        .probes = reef_probe_count(batches),
     };
     reef_router_shape shape = reef_generation_shape(config, open->info.side);
     s.tables = reef_router_tables(&shape);
-    s.candidates = candidate_count(open->info.side, s.looks);
+    s.candidates = candidate_count(open->info.side, s.probes);
     reef_status status = allocate_start(&s, err);
     // First walk: which queries the new data asks. Sub-keys are drawn among them before the choices
     // are counted.
@@ -348,13 +348,13 @@ reef_status reef_start_generation(reef_trainer *trainer,
     release_start(&s);
     if (status != REEF_OK) return status;
     reef_generation_average_reset(reef_open_generation(trainer)); // it has not trained yet
-    uint32_t origin = REEF_TRIAL_NONE;
+    uint32_t origin = REEF_BRANCH_TRIAL_NONE;
     // Last, because a branch replaces the open generation with everything that was prepared above.
     if (config->branch_new == REEF_BRANCH_NEW_TRIAL)
         status = reef_branch_trial_choose(trainer, fresh, batches, &origin, err);
     if (status != REEF_OK) return status;
     char branch[32] = "null";
-    if (origin != REEF_TRIAL_NONE) snprintf(branch, sizeof(branch), "%" PRIu32, origin);
+    if (origin != REEF_BRANCH_TRIAL_NONE) snprintf(branch, sizeof(branch), "%" PRIu32, origin);
     return reef_state_event(trainer, err, "start",
                             "\"subkeys\": \"%s\", \"copied\": %zu, \"older\": %s, \"bytes\": %zu, "
                             "\"branch\": %s",

@@ -16,7 +16,7 @@ bool reef_start_is_due(const reef_trainer *trainer);
 
 /**
  * Start the open generation from whole batches of its data, in the stream from the first pending
- * byte on and followed by one byte more. Told as an event.
+ * byte on and followed by one byte more. Reported as an event.
  */
 REEF_MUST_CHECK reef_status reef_start_generation(reef_trainer *trainer,
                                                   const uint8_t *fresh,

@@ -81,7 +81,7 @@ REEF_API bool reef_trainer_source_loss(const reef_trainer *trainer,
  * in the concatenated stream: how it is cut into calls does not matter.
  *
  * When `steps` is not NULL the call returns after the first batch that is trained, or after a run
- * of held batches: *taken says how many bytes were accepted (possibly fewer than `count`), *steps
+ * of deferred batches. *taken is how many bytes were accepted (possibly fewer than `count`), *steps
  * how many steps ran; call again with the rest.
  *
  * Errors: INVALID an id outside the vocabulary, a source that begins while another one's last token
@@ -101,7 +101,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_feed(reef_trainer *trainer,
 /**
  * Learn what waits in a vector model for a whole batch as a shorter one, without testing it for
  * drift: for a boundary that the caller knows. Nothing is done in other models, before the first
- * batch of a generation, and while examples are held back.
+ * batch of a generation, and while examples are deferred.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_learn_pending(reef_trainer *trainer,
                                                                 reef_error *err);
@@ -171,7 +171,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_trainer_journal(reef_trainer *trainer,
  * hash.
  */
 REEF_API void reef_trainer_set_scrub(reef_trainer *trainer, const reef_scrub *scrub);
-/** Damage that such a check found: an event for the timeline, and told as all events are. */
+/** Damage that such a check found: an event for the timeline, reported as all events are. */
 REEF_API REEF_MUST_CHECK reef_status reef_trainer_note_damage(reef_trainer *trainer,
                                                               const char *what,
                                                               reef_error *err);
@@ -420,7 +420,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_pool_from_model(const char *pool,
 
 typedef struct reef_trainer_status {
     uint64_t step, stream_bytes; // trained
-    uint64_t pending_bytes;      // accepted, not yet trained (part of a batch, or held back)
+    uint64_t pending_bytes;      // accepted, not yet trained (part of a batch, or deferred)
     uint64_t skipped_bytes;      // recognised as an older domain: not trained
     uint64_t recycled_experts;   // that were initialised again, in all generations; with
                                  // recycle_after
@@ -429,14 +429,14 @@ typedef struct reef_trainer_status {
     char strategy[16];  // of the configuration
     uint32_t task;      // boundaries so far of a strategy that keeps one generation; else 0
     uint64_t opened_at; // stream position where it was opened
-    uint32_t anomalous; // of the batches held back now: not explained by the drift test
+    uint32_t anomalous; // of the deferred batches: beyond the limit of the drift test
     // Prequential loss: median over the drift window, and of the last batch since the start. With
     // vectors both are shares of labelled examples that were classed wrongly before they were
     // learned; the first of known labels only. NaN while there was none.
     double bits_per_byte;
     double last_bits_per_byte;
     // How far the last batch's loss lies above the median, in robust standard deviations, and the
-    // loss above which a batch is suspicious; NaN while the drift test has no history, and with
+    // loss above which a batch is anomalous; NaN while the drift test has no history, and with
     // vectors.
     double drift, drift_limit;
     double learning_rate;

@@ -17,7 +17,7 @@
 // ---- the step -----------------------------------------------------------------------------------
 
 static reef_status refuse_model_kind(const reef_trainer *trainer, reef_error *err) {
-    return reef_fail(err, REEF_ERR_INVALID, "%.120s is no pool of a layer: its model is %s",
+    return reef_fail(err, REEF_ERR_INVALID, "%.120s is not a pool of a layer: its model is %s",
                      reef_store_path(trainer->store),
                      reef_config_word(&trainer->network.config, "model"));
 }

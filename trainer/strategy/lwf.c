@@ -1,6 +1,7 @@
-// Learning without forgetting (Li & Hoiem 2016): on the new data, the model stays close to what the
-// model of the last boundary says about it. The loss of a step gets lwf_weight * KL(teacher ||
-// student), both softmaxes at lwf_temperature, averaged over the same tokens as the cross-entropy.
+// Learning without forgetting (Li & Hoiem 2016): on the new data, the output of the model stays
+// close to that of the model of the last boundary. The loss of a step gets lwf_weight * KL(teacher
+// || student), both softmaxes at lwf_temperature, averaged over the same tokens as the
+// cross-entropy.
 //
 // The teacher is a sealed copy: batch norm folded, no moments, nothing that could change. It costs
 // one more forward pass a step.

@@ -3,13 +3,13 @@
 // share stream, drift test, optimiser and sampling with it, so that a comparison compares the
 // strategy alone.
 //
-//   strategy.c         the counter of tasks, what freezes, which rival does what when
+//   strategy.c         the counter of tasks, what freezes, which baseline does what when
 //   replay.c  replay: windows of earlier tasks in every step
 //   ewc.c     ewc: a penalty on change, stiff where the old data's gradients were large
 //   lwf.c     lwf: distillation from the model of the last boundary
 //   sparse_memory.c  sparse-memory: the few rows that matter to the new data and not to the old
 //   grid.c    grid: new rows in the same grid, everything else frozen
-//   strategy_checkpoint.c   what rivals keep beside the model, as records
+//   strategy_checkpoint.c   what baselines keep beside the model, as records
 #ifndef REEF_STRATEGY_H
 #define REEF_STRATEGY_H
 

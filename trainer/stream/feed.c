@@ -90,7 +90,7 @@ reef_status reef_trainer_feed(reef_trainer *trainer,
     // A change of source ends a marker line: half a marker in one file and half in the next is no
     // marker.
     if (status == REEF_OK && count > 0)
-        reef_marker_line_source(&trainer->mark, trainer->network.config.boundary_mark,
+        reef_marker_line_source(&trainer->marker, trainer->network.config.boundary_mark,
                                 (size_t)(from - trainer->sources));
     // Losses are counted by source, so the span must be known before a byte is accepted.
     if (status == REEF_OK && count > 0)

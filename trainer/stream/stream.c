@@ -1,27 +1,27 @@
 // From accepted bytes to trained batches.
 //
-// A batch is scored before it is trained on. While the drift test explains its loss, it is trained
-// at once. A batch that it does not explain is held back, and so are the ones after it, until
-// either enough of them are suspicious (a boundary: the generation is sealed as it was before the
-// first of them, and they become the first batches of the next one) or the stream is itself again
-// (they are trained in order, as if nothing had happened). So nothing ever has to be rolled back,
-// and nothing is lost.
+// A batch is scored before it is trained on. While the drift test finds its loss in range, it is
+// trained at once. An anomalous batch is deferred, and so are the batches after it. Either enough
+// of them are anomalous: that is a boundary. The generation is sealed as it was before the first of
+// them, and they become the first batches of the next one. Or the losses return to their range:
+// then the deferred batches are trained in order, as if nothing had happened. So nothing ever has
+// to be rolled back, and nothing is lost.
 //
-//   carry:   | held batch | held batch | next batch | part of a batch ...
-//            ^ stream_bytes, firing     ^ ahead
+//   pending:  | deferred batch | deferred batch | next batch | part of a batch ...
+//             ^ stream_bytes, gating            ^ ahead
 //
-// A batch that the open generation does not explain but the older ones do, under their own gates
-// and about as well as they did their own data, is a domain that came back: it is skipped, not
-// trained on. The last condition matters where a gate claims what it has never seen: English, to a
-// gate that knows it from comments in source code only. The same is asked of a batch that the open
-// generation does explain, where its own gate would leave most of it to the older ones: to a
-// generation whose batches vary much hardly anything is unlikely.
+// A batch that is anomalous to the open generation may be of a domain that came back. If the older
+// generations, under their own gates, score it in the range of their own data, it is skipped, not
+// trained on. That condition matters where a gate claims what it has never seen: English, to a gate
+// that knows it from comments in source code only. A batch in range is tested in the same way where
+// the open generation's gate would leave most of it to the older ones: to a generation whose
+// batches vary much hardly anything is anomalous.
 //
-// A marker line (boundary_mark.h) is a boundary at exactly its offset. What is held is trained
+// A marker line (marker_line.h) is a boundary at exactly its offset. Deferred batches are trained
 // before it. The rest, fewer bytes than a batch and its next byte, is skipped with the marker line.
 // Generations on both sides see nothing of each other's data, and all gates restart behind it,
-// since another stream begins there. A mark before anything was trained since the last boundary is
-// only taken out of the stream.
+// since another stream begins there. A marker line before anything was trained since the last
+// boundary is only taken out of the stream.
 #include "stream.h"
 #include "batch.h"
 #include "expert_recycling.h"
@@ -39,7 +39,7 @@
 
 #define CHANGE_BATCHES                                                                             \
     8                  // most of so many in a row have to be of the new kind where a change begins
-#define NORMAL_SHARE 3 // a run of held batches ends when a third of a boundary's worth are normal
+#define NORMAL_SHARE 3 // deferring ends when a third of a boundary's worth of batches are normal
 
 static size_t deferred_bytes(const reef_trainer *trainer) {
     return trainer->deferred_batches * reef_batch_bytes(&trainer->network.config);
@@ -47,8 +47,8 @@ static size_t deferred_bytes(const reef_trainer *trainer) {
 
 // Pending bytes that are known to be no part of a marker.
 static size_t usable_bytes(const reef_trainer *trainer) {
-    const reef_marker_line *mark = &trainer->mark;
-    return trainer->pending_bytes - reef_marker_line_pending(mark) - mark->line_bytes;
+    const reef_marker_line *marker = &trainer->marker;
+    return trainer->pending_bytes - reef_marker_line_pending(marker) - marker->line_bytes;
 }
 
 static size_t ready_bytes(const reef_trainer *trainer) {
@@ -89,7 +89,7 @@ static reef_status train_batch(reef_trainer *trainer, double bits, reef_error *e
     return status;
 }
 
-// Train on the first held batches without testing them again.
+// Train on the first deferred batches without testing them again.
 static reef_status train_deferred(reef_trainer *trainer,
                                   size_t count,
                                   size_t *steps,
@@ -98,7 +98,7 @@ static reef_status train_deferred(reef_trainer *trainer,
     if (trainer->deferred_batches > 0)
         memmove(trainer->deferred_bits, trainer->deferred_bits + count,
                 trainer->deferred_batches * sizeof(*trainer->deferred_bits));
-    // The gates continue where training stands, not where looking ahead had come to.
+    // The gates continue where training stands, not where testing had come to.
     reef_status status = reef_gating_copy(&trainer->ahead, &trainer->gating, err);
     trainer->ahead.cusum = 0.0; // they count as the open generation's
     for (size_t i = 0; status == REEF_OK && i < count; i++) {
@@ -120,12 +120,11 @@ static reef_status defer_batch(reef_trainer *trainer,
                                bool anomalous,
                                reef_error *err) {
     if (trainer->deferred_batches == trainer->deferred_capacity) {
-        // Growth by doubling; at most patience batches are ever held.
+        // Growth by doubling; drift_hold bounds how many batches are ever deferred.
         size_t capacity = 2 * trainer->deferred_capacity + 64;
         double *deferred_bits = realloc(trainer->deferred_bits, capacity * sizeof(*deferred_bits));
         if (deferred_bits == NULL)
-            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to hold %zu batches back",
-                             capacity);
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to defer %zu batches", capacity);
         trainer->deferred_bits = deferred_bits;
         trainer->deferred_capacity = capacity;
     }
@@ -135,9 +134,9 @@ static reef_status defer_batch(reef_trainer *trainer,
     return REEF_OK;
 }
 
-// How many of the held batches still belong to what came before: an odd passage may lead up to the
-// change. The change is where the loss first stays nearer to that of the later held batches than to
-// what was normal.
+// How many of the deferred batches still belong to what came before: an odd passage may lead up to
+// the change. The change is where the loss first stays nearer to that of the later deferred batches
+// than to what was normal.
 static reef_status before_change(const reef_trainer *trainer, size_t *out, reef_error *err) {
     // The later half is taken as the new normal, because it is the part that is certainly behind
     // the change.
@@ -187,44 +186,43 @@ static bool reference_of(const reef_trainer *trainer, double *median, double *sp
         *spread += network->generations[g]->reference_spread;
         old++;
     }
-    // Tokens that only the open generation answers say nothing about older ones.
+    // Without a token for an older generation there is no range to compare with.
     if (old == 0) return false;
     *median /= (double)old;
     *spread /= (double)old;
     return true;
 }
 
-// Read a batch with every gate deciding, from `firing` on: do older generations explain it, better
-// than the open one with its gate forced open (`forced_bits`), and at the level that they had on
-// their own data? What is left unexplained is written to `sum` as it stands after this batch. The
-// losses of this reading are left in the pass, and their mean in `bits`.
-static reef_status explain(reef_trainer *trainer,
-                           const uint8_t *bytes,
-                           const reef_gating *gating,
-                           double forced_bits,
-                           double *bits,
-                           double *sum,
-                           bool *out,
-                           reef_error *err) {
+// Read a batch with every gate deciding, from `gating` on. Is its loss below `forced_bits`, that of
+// the open generation with its gate forced open? Is it in the range that the older generations had
+// on their own data? The CUSUM after this batch is written to `sum`. The losses of this reading
+// are left in the pass, and their mean in `bits`.
+static reef_status test_older_range(reef_trainer *trainer,
+                                    const uint8_t *bytes,
+                                    const reef_gating *gating,
+                                    double forced_bits,
+                                    double *bits,
+                                    double *sum,
+                                    bool *out,
+                                    reef_error *err) {
     const reef_config *config = &trainer->network.config;
     double median, spread;
     reef_status status = reef_step_task_free(trainer, bytes, gating, bits, err);
-    // A batch that no older generation answers cannot be explained by them.
+    // A batch for which no older generation fires cannot be in their range.
     *out = status == REEF_OK && reference_of(trainer, &median, &spread);
     if (!*out) return status;
     double limit = reef_drift_limit(median, spread, config);
     *sum = reef_drift_cusum(trainer->ahead.cusum, *bits, median, spread, config);
-    // Explained: as good as on their own data, better than the open generation forced open, and
+    // In range: as good as on their own data, better than the open generation forced open, and
     // without a build-up of small excesses.
     *out = *bits <= fmin(limit, forced_bits) && *sum <= limit - median;
     return REEF_OK;
 }
 
-// Is this batch of a domain that came back? One that the open generation does not explain is asked
-// about twice: with the gates as the stream left them, and with all gates at the beginning of a
-// stream, since the open one's mean stays high for some hundred bytes after its domain has ended.
-// The training batch has to be read again. `bits` is its loss, and becomes that of the reading by
-// which it was recognised.
+// Is this batch of a domain that came back? An anomalous one is tested twice: with the gates as the
+// stream left them, and with all gates at the beginning of a stream. The reason: the open one's
+// mean stays high for some hundred bytes after its domain has ended. The training batch has to be
+// read again. `bits` is its loss, and becomes that of the reading by which it was recognised.
 static reef_status is_recognised(reef_trainer *trainer,
                                  const uint8_t *bytes,
                                  bool anomalous,
@@ -234,13 +232,14 @@ static reef_status is_recognised(reef_trainer *trainer,
     double forced_bits = *bits, read_bits = *bits;
     double sum = trainer->ahead.cusum, again = sum;
     reef_status status =
-        explain(trainer, bytes, &trainer->before, forced_bits, &read_bits, &sum, out, err);
+        test_older_range(trainer, bytes, &trainer->before, forced_bits, &read_bits, &sum, out, err);
     // Only an anomalous batch gets the second reading; it costs a pass and a fresh set of gates.
     if (status == REEF_OK && !*out && anomalous) {
         reef_gating fresh = {0};
         status = reef_gating_init(&fresh, &trainer->network, err);
         if (status == REEF_OK)
-            status = explain(trainer, bytes, &fresh, forced_bits, &read_bits, &again, out, err);
+            status =
+                test_older_range(trainer, bytes, &fresh, forced_bits, &read_bits, &again, out, err);
         reef_gating_release(&fresh);
         // The smaller CUSUM of the two readings counts, since recognising is what is asked.
         if (again < sum) sum = again;
@@ -261,7 +260,7 @@ static reef_status recognise(reef_trainer *trainer,
     uint64_t begin = trainer->stream_bytes + deferred_bytes(trainer);
     size_t size = reef_batch_tokens(&trainer->network.config) * sizeof(*trainer->acts.loss);
     *out = false;
-    // Only one generation: nobody else could explain it.
+    // With one generation there is no older one to recognise it.
     if (trainer->network.generation_count == 1) {
         reef_step_count_losses(trainer, begin);
         return REEF_OK;
@@ -315,8 +314,7 @@ static reef_status train_on(reef_trainer *trainer, double bits, reef_error *err)
     return reason == NULL ? REEF_OK : reef_policy_boundary(trainer, reason, NULL, 0, err);
 }
 
-// Forward of the batch that is looked at once more, after another pass has overwritten what it
-// left.
+// Forward of the same batch once more, after another pass has overwritten its activations.
 static reef_status read_again(reef_trainer *trainer,
                               const uint8_t *bytes,
                               double *bits,
@@ -326,7 +324,7 @@ static reef_status read_again(reef_trainer *trainer,
                              : status;
 }
 
-// How many suspicious batches make a boundary. A foreign page in a long book is not a new book: the
+// How many anomalous batches make a boundary. A foreign page in a long book is not a new book: the
 // change has to last for a share of what the generation has seen.
 static uint32_t confirm_batches(const reef_trainer *trainer) {
     const reef_config *config = &trainer->network.config;
@@ -335,7 +333,7 @@ static uint32_t confirm_batches(const reef_trainer *trainer) {
     return asked > config->drift_confirm ? asked : config->drift_confirm;
 }
 
-// Look at the batch after the held ones and decide about it.
+// Test the batch after the deferred ones and decide about it.
 static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *err) {
     const reef_config *config = &trainer->network.config;
     uint32_t confirm = confirm_batches(trainer);
@@ -350,8 +348,8 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     if (status == REEF_OK) status = reef_step_forward(trainer, bytes, &trainer->ahead, &bits, err);
     if (status != REEF_OK) return status;
     bool anomalous = is_anomalous(trainer, bits), recognised = false;
-    // A batch in range is asked about only if the open generation's gate would leave it to older
-    // ones.
+    // A batch in range is tested against the older ones only if the open generation's gate would
+    // leave it to them.
     bool asks = anomalous || is_left_to_older(trainer);
     if (asks)
         status = recognise(trainer, bytes, anomalous, &bits, &recognised, err);
@@ -359,13 +357,13 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
         reef_step_count_losses(trainer, trainer->stream_bytes + deferred_bytes(trainer));
     if (status != REEF_OK) return status;
     trainer->last_bits = bits;
-    // Batches held before it straddled the change; this one is looked at again after them.
+    // Batches deferred before it straddled the change; this one is tested again after them.
     if (recognised)
         return trainer->deferred_batches > 0 ? release_deferred(trainer, steps, err)
                                              : skip_batch(trainer, bits, err);
     // A batch in range ends a build-up of evidence.
     if (!anomalous) trainer->ahead.cusum = 0.0;
-    // The common path: nothing held, nothing odd. One forward and one backward pass.
+    // The common path: nothing deferred, nothing anomalous. One forward and one backward pass.
     if (!anomalous && trainer->deferred_batches == 0) {
         // Recognising read the batch with every gate deciding; training needs it with the open one
         // forced.
@@ -378,7 +376,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t *steps, reef_error *
     if (reef_policy_is_full(trainer))
         return release_deferred(trainer, steps, err); // there is nothing to wait for
     if (trainer->anomalous >= confirm) return boundary(trainer, steps, err);
-    // Too many normal batches among the held ones: it was an odd passage, not a change.
+    // Too many normal batches among the deferred ones: it was an odd passage, not a change.
     size_t normal = trainer->deferred_batches - trainer->anomalous;
     if (normal * NORMAL_SHARE > confirm) return release_deferred(trainer, steps, err);
     return REEF_OK;
@@ -403,15 +401,15 @@ static reef_status restart_gates(reef_trainer *trainer, reef_error *err) {
 }
 
 // The pending bytes end in a marker line, and no batch before it is ready.
-static reef_status boundary_at_mark(reef_trainer *trainer, size_t *steps, reef_error *err) {
-    // What was held back before the marker belongs to the generation that ends here.
+static reef_status boundary_at_marker(reef_trainer *trainer, size_t *steps, reef_error *err) {
+    // What was deferred before the marker line belongs to the generation that ends here.
     reef_status status = release_deferred(trainer, steps, err);
     if (status != REEF_OK) return status;
     bool grows = reef_strategy_has_boundaries(&trainer->strategy) && reef_task_step(trainer) > 0;
     // The marker line is not trained. With a boundary everything pending goes with it: it is less
     // than a batch, and is of the old domain.
-    size_t gone = grows ? trainer->pending_bytes : trainer->mark.line_bytes;
-    trainer->mark.line_bytes = 0;
+    size_t gone = grows ? trainer->pending_bytes : trainer->marker.line_bytes;
+    trainer->marker.line_bytes = 0;
     trainer->pending_bytes -= gone;
     trainer->stream_bytes += gone;
     trainer->skipped_bytes += gone;
@@ -448,7 +446,7 @@ static reef_status check_ids(const reef_trainer *trainer,
                : status;
 }
 
-// Accept bytes until a batch is ready or a mark has been read; returns how many.
+// Accept bytes until a batch is ready or a marker line has been read; counts them in `taken`.
 static reef_status accept_bytes(reef_trainer *trainer,
                                 const reef_source *source,
                                 const uint8_t *bytes,
@@ -473,9 +471,9 @@ static reef_status accept_bytes(reef_trainer *trainer,
     }
     // Byte by byte, because a marker line may end anywhere, and bytes behind it belong to the next
     // generation.
-    for (size_t i = 0; i < count && !batch_is_ready(trainer) && trainer->mark.line_bytes == 0;
+    for (size_t i = 0; i < count && !batch_is_ready(trainer) && trainer->marker.line_bytes == 0;
          i++) {
-        reef_marker_line_read(&trainer->mark, text, bytes[i]);
+        reef_marker_line_read(&trainer->marker, text, bytes[i]);
         trainer->pending_bytes++;
         ++*taken;
     }
@@ -504,8 +502,8 @@ reef_status reef_stream_push(reef_trainer *trainer,
     while (status == REEF_OK && *steps == 0) {
         if (batch_is_ready(trainer))
             status = settled(trainer, next_batch(trainer, steps, err));
-        else if (trainer->mark.line_bytes > 0)
-            status = settled(trainer, boundary_at_mark(trainer, steps, err));
+        else if (trainer->marker.line_bytes > 0)
+            status = settled(trainer, boundary_at_marker(trainer, steps, err));
         else if (*taken < count)
             status = accept_bytes(trainer, source, bytes + *taken, count - *taken, taken, err);
         else

@@ -269,7 +269,7 @@ reef_status reef_vector_solve(reef_vector *vector,
     // A first solution takes the sharpness of the last one on schedule.
     out->sharpness =
         out->sharpness > 0.0f ? out->sharpness : reef_vector_open(vector)->head.sharpness;
-    // A class may have come with batches that are held back: it has a row, and nothing in it.
+    // A class may have come with batches that are deferred: it has a row, and nothing in it.
     reef_status status = reef_vector_sums_widen(vector, vector->network.class_count, err);
     if (status == REEF_OK)
         status = reef_vector_head_size(out, vector->network.class_count,

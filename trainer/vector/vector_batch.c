@@ -1,4 +1,5 @@
-// A batch of the stream of a vector model: its records, and what the open generation says of them.
+// A batch of the stream of a vector model: its records, and the scores that the open generation
+// gives them.
 #include "vector_stream.h"
 
 #include <inttypes.h>
@@ -61,9 +62,9 @@ typedef struct fresh_labels {
 // False if it is full.
 static bool note_label(fresh_labels *fresh, int32_t label) {
     const reef_vector_network *network = fresh->network;
-    size_t place;
-    if (label < 0 || is_among(network->labels, network->class_count, label, &place) ||
-        is_among(fresh->labels, fresh->count, label, &place))
+    size_t index;
+    if (label < 0 || is_among(network->labels, network->class_count, label, &index) ||
+        is_among(fresh->labels, fresh->count, label, &index))
         return true;
     if (network->class_count + fresh->count == REEF_CLASS_COUNT_MAX) return false;
     fresh->labels[fresh->count++] = label;
@@ -106,15 +107,15 @@ static reef_status class_of(reef_vector_network *network,
                             int32_t label,
                             int32_t *out,
                             reef_error *err) {
-    size_t place;
+    size_t index;
     *out = -1;
     if (label < 0) return REEF_OK;
     // Classes are numbered in the order of their first example, which the stream alone decides.
-    if (!is_among(network->labels, network->class_count, label, &place)) {
+    if (!is_among(network->labels, network->class_count, label, &index)) {
         if (network->class_count == REEF_CLASS_COUNT_MAX) return too_many_classes(label, err);
         network->labels[network->class_count++] = label;
     }
-    *out = (int32_t)place;
+    *out = (int32_t)index;
     return REEF_OK;
 }
 

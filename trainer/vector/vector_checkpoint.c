@@ -14,7 +14,7 @@
 //              moment, means     (C', padded N) and (generations, G') floats
 //              w_up, gate_weights   of the last solution on schedule (tensors hold that of all
 //                                   examples)
-//   moments    layer 0, block    of rivals: adam_m then adam_v of a block of experts
+//   moments    layer 0, block    of baselines: adam_m then adam_v of a block of experts
 //              w_up              adam_m then adam_v
 //   reservoir  slot              generation, size (uint32), 0 (uint64), the record
 //
@@ -197,7 +197,7 @@ static reef_status move_sums(
     return status;
 }
 
-// ---- moments of rivals --------------------------------------------------------------------------
+// ---- moments of baselines -----------------------------------------------------------------------
 
 static reef_status put_pair(reef_txn *txn,
                             const reef_key *key,

@@ -1,10 +1,10 @@
 // The drift test of a vector model.
 //
 // Errors count only on labels that the head knows well ("mature"), so new classes open no
-// generation, they widen the head. What is borne with is half of the open generation's skill, which
-// lies between the errors it usually makes and those of guessing; errors beyond that add up,
-// example by example, and the sum is never below zero (Page 1954). Where it last was zero is where
-// a change began, if there is one.
+// generation, they widen the head. The error rate tolerated lies half way between the errors that
+// the open generation usually makes and those of guessing. Errors beyond it add up, example by
+// example, and the sum is never below zero (Page 1954). Where it last was zero is where a change
+// began, if there is one.
 #include "vector_stream.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 #define MATURE_EXAMPLES 256  // of a label in the head's solution, and at least
 #define MATURE_SHARE 0.25    // this share of an even part of all examples
 #define EXPECT_EXAMPLES 256  // tested ones, before anything is expected
-#define SKILL_MIN 0.25       // of the way from guessing to no error, before drift is looked for
+#define SKILL_MIN 0.25       // of the way from guessing to no error, before drift is tested
 #define IN_RANGE_SHARE 0.125 // of the way from what is expected to guessing
 
 static bool is_mature(const reef_vector *vector, int32_t class) {

@@ -37,7 +37,7 @@ static reef_status push_records(reef_trainer *trainer,
 }
 
 static reef_status reset_vector_lookahead(reef_trainer *trainer, reef_error *err) {
-    (void)trainer, (void)err; // reef_vector_boundary itself learns what was held
+    (void)trainer, (void)err; // reef_vector_boundary itself handles the deferred examples
     return REEF_OK;
 }
 

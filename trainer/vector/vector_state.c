@@ -58,8 +58,8 @@ static char *state_text(const reef_vector *vector) {
         (json_int_t)vector->moment_classes, "sharpness", (double)head->sharpness, "shares",
         vector->gate.shares, "errors", list_ring(vector, vector->errors), "tested",
         list_ring(vector, vector->tested), "excess", vector->excess, "held",
-        (json_int_t)vector->held, "held_batches", (json_int_t)vector->deferred_batches, "untested",
-        (json_int_t)vector->untested, "seen", (json_int_t)vector->memory.seen, "labels",
+        (json_int_t)vector->deferred, "held_batches", (json_int_t)vector->deferred_batches,
+        "untested", (json_int_t)vector->untested, "seen", (json_int_t)vector->memory.seen, "labels",
         list_labels(&vector->network));
     char *text = state == NULL ? NULL : json_dumps(state, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(state);
@@ -126,7 +126,7 @@ static bool parse_state(reef_vector *vector, const json_t *state, reef_vector_he
     vector->next = (uint32_t)(history % REEF_VECTOR_DRIFT_WINDOW);
     vector->examples = (uint64_t)examples;
     vector->solved_examples = (uint64_t)solved;
-    vector->held = (size_t)held;
+    vector->deferred = (size_t)held;
     vector->deferred_batches = (uint32_t)deferred_batches;
     vector->untested = (size_t)untested;
     vector->memory.seen = (uint64_t)seen;
@@ -186,7 +186,7 @@ static reef_status get_slot(void *context,
     size_t size = reef_vector_record_bytes(&vector->network.config);
     if (key->block >= memory->slots || view->bytes != SLOT_HEADER_BYTES + size)
         return reef_fail(err, REEF_ERR_CORRUPT,
-                         "reservoir slot %u holds %zu bytes, which is no example of this pool",
+                         "reservoir slot %u holds %zu bytes, which is not an example of this pool",
                          key->block, view->bytes);
     memcpy(&memory->generations[key->block], view->data, 4);
     memcpy(memory->records + key->block * size, (const uint8_t *)view->data + SLOT_HEADER_BYTES,

@@ -1,15 +1,15 @@
-// The stream of a vector model: what is learned, held back and skipped; boundaries.
+// The stream of a vector model: what is learned, deferred and skipped; boundaries.
 //
 // A batch is scored before it is learned, and its errors are tested for drift (vector_drift.c).
 // What precedes the position where a change may have begun is learned, what follows is deferred. At
-// BOUNDARY_EXCESS the generation is sealed, and the held examples are the first of the next one. A
-// hundred examples of the next domain, learned by mistake, would teach the old head enough of it to
-// hide the change (seen with permuted digits): so the position matters.
+// BOUNDARY_EXCESS the generation is sealed, and the deferred examples are the first of the next
+// one. A hundred examples of the next domain, learned by mistake, would teach the old head enough
+// of it to hide the change (seen with permuted digits): so the position matters.
 //
-//   carry:  [ released | held back ....... | next batch | not a batch yet ]
+//   pending:  [ released | deferred ........ | next batch | not a batch yet ]
 //
-// A batch that the open generation does not explain but all generations together do is of a domain
-// that came back: sealed generations do not learn, so it is skipped.
+// A batch that is anomalous to the open generation, but in range of all generations together, is of
+// a domain that came back: sealed generations do not learn, so it is skipped.
 #include "vector_stream.h"
 #include "events.h"
 #include "loss_history.h"
@@ -22,8 +22,8 @@
 #include <string.h>
 
 #define BASELINE_BATCH 64      // examples of the stream in a step of the baselines
-#define BOUNDARY_EXCESS 64.0   // errors beyond what is borne with that make a boundary
-#define ANOMALOUS_EXCESS 8.0   // errors beyond it at which examples are held back
+#define BOUNDARY_EXCESS 64.0   // errors beyond the tolerated ones that make a boundary
+#define ANOMALOUS_EXCESS 8.0   // such errors at which examples are deferred
 #define DEFERRED_BATCHES_MIN 2 // that make a boundary, so that one bad batch alone never does
 #define DEFERRED_BATCHES_MAX 8 // then they are learned: the change is not clear
 #define CLASS_GROWTH 4         // solve again when a class has so many times more examples,
@@ -130,7 +130,7 @@ static reef_status learn(reef_trainer *trainer,
 // ---- boundaries ---------------------------------------------------------------------------------
 
 static void release_deferred(reef_vector *vector) {
-    vector->held = 0;
+    vector->deferred = 0;
     vector->deferred_batches = 0;
     vector->excess = 0.0;
 }
@@ -228,49 +228,49 @@ static void settle_deferred(reef_vector *vector, size_t rows) {
     vector->untested = rows;
 }
 
-// Hold a batch back that nothing explains, and decide about all that are.
+// Defer a batch that is anomalous to every generation, and decide about all deferred ones.
 static reef_status defer_batch(reef_trainer *trainer, size_t rows, double excess, reef_error *err) {
     reef_vector *vector = trainer->vector;
-    vector->held += rows;
+    vector->deferred += rows;
     vector->deferred_batches++;
     vector->excess = excess;
     if (excess >= BOUNDARY_EXCESS && vector->deferred_batches >= DEFERRED_BATCHES_MIN)
         return reef_vector_boundary(trainer, "drift", err);
-    if (vector->deferred_batches == DEFERRED_BATCHES_MAX) settle_deferred(vector, vector->held);
+    if (vector->deferred_batches == DEFERRED_BATCHES_MAX) settle_deferred(vector, vector->deferred);
     return REEF_OK;
 }
 
-// Decide about the batch after the held ones, which has been scored.
+// Decide about the batch after the deferred ones, which has been scored.
 static reef_status judge_batch(reef_trainer *trainer,
                                size_t rows,
                                const reef_vector_tally *t,
                                reef_error *err) {
     reef_vector *vector = trainer->vector;
     double limit = reef_vector_errors_tolerated(vector);
-    size_t zero = rows, held = vector->held;
+    size_t zero = rows, deferred = vector->deferred;
     double excess = 0.0;
     bool in_range;
     // While released examples are trained, or before enough is known, drift is not tested.
     if (vector->untested == 0 && limit <= 1.0)
         excess = reef_vector_excess(vector, rows, limit, vector->excess, &zero);
-    if (excess < ANOMALOUS_EXCESS && held == 0) return learn(trainer, rows, t, err);
-    // Nothing suspicious up to the end of the batch.
+    if (excess < ANOMALOUS_EXCESS && deferred == 0) return learn(trainer, rows, t, err);
+    // Nothing anomalous up to the end of the batch.
     if (excess < ANOMALOUS_EXCESS) zero = rows;
-    if (zero > 0) { // up to there all is well; the rest is looked at again
-        settle_deferred(vector, held + zero);
+    if (zero > 0) { // up to there all is well; the rest is tested again
+        settle_deferred(vector, deferred + zero);
         return REEF_OK;
     }
-    // The last question is the dearest: all generations answer under their gate.
+    // The costliest test comes last: all generations score the batch under their gates.
     reef_status status = reef_vector_is_in_range(vector, rows, &in_range, err);
     if (status != REEF_OK) return status;
     if (!in_range) return defer_batch(trainer, rows, excess, err);
     // A domain that some generation knows is not learned again.
-    if (held == 0) return skip_examples(trainer, rows, t, err);
-    settle_deferred(vector, held); // they straddled the change; this batch comes again after them
+    if (deferred == 0) return skip_examples(trainer, rows, t, err);
+    settle_deferred(vector, deferred); // they straddled the change; this batch follows them again
     return REEF_OK;
 }
 
-// The answers to the batch after the held ones, by source.
+// The answers to the batch after the deferred ones, by source.
 static void count_answers(reef_trainer *trainer, size_t rows) {
     reef_vector *vector = trainer->vector;
     size_t each = reef_vector_record_bytes(&trainer->network.config);
@@ -282,7 +282,7 @@ static void count_answers(reef_trainer *trainer, size_t rows) {
         // Negative marks an example without a label; the counter skips it.
         vector->wrong[i] = class < 0 ? -1.0 : right ? 0.0 : 1.0;
     }
-    reef_prequential_count(trainer, trainer->stream_bytes + vector->held * each, each,
+    reef_prequential_count(trainer, trainer->stream_bytes + vector->deferred * each, each,
                            vector->wrong, 1.0, rows);
 }
 
@@ -290,7 +290,7 @@ static reef_status next_batch(reef_trainer *trainer, size_t rows, size_t *steps,
     reef_vector *vector = trainer->vector;
     size_t each = reef_vector_record_bytes(&trainer->network.config);
     reef_status status =
-        reef_vector_batch_read(vector, trainer->pending + vector->held * each, rows, err);
+        reef_vector_batch_read(vector, trainer->pending + vector->deferred * each, rows, err);
     if (status != REEF_OK) return status;
     reef_vector_batch_score(trainer, rows);
     reef_vector_tally t = reef_vector_tally_count(
@@ -356,10 +356,10 @@ reef_status reef_vector_push(reef_trainer *trainer,
     const reef_vector *vector = trainer->vector;
     size_t each = reef_vector_record_bytes(&trainer->network.config), rows = batch_rows(vector);
     *taken = *steps = 0;
-    // Examples that were released end where the held part ended; a batch must not reach beyond
+    // Examples that were released end where the deferred part ended; a batch must not reach beyond
     // them.
     if (vector->untested > 0 && vector->untested < rows) rows = vector->untested;
-    size_t end = (vector->held + rows) * each;
+    size_t end = (vector->deferred + rows) * each;
     reef_status status = REEF_OK;
     // A batch is accepted to its end before it is scored.
     if (trainer->pending_bytes < end)
@@ -375,7 +375,7 @@ reef_status reef_trainer_learn_pending(reef_trainer *trainer, reef_error *err) {
     reef_vector *vector = trainer->vector;
     reef_status status = reef_trainer_check_whole(trainer, err);
     if (status != REEF_OK || vector == NULL || vector->baseline || vector->examples == 0 ||
-        vector->held > 0)
+        vector->deferred > 0)
         return status;
     settle_deferred(vector,
                     trainer->pending_bytes / reef_vector_record_bytes(&trainer->network.config));

@@ -50,7 +50,7 @@ reef_vector_tally reef_vector_tally_count(const reef_vector *vector,
                                           const float *scores);
 /** Errors of a batch that was learned, for what is expected of the next. */
 void reef_vector_tally_remember(reef_vector *vector, const reef_vector_tally *tally);
-/** Share of errors that is borne with; above 1 while drift is not looked for. */
+/** Error rate tolerated before drift is suspected; above 1 while drift is not tested. */
 double reef_vector_errors_tolerated(const reef_vector *vector);
 /**
  * The sum of errors beyond `limit` over a batch, from `excess` on; *zero is after which example it

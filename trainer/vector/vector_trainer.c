@@ -33,7 +33,7 @@ static reef_status batch_init(reef_vector *vector, reef_error *err) {
     vector->vectors = calloc(rows * D, sizeof(float));
     vector->z = calloc(rows * (D + 1), sizeof(float));
     vector->hidden = calloc(rows * shape.padded, sizeof(float));
-    // Rivals have no gate; their gradients of all hidden units lie there.
+    // Baselines have no gate; their gradients of all hidden units lie there.
     size_t gate_width = vector->baseline ? shape.padded : gate.padded;
     vector->gate_hidden = calloc(rows * gate_width, sizeof(float));
     vector->wrong = calloc(rows, sizeof(*vector->wrong));

@@ -2,7 +2,7 @@
 //
 //   client --- batch ---> submit --- libuv's thread: push_parse.h ---> waiting
 //                                                                     |  trainer's thread
-//   client <-- answer --- loop <--- one transaction for all <---------'  (reef_trainer_journal)
+//   client <-- reply ---- loop <--- one transaction for all <---------'  (reef_trainer_journal)
 //
 // A batch is acknowledged after the commit of the journal that has it. Training reads it from
 // there, on the loop's side as any source (push_source.c), and the commit that takes the cursor
@@ -38,7 +38,7 @@ typedef struct reef_push_batch {
     uint8_t *body;  // on the heap, the batch's
     size_t body_bytes;
     json_t *records; // instead of a body; the batch's
-    // the answer
+    // the reply
     reef_error error;
     unsigned retry_ms; // of REEF_ERR_BUSY
     bool duplicate;

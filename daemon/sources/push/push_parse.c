@@ -11,7 +11,7 @@
 
 #define ROOM_FIRST 4096
 
-/** A batch in the making, and the record that is looked at. */
+/** A batch that is being built, and the record that is being parsed. */
 typedef struct maker {
     reef_ingested *out;
     size_t room;

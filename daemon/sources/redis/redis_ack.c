@@ -5,7 +5,7 @@
 //                      ^                                      |  while there are more
 //                      '--------------------------------------'
 //
-// Reading goes by the pool's place alone (XREAD), and nothing here is ever asked where that is. So
+// The pool alone stores the read position (XREAD); the state of the group is never read for it. So
 // a group that was removed, moved or acknowledged by others changes nothing that is trained. What
 // is to be acknowledged is asked of the server, not remembered: an XACK that was lost is made up
 // for after the next commit, or in the next run.
@@ -17,7 +17,7 @@
 #define SWEEP_MAX 256 // entries of one XACK
 #define SWEEP_TEXT "256"
 
-static bool can_tell(const reef_redis *redis) {
+static bool can_acknowledge(const reef_redis *redis) {
     return redis->url.group != NULL && redis->link != NULL && reef_redis_link_ready(redis->link);
 }
 
@@ -29,7 +29,7 @@ static void on_refusal(reef_redis *redis, const char *why) {
     redis->group.there = false; // made again in a second
     if (gone || empty || redis->group.reported) return;
     reef_input_warn(redis->input, "source_unacknowledged",
-                    "group '%.60s' of '%.120s' is told nothing: %.120s; reading goes on",
+                    "group '%.60s' of '%.120s' cannot be acknowledged: %.120s; reading continues",
                     redis->url.group, redis->url.clean, why);
     redis->group.reported = true;
 }
@@ -80,7 +80,7 @@ static void on_pending(void *context, const redisReply *reply) {
 
 static void sweep(reef_redis *redis) {
     reef_redis_group *group = &redis->group;
-    if (!group->there || group->asked || !group->due || !can_tell(redis)) return;
+    if (!group->there || group->asked || !group->due || !can_acknowledge(redis)) return;
     group->due = false;
     group->asked = true;
     reef_redis_link_send(redis->link, on_pending, 7,
@@ -104,7 +104,7 @@ static void on_claimed(void *context, const redisReply *reply) {
 void reef_redis_group_claim(reef_redis *redis) {
     // Only entries whose bytes are being read are claimed; claiming more would hide them from other
     // consumers.
-    if (!redis->group.there || !redis->entry_count || !can_tell(redis)) return;
+    if (!redis->group.there || !redis->entry_count || !can_acknowledge(redis)) return;
     const char *words[5 + REDIS_ENTRIES_MAX + 4] = {"XCLAIM", redis->url.stream, redis->url.group,
                                                     redis->url.consumer, "0"};
     int count = 5;
@@ -135,7 +135,7 @@ static void on_made(void *context, const redisReply *reply) {
 }
 
 static void make_ack(reef_redis *redis) {
-    if (can_tell(redis))
+    if (can_acknowledge(redis))
         reef_redis_link_send(
             redis->link, on_made, 5,
             (const char *[]){"XGROUP", "CREATE", redis->url.stream, redis->url.group, "0"});

@@ -1,4 +1,4 @@
-// Where reading of a Redis Stream stands; see redis_source.h for the marks.
+// The read position of a Redis Stream; see redis_source.h for its checkpoints.
 #include "redis_internal.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ int reef_redis_id_compare(const char *a, const char *b) {
     return number[0] == number[1] ? 0 : number[0] < number[1] ? -1 : 1;
 }
 
-// The entry that has byte `ahead` of what the mark describes.
+// The entry that has byte `ahead`, counted from the byte that the checkpoint describes.
 static bool find_checkpoint(reef_redis_position *out, json_t *checkpoint, uint64_t ahead) {
     const char *after = NULL;
     json_int_t ordinal = 0, skip = 0;

@@ -21,12 +21,12 @@ struct reef_redis_link {
     reef_redis_link_options options;
     redisAsyncContext *redis;
     bool ready, closed;
-    bool away;         // said
-    char refusal[256]; // said last
+    bool away;         // reported
+    char refusal[256]; // last reported
     uv_timer_t pause, tick;
     uv_getaddrinfo_t lookup;
-    // Of the addresses that a name has: the next one after each that could not be reached.
-    size_t turn, address_count;
+    // `attempt` modulo the number of addresses of the name is the index of the address to try.
+    size_t attempt, address_count;
     bool resolving;
     unsigned pause_ms;
     uint64_t heard_ms; // when the last reply came, or the first command was sent after it
@@ -132,13 +132,12 @@ static void try_later(reef_redis_link *link) {
 
 static void report_away(reef_redis_link *link, const char *why) {
     char text[512];
-    snprintf(text, sizeof(text), "'%.200s': %.200s; it is tried again", link->options.url->clean,
-             why);
+    snprintf(text, sizeof(text), "'%.200s': %.200s; retrying", link->options.url->clean, why);
     link->options.on_word(link->options.context, "source_away", text);
     link->away = true;
 }
 
-// An unreachable server shows in several ways, of which the first is reported.
+// An unreachable server shows in several ways; only the first is reported.
 static void lose_connection(reef_redis_link *link, const char *why) {
     if (!link->away && !link->closed) report_away(link, why);
     try_later(link);
@@ -166,27 +165,27 @@ bool reef_redis_link_ready(const reef_redis_link *link) {
     return link->ready;
 }
 
-static void on_reply(redisAsyncContext *redis, void *reply, void *data) {
+static void on_redis_reply(redisAsyncContext *redis, void *reply, void *data) {
     reef_redis_call *call = data;
     reef_redis_link *link = call->link;
-    reef_redis_on_reply tell = call->on_reply;
+    reef_redis_on_reply on_reply = call->on_reply;
     free(call);
     if (reply == NULL || redis->data != link || link->redis != redis)
         return; // lost: on_lost says so
     link->heard_ms = uv_now(link->options.loop);
     if (link->owed) link->owed--;
-    tell(link->options.context, reply);
+    on_reply(link->options.context, reply);
 }
 
 static void send_words(reef_redis_link *link,
-                       reef_redis_on_reply tell,
+                       reef_redis_on_reply on_reply,
                        int count,
                        const char **words) {
     reef_redis_call *call = malloc(sizeof(*call));
     // Each command has its own callback context, freed by its reply.
-    if (call != NULL) *call = (reef_redis_call){.link = link, .on_reply = tell};
+    if (call != NULL) *call = (reef_redis_call){.link = link, .on_reply = on_reply};
     if (call == NULL ||
-        redisAsyncCommandArgv(link->redis, on_reply, call, count, words, NULL) != REDIS_OK) {
+        redisAsyncCommandArgv(link->redis, on_redis_reply, call, count, words, NULL) != REDIS_OK) {
         free(call);
         lose_connection(link, "a command cannot be sent");
         return;
@@ -196,10 +195,10 @@ static void send_words(reef_redis_link *link,
 }
 
 void reef_redis_link_send(reef_redis_link *link,
-                          reef_redis_on_reply tell,
+                          reef_redis_on_reply on_reply,
                           int count,
                           const char **words) {
-    if (link->ready) send_words(link, tell, count, words);
+    if (link->ready) send_words(link, on_reply, count, words);
 }
 
 static void on_greeted(redisAsyncContext *redis, void *data, void *context) {
@@ -254,7 +253,7 @@ static void on_connected(const redisAsyncContext *redis, int code) {
     link->redis = NULL; // hiredis frees it
     // A name may have several addresses: all are tried before the failure is reported and the pause
     // begins.
-    if (++link->turn % link->address_count)
+    if (++link->attempt % link->address_count)
         connect_to(link); // before the callback is called
     else
         lose_connection(link, redis->errstr);
@@ -302,7 +301,7 @@ static void free_when_closed(reef_redis_link *link) {
 static const struct addrinfo *next_address(reef_redis_link *link, const struct addrinfo *found) {
     link->address_count = 0;
     for (const struct addrinfo *at = found; at != NULL; at = at->ai_next) link->address_count++;
-    for (size_t i = link->turn % link->address_count; i > 0; i--) found = found->ai_next;
+    for (size_t i = link->attempt % link->address_count; i > 0; i--) found = found->ai_next;
     return found;
 }
 
@@ -350,7 +349,7 @@ static void on_tick(uv_timer_t *timer) {
     reef_redis_link *link = timer->data;
     bool silent = link->redis != NULL && link->owed &&
                   uv_now(link->options.loop) - link->heard_ms > REEF_REDIS_SILENCE_MS;
-    if (silent && !link->ready) link->turn++;
+    if (silent && !link->ready) link->attempt++;
     if (silent) lose_connection(link, "no answer");
     if (link->ready) link->options.on_tick(link->options.context);
 }

@@ -87,7 +87,7 @@ static bool read_vector(const reef_redis *redis,
     const char *name = redis->url.label != NULL ? redis->url.label : "label";
     // The label must be valid even where the vector is not, or the message would blame the vector.
     if (!read_label(field_of(item, name), &label)) {
-        snprintf(why, REEF_VECTOR_WHY_BYTES, "field '%.40s' is no whole number from 0 on", name);
+        snprintf(why, REEF_VECTOR_WHY_BYTES, "field '%.40s' is not a whole number from 0 on", name);
         return false;
     }
     // Raw floats are copied as they are; text is parsed as JSON.

@@ -1,7 +1,7 @@
 // The inside of a Redis source, shared by the files that make it up:
 //
 //   redis_source.c        the kind of source: reading on, giving, the connection
-//   redis_checkpoint.c  where reading stands: ids, and the marks that the pool keeps
+//   redis_checkpoint.c  the read position: ids, and the checkpoints that the pool keeps
 //   redis_entry.c  from an entry to bytes of the stream
 //   redis_lag.c   how far ahead the stream is, and what was lost of it
 //   redis_ack.c  telling a consumer group what is committed
@@ -70,7 +70,7 @@ typedef struct reef_redis {
     // what the server says
     int64_t length, waiting; // entries; or REDIS_UNKNOWN
     char newest[REDIS_ID_BYTES];
-    bool behind;    // said
+    bool behind;    // reported
     uint64_t unfit; // entries that were passed over, since the process started
     reef_redis_group group;
 } reef_redis;
@@ -81,10 +81,11 @@ typedef struct reef_redis {
 bool reef_redis_id_copy(char to[REDIS_ID_BYTES], const char *id);
 /** Less than 0, 0 or more, as of strcmp. */
 int reef_redis_id_compare(const char *a, const char *b);
-/** False when the mark is not one of ours or does not reach so far. */
+/** False when the checkpoint is not of a Redis Stream or does not reach so far. */
 bool reef_redis_position_find(reef_redis_position *out, const reef_input_offset *offset);
 /**
- * The mark of the next `count` bytes to be given: JSON on the heap, or NULL when memory runs out.
+ * The checkpoint of the next `count` bytes to be given: JSON on the heap, or NULL when memory runs
+ * out.
  */
 char *reef_redis_checkpoint_make(const reef_redis *redis, size_t count);
 

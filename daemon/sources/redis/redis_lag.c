@@ -39,8 +39,8 @@ static void detect_trimmed(reef_redis *redis, int64_t added) {
     if (behind) redis->ordinal = added;
 }
 
-// Whether it works is what reading says: XINFO may be allowed where XREAD is not. While nothing is
-// asked for, as when the queue is full, this is all that is known.
+// Reading decides whether the connection works: XINFO may be allowed where XREAD is not. While
+// nothing is read, as when the queue is full, only this reply shows it.
 static void note_reply(reef_redis *redis) {
     if (!redis->reading) reef_redis_link_works(redis->link);
 }

@@ -112,7 +112,7 @@ static void reply_bytes(reef_redis *redis) {
     // The checkpoint describes exactly these bytes, so it is made before they are handed over.
     char *checkpoint = reef_redis_checkpoint_make(redis, count);
     if (checkpoint == NULL) {
-        fail_no_memory(redis, "a mark");
+        fail_no_memory(redis, "a checkpoint");
         return;
     }
     memcpy(redis->at, redis->bytes + redis->byte, count);
@@ -140,9 +140,9 @@ static bool server_removed_half(reef_redis *redis) {
     if (reef_redis_id_compare(redis->newest, redis->half) >= 0) return true;
     if (!redis->half_acknowledged)
         reef_input_warn(redis->input, "source_behind",
-                        "the rest of entry %s of '%.150s' is waited for, of which %zu bytes had "
-                        "been read: the server has lost it, or another one answers; it is given "
-                        "up when a later entry comes",
+                        "waiting for the rest of entry %s of '%.150s' after its first %zu bytes: "
+                        "the server has lost it, or another one replies; it is given up when a "
+                        "later entry comes",
                         redis->half, redis->url.clean, redis->half_bytes);
     redis->half_acknowledged = true;
     return false;

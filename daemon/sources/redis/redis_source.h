@@ -1,13 +1,13 @@
 // Live sources that are Redis Streams: redis://HOST:PORT/STREAM; redis_url.h has all of it.
 //
-// An entry's text and a newline are its bytes. Where reading stands is kept by the pool alone, in
-// marks:
+// An entry's text and a newline are its bytes. Only the pool stores the read position, in
+// checkpoints:
 //
 //   {"after": "ID", "ordinal": N, "skip": N, "entries": [["ID", bytes], ...]}
 //
-// The byte that a mark describes is byte `skip` of the first of `entries`, which come after entry
-// `after`. That one was entry number `ordinal` that was ever added to the stream, or -1 where that
-// is not known.
+// The byte that a checkpoint describes is byte `skip` of the first of `entries`, which come after
+// entry `after`. That one was entry number `ordinal` that was ever added to the stream, or -1 where
+// that is not known.
 #ifndef REEF_REDIS_H
 #define REEF_REDIS_H
 

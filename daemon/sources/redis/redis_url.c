@@ -132,10 +132,11 @@ static reef_status take_option(reef_redis_url *url, const char *at, size_t bytes
     // wrong position.
     const char *sign = value != NULL ? NULL : memchr(at, '=', bytes);
     if (sign != NULL) bytes = (size_t)(sign - at); // what follows may be a password
-    return reef_fail(err, REEF_ERR_INVALID,
-                     "'%.*s' is no option of a redis: source: known are field=NAME, label=NAME, "
-                     "format=json|f32, db=N, group=NAME, consumer=NAME, and at the end weight=N",
-                     (int)(bytes > 60 ? 60 : bytes), at);
+    return reef_fail(
+        err, REEF_ERR_INVALID,
+        "'%.*s' is not an option of a redis: source: known are field=NAME, label=NAME, "
+        "format=json|f32, db=N, group=NAME, consumer=NAME, and at the end weight=N",
+        (int)(bytes > 60 ? 60 : bytes), at);
 }
 
 static reef_status take_options(reef_redis_url *url, const char *at, reef_error *err) {
@@ -173,7 +174,10 @@ static reef_status clean(reef_redis_url *url, const char *after_user, reef_error
     return REEF_OK;
 }
 
-static reef_status take_place(reef_redis_url *url, const char *at, size_t bytes, reef_error *err) {
+static reef_status take_address(reef_redis_url *url,
+                                const char *at,
+                                size_t bytes,
+                                reef_error *err) {
     const char *slash = at + bytes;
     // The stream's key is the last part of the path.
     while (slash > at && slash[-1] != '/') slash--;
@@ -224,7 +228,7 @@ static reef_status parse_url(reef_redis_url *url, const char *rest, reef_error *
         bytes -= (size_t)(sign - at);
         at = sign;
     }
-    if (status == REEF_OK) status = take_place(url, at, bytes, err);
+    if (status == REEF_OK) status = take_address(url, at, bytes, err);
     if (status == REEF_OK && at[bytes] == '?') status = take_options(url, at + bytes + 1, err);
     if (status == REEF_OK) status = clean(url, at, err);
     // The environment outranks nothing: a password in the URL wins.

@@ -7,7 +7,7 @@
 //   format=FORMAT  of a vector: json, a list of numbers, or f32, little-endian floats; without it
 //                  json
 //   db=N           the database; without it 0
-//   group=NAME     a consumer group that is told what is committed; without it none
+//   group=NAME     a consumer group to acknowledge committed entries to; without it none
 //   consumer=NAME  who that is in the group; without it "reefd"
 //
 // In user, password, and all of these names a "%" and two hex digits stand for a byte. Without a

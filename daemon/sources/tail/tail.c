@@ -20,7 +20,7 @@ static reef_status split_path(reef_tail *tail, const char *path, reef_error *err
     struct stat state;
     bool is_folder = stat(path, &state) == 0 && S_ISDIR(state.st_mode);
     // `follow:` is for one path; a folder needs a kind that has an order for its files.
-    if (is_folder && !tail->folder_kind)
+    if (is_folder && !tail->is_directory)
         return reef_fail(err, REEF_ERR_INVALID,
                          "cannot follow '%.150s': it is a folder; dir:%.150s follows its files",
                          path, path);
@@ -49,21 +49,22 @@ reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_
     if (!*path) return reef_fail(err, REEF_ERR_INVALID, "the source names no path to follow");
     reef_tail *tail = calloc(1, sizeof(*tail));
     if (tail == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", path);
-    tail->folder_kind = folder;
+    tail->is_directory = folder;
     // Until a checkpoint is loaded, this is a first start: present files are read from the
     // beginning.
-    tail->resumed = true;
+    tail->first_pass = true;
     reef_status status = split_path(tail, path, err);
-    // A folder that does not exist yet is a typo more often than a plan.
+    // A folder that does not exist is refused: it is most likely a typo.
     if (status == REEF_OK && folder && tail->name != NULL && access(tail->folder, F_OK) != 0)
-        status = reef_fail(err, REEF_ERR_NOT_FOUND, "cannot look into '%.150s': %s; check the path",
+        status = reef_fail(err, REEF_ERR_NOT_FOUND, "cannot open '%.150s': %s; check the path",
                            tail->folder, strerror(errno));
     // A pattern may match nothing today; a plain name that does not exist is refused.
     if (status == REEF_OK && folder && tail->name != NULL && strpbrk(tail->name, "*?[") == NULL)
-        status = reef_fail(err, REEF_ERR_NOT_FOUND,
-                           "'%.150s' is no folder: give dir:FOLDER, dir:FOLDER/PATTERN or, for one "
-                           "file, follow:PATH",
-                           path);
+        status =
+            reef_fail(err, REEF_ERR_NOT_FOUND,
+                      "'%.150s' is not a folder: give dir:FOLDER, dir:FOLDER/PATTERN or, for one "
+                      "file, follow:PATH",
+                      path);
     if (status == REEF_OK) {
         *out = tail;
         tail = NULL;
@@ -75,7 +76,7 @@ reef_status reef_tail_open(reef_tail **out, const char *path, bool folder, reef_
 void reef_tail_close(reef_tail *tail) {
     if (tail == NULL) return;
     while (tail->count) reef_tail_remove(tail, tail->count - 1);
-    if (tail->open != NULL) closedir(tail->open);
+    if (tail->dir != NULL) closedir(tail->dir);
     free(tail->files);
     free(tail->candidates);
     free(tail->folder);
@@ -89,16 +90,16 @@ static void skip_accepted(reef_tail *tail, uint64_t bytes) {
     reef_tail_file *last = NULL;
     for (size_t i = 0; i < tail->count; i++) {
         reef_tail_file *file_entry = &tail->files[i];
-        uint64_t range = file_entry->upto - file_entry->offset;
+        uint64_t range = file_entry->pass_end - file_entry->offset;
         // Files that the read pass returned nothing of are not part of the accepted bytes.
-        if (!range && !file_entry->newline) continue;
+        if (!range && !file_entry->add_newline) continue;
         last = file_entry;
         uint64_t count = bytes < range ? bytes : range;
         file_entry->offset += count;
         bytes -= count;
         // A newline that was added to an unfinished last line counts as one accepted byte.
-        if (count == range && bytes && file_entry->newline) {
-            file_entry->ended = true;
+        if (count == range && bytes && file_entry->add_newline) {
+            file_entry->newline_added = true;
             bytes--;
         }
     }
@@ -111,8 +112,8 @@ reef_status reef_tail_seek(reef_tail *tail, const reef_input_offset *offset, ree
     if (offset->checkpoint == NULL)
         return reef_fail(err, REEF_ERR_CORRUPT,
                          "the pool has read %" PRIu64
-                         " bytes of '%.150s' and does not know where they "
-                         "lay: give the source another name",
+                         " bytes of '%.150s' and has no checkpoint for them: give the source "
+                         "another name",
                          offset->cursor, tail->folder);
     reef_status status = reef_tail_checkpoint_load(tail, offset->checkpoint, err);
     if (status == REEF_OK) skip_accepted(tail, offset->cursor - offset->begin);
@@ -123,43 +124,43 @@ reef_status reef_tail_seek(reef_tail *tail, const reef_input_offset *offset, ree
 
 // No checkpoint is needed for bytes that continue the same file: their offset follows from the
 // bytes before.
-static bool follows(const reef_tail *tail, const reef_tail_file *file_entry) {
+static bool continues_last_file(const reef_tail *tail, const reef_tail_file *file_entry) {
     bool only = true;
     for (size_t i = 0; i < tail->count; i++)
         only &= &tail->files[i] == file_entry || !reef_tail_file_has_range(&tail->files[i]);
-    return tail->checkpointed && only && file_entry->file_id.device == tail->last_device &&
+    return tail->checkpoint_current && only && file_entry->file_id.device == tail->last_device &&
            file_entry->file_id.inode == tail->last_inode;
 }
 
 // False when the file has changed since the pass began; the caller then scans again.
 static bool read_file(
-    reef_tail *tail, reef_tail_file *file_entry, uint8_t *at, size_t room, size_t *count) {
-    uint64_t range = file_entry->upto - file_entry->offset;
+    reef_tail *tail, reef_tail_file *file_entry, uint8_t *buffer, size_t room, size_t *count) {
+    uint64_t range = file_entry->pass_end - file_entry->offset;
     // The planned range is exhausted and the line has no end: one is added, so that the next file
     // does not continue the line.
     if (!range) {
-        *at = '\n';
+        *buffer = '\n';
         *count = 1;
-        file_entry->newline = false;
-        file_entry->ended = true;
+        file_entry->add_newline = false;
+        file_entry->newline_added = true;
         return true;
     }
     if (file_entry->fd < 0 &&
-        reef_tail_file_open(file_entry, tail->open != NULL ? dirfd(tail->open) : AT_FDCWD))
+        reef_tail_file_open(file_entry, tail->dir != NULL ? dirfd(tail->dir) : AT_FDCWD))
         return false;
     // Exactly the planned bytes: a shorter read means that the file changed.
     size_t wanted = range < room ? (size_t)range : room;
     errno = 0;
-    ssize_t got = reef_tail_file_read(file_entry, at, wanted, file_entry->offset);
+    ssize_t got = reef_tail_file_read(file_entry, buffer, wanted, file_entry->offset);
     if (got < 0) reef_tail_failed(tail, file_entry, errno);
     if (got != (ssize_t)wanted) return false;
     // The bytes were read before the head was checked. A head that still matches proves that they
     // belong to this file and not to a replacement.
-    int code = file_entry->packed ? 0 : reef_tail_file_check_head(file_entry);
+    int code = file_entry->is_gzip ? 0 : reef_tail_file_check_head(file_entry);
     if (code && code != ENODATA) reef_tail_failed(tail, file_entry, code);
     if (code) return false;
     file_entry->offset += wanted;
-    file_entry->ended = false;
+    file_entry->newline_added = false;
     *count = wanted;
     return true;
 }
@@ -167,27 +168,28 @@ static bool read_file(
 static reef_status read_next(reef_tail *tail,
                              reef_tail_file *file_entry,
                              bool first,
-                             uint8_t *at,
+                             uint8_t *buffer,
                              size_t room,
                              size_t *count,
                              char **checkpoint,
                              reef_error *err) {
-    // A checkpoint is made when a read pass begins, and again when it moves on to a file that it
-    // does not list.
-    bool due = first && !follows(tail, file_entry);
+    // The first bytes of a read pass need a checkpoint, unless they continue the file that was read
+    // last.
+    bool due = first && !continues_last_file(tail, file_entry);
     char *text = due ? reef_tail_checkpoint(tail) : NULL;
     if (due && text == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the mark of '%s'", tail->folder);
-    if (!read_file(tail, file_entry, at, room, count)) {
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the checkpoint of '%s'",
+                         tail->folder);
+    if (!read_file(tail, file_entry, buffer, room, count)) {
         free(text);
-        // Whatever was planned rested on a file that is not the same any more.
+        // The plan is void: it was made for a file that has changed since.
         reef_tail_drop_read_pass(tail);
-        tail->checkpointed = false;
+        tail->checkpoint_current = false;
         return REEF_OK;
     }
     *checkpoint = text;
-    if (due) tail->checkpointed = true;
-    // Remembered to distinguish a new file from the continuation of an old one.
+    if (due) tail->checkpoint_current = true;
+    // The last file of the pass: continues_last_file compares the next one with it.
     for (size_t i = 0; due && i < tail->count; i++)
         if (reef_tail_file_has_range(&tail->files[i]) || &tail->files[i] == file_entry) {
             tail->last_device = tail->files[i].file_id.device;
@@ -196,27 +198,31 @@ static reef_status read_next(reef_tail *tail,
     return REEF_OK;
 }
 
-reef_status reef_tail_read(
-    reef_tail *tail, uint8_t *at, size_t room, size_t *count, char **checkpoint, reef_error *err) {
+reef_status reef_tail_read(reef_tail *tail,
+                           uint8_t *buffer,
+                           size_t room,
+                           size_t *count,
+                           char **checkpoint,
+                           reef_error *err) {
     assert(room > 0);
     *count = 0;
     *checkpoint = NULL;
     reef_tail_file *file_entry = reef_tail_next_file(tail);
     reef_status status = REEF_OK;
     // A plan that is seconds old may miss a rotation.
-    if (file_entry != NULL && !tail->resumed && reef_tail_scan_is_old(tail)) {
+    if (file_entry != NULL && !tail->first_pass && reef_tail_scan_is_old(tail)) {
         status = reef_tail_rescan(tail, err);
         file_entry = reef_tail_next_file(tail);
     }
     // Twice: when a file has changed under an older pass, scan and read again at once.
     for (int i = 0; status == REEF_OK && *count == 0 && i < 2; i++) {
-        bool first = file_entry == NULL || tail->resumed || i > 0;
+        bool first = file_entry == NULL || tail->first_pass || i > 0;
         if (first) {
             status = reef_tail_begin_read_pass(tail, err);
             file_entry = reef_tail_next_file(tail);
         }
         if (status != REEF_OK || file_entry == NULL) break;
-        status = read_next(tail, file_entry, first, at, room, count, checkpoint, err);
+        status = read_next(tail, file_entry, first, buffer, room, count, checkpoint, err);
     }
     return status;
 }
@@ -225,7 +231,8 @@ uint64_t reef_tail_unread(const reef_tail *tail) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < tail->count; i++) {
         const reef_tail_file *file_entry = &tail->files[i];
-        uint64_t end = file_entry->size > file_entry->upto ? file_entry->size : file_entry->upto;
+        uint64_t end =
+            file_entry->size > file_entry->pass_end ? file_entry->size : file_entry->pass_end;
         bytes += end > file_entry->offset ? end - file_entry->offset : 0;
     }
     return bytes;

@@ -23,7 +23,7 @@
 
 #define REEF_DIR_FILES_MAX 4096
 #define REEF_FOLDER_NAMES_MAX 65536 // a folder with more is too large to scan every second
-// A file that was left alone for so long is not being written, copied or compressed.
+// A file without a write for this time is not being written, copied or compressed.
 #define REEF_SETTLE_MS 2000
 
 // A scan is stale after this time, also in the middle of a long read pass.
@@ -31,7 +31,7 @@
 
 typedef struct reef_tail reef_tail;
 
-/** Something that people should know; tail_source.c reports it. */
+/** A message for the operator; tail_source.c reports it. */
 typedef struct reef_tail_event {
     char event[24];
     char text[384];
@@ -53,13 +53,17 @@ REEF_MUST_CHECK reef_status reef_tail_seek(reef_tail *tail,
  * The next bytes, or none if no further whole line is there. Rescans when the last scan is
  * REEF_TAIL_SCAN_MS old, because a slow reader may spend hours on one pass.
  *
- * at          (room) written
- * checkpoint  on the heap: where the first of them lies; NULL when it follows from the one before
+ * buffer      (room) receives the bytes
+ * checkpoint  on the heap; locates the first byte; NULL when the checkpoint before implies it
  *
  * Errors: NO_MEMORY. Trouble with a file is an event, see below, and reading continues.
  */
-REEF_MUST_CHECK reef_status reef_tail_read(
-    reef_tail *tail, uint8_t *at, size_t room, size_t *count, char **checkpoint, reef_error *err);
+REEF_MUST_CHECK reef_status reef_tail_read(reef_tail *tail,
+                                           uint8_t *buffer,
+                                           size_t room,
+                                           size_t *count,
+                                           char **checkpoint,
+                                           reef_error *err);
 /**
  * Scan the folder while nobody reads. New files are opened, so that their bytes survive deletion.
  */

@@ -1,10 +1,11 @@
 // Checkpoints of followed files: the table as JSON.
 //
-//   {"files": [[device, inode, offset, upto, head bytes, "head, 16 hex digits", flags, name], ...]}
+//   {"files": [[device, inode, offset, pass_end, head bytes, "head, 16 digits", flags, name], ...]}
 //
-// flags is a string with n (newline), e (ended), p (packed) and o (old). Bytes of the read pass are
-// those from `offset` to `upto` of each file, one file after another; bytes after the pass follow
-// in the last file that has such.
+// The head is in hexadecimal. flags is a string with n (add_newline), e (newline_added), p
+// (is_gzip) and o (drained). Bytes of the read pass are those from `offset` to `pass_end` of each
+// file, one file after another. Bytes after the pass continue in the last file that has such a
+// range.
 #include "tail_internal.h"
 
 #include <inttypes.h>
@@ -13,66 +14,66 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *pack_file(const reef_tail_file *file_entry) {
+static json_t *encode_file(const reef_tail_file *file_entry) {
     char head[17], flags[5];
     size_t count = 0;
     // The hash of the file's first bytes, as 16 hex digits: JSON integers are signed.
     snprintf(head, sizeof(head), "%016" PRIx64, file_entry->head);
     // One letter per flag keeps the record short; a folder may hold thousands of files.
-    if (file_entry->newline) flags[count++] = 'n';
-    if (file_entry->ended) flags[count++] = 'e';
-    if (file_entry->packed) flags[count++] = 'p';
-    if (file_entry->old) flags[count++] = 'o';
+    if (file_entry->add_newline) flags[count++] = 'n';
+    if (file_entry->newline_added) flags[count++] = 'e';
+    if (file_entry->is_gzip) flags[count++] = 'p';
+    if (file_entry->drained) flags[count++] = 'o';
     flags[count] = 0;
     // An empty name is found again by inode and head.
     json_t *name = json_string(file_entry->file_id.name); // NULL when it is not UTF-8
     return json_pack("[I, I, I, I, i, s, s, o]", (json_int_t)file_entry->file_id.device,
                      (json_int_t)file_entry->file_id.inode, (json_int_t)file_entry->offset,
-                     (json_int_t)file_entry->upto, (int)file_entry->head_bytes, head, flags,
+                     (json_int_t)file_entry->pass_end, (int)file_entry->head_bytes, head, flags,
                      name != NULL ? name : json_string(""));
 }
 
 char *reef_tail_checkpoint(const reef_tail *tail) {
     json_t *files = json_array();
     json_t *checkpoint = json_object();
-    bool whole = files != NULL && checkpoint != NULL;
-    for (size_t i = 0; whole && i < tail->count; i++)
-        whole = json_array_append_new(files, pack_file(&tail->files[i])) == 0;
-    whole = whole && json_object_set(checkpoint, "files", files) == 0;
-    char *text = whole ? json_dumps(checkpoint, JSON_COMPACT) : NULL;
+    bool complete = files != NULL && checkpoint != NULL;
+    for (size_t i = 0; complete && i < tail->count; i++)
+        complete = json_array_append_new(files, encode_file(&tail->files[i])) == 0;
+    complete = complete && json_object_set(checkpoint, "files", files) == 0;
+    char *text = complete ? json_dumps(checkpoint, JSON_COMPACT) : NULL;
     json_decref(files);
     json_decref(checkpoint);
     return text;
 }
 
-static bool unpack_file(reef_tail_file *file_entry, json_t *item) {
-    json_int_t device = 0, inode = 0, offset = 0, upto = 0;
+static bool decode_file(reef_tail_file *file_entry, json_t *item) {
+    json_int_t device = 0, inode = 0, offset = 0, pass_end = 0;
     int head_bytes = 0;
     const char *head = NULL, *flags = NULL, *name = NULL;
     reef_tail_file_init(file_entry);
     // "s!" ends the list: a record with more members is of a later version.
-    if (json_unpack(item, "[I, I, I, I, i, s, s, s!]", &device, &inode, &offset, &upto, &head_bytes,
-                    &head, &flags, &name))
+    if (json_unpack(item, "[I, I, I, I, i, s, s, s!]", &device, &inode, &offset, &pass_end,
+                    &head_bytes, &head, &flags, &name))
         return false;
     // Numbers are checked before they are used as offsets.
-    if (offset < 0 || upto < offset || head_bytes < 0 || head_bytes > REEF_HEAD_BYTES_MAX)
+    if (offset < 0 || pass_end < offset || head_bytes < 0 || head_bytes > REEF_HEAD_BYTES_MAX)
         return false;
     char *end = NULL;
-    // All 16 digits, or it is not a hash of ours.
+    // All 16 digits, or the checkpoint is damaged.
     file_entry->head = strtoull(head, &end, 16);
     if (*end || end != head + 16) return false;
     file_entry->file_id.device = (uint64_t)device;
     file_entry->file_id.inode = (uint64_t)inode;
     file_entry->offset = (uint64_t)offset;
-    file_entry->upto = (uint64_t)upto;
+    file_entry->pass_end = (uint64_t)pass_end;
     // The size is that of the moment when the checkpoint was made, until the next scan.
-    file_entry->size = file_entry->upto;
+    file_entry->size = file_entry->pass_end;
     file_entry->head_bytes = (uint32_t)head_bytes;
     strncpy(file_entry->file_id.name, name, NAME_MAX); // the last byte stays zero
-    file_entry->ended = strchr(flags, 'e');
-    file_entry->newline = strchr(flags, 'n');
-    file_entry->packed = strchr(flags, 'p');
-    file_entry->old = strchr(flags, 'o');
+    file_entry->newline_added = strchr(flags, 'e');
+    file_entry->add_newline = strchr(flags, 'n');
+    file_entry->is_gzip = strchr(flags, 'p');
+    file_entry->drained = strchr(flags, 'o');
     return true;
 }
 
@@ -85,7 +86,7 @@ reef_status reef_tail_checkpoint_load(reef_tail *tail, const char *checkpoint, r
     bool memory = true;
     for (size_t i = 0; good && memory && i < count; i++) {
         reef_tail_file file_entry;
-        good = unpack_file(&file_entry, json_array_get(files, i));
+        good = decode_file(&file_entry, json_array_get(files, i));
         memory = !good || reef_tail_insert(tail, i, &file_entry);
     }
     json_decref(object);
@@ -94,8 +95,8 @@ reef_status reef_tail_checkpoint_load(reef_tail *tail, const char *checkpoint, r
     if (!good)
         return reef_fail(
             err, REEF_ERR_CORRUPT,
-            "the pool's mark of where reading of '%.150s' stands is not one of followed "
-            "files: give the source another name",
+            "the stored checkpoint of '%.150s' is not from follow: or dir:, so give the source "
+            "another name",
             tail->folder);
     return REEF_OK;
 }

@@ -16,25 +16,25 @@ static bool ends_with(const char *name, const char *end) {
     return bytes >= end_bytes && strcmp(name + (bytes - end_bytes), end) == 0;
 }
 
-bool reef_name_is_packed(const char *name) {
+bool reef_name_is_gzip(const char *name) {
     return ends_with(name, ".gz");
 }
 
 // Without .gz, and then without a number at its end.
 static size_t stem_bytes(const char *name) {
     size_t bytes = strlen(name);
-    if (reef_name_is_packed(name)) bytes -= 3;
+    if (reef_name_is_gzip(name)) bytes -= 3;
     size_t digits = bytes;
     while (digits && isdigit((unsigned char)name[digits - 1])) digits--;
     if (digits > 1 && digits < bytes && strchr(".-_", name[digits - 1]) != NULL) bytes = digits - 1;
     return bytes;
 }
 
-bool reef_name_is_kin(const char *name, const char *of) {
+bool reef_name_shares_stem(const char *name, const char *of) {
     return strncmp(name, of, stem_bytes(of)) == 0;
 }
 
-// Other packers' files cannot be read, and are not text.
+// Files of other compressors: reef does not decompress them, and they are not text.
 static bool is_foreign(const char *name) {
     return ends_with(name, ".bz2") || ends_with(name, ".xz") || ends_with(name, ".zst") ||
            ends_with(name, ".lz4");
@@ -50,34 +50,35 @@ static bool is_rotated(const char *name, const char *base) {
            strcmp(end, ".old") == 0 || strcmp(end, ".old.gz") == 0;
 }
 
-static bool is_ours(const reef_tail *tail, const char *name) {
-    if (!tail->folder_kind) return strcmp(name, tail->name) == 0 || is_rotated(name, tail->name);
+static bool name_matches(const reef_tail *tail, const char *name) {
+    if (!tail->is_directory) return strcmp(name, tail->name) == 0 || is_rotated(name, tail->name);
     if (tail->name != NULL) return fnmatch(tail->name, name, FNM_PERIOD) == 0;
-    return name[0] != '.' && !reef_name_is_packed(name) && !is_foreign(name);
+    return name[0] != '.' && !reef_name_is_gzip(name) && !is_foreign(name);
 }
 
-static bool is_itself_or_above(const char *name) {
+static bool is_dot(const char *name) {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-// For a followed path only names that begin like it are examined: its folder may hold much else.
-static bool is_of_interest(const reef_tail *tail, const char *name) {
-    return tail->folder_kind || strncmp(name, tail->name, strlen(tail->name)) == 0;
+// For a followed path only names that begin with its name are examined: its folder may hold much
+// else.
+static bool has_prefix(const reef_tail *tail, const char *name) {
+    return tail->is_directory || strncmp(name, tail->name, strlen(tail->name)) == 0;
 }
 
 static bool grow_listing(reef_listing *list) {
-    if (list->count < list->room) return true;
-    size_t room = list->room ? 2 * list->room : 64;
-    // Three arrays grow together. Each keeps its new address at once, so a failure of a later one
-    // loses nothing.
-    reef_file_id *items = realloc(list->items, room * sizeof(*items));
+    if (list->count < list->capacity) return true;
+    size_t capacity = list->capacity ? 2 * list->capacity : 64;
+    // Three arrays grow together. Each new address is stored at once, so nothing leaks when a later
+    // one fails.
+    reef_file_id *items = realloc(list->items, capacity * sizeof(*items));
     if (items != NULL) list->items = items;
-    bool *taken = realloc(list->taken, room * sizeof(*taken));
-    if (taken != NULL) list->taken = taken;
-    bool *ours = realloc(list->ours, room * sizeof(*ours));
-    if (ours != NULL) list->ours = ours;
-    if (items == NULL || taken == NULL || ours == NULL) return false;
-    list->room = room;
+    bool *known = realloc(list->known, capacity * sizeof(*known));
+    if (known != NULL) list->known = known;
+    bool *matches = realloc(list->matches, capacity * sizeof(*matches));
+    if (matches != NULL) list->matches = matches;
+    if (items == NULL || known == NULL || matches == NULL) return false;
+    list->capacity = capacity;
     return true;
 }
 
@@ -87,24 +88,23 @@ static size_t find_inode(const reef_listing *list, const reef_file_id *file_id) 
     return SIZE_MAX;
 }
 
-// Two names of one inode are one file; the path that is followed, or else a name that is read, is
-// its name.
+// Two names of one inode are one file. Its name is the followed path, or else a name that belongs
+// to the source.
 static bool add_name(reef_listing *list, const reef_tail *tail, const reef_file_id *file_id) {
-    bool live = !tail->folder_kind && strcmp(file_id->name, tail->name) == 0;
-    bool ours = is_ours(tail, file_id->name);
+    bool active = !tail->is_directory && strcmp(file_id->name, tail->name) == 0;
+    bool matches = name_matches(tail, file_id->name);
     // Hard links and renames during the scan show one inode twice.
     size_t at = find_inode(list, file_id);
     if (at == SIZE_MAX) {
         if (!grow_listing(list)) return false;
         at = list->count++;
-        list->taken[at] = false;
-        list->ours[at] = false;
+        list->known[at] = false;
+        list->matches[at] = false;
         list->items[at] = *file_id;
     }
-    // The followed path is the name that people know.
-    if (live || (ours && !list->ours[at])) list->items[at] = *file_id;
-    list->ours[at] |= ours;
-    if (live) list->live = at;
+    if (active || (matches && !list->matches[at])) list->items[at] = *file_id;
+    list->matches[at] |= matches;
+    if (active) list->active = at;
     return true;
 }
 
@@ -120,40 +120,40 @@ static bool is_known(const reef_tail *tail, const char *name) {
     return false;
 }
 
-// A name that cannot be examined. 0 if the others are scanned nevertheless, or an errno. A link
-// into an unreadable directory leaves its target unknown; but the file that it led to before is not
+// For a name that stat fails for: 0 to skip it and scan the others, or the errno that ends the
+// scan. A link into an unreadable directory is skipped, unless it is a known file: that is not
 // gone.
-static int pass_over(reef_tail *tail, const char *name, int code) {
+static int skip_unreadable(reef_tail *tail, const char *name, int code) {
     if (code == ENOENT || code == ELOOP || code == ENOTDIR) return 0; // gone, or a link to nothing
-    if (is_known(tail, name) || !is_link(dirfd(tail->open), name)) return code;
-    if (is_ours(tail, name)) reef_tail_denied(tail, name, code);
+    if (is_known(tail, name) || !is_link(dirfd(tail->dir), name)) return code;
+    if (name_matches(tail, name)) reef_tail_denied(tail, name, code);
     return 0;
 }
 
 // A checksum of names and inodes, independent of their order.
-static void count_name(const reef_tail *tail, const struct dirent *entry, uint64_t *sum) {
-    if (is_ours(tail, entry->d_name))
+static void add_to_name_sum(const reef_tail *tail, const struct dirent *entry, uint64_t *sum) {
+    if (name_matches(tail, entry->d_name))
         *sum += XXH3_64bits_withSeed(entry->d_name, strlen(entry->d_name), entry->d_ino);
 }
 
-// A file that was renamed between listing and stat was not found.
+// List the names a second time: a file that was renamed during the first may be missing from it.
 static int check_names(reef_listing *list, const reef_tail *tail, uint64_t sum) {
     struct dirent *entry = NULL;
     uint64_t now = 0;
-    rewinddir(tail->open);
+    rewinddir(tail->dir);
     errno = 0;
-    while ((entry = readdir(tail->open))) count_name(tail, entry, &now);
+    while ((entry = readdir(tail->dir))) add_to_name_sum(tail, entry, &now);
     list->moved = now != sum;
     return errno;
 }
 
 int reef_listing_make(reef_listing *list, reef_tail *tail) {
-    *list = (reef_listing){.live = SIZE_MAX};
+    *list = (reef_listing){.active = SIZE_MAX};
     // The folder stays open until the next scan: files are opened relative to it, so a rename of
     // the folder itself does no harm.
-    if (tail->open != NULL) closedir(tail->open);
-    tail->open = opendir(tail->folder);
-    if (tail->open == NULL) return errno;
+    if (tail->dir != NULL) closedir(tail->dir);
+    tail->dir = opendir(tail->folder);
+    if (tail->dir == NULL) return errno;
     struct dirent *entry = NULL;
     uint64_t sum = 0;
     int code = 0;
@@ -162,19 +162,19 @@ int reef_listing_make(reef_listing *list, reef_tail *tail) {
         reef_file_id file_id;
         // readdir reports an error only through errno.
         errno = 0;
-        entry = readdir(tail->open);
+        entry = readdir(tail->dir);
         if (entry == NULL && errno) return errno;
         // A single file may have been renamed between two readdir calls; the checksum of the names
         // shows it.
-        if (entry == NULL) return tail->folder_kind ? 0 : check_names(list, tail, sum);
-        if (is_itself_or_above(entry->d_name)) continue;
+        if (entry == NULL) return tail->is_directory ? 0 : check_names(list, tail, sum);
+        if (is_dot(entry->d_name)) continue;
         // Bounded: a folder of millions of files would block the scan for minutes.
         if (names++ == REEF_FOLDER_NAMES_MAX) return E2BIG;
-        if (!is_of_interest(tail, entry->d_name)) continue;
-        count_name(tail, entry, &sum);
+        if (!has_prefix(tail, entry->d_name)) continue;
+        add_to_name_sum(tail, entry, &sum);
         // Deleted since readdir, or without permission: neither ends the scan.
-        if (fstatat(dirfd(tail->open), entry->d_name, &state, 0)) {
-            code = pass_over(tail, entry->d_name, errno);
+        if (fstatat(dirfd(tail->dir), entry->d_name, &state, 0)) {
+            code = skip_unreadable(tail, entry->d_name, errno);
             continue;
         }
         if (!S_ISREG(state.st_mode)) continue;
@@ -186,17 +186,18 @@ int reef_listing_make(reef_listing *list, reef_tail *tail) {
 
 void reef_listing_release(reef_listing *list) {
     free(list->items);
-    free(list->taken);
-    free(list->ours);
-    *list = (reef_listing){.live = SIZE_MAX};
+    free(list->known);
+    free(list->matches);
+    *list = (reef_listing){.active = SIZE_MAX};
 }
 
 // The number of app.log.3.gz is 3. A larger one is older; other names count as 0.
-static unsigned long rotation(const char *name) {
+static unsigned long rotation_number(const char *name) {
     const char *dot = name;
     unsigned long number = 0;
     while ((dot = strchr(dot, '.'))) {
-        // Numbers may stand anywhere after a dot: app.log.3, app.3.log, app.log.3.gz.
+        // Only a number at the end, or before .gz, counts: app.log.3 and app.log.3.gz, not
+        // app.3.log.
         dot++;
         char *end = NULL;
         if (isdigit((unsigned char)*dot)) {
@@ -211,7 +212,7 @@ int reef_tail_file_compare_age(const void *a, const void *b) {
     const reef_file_id *x = &((const reef_tail_file *)a)->file_id,
                        *y = &((const reef_tail_file *)b)->file_id;
     if (x->written_ns != y->written_ns) return x->written_ns < y->written_ns ? -1 : 1;
-    unsigned long m = rotation(x->name), n = rotation(y->name);
+    unsigned long m = rotation_number(x->name), n = rotation_number(y->name);
     if (m != n) return m > n ? -1 : 1;
     return strcmp(x->name, y->name);
 }

@@ -1,4 +1,4 @@
-// Events of followed files: trouble that people should know, queued on the worker thread and
+// Events of followed files: problems to report, queued on the worker thread and
 // reported by tail_source.c on the loop.
 #include "tail.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 void reef_tail_report(reef_tail *tail, const char *event, const char *format, ...) {
-    // So many in one scan help nobody, but their number does.
+    // Further events are only counted, so that one scan cannot flood the log.
     if (tail->event_count == REEF_TAIL_EVENTS_MAX) {
         tail->events_dropped++;
         return;
@@ -25,7 +25,7 @@ void reef_tail_report(reef_tail *tail, const char *event, const char *format, ..
 }
 
 bool reef_tail_event_take(reef_tail *tail, reef_tail_event *out) {
-    // The queue is empty now, so the count of what was dropped finds room.
+    // The queue is empty now, so there is room to report how many were dropped.
     if (tail->event_count == 0 && tail->events_dropped > 0) {
         size_t dropped = tail->events_dropped;
         tail->events_dropped = 0;
@@ -40,11 +40,10 @@ bool reef_tail_event_take(reef_tail *tail, reef_tail_event *out) {
 }
 
 void reef_tail_denied(reef_tail *tail, const char *name, int code) {
-    if (!tail->denied)
-        reef_tail_report(tail, "source_denied",
-                         "cannot read '%.120s/%.120s': %s; it is tried again", tail->folder, name,
-                         strerror(code));
-    tail->denied = tail->denied_now = true;
+    if (!tail->reported_denied)
+        reef_tail_report(tail, "source_denied", "cannot read '%.120s/%.120s': %s; retrying",
+                         tail->folder, name, strerror(code));
+    tail->reported_denied = tail->denied_now = true;
 }
 
 void reef_tail_failed(reef_tail *tail, const reef_tail_file *file_entry, int code) {

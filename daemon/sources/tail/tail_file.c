@@ -33,15 +33,11 @@ void reef_tail_file_init(reef_tail_file *file_entry) {
     *file_entry = (reef_tail_file){.fd = -1};
 }
 
-void reef_tail_file_shut(reef_tail_file *file_entry) {
+void reef_tail_file_close(reef_tail_file *file_entry) {
     if (file_entry->zip != NULL) gzclose(file_entry->zip);
     if (file_entry->fd >= 0) close(file_entry->fd);
     file_entry->zip = NULL;
     file_entry->fd = -1;
-}
-
-void reef_tail_file_release(reef_tail_file *file_entry) {
-    reef_tail_file_shut(file_entry);
 }
 
 static bool open_zip(reef_tail_file *file_entry) {
@@ -69,27 +65,29 @@ int reef_tail_file_open(reef_tail_file *file_entry, int folder) {
         return code;
     }
     file_entry->fd = fd;
-    // The descriptor is closed again without memory for the unpacker; the next scan tries once
-    // more.
-    if (file_entry->packed && !open_zip(file_entry)) {
-        reef_tail_file_shut(file_entry);
+    // Without memory for the decompressor the descriptor is closed again; the next scan retries.
+    if (file_entry->is_gzip && !open_zip(file_entry)) {
+        reef_tail_file_close(file_entry);
         return ENOMEM;
     }
     return 0;
 }
 
-static ssize_t read_zip(reef_tail_file *file_entry, uint8_t *at, size_t room, uint64_t from) {
+static ssize_t read_zip(reef_tail_file *file_entry, uint8_t *buffer, size_t room, uint64_t from) {
     if ((uint64_t)gztell(file_entry->zip) != from &&
         gzseek(file_entry->zip, (z_off_t)from, SEEK_SET) < 0)
         return -1;
-    return gzread(file_entry->zip, at, (unsigned)(room > INT_MAX ? INT_MAX : room));
+    return gzread(file_entry->zip, buffer, (unsigned)(room > INT_MAX ? INT_MAX : room));
 }
 
-ssize_t reef_tail_file_read(reef_tail_file *file_entry, uint8_t *at, size_t room, uint64_t from) {
-    if (file_entry->packed) return read_zip(file_entry, at, room, from);
+ssize_t reef_tail_file_read(reef_tail_file *file_entry,
+                            uint8_t *buffer,
+                            size_t room,
+                            uint64_t from) {
+    if (file_entry->is_gzip) return read_zip(file_entry, buffer, room, from);
     size_t done = 0;
     while (done < room) {
-        ssize_t count = pread(file_entry->fd, at + done, room - done, (off_t)(from + done));
+        ssize_t count = pread(file_entry->fd, buffer + done, room - done, (off_t)(from + done));
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return -1;
         if (count == 0) break;
@@ -98,7 +96,8 @@ ssize_t reef_tail_file_read(reef_tail_file *file_entry, uint8_t *at, size_t room
     return (ssize_t)done;
 }
 
-// A file that does not unpack is broken or not packed; one that cannot be read may be neither.
+// ENODATA when the file does not decompress: it is broken or not gzip. A failed read says nothing
+// about the content, so it returns its own errno.
 static int zip_error(reef_tail_file *file_entry) {
     int code = Z_OK, error = errno;
     (void)gzerror(file_entry->zip, &code);
@@ -106,8 +105,8 @@ static int zip_error(reef_tail_file *file_entry) {
 }
 
 int reef_tail_file_measure(reef_tail_file *file_entry) {
-    // Its unpacked size is known only by unpacking it once; the last byte says whether the last
-    // line is complete.
+    // The decompressed size is known only after decompressing all of it. The last byte shows
+    // whether the last line is complete.
     uint8_t block[BLOCK_BYTES];
     uint64_t size = 0;
     ssize_t count = 0;
@@ -117,31 +116,32 @@ int reef_tail_file_measure(reef_tail_file *file_entry) {
         if (count <= 0) break;
         file_entry->last_byte = block[count - 1];
         size += (uint64_t)count;
-        // A bound, because a small packed file may unpack to terabytes.
+        // A bound, because a small gzip file may decompress to terabytes.
     } while (size < REEF_UNPACK_BYTES_MAX);
     int code = Z_OK, failed = count < 0 ? zip_error(file_entry) : 0;
     (void)gzerror(file_entry->zip, &code);
-    // A file that was cut reads as one that ends, with this code; one that is not packed is read as
-    // it is.
-    bool whole = count == 0 && (code == Z_OK || code == Z_STREAM_END) && !gzdirect(file_entry->zip);
+    // zlib reads a truncated file to its end and reports the truncation through `code`; a file that
+    // is not gzip is read unchanged.
+    bool complete =
+        count == 0 && (code == Z_OK || code == Z_STREAM_END) && !gzdirect(file_entry->zip);
     gzclearerr(file_entry->zip);
     if (failed && failed != ENODATA) return failed; // its size is not known
     file_entry->size = size;
-    return whole ? 0 : ENODATA;
+    return complete ? 0 : ENODATA;
 }
 
 int reef_tail_file_hash(reef_tail_file *file_entry, uint32_t count, uint64_t *hash) {
     uint8_t head[REEF_HEAD_BYTES_MAX];
     errno = 0;
     ssize_t got = reef_tail_file_read(file_entry, head, count, 0);
-    if (got < 0) return file_entry->packed ? zip_error(file_entry) : errno;
+    if (got < 0) return file_entry->is_gzip ? zip_error(file_entry) : errno;
     if (got != (ssize_t)count) return ENODATA;
     *hash = XXH3_64bits(head, count);
     return 0;
 }
 
-// Both hashes are of one read: between two the file could be cut, and the longer one be that of a
-// new file.
+// Both hashes come from one read. Between two reads the file could be truncated, and the longer
+// hash would then be of new content.
 bool reef_tail_file_head_grow(reef_tail_file *file_entry, uint32_t count) {
     uint8_t head[REEF_HEAD_BYTES_MAX];
     if (reef_tail_file_read(file_entry, head, count, 0) != (ssize_t)count) return false;

@@ -10,46 +10,44 @@
 #define REEF_TAIL_EVENTS_MAX 16
 #define REEF_TAIL_OPEN_MAX 256 // descriptors kept open between scans
 
-/**
- * An unknown file that may be a copy in the making: it has the first bytes of a known file.
- */
+/** An unknown file that may be a partial copy; it is classified once it is quiet. */
 typedef struct reef_tail_candidate {
     reef_file_id file_id;
-    uint64_t still_ms; // when its size last changed
-    bool seen;         // by this scan
-    bool alone;        // no known file has its first bytes: new, once its compression has ended
-    bool broken;       // compressed, and damaged
+    uint64_t unchanged_since_ms; // when its size last changed
+    bool seen;                   // by this scan
+    bool no_known_head;          // no known file begins like it: a new file, once it is quiet
+    bool broken;                 // compressed, and damaged
 } reef_tail_candidate;
 
 /** The names and inodes of one scan. */
 typedef struct reef_listing {
     reef_file_id *items;
-    bool *taken; // (count) a file of the table has it
-    bool *ours;  // (count) its name belongs to this source
-    size_t count, room;
-    size_t live; // index of the file at the path that is followed, or SIZE_MAX
-    bool moved;  // follow: a rename ran during the scan, so a file may be missing
+    bool *known;   // (count) it is a file of the table
+    bool *matches; // (count) its name belongs to this source
+    size_t count, capacity;
+    size_t active; // index of the file at the followed path, or SIZE_MAX
+    bool moved;    // follow: a rename ran during the scan, so a file may be missing
 } reef_listing;
 
 struct reef_tail {
-    bool folder_kind;      // all files of a folder; otherwise one path
+    bool is_directory;     // all files of a folder; otherwise one path
     char *folder, *name;   // name: of the followed file, or a pattern, or NULL
-    DIR *open;             // of the last scan
-    reef_tail_file *files; // (count) the table, in reading order; of follow: the live one last
-    size_t count, room;
-    bool live;                        // follow: the last file is the one at the path
-    bool checkpointed;                // a checkpoint of the present table was returned
-    bool resumed;                     // no read pass has begun in this process
+    DIR *dir;              // of the last scan
+    reef_tail_file *files; // (count) the table, in reading order; follow: the active one last
+    size_t count, capacity;
+    bool active;                      // follow: the last file is the one at the path
+    bool checkpoint_current;          // a checkpoint of the present table was returned
+    bool first_pass;                  // no read pass with bytes has begun in this process
     uint64_t last_device, last_inode; // of the file whose bytes were returned last
     reef_tail_candidate *candidates;
-    size_t candidate_count, candidate_room;
-    bool waiting, denied, full; // reported already
-    bool denied_now;            // by this scan
-    bool failed;                // a read of this pass failed, which a scan alone does not see
-    int away;                   // the errno that was reported for the folder, or 0
+    size_t candidate_count, candidate_capacity;
+    bool reported_waiting, reported_denied, reported_full;
+    bool denied_now;  // by this scan
+    bool failed;      // a read of this pass failed, which a scan alone does not see
+    int folder_errno; // that was reported for the folder, or 0
     uint64_t waiting_since_ms;
     uint64_t now_ms;  // of this scan, on a clock that only moves forward
-    int64_t clock_ns; // and since 1970
+    int64_t clock_ns; // of this scan, on the wall clock
     reef_tail_event events[REEF_TAIL_EVENTS_MAX];
     size_t event_first, event_count;
     size_t events_dropped; // since the queue was empty
@@ -60,31 +58,36 @@ struct reef_tail {
 /** Queue an event for tail_source.c. A full queue counts what it drops. */
 void reef_tail_report(reef_tail *tail, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** An errno for which a file could not be opened. */
+/** Report that a file could not be opened, once until all can be; `code` is the errno. */
 void reef_tail_denied(reef_tail *tail, const char *name, int code);
-/** An errno for which an open file could not be read; 0 if it only was shorter. */
+/** Report that an open file could not be read; `code` is the errno, or 0 for a short read. */
 void reef_tail_failed(reef_tail *tail, const reef_tail_file *file_entry, int code);
 
 // ---- tail_table.c -------------------------------------------------------------------------------
 
-/** Has nobody written the file for REEF_SETTLE_MS? By its own times, or by `still_ms`. */
-bool reef_tail_settled(const reef_tail *tail, uint64_t still_ms, const reef_file_id *file_id);
-/** Room for one more at `at`; the table owns what stands there. False when memory runs out. */
+/** Is the file quiet (no write for REEF_SETTLE_MS), by its ctime or by `unchanged_since_ms`? */
+bool reef_tail_settled(const reef_tail *tail,
+                       uint64_t unchanged_since_ms,
+                       const reef_file_id *file_id);
+/** Insert a copy of `file_entry` at index `at`; the table owns it. False: out of memory. */
 bool reef_tail_insert(reef_tail *tail, size_t at, const reef_tail_file *file_entry);
 void reef_tail_remove(reef_tail *tail, size_t at);
-/** A fingerprint grows with its file, which has `size` bytes. */
+/** Extend the head of a file that has grown to `size` bytes. */
 void reef_tail_grow_head(reef_tail *tail, reef_tail_file *file_entry, uint64_t size);
-/** Close a file that can be opened again when enough are open. `open`: how many were met so far. */
-void reef_tail_spare(reef_tail_file *file_entry, size_t *open);
+/**
+ * Close the file if REEF_TAIL_OPEN_MAX others are open and it can be opened again. `open` counts
+ * the open files of this loop.
+ */
+void reef_tail_limit_open(reef_tail_file *file_entry, size_t *open);
 
 // ---- tail_dir.c -----------------------------------------------------------------------------
 
 /** 0, or the errno for which the folder cannot be read. */
 int reef_listing_make(reef_listing *list, reef_tail *tail);
 void reef_listing_release(reef_listing *list);
-bool reef_name_is_packed(const char *name);
-/** app.log.2.gz is of the kin of app.log.1 and of app.log. */
-bool reef_name_is_kin(const char *name, const char *of);
+bool reef_name_is_gzip(const char *name);
+/** Does `name` begin with the stem of `of`? app.log.2.gz does for app.log.1 and for app.log. */
+bool reef_name_shares_stem(const char *name, const char *of);
 /** Orders unknown files: oldest first. For qsort. */
 int reef_tail_file_compare_age(const void *a, const void *b);
 
@@ -96,7 +99,7 @@ typedef enum reef_tail_scan_state {
     REEF_TAIL_SCAN_NO_MEMORY,
 } reef_tail_scan_state;
 
-/** Bring the table up to date, sizes excepted. */
+/** Bring the table up to date, except for sizes: reef_tail_begin_read_pass reads those. */
 reef_tail_scan_state reef_tail_scan(reef_tail *tail);
 
 // ---- tail_read.c ----------------------------------------------------------------------------

@@ -5,7 +5,9 @@
 //     |                                                             |
 //     '-------------------------------------------------------------'
 //
-// A worker also scans the folder while the queue is full and no read is asked for, and during a
+// took: reef_input_took hands the bytes to the reader, which advances the source's cursor.
+//
+// A worker also scans the folder while the queue is full and no read is pending, and during a
 // long read pass. So files that are rotated away and deleted stay open, and the reported lag is
 // current. One worker runs at a time; the timer runs while none does.
 #include "tail_source.h"
@@ -21,44 +23,45 @@
 #define PACE_MS 50
 #define FILES_PER_PACE_MS 4 // a large folder is scanned less often
 
-typedef struct reef_follow {
+typedef struct tail_source {
     reef_input *input;
     reef_tail *tail;
-    bool begun;          // the handles are open
-    bool watched;        // inotify reports changes of the folder
-    bool changed;        // it did, since the last scan
-    bool working, asked; // a worker runs; a read waits for its answer
-    bool reads;          // the worker reads; otherwise it rescans
+    bool handles_open;
+    bool watched;      // inotify reports changes of the folder
+    bool changed;      // it did, since the last scan
+    bool working;      // a worker runs
+    bool read_pending; // the reader waits for bytes
+    bool reads;        // the worker reads; otherwise it rescans
     uv_work_t work;
     uv_timer_t timer;
     uv_fs_event_t watch;
-    uint8_t *at; // borrowed from the reader
+    uint8_t *buffer; // (room) borrowed from the reader
     size_t room;
     // what the worker found
     reef_error error;
     size_t count, files;
     char *checkpoint;
-} reef_follow;
+} tail_source;
 
-static reef_status open_follow(reef_input *input, const char *rest, bool folder, reef_error *err) {
-    reef_follow *follow = calloc(1, sizeof(*follow));
-    if (follow == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", rest);
-    reef_status status = reef_tail_open(&follow->tail, rest, folder, err);
+static reef_status open_tail(reef_input *input, const char *rest, bool folder, reef_error *err) {
+    tail_source *source = calloc(1, sizeof(*source));
+    if (source == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory to follow '%s'", rest);
+    reef_status status = reef_tail_open(&source->tail, rest, folder, err);
     if (status != REEF_OK) {
-        free(follow);
+        free(source);
         return status;
     }
-    follow->input = input;
-    input->state = follow;
+    source->input = input;
+    input->state = source;
     return REEF_OK;
 }
 
 static reef_status on_open_path(reef_input *input, const char *rest, reef_error *err) {
-    return open_follow(input, rest, false, err);
+    return open_tail(input, rest, false, err);
 }
 
 static reef_status on_open_folder(reef_input *input, const char *rest, reef_error *err) {
-    return open_follow(input, rest, true, err);
+    return open_tail(input, rest, true, err);
 }
 
 static reef_status on_check(reef_input *input, const reef_config *config, reef_error *err) {
@@ -66,154 +69,156 @@ static reef_status on_check(reef_input *input, const reef_config *config, reef_e
 }
 
 static reef_status on_seek(reef_input *input, const reef_input_offset *offset, reef_error *err) {
-    reef_follow *follow = input->state;
-    return reef_tail_seek(follow->tail, offset, err);
+    tail_source *source = input->state;
+    return reef_tail_seek(source->tail, offset, err);
 }
 
 // ---- on a worker thread -------------------------------------------------------------------------
 
 static void work(uv_work_t *request) {
-    reef_follow *follow = request->data;
-    if (follow->reads)
-        follow->error.status = reef_tail_read(follow->tail, follow->at, follow->room,
-                                              &follow->count, &follow->checkpoint, &follow->error);
+    tail_source *source = request->data;
+    if (source->reads)
+        source->error.status = reef_tail_read(source->tail, source->buffer, source->room,
+                                              &source->count, &source->checkpoint, &source->error);
     else
-        follow->error.status = reef_tail_rescan(follow->tail, &follow->error);
+        source->error.status = reef_tail_rescan(source->tail, &source->error);
 }
 
 // ---- on the loop --------------------------------------------------------------------------------
 
-static void begin_work(reef_follow *follow);
+static void begin_work(tail_source *source);
 
 static void on_timer(uv_timer_t *timer) {
-    reef_follow *follow = timer->data;
-    begin_work(follow);
+    tail_source *source = timer->data;
+    begin_work(source);
 }
 
-static unsigned pace_ms(const reef_follow *follow) {
-    size_t large = follow->files / FILES_PER_PACE_MS;
-    return large > PACE_MS ? (unsigned)large : PACE_MS;
+static unsigned pace_ms(const tail_source *source) {
+    size_t ms = source->files / FILES_PER_PACE_MS;
+    return ms > PACE_MS ? (unsigned)ms : PACE_MS;
 }
 
-static void start_timer(reef_follow *follow, unsigned ms) {
-    (void)uv_timer_start(&follow->timer, on_timer, ms, 0); // cannot fail with a callback
+static void start_timer(tail_source *source, unsigned ms) {
+    (void)uv_timer_start(&source->timer, on_timer, ms, 0); // cannot fail with a callback
 }
 
 static void on_change(uv_fs_event_t *watch, const char *name, int events, int code) {
     (void)name;
     (void)events;
-    reef_follow *follow = watch->data;
+    tail_source *source = watch->data;
     if (code) { // poll the folder, and watch it again when possible
         (void)uv_fs_event_stop(watch);
-        follow->watched = false;
+        source->watched = false;
     }
-    if (follow->asked && !follow->working && !follow->changed) start_timer(follow, pace_ms(follow));
-    follow->changed = true;
+    if (source->read_pending && !source->working && !source->changed)
+        start_timer(source, pace_ms(source));
+    source->changed = true;
 }
 
-static void watch_folder(reef_follow *follow) {
-    if (follow->watched) return;
-    follow->watched =
-        uv_fs_event_start(&follow->watch, on_change, reef_tail_folder(follow->tail), 0) == 0;
+static void watch_folder(tail_source *source) {
+    if (source->watched) return;
+    source->watched =
+        uv_fs_event_start(&source->watch, on_change, reef_tail_folder(source->tail), 0) == 0;
 }
 
-static void report_events(reef_follow *follow) {
+static void report_events(tail_source *source) {
     reef_tail_event event;
-    while (reef_tail_event_take(follow->tail, &event))
-        reef_input_warn(follow->input, event.event, "%s", event.text);
+    while (reef_tail_event_take(source->tail, &event))
+        reef_input_warn(source->input, event.event, "%s", event.text);
 }
 
-static void reply_read(reef_follow *follow, char *checkpoint) {
-    follow->asked = false;
-    start_timer(follow, POLL_MS); // unless the next read comes before
-    reef_input_took(follow->input, follow->count, checkpoint);
+static void reply_read(tail_source *source, char *checkpoint) {
+    source->read_pending = false;
+    start_timer(source, POLL_MS); // unless the next read comes before
+    reef_input_took(source->input, source->count, checkpoint);
 }
 
-static void on_worked(uv_work_t *request, int code) {
-    reef_follow *follow = request->data;
-    reef_input *input = follow->input;
-    char *checkpoint = follow->checkpoint;
+static void on_work_done(uv_work_t *request, int code) {
+    tail_source *source = request->data;
+    reef_input *input = source->input;
+    char *checkpoint = source->checkpoint;
     // The worker's result belongs to the loop from here on.
-    follow->checkpoint = NULL;
-    follow->working = false;
+    source->checkpoint = NULL;
+    source->working = false;
     // Stopped while the worker ran: nobody waits for the bytes.
     if (input->stopped || code) {
         free(checkpoint);
         return;
     }
-    report_events(follow);
-    follow->files = reef_tail_count(follow->tail);
+    report_events(source);
+    source->files = reef_tail_count(source->tail);
     // Known size: what was delivered, this piece, and what waits in the files.
-    input->bytes = input->offset + follow->count + reef_tail_unread(follow->tail);
-    if (follow->error.status != REEF_OK)
-        reef_input_failed(input, &follow->error);
-    else if (follow->count)
-        reply_read(follow, checkpoint);
-    else if (follow->asked && !follow->reads)
-        begin_work(follow); // a read was asked for during the rescan
+    input->bytes = input->offset + source->count + reef_tail_unread(source->tail);
+    if (source->error.status != REEF_OK)
+        reef_input_failed(input, &source->error);
+    else if (source->count)
+        reply_read(source, checkpoint);
+    else if (source->read_pending && !source->reads)
+        begin_work(source); // a read was requested during the rescan
     else
         // Nothing new: wait for the folder to change, or poll, since network file systems report
         // nothing.
-        start_timer(follow, follow->asked && follow->changed ? pace_ms(follow) : POLL_MS);
+        start_timer(source, source->read_pending && source->changed ? pace_ms(source) : POLL_MS);
 }
 
-static void begin_work(reef_follow *follow) {
+static void begin_work(tail_source *source) {
     // The watch is set before the scan, so that a change in between is not missed.
-    watch_folder(follow);
-    (void)uv_timer_stop(&follow->timer);
+    watch_folder(source);
+    (void)uv_timer_stop(&source->timer);
     // Cleared before the work: changes during it start another scan.
-    follow->changed = false;
-    follow->working = true;
-    follow->reads = follow->asked;
-    follow->count = 0;
-    int code = uv_queue_work(follow->input->loop, &follow->work, work, on_worked);
+    source->changed = false;
+    source->working = true;
+    source->reads = source->read_pending;
+    source->count = 0;
+    int code = uv_queue_work(source->input->loop, &source->work, work, on_work_done);
     if (!code) return;
     reef_error err;
-    follow->working = false;
-    (void)reef_fail(&err, REEF_ERR_IO, "following '%s': %s", follow->input->spec,
+    source->working = false;
+    (void)reef_fail(&err, REEF_ERR_IO, "following '%s': %s", source->input->spec,
                     uv_strerror(code));
-    reef_input_failed(follow->input, &err);
+    reef_input_failed(source->input, &err);
 }
 
-static int open_handles(reef_follow *follow) {
-    int code = uv_timer_init(follow->input->loop, &follow->timer);
-    if (!code) code = uv_fs_event_init(follow->input->loop, &follow->watch);
-    follow->begun = code == 0; // neither init fails half-way
-    follow->timer.data = follow->watch.data = follow->work.data = follow;
+static int open_handles(tail_source *source) {
+    int code = uv_timer_init(source->input->loop, &source->timer);
+    if (!code) code = uv_fs_event_init(source->input->loop, &source->watch);
+    source->handles_open = code == 0; // neither init fails half-way
+    source->timer.data = source->watch.data = source->work.data = source;
     return code;
 }
 
-static void on_read(reef_input *input, uint8_t *at, size_t room) {
-    reef_follow *follow = input->state;
-    follow->at = at;
-    follow->room = room;
-    follow->asked = true;
-    if (!follow->begun) (void)open_handles(follow); // cannot fail on a loop that runs
-    if (!follow->working) begin_work(follow);
+static void on_read(reef_input *input, uint8_t *buffer, size_t room) {
+    tail_source *source = input->state;
+    source->buffer = buffer;
+    source->room = room;
+    source->read_pending = true;
+    if (!source->handles_open) (void)open_handles(source); // cannot fail on a loop that runs
+    if (!source->working) begin_work(source);
 }
 
 static void on_stop(reef_input *input) {
-    reef_follow *follow = input->state;
-    if (!follow->begun) return;
-    uv_close((uv_handle_t *)&follow->timer, NULL);
-    uv_close((uv_handle_t *)&follow->watch, NULL);
-    follow->begun = false;
+    tail_source *source = input->state;
+    if (!source->handles_open) return;
+    uv_close((uv_handle_t *)&source->timer, NULL);
+    uv_close((uv_handle_t *)&source->watch, NULL);
+    source->handles_open = false;
 }
 
 static void on_close(reef_input *input) {
-    reef_follow *follow = input->state;
-    if (follow == NULL) return;
-    reef_tail_close(follow->tail);
-    free(follow->checkpoint);
-    free(follow);
+    tail_source *source = input->state;
+    if (source == NULL) return;
+    reef_tail_close(source->tail);
+    free(source->checkpoint);
+    free(source);
     input->state = NULL;
 }
 
 static json_t *on_status(const reef_input *input) {
-    const reef_follow *follow = input->state;
-    return json_pack("{s: I}", "files", (json_int_t)follow->files);
+    const tail_source *source = input->state;
+    return json_pack("{s: I}", "files", (json_int_t)source->files);
 }
 
+// .again: the same bytes can be read once more from a stored checkpoint.
 const reef_input_kind reef_follow_kind = {.scheme = "follow",
                                           .live = true,
                                           .again = true,

@@ -1,6 +1,6 @@
 // Live sources that are files: follow:PATH and dir:PATH[/PATTERN]; tail.h says what they read.
-#ifndef REEF_FOLLOW_H
-#define REEF_FOLLOW_H
+#ifndef REEF_TAIL_SOURCE_H
+#define REEF_TAIL_SOURCE_H
 
 #include "reef_source.h"
 

@@ -1,5 +1,5 @@
-// The table of followed files, oldest first: entries are inserted and removed, fingerprints grow,
-// descriptors are limited.
+// The table of followed files, oldest first: insert and remove entries, extend heads, limit open
+// descriptors.
 #include "tail.h"
 
 #include "tail_internal.h"
@@ -8,49 +8,51 @@
 #include <string.h>
 
 bool reef_tail_insert(reef_tail *tail, size_t at, const reef_tail_file *file_entry) {
-    if (tail->count == tail->room) {
+    if (tail->count == tail->capacity) {
         // Doubling; files come and go with every rotation.
-        size_t room = tail->room ? 2 * tail->room : 8;
-        reef_tail_file *larger = realloc(tail->files, room * sizeof(*larger));
+        size_t capacity = tail->capacity ? 2 * tail->capacity : 8;
+        reef_tail_file *larger = realloc(tail->files, capacity * sizeof(*larger));
         if (larger == NULL) return false;
         tail->files = larger;
-        tail->room = room;
+        tail->capacity = capacity;
     }
     memmove(&tail->files[at + 1], &tail->files[at], (tail->count - at) * sizeof(*file_entry));
     tail->files[at] = *file_entry;
     tail->count++;
     // The table changed, so the next bytes need a new checkpoint.
-    tail->checkpointed = false;
+    tail->checkpoint_current = false;
     return true;
 }
 
 void reef_tail_remove(reef_tail *tail, size_t at) {
-    reef_tail_file_release(&tail->files[at]);
+    reef_tail_file_close(&tail->files[at]);
     tail->count--;
     memmove(&tail->files[at], &tail->files[at + 1], (tail->count - at) * sizeof(*tail->files));
-    tail->checkpointed = false;
+    tail->checkpoint_current = false;
 }
 
-// By doubling, so that few checkpoints are due.
+// Each head is twice as long as the one before: every change needs a new checkpoint.
 void reef_tail_grow_head(reef_tail *tail, reef_tail_file *file_entry, uint64_t size) {
     uint64_t bytes = size < REEF_HEAD_BYTES_MAX ? size : REEF_HEAD_BYTES_MAX;
     bool due = bytes > file_entry->head_bytes &&
                (bytes == REEF_HEAD_BYTES_MAX || bytes >= 2 * (uint64_t)file_entry->head_bytes);
     if (due && file_entry->fd >= 0 && reef_tail_file_head_grow(file_entry, (uint32_t)bytes))
-        tail->checkpointed = false;
+        tail->checkpoint_current = false;
 }
 
-void reef_tail_spare(reef_tail_file *file_entry, size_t *open) {
+void reef_tail_limit_open(reef_tail_file *file_entry, size_t *open) {
     if (file_entry->fd < 0) return;
     if (*open < REEF_TAIL_OPEN_MAX || !file_entry->listed)
         ++*open;
     else
-        reef_tail_file_shut(file_entry);
+        reef_tail_file_close(file_entry);
 }
 
-// The change of an inode counts renames too. A clock that was set back makes it lie ahead, for
-// ever: hence ours.
-bool reef_tail_settled(const reef_tail *tail, uint64_t still_ms, const reef_file_id *file_id) {
+// ctime also changes on a rename. A clock set back leaves ctime in the future; so also use our
+// monotonic time.
+bool reef_tail_settled(const reef_tail *tail,
+                       uint64_t unchanged_since_ms,
+                       const reef_file_id *file_id) {
     return tail->clock_ns - file_id->changed_ns >= (int64_t)REEF_SETTLE_MS * 1000000 ||
-           tail->now_ms - still_ms >= REEF_SETTLE_MS;
+           tail->now_ms - unchanged_since_ms >= REEF_SETTLE_MS;
 }

@@ -102,7 +102,8 @@ static reef_status take_label(const reef_vector_table *table,
                          path_of(table), number, table->spec->names);
     if (is_number(field) && reef_vector_label(strtod(field, NULL), label)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "'%.80s' line %" PRIu64 ": the label is no whole number from 0 on; choose its "
+                     "'%.80s' line %" PRIu64
+                     ": the label is not a whole number from 0 on; choose its "
                      "column with ?label=, or list words with ?names=A,B",
                      path_of(table), number);
 }
@@ -115,7 +116,7 @@ static reef_status take_value(const reef_vector_table *table,
                               reef_error *err) {
     if (is_number(field) && reef_vector_store(table, strtod(field, NULL), out)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "'%.80s' line %" PRIu64 ", column %zu (from 0) is no finite number%s",
+                     "'%.80s' line %" PRIu64 ", column %zu (from 0) is not a finite number%s",
                      path_of(table), number, column,
                      number == 1 ? "; ?header=yes when the line names columns" : "");
 }
@@ -207,7 +208,7 @@ static reef_status read_columns(reef_vector_table *table, bool *header, reef_err
     // column.
     bool found = find_label_column(table, true);
     reef_vector_header wanted = table->spec->header;
-    // Without an option the first line is a header if its values are no numbers.
+    // Without an option the first line is a header if its values are not numbers.
     *header = wanted == REEF_HEADER_YES || (wanted == REEF_HEADER_FIND && looks_like_header(table));
     if (!*header) found = find_label_column(table, false);
     if (!found) return no_column(table, *header, err);

@@ -27,7 +27,7 @@ static reef_status open_regular(reef_vector_file *file, reef_error *err) {
     if (fstat(file->fd, &state) != 0)
         return reef_fail(err, REEF_ERR_IO, "cannot stat '%.160s': %s", file->path, strerror(errno));
     if (!S_ISREG(state.st_mode))
-        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read '%.160s': it is no regular file",
+        return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read '%.160s': it is not a regular file",
                          file->path);
     // The size at opening; a file that shrinks later is reported as changed.
     file->bytes = (uint64_t)state.st_size;

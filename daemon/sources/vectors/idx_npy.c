@@ -91,7 +91,7 @@ static bool idx_element(uint8_t type, reef_vector_element *element) {
 static reef_status not_idx(const char *path, const uint8_t *magic, reef_error *err) {
     return reef_fail(
         err, REEF_ERR_INVALID,
-        "'%.120s' is no IDX file: it begins with %02x %02x %02x %02x, not with 00 00, a "
+        "'%.120s' is not an IDX file: it begins with %02x %02x %02x %02x, not with 00 00, a "
         "type from 08 to 0e and a number of dimensions",
         path, magic[0], magic[1], magic[2], magic[3]);
 }
@@ -182,7 +182,7 @@ static reef_status take_npy_shape(reef_vector_array *array, const char *shape, r
         }
     }
     if (!count || *shape != ')')
-        return npy_unfit(array->file.path, "its shape is no list of sizes such as (60000, 784)",
+        return npy_unfit(array->file.path, "its shape is not a list of sizes such as (60000, 784)",
                          err);
     return take_shape(array, count, sizes) ? REEF_OK : too_large(array->file.path, err);
 }
@@ -296,7 +296,7 @@ static reef_status read_row(reef_vector_table *table,
             return reef_fail(err, REEF_ERR_INVALID,
                              "'%.120s': value %zu of example %" PRIu64
                              " (both from 0) is %g, which "
-                             "is no finite float",
+                             "is not a finite float",
                              array->file.path, i, row, value);
     }
     return REEF_OK;

@@ -34,7 +34,7 @@ static reef_status take_vector(
         // A number that is not a finite float after scaling is refused like a word.
         if (!json_is_number(value) || !reef_vector_store(table, json_number_value(value), &stored))
             return reef_fail(err, REEF_ERR_INVALID,
-                             "'%.100s' line %" PRIu64 ": value %zu (from 0) of the vector is no "
+                             "'%.100s' line %" PRIu64 ": value %zu (from 0) of the vector is not a "
                              "number that a float can hold",
                              table->lines.file.path, number, i);
         if (out != NULL) out[i] = stored;
@@ -57,7 +57,7 @@ static reef_status take_object(reef_vector_table *table,
     if (given != NULL && !json_is_null(given) &&
         !(json_is_number(given) && reef_vector_label(json_number_value(given), label)))
         return bad_line(table, number,
-                        "the label is no whole number from 0 on, and neither null nor -1", err);
+                        "the label is not a whole number from 0 on, and neither null nor -1", err);
     return take_vector(table, json_object_get(object, "vector"), number, vector, err);
 }
 

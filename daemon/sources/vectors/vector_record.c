@@ -43,7 +43,7 @@ static bool has_width(size_t width, size_t inputs, char why[REEF_VECTOR_WHY_BYTE
     return width == inputs;
 }
 
-static const char NO_FLOAT[] = "a value of the vector is no number that a float can hold";
+static const char NO_FLOAT[] = "a value of the vector is not a number that a float can hold";
 
 bool reef_vector_record_json(uint8_t *at,
                              size_t inputs,
@@ -53,7 +53,7 @@ bool reef_vector_record_json(uint8_t *at,
     int32_t number = REEF_VECTOR_NO_LABEL;
     if (label != NULL && !json_is_null(label) &&
         !(json_is_number(label) && reef_vector_label(json_number_value(label), &number)))
-        return is_not(why, "the label is no whole number from 0 on, and neither null nor -1");
+        return is_not(why, "the label is not a whole number from 0 on, and neither null nor -1");
     // Messages are texts without numbers of lines: the caller knows where the record came from.
     if (!json_is_array(vector)) return is_not(why, "no \"vector\" that is a list of numbers");
     if (!has_width(json_array_size(vector), inputs, why)) return false;
@@ -75,7 +75,7 @@ bool reef_vector_record_floats(uint8_t *at,
                                int32_t label,
                                char why[REEF_VECTOR_WHY_BYTES]) {
     // Raw floats have no length of their own; a remainder means that the sender used another type.
-    if (count % sizeof(float)) return is_not(why, "the vector is no list of 32-bit floats");
+    if (count % sizeof(float)) return is_not(why, "the vector is not a list of 32-bit floats");
     if (!has_width(count / sizeof(float), inputs, why)) return false;
     put_u32(at, (uint32_t)label);
     for (size_t i = 0; i < inputs; i++) {

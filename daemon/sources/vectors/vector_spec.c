@@ -190,8 +190,8 @@ static reef_status take_option(reef_vector_spec *spec,
             option, spec->text);
     // Options that do not apply are refused, not ignored.
     if (!(OPTION_KINDS[found] >> spec->kind & 1u))
-        return reef_fail(err, REEF_ERR_INVALID, "'%s' in '%.120s' is no option of %s files", option,
-                         spec->text, KINDS[spec->kind]);
+        return reef_fail(err, REEF_ERR_INVALID, "'%s' in '%.120s' is not an option of %s files",
+                         option, spec->text, KINDS[spec->kind]);
     // A bit per option.
     if (*given >> found & 1u)
         return reef_fail(err, REEF_ERR_INVALID, "'%s' is given twice in '%.160s'", option,

@@ -26,7 +26,7 @@ struct reef_vectors {
     uint64_t count;
     uint32_t *rows; // (count) of the table, in the order served; NULL: first_row and those after it
     uint64_t first_row;
-    uint32_t *order;       // (permutations, width) value i of a vector is value places[i] in the
+    uint32_t *order;       // (permutations, width) value i of a vector is value order[i] in the
                            // file; NULL: i
     float *vector;         // (width) as it stands in the file
     float *values;         // (width) as it is served
@@ -103,8 +103,8 @@ static reef_status choose_examples(reef_vectors *vectors, reef_error *err) {
     // An empty stream is most likely a wrong class in the list.
     if (vectors->count) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID,
-                     "'%.120s' chooses no example: the file has %" PRIu64 ", of which %" PRIu64
-                     " have the classes asked for; change classes, skip or first",
+                     "'%.120s' chooses no example: the file has %" PRIu64 ", and %" PRIu64
+                     " of them have the requested classes; change classes, skip or first",
                      spec->text, vectors->table.rows, found);
 }
 

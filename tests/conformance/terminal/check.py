@@ -225,7 +225,7 @@ def check_questions(reef, folder):
     remove = [reef, "snapshot", "remove", f"{folder}/pool"]
     for answer, code, left in (("no\n", 64, {"a", "b", "c"}), ("yes\n", 0, {"b", "c"})):
         asked = Terminal([*remove, "a"])
-        asked.until("no question", lambda t: b"Type yes to go on: " in t.shown)
+        asked.until("no question", lambda t: b"Type yes to continue: " in t.shown)
         asked.type(answer)
         assert asked.end() == code, asked.shown
         assert snapshots(reef, folder) == left

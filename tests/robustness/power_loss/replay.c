@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define FILES_MAX 64
-#define NURSERY "/unfinished/data.mdb" // a file that is being made
+#define STAGING_FILE "/unfinished/data.mdb" // a file that is being made
 
 typedef struct pool_file {
     disk_file disk;
@@ -75,8 +75,8 @@ static void on_name(replay *r, const event *e) {
     path[e->bytes] = '\0';
     pool_file *f = r->files + r->file_count++;
     f->disk.file = e->file;
-    size_t suffix = strlen(NURSERY);
-    f->in_place = e->bytes < suffix || strcmp(path + e->bytes - suffix, NURSERY) != 0;
+    size_t suffix = strlen(STAGING_FILE);
+    f->in_place = e->bytes < suffix || strcmp(path + e->bytes - suffix, STAGING_FILE) != 0;
     f->name_durable = f->in_place;
     set_directory(f, path);
 }

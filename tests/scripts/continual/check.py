@@ -62,19 +62,19 @@ def check_results(out):
         assert run["seconds"] > 0 and run["cost_ratio"] > 0 and run["bytes"] > 0
         for found, offset in zip(run["boundaries_found"], run["boundary_offsets"]):
             assert offset is None or found - offset == run["boundaries_true"][0]
-    ours, rival = runs["generations"], runs["finetune"]
+    ours, baseline = runs["generations"], runs["finetune"]
     assert ours["asof_forgetting"] == 0, "as of a sealed generation something changed"
-    assert rival["asof_forgetting"] is None
+    assert baseline["asof_forgetting"] is None
     assert ours["boundaries_hit"] == 1 and ours["boundaries_false"] == 0, ours["boundary_offsets"]
     assert ours["return_opened"] == 0, "words that came back opened a generation"
-    assert ours["forgetting_learned"] < rival["forgetting_learned"], "fine-tuning forgot less"
+    assert ours["forgetting_learned"] < baseline["forgetting_learned"], "fine-tuning forgot less"
 
     with open(out / "results.csv") as file:
         rows = list(csv.DictReader(file))
     assert [row["method"] for row in rows] == ["generations", "finetune"]
     assert float(rows[0]["final_mean"]) == ours["final_mean"]
     text = (out / "results.md").read_text()
-    assert "## made-up" in text and f"| finetune | {rival['matrix'][2][0]:.4f} |" in text, text
+    assert "## made-up" in text and f"| finetune | {baseline['matrix'][2][0]:.4f} |" in text, text
     root = xml.etree.ElementTree.parse(out / "results.svg").getroot()
     words = "".join(root.itertext())
     assert "bits per byte at the end" in words and "figures" in words

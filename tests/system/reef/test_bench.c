@@ -312,7 +312,7 @@ static void expect_no_baseline(world *w, const char *lines, const char *words) {
     assert_int_equal(p.code, 0);
     assert_string_equal(p.err, "");
     assert_non_null(strstr(p.out, "training step"));
-    const char *said = strstr(p.out, "\nrival     not measured: ");
+    const char *said = strstr(p.out, "\nbaseline  not measured: ");
     if (said == NULL || strstr(said, words) == NULL) fail_msg("no '%s' in %s", words, p.out);
     program_release(&p);
     json_t *document = reef_json("bench", "peer", TINY_LAYER, "--only", "layer", "--repeat", "1",
@@ -334,7 +334,7 @@ static void a_baseline_that_fails_is_named_and_the_rest_is_measured(void **state
                        "signal 15");
 }
 
-// ---- a training step and a rival ----------------------------------------------------------------
+// ---- a training step and a baseline -------------------------------------------------------------
 
 // A baseline of TINY_OPTIONS that takes two seconds a step for a model of so many parameters.
 static char *step_baseline(world *w, json_int_t parameters) {

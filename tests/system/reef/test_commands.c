@@ -295,8 +295,8 @@ static void a_dry_run_refuses_what_the_command_refuses(void **state) {
     json_decref(reef_json("init", vectors, "--model", "vector", "--inputs", "4", NULL));
     json_decref(reef_json("init", layer, "--model", "layer", "--d-model", "8", "--side", "4",
                           "--topk", "2", "--side-new", "3", "--experts-max", "20", NULL));
-    BOTH_REFUSE(64, "no name for a snapshot", "snapshot", "create", fresh, "a b");
-    BOTH_REFUSE(64, "no name for a snapshot", "snapshot", "create", fresh, long_name);
+    BOTH_REFUSE(64, "not a name for a snapshot", "snapshot", "create", fresh, "a b");
+    BOTH_REFUSE(64, "not a name for a snapshot", "snapshot", "create", fresh, long_name);
     BOTH_REFUSE(64, "it names the last commit", "snapshot", "create", fresh, "now");
     BOTH_REFUSE(64, "there is nothing to seal", "seal", fresh);
     BOTH_REFUSE(64, "there is nothing to seal", "seal", vectors);

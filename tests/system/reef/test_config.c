@@ -73,11 +73,11 @@ static void every_mistake_of_a_file_is_named_with_its_line(void **state) {
     static const struct {
         json_int_t line;
         const char *says;
-    } WANTED[] = {{3, "did you mean commit-steps?"},   {4, "neither [SECTION] nor KEY = VALUE"},
-                  {5, "neither yes nor no"},           {6, "unknown kind of source 'pusch'"},
-                  {7, "a source's weight, '0'"},       {8, "'grup' is no option"},
-                  {9, "unknown option 'lable'"},       {10, "names nothing after its colon"},
-                  {12, "'x:y' is no place to listen"}, {14, "did you mean [reefd]?"}};
+    } WANTED[] = {{3, "did you mean commit-steps?"}, {4, "neither [SECTION] nor KEY = VALUE"},
+                  {5, "neither yes nor no"},         {6, "unknown kind of source 'pusch'"},
+                  {7, "a source's weight, '0'"},     {8, "'grup' is not an option"},
+                  {9, "unknown option 'lable'"},     {10, "names nothing after its colon"},
+                  {12, "'x:y' is not an address"},   {14, "did you mean [reefd]?"}};
     enum { COUNT = sizeof(WANTED) / sizeof(*WANTED) };
     const json_t *found = json_object_get(document, "mistakes");
     assert_int_equal(json_array_size(found), COUNT);

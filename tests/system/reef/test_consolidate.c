@@ -322,13 +322,13 @@ static void refused(const world *w, const char *range, int code, const char *wor
 static void mistakes_are_named(void **state) {
     const world *w = *state;
     program p;
-    refused(w, "1", 64, "no range of two numbers");
-    refused(w, "1-2x", 64, "no range of two numbers");
-    refused(w, "-1-2", 64, "no range of two numbers");
-    refused(w, "1--2", 64, "no range of two numbers");
-    refused(w, "99999999999-2", 64, "no range of two numbers");
+    refused(w, "1", 64, "not a range of two numbers");
+    refused(w, "1-2x", 64, "not a range of two numbers");
+    refused(w, "-1-2", 64, "not a range of two numbers");
+    refused(w, "1--2", 64, "not a range of two numbers");
+    refused(w, "99999999999-2", 64, "not a range of two numbers");
     refused(w, "0-2", 64, "backbone");
-    refused(w, "2-1", 64, "no range");
+    refused(w, "2-1", 64, "not a range");
     refused(w, "1-3", 64, "generation 3 is open");
     refused(w, "2-2", 64, "it takes two");
     reef(&p, "consolidate", w->pool, "--yes", NULL);

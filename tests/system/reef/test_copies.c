@@ -175,15 +175,15 @@ static void mistakes_are_named(void **state) {
     says(64, "lies inside it", "export", "pool", c->pool, inside, NULL);
     says(66, "no pool", "export", "pool", missing, c->copy, NULL);
     says(64, "export needs one of: pool, generation", "export", c->pool, NULL);
-    says(64, "'x' is no generation", "export", "generation", c->pool, "x", missing, NULL);
-    says(64, "'99999999999999999999' is no generation", "export", "generation", c->pool,
+    says(64, "'x' is not a generation", "export", "generation", c->pool, "x", missing, NULL);
+    says(64, "'99999999999999999999' is not a generation", "export", "generation", c->pool,
          "99999999999999999999", missing, NULL);
     says(64, "generation 2 is open", "export", "generation", c->pool, "2", missing, NULL);
     says(66, "no generation 9", "export", "generation", c->pool, "9", missing, NULL);
     says(64, "--force", "export", "generation", c->pool, "1", c->file, NULL);
     says(64, "leak-max", "import", c->copy, c->file, "--leak-max", "0", NULL);
     says(66, "No such file", "import", c->copy, missing, NULL);
-    says(65, "no whole safetensors file", "import", c->copy, c->english, NULL);
+    says(65, "not a whole safetensors file", "import", c->copy, c->english, NULL);
     says(64, "of this very pool", "import", c->pool, c->file, NULL);
     learn(c->copy, "c");
     learn(c->copy, "english");
@@ -371,11 +371,11 @@ static void mistakes_with_models_are_named(void **state) {
     says(64, "experts a layer: leave it out", "init", c->copy, "--from", c->file, "--side", "9",
          NULL);
     says(65, "makes it F32", "init", c->copy, "--from", c->file, "--d-key", "16", NULL);
-    says(65, "no whole safetensors file", "init", c->copy, "--from", c->english, NULL);
+    says(65, "not a whole safetensors file", "init", c->copy, "--from", c->english, NULL);
     says(66, "No such file", "init", c->copy, "--from", missing, NULL);
     says(64, "reef init POOL --from", "import", c->pool, c->file, NULL);
     assert_int_equal(truncate(c->file, 5000), 0);
-    says(65, "no whole safetensors file", "init", c->copy, "--from", c->file, NULL);
+    says(65, "not a whole safetensors file", "init", c->copy, "--from", c->file, NULL);
     assert_int_not_equal(access(c->copy, F_OK), 0);
     assert_int_not_equal(access(missing, F_OK), 0);
     free(missing);

@@ -237,8 +237,8 @@ static void a_branch_is_made_by_the_daemon_and_without_it(void **state) {
     json_decref(made);
     assert_int_equal(open_member(w, "side"), TINY_SIDE);
     expect_branch(w, "7", 66, "the pool has 0 to 1");
-    expect_branch(w, "x", 64, "'x' is no generation");
-    expect_branch(w, "99999", 64, "'99999' is no generation");
+    expect_branch(w, "x", 64, "'x' is not a generation");
+    expect_branch(w, "99999", 64, "'99999' is not a generation");
     stop_daemon(w);
     expect_branch(w, "0", 0, "begins as a copy of generation 0: 16 experts, 4 x 4");
     expect_branch(w, "7", 66, "the pool has 0 to 1");
@@ -442,7 +442,7 @@ static void the_columns_of_status_line_up(void **state) {
     assert_int_equal(fclose(file), 0);
     start_daemon(w);
     wait_until_trained_to(w, 500 * 20); // a label and four values each
-    expect_two_columns(w, "told wrong before training on them (recent batches)");
+    expect_two_columns(w, "error rate before training on them (recent batches)");
     stop_daemon(w);
     expect_two_columns(w, "on disk");
 }

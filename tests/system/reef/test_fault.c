@@ -143,9 +143,9 @@ static void what_is_no_pool_is_refused_by_every_command(void **state) {
     every_command_refuses(w, 64, "no data.mdb");
     static const char GARBAGE[20000] = "this is no database";
     place(w, GARBAGE, sizeof(GARBAGE));
-    every_command_refuses(w, 64, "no LMDB file");
+    every_command_refuses(w, 64, "not an LMDB file");
     place(w, "", 0);
-    every_command_refuses(w, 64, "no LMDB file");
+    every_command_refuses(w, 64, "not an LMDB file");
 }
 
 static void a_truncated_pool_is_refused_by_every_command(void **state) {

@@ -174,7 +174,7 @@ static void json_lines_are_records_and_a_bad_one_is_named(void **state) {
                     "but-has-to-be-the-same-again-0";
     ingest_fails(run, "{\"text\": \"a\"}\n{\"words\": 1}\n",
                  (const char *const[]){"--jsonl", "--batch=1", prefix, NULL}, 64,
-                 "acknowledged up to byte 14, to go on: the same with --skip 14\n");
+                 "acknowledged up to byte 14, to continue: the same with --skip 14\n");
 }
 
 // A batch has fewer bytes, but a line that the daemon takes is sent by itself.

@@ -53,7 +53,7 @@ static void the_view_says_when_something_stands_still(void **state) {
     assert_non_null(strstr(all.text, "reefd 4242"));
     assert_non_null(strstr(all.text, "2.500 bits per byte"));
     assert_non_null(strstr(all.text, "7.0 kB"));
-    assert_non_null(strstr(all.text, "sits out"));
+    assert_non_null(strstr(all.text, "is idle"));
     data.still = 20;
     all = look(&data, 100, 0);
     assert_int_equal(all.loudest, TOP_ALARM);

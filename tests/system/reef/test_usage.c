@@ -245,7 +245,7 @@ static void mistakes_say_what_was_wrong(void **state) {
         int code;
         const char *says;
     } mistakes[] = {
-        {{"usage", w->pool, "--since", "soon"}, 64, "--since is 'soon', which is no time"},
+        {{"usage", w->pool, "--since", "soon"}, 64, "--since is 'soon', which is not a time"},
         {{"usage", w->pool, "--until", "2024-02-30"}, 64, "--until"},
         {{"usage", w->pool, "--since", "2h", "--until=3h"}, 64, "is not before"},
         {{"usage", w->pool, "--layer", "1"}, 64, "layer 1 is of kind dense"},

@@ -170,13 +170,13 @@ static void a_log_that_is_not_there_does_not_end_the_daemon(void **state) {
     reefd_await(&w->run.box, w->run.reefd);
     for (int i = 0; i < 100 && access(w->log, F_OK) != 0; i++) {
         char *said = read_text(w->run.box.messages, NULL);
-        bool waits = strstr(said, "it is waited for");
+        bool waits = strstr(said, "waiting for it");
         free(said);
         if (waits) write_lines(w, 60, "");
         sleep_ms(100);
     }
     (void)live_finish(&w->run);
-    assert_true(reefd_said(&w->run.box, "it is waited for"));
+    assert_true(reefd_said(&w->run.box, "waiting for it"));
     assert_true(reefd_said(&w->run.box, "is there"));
 }
 

@@ -146,7 +146,7 @@ static void the_manager_hears_of_every_change(void **state) {
     assert_true(hear(m, WAIT_MS, message));
     assert_string_equal(message, "READY=1"); // the first, and then the socket answers
     assert_true(reefd_count(&m->box, "pid") == m->pid);
-    await_word(m, "STATUS=", "gen 0, ", message);
+    await_word(m, "STATUS=", "generation 0, ", message);
     await(m, "WATCHDOG=1", message);
     json_decref(reefd_ask(&m->box, "{\"command\": \"reload\"}"));
     await(m, "RELOADING=1\nMONOTONIC_USEC=", message);

@@ -155,7 +155,7 @@ static void what_does_not_fit_the_pool_is_refused_before_anything_changes(void *
     snprintf(spec, sizeof(spec), "csv:%s?label=none", w->csv);
     refuses(w, spec, EXIT_USAGE, "vectors of 17 values, but the pool takes 16");
     snprintf(spec, sizeof(spec), "idx:%s,%s", w->images, w->csv);
-    refuses(w, spec, EXIT_USAGE, "no IDX file");
+    refuses(w, spec, EXIT_USAGE, "not an IDX file");
     FILE *file = fopen(w->csv, "a");
     assert_non_null(file);
     fprintf(file, "\n1,2,3\n");

@@ -26,7 +26,7 @@ typedef struct fixture {
     float top_a[SIDE_MAX + 1], top_b[SIDE_MAX + 1];
     uint16_t row_a[SIDE_MAX + 1], row_b[SIDE_MAX + 1];
     uint64_t keys[SIDE_MAX];
-    uint32_t places[SIDE_MAX];
+    uint32_t positions[SIDE_MAX];
     uint16_t tied_a[SIDE_MAX], tied_b[SIDE_MAX];
     scored_pair pairs[SIDE_MAX * SIDE_MAX];
 } fixture;
@@ -40,7 +40,7 @@ static int set_up(void **state) {
         .row_a = f->row_a,
         .row_b = f->row_b,
         .keys = f->keys,
-        .places = f->places,
+        .positions = f->positions,
         .tied_a = f->tied_a,
         .tied_b = f->tied_b,
     };

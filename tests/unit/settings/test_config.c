@@ -228,7 +228,7 @@ static void a_mistake_in_the_file_is_reported_with_its_line(void **state) {
         {"[reefd]\nthreads = 0\n", ":2: threads '0' is not a whole number from 1 to 1024"},
         {"[reefd]\nstay = maybe\n", ":2: stay 'maybe' is neither yes nor no"},
         {"[reefd]\ncommit_seconds = -1\n", ":2: commit-seconds '-1' is not"},
-        {"[reefd]\nmemory = all\n", ":2: memory 'all' is no amount"},
+        {"[reefd]\nmemory = all\n", ":2: memory 'all' is not an amount"},
         {long_line, ":2: the line is too long"},
         // The first mistake is reported, whichever check finds it.
         {"[reefd]\nthreads = 0\nnonsense\n", ":2: threads '0'"},
@@ -270,7 +270,7 @@ static void a_file_that_is_none_is_refused(void **state) {
     assert_non_null(strstr(err.message, f->path));
     snprintf(f->path, sizeof(f->path), "%s", f->directory);
     assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_INVALID);
-    assert_non_null(strstr(err.message, "no regular file"));
+    assert_non_null(strstr(err.message, "not a regular file"));
     snprintf(f->path, sizeof(f->path), "/dev/zero");
     assert_int_equal(parse(&options, f, NULL, &err), REEF_ERR_INVALID);
 }

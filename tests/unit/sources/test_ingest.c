@@ -135,12 +135,12 @@ static void bad_vectors_are_named(void **state) {
     refused(2, "{\"vector\": 1}", "list of numbers");
     refused(2, "{\"label\": 1}", "list of numbers");
     refused(2, "[1, 2]", "no object such as {\"vector\"");
-    refused(2, "{\"vector\": [1, \"2\"]}", "no number that a float can hold");
-    refused(2, "{\"vector\": [1, 1e39]}", "no number that a float can hold");
-    refused(2, "{\"vector\": [1, 2], \"label\": -2}", "the label is no whole number");
-    refused(2, "{\"vector\": [1, 2], \"label\": 0.5}", "the label is no whole number");
-    refused(2, "{\"vector\": [1, 2], \"label\": \"1\"}", "the label is no whole number");
-    refused(2, "{\"vector\": [1, 2], \"label\": 2147483648}", "the label is no whole number");
+    refused(2, "{\"vector\": [1, \"2\"]}", "not a number that a float can hold");
+    refused(2, "{\"vector\": [1, 1e39]}", "not a number that a float can hold");
+    refused(2, "{\"vector\": [1, 2], \"label\": -2}", "the label is not a whole number");
+    refused(2, "{\"vector\": [1, 2], \"label\": 0.5}", "the label is not a whole number");
+    refused(2, "{\"vector\": [1, 2], \"label\": \"1\"}", "the label is not a whole number");
+    refused(2, "{\"vector\": [1, 2], \"label\": 2147483648}", "the label is not a whole number");
 }
 
 static void vectors_are_bounded_while_they_are_made(void **state) {
@@ -210,7 +210,7 @@ static void bad_npy_files_are_refused_in_words(void **state) {
     uint8_t file[256];
     const float numbers[] = {0.5f, NAN};
     size_t bytes = npy(file, FLOATS("(1, 2)"), numbers, sizeof(numbers));
-    assert_refused(REEF_INGEST_NPY, 2, NULL, file, bytes, "no finite float");
+    assert_refused(REEF_INGEST_NPY, 2, NULL, file, bytes, "not a finite float");
     assert_refused(REEF_INGEST_NPY, 2, NULL, file, bytes - 1, "was cut");
     assert_refused(REEF_INGEST_NPY, 2, NULL, file, 20, "was cut or damaged in its header");
     assert_refused(REEF_INGEST_NPY, 2, NULL, "{\"vector\": [1, 2]}", 18, "NUMPY");

@@ -384,8 +384,8 @@ static void files_that_are_deleted_while_nothing_is_read_are_kept(void **state) 
     assert_string_equal(w->words, "");
 }
 
-// A round is what was there when it began; the trainer may take hours for it, and asks again and
-// again.
+// A read pass is what was there when it began; the trainer may take hours for it, and asks again
+// and again.
 static void files_that_are_deleted_during_a_long_round_are_kept(void **state) {
     world *w = *state;
     w->room = 10;

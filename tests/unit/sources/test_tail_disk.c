@@ -153,7 +153,7 @@ static void assert_waits_for_packed(world *w) {
     w->words[0] = 0;
 }
 
-// The last mark, as if a round had ended within the packed file, which is the first.
+// The last checkpoint, as if a read pass had ended within the packed file, which is the first.
 static void end_round_here(world *w) {
     kept_mark *last = &w->marks[w->mark_count - 1];
     json_t *json = json_loads(last->json, 0, NULL);

@@ -483,7 +483,7 @@ static void damaged_idx_is_refused(void **state) {
     write_bytes(f->labels, more, sizeof(more));
     refuse(spec_of(f, "idx", true, ""), REEF_ERR_INVALID, "has 6 examples", "has 7 labels");
     write_words(f->labels, "this is text");
-    refuse(spec_of(f, "idx", true, ""), REEF_ERR_INVALID, "no IDX file", "74 68 69 73");
+    refuse(spec_of(f, "idx", true, ""), REEF_ERR_INVALID, "not an IDX file", "74 68 69 73");
     const uint8_t floats[] = {0, 0, 0x0d, 1, 0, 0, 0, 1, 0x3f, 0, 0, 0}; // 0.5
     write_bytes(f->labels, floats, sizeof(floats));
     write_bytes(f->path, floats, sizeof(floats));
@@ -575,10 +575,10 @@ static void damaged_csv_is_refused_with_its_line(void **state) {
         {"a,b,label\n\n", "", "no line with an example", ""},
         {"1,2,3\n1,2\n", "", "line 2 has 2 values", "have 3"},
         {"1,2,3\n\n1,2,3,4\n", "", "line 3 has 4 values", "have 3"},
-        {"1,2,3\n1,x,3\n", "", "line 2, column 1", "is no finite number"},
-        {"1,,3\n", "", "line 1, column 1", "is no finite number"},
-        {"1,2,3\n1,nan,3\n", "", "line 2, column 1", "is no finite number"},
-        {"1,2,3\n1,1e39,3\n", "", "line 2, column 1", "is no finite number"},
+        {"1,2,3\n1,x,3\n", "", "line 2, column 1", "is not a finite number"},
+        {"1,,3\n", "", "line 1, column 1", "is not a finite number"},
+        {"1,2,3\n1,nan,3\n", "", "line 2, column 1", "is not a finite number"},
+        {"1,2,3\n1,1e39,3\n", "", "line 2, column 1", "is not a finite number"},
         {"1,b,label\n1,2,3\n", "", "line 1, column 1", "header=yes"},
         {"1,2,rose\n", "", "line 1: the label is no", "names="},
         {"1,2,1.5\n", "", "line 1: the label is no", "whole number"},
@@ -611,7 +611,7 @@ static void damaged_json_lines_are_refused_with_their_line(void **state) {
         {"[1, 2]\n", "line 1: no object", "vector"},
         {"{\"label\": 3}\n", "line 1: no \"vector\"", "list"},
         {"{\"vector\": []}\n", "line 1: no \"vector\"", "list"},
-        {"{\"vector\": [1, \"2\"]}\n", "line 1: value 1", "no number"},
+        {"{\"vector\": [1, \"2\"]}\n", "line 1: value 1", "not a number"},
         {"{\"vector\": [1, 1e39]}\n", "line 1: value 1", "float"},
         {"{\"vector\": [1, NaN]}\n", "line 1: no JSON", ""},
         {"{\"vector\": [1]}\n{\"vector\": [1, 2]}\n", "line 2: the vector has 2", "1 are"},

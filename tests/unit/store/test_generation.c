@@ -542,7 +542,7 @@ static void snapshot_names_follow_the_rules(void **state) {
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         must_fail(reef_snapshot_create(txn, bad[i], &snapshot, &err), REEF_ERR_INVALID, &err,
-                  "is no name");
+                  "is not a name");
         must_fail(reef_snapshot_read(txn, bad[i], &snapshot, &err), REEF_ERR_NOT_FOUND, &err,
                   "no snapshot");
     }
@@ -607,7 +607,7 @@ static void the_timeline_keeps_json_objects_in_order(void **state) {
     reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_timeline_append(txn, "{\"a\":1}", &err), &err);
-    must_fail(reef_timeline_append(txn, "[1]", &err), REEF_ERR_INVALID, &err, "no JSON object");
+    must_fail(reef_timeline_append(txn, "[1]", &err), REEF_ERR_INVALID, &err, "not a JSON object");
     must_fail(reef_timeline_append(txn, "{\"a\":", &err), REEF_ERR_INVALID, &err, "no JSON");
     must_fail(reef_timeline_append(txn, NULL, &err), REEF_ERR_INVALID, &err, "no JSON");
     pool_commit(txn, 1);

@@ -582,7 +582,7 @@ static void the_check_finds_what_does_not_fit_together(void **state) {
     put_entry(f->store, 6, 17, "h", false);
     assert_found(f->store, 1, "the entry before it is 4");
     put_entry(f->store, 5, 17, "", true); // of no bytes
-    assert_found(f->store, 1, "is no entry");
+    assert_found(f->store, 1, "is not an entry");
     put_entry(f->store, 5, 17, "h", true);
     put_entry(f->store, 6, 18, "i", false);
     assert_found(f->store, 1, "was trimmed, the one before it was not");
@@ -640,11 +640,11 @@ static void the_check_finds_lists_of_ids_that_are_none(void **state) {
     for (size_t bytes = 0; bytes < ALL; bytes++) {
         if (bytes == 8 || bytes == 8 + ENTRY) continue;
         put_ids(f->store, payload, bytes);
-        assert_found(f->store, 1, "is no list of ids");
+        assert_found(f->store, 1, "is not a list of ids");
     }
     reef_put_le64(payload + 8 + ENTRY, 2); // inside the one before
     put_ids(f->store, payload, ALL);
-    assert_found(f->store, 1, "is no list of ids");
+    assert_found(f->store, 1, "is not a list of ids");
 }
 
 int main(void) {

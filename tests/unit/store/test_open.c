@@ -79,17 +79,17 @@ static void what_is_no_pool_is_invalid(void **state) {
     assert_int_equal(mkdir(f->path, 0700), 0);
     temp_dir_join(file, f->path, "data.mdb");
     write_file(file, "", 0);
-    must_not_open(f->path, &reading, REEF_ERR_INVALID, "no LMDB file");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "not an LMDB file");
     write_file(file, "short", 5);
-    must_not_open(f->path, &reading, REEF_ERR_INVALID, "no LMDB file");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "not an LMDB file");
     uint8_t garbage[20000];
     fill(garbage, sizeof(garbage), 1);
     write_file(file, garbage, sizeof(garbage));
-    must_not_open(f->path, &reading, REEF_ERR_INVALID, "no LMDB file");
-    must_not_open(f->path, &writing, REEF_ERR_INVALID, "no LMDB file");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "not an LMDB file");
+    must_not_open(f->path, &writing, REEF_ERR_INVALID, "not an LMDB file");
     unlink(file);
     assert_int_equal(mkdir(file, 0700), 0);
-    must_not_open(f->path, &reading, REEF_ERR_INVALID, "no regular file");
+    must_not_open(f->path, &reading, REEF_ERR_INVALID, "not a regular file");
 }
 
 static void an_lmdb_environment_of_another_program_is_invalid(void **state) {
@@ -283,7 +283,7 @@ static void files_of_a_pool_that_are_links_are_refused(void **state) {
     must_not_open(f->path, &writing, REEF_ERR_INVALID, "is a link");
     assert_int_equal(unlink(file), 0);
     assert_int_equal(mkfifo(file, 0600), 0);
-    must_not_open(f->path, &writing, REEF_ERR_INVALID, "no regular file");
+    must_not_open(f->path, &writing, REEF_ERR_INVALID, "not a regular file");
     assert_int_equal(unlink(file), 0);
     temp_dir_join(file, f->path, "lock.mdb");
     assert_int_equal(unlink(file), 0);

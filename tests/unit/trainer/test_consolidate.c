@@ -366,8 +366,8 @@ static void ranges_that_cannot_be_are_refused(void **state) {
     start(f, 1);
     reef_commit before = last_commit(f);
     refused(f, range(0, 2), "generation 0 holds the backbone");
-    refused(f, range(2, 1), "no range");
-    refused(f, range(1, 9), "no range");
+    refused(f, range(2, 1), "not a range");
+    refused(f, range(1, 9), "not a range");
     refused(f, range(2, 4), "generation 4 is open");
     refused(f, range(2, 2), "it takes two");
     reef_consolidation_options options = range(1, 2);

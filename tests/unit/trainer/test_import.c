@@ -193,8 +193,8 @@ static void headers_that_lie_are_refused(void **state) {
         {NULL, "", "{\"dtype\": \"U8\", \"shape\": [0], \"data_offsets\": [0, 0]}",
          REEF_ERR_CORRUPT, "no name"},
         {NULL, "gate", "[]", REEF_ERR_CORRUPT, "more or less"},
-        {NULL, "__metadata__", "[]", REEF_ERR_CORRUPT, "no object of texts"},
-        {NULL, "__metadata__", "{\"a\": 1}", REEF_ERR_CORRUPT, "no object of texts"},
+        {NULL, "__metadata__", "[]", REEF_ERR_CORRUPT, "not an object of texts"},
+        {NULL, "__metadata__", "{\"a\": 1}", REEF_ERR_CORRUPT, "not an object of texts"},
         {NULL, "__metadata__", NULL, REEF_ERR_INVALID, "not of a generation"},
         {"__metadata__", "format", "\"pt\"", REEF_ERR_INVALID, "not of a generation"},
         {"__metadata__", "format_version", "\"2\"", REEF_ERR_VERSION, "format version 2"},
@@ -241,9 +241,9 @@ static void headers_that_lie_are_refused(void **state) {
         assert_refused(p->b, p->other, lies[i].status, lies[i].words);
     }
     write_header(p, "no json");
-    assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "no JSON");
+    assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "JSON");
     write_header(p, "[]");
-    assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "no JSON object");
+    assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "not a JSON object");
     write_header(p, "{\"a\": {}, \"a\": {}}");
     assert_refused(p->b, p->other, REEF_ERR_CORRUPT, "duplicate");
     whole_file_write(p->other, "\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10);

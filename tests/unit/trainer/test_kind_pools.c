@@ -358,12 +358,12 @@ static void rows_of_both_kinds_are_begun_renewed_and_joined(void **state) {
 // Two tasks with each baseline, cut and not: the same bits.
 static void baselines_of_generations_take_every_kind(void **state) {
     lifelong *f = *state;
-    static const char *const RIVALS[] = {"ewc", "lwf", "sparse-memory", "grid", "replay"};
-    for (size_t i = 0; i < sizeof(RIVALS) / sizeof(*RIVALS); i++) {
+    static const char *const BASELINES[] = {"ewc", "lwf", "sparse-memory", "grid", "replay"};
+    for (size_t i = 0; i < sizeof(BASELINES) / sizeof(*BASELINES); i++) {
         reef_commit reached[2];
         for (size_t cut = 0; cut < 2; cut++) {
             lifelong *own = fresh(f, 2);
-            choose(&own->config, "strategy", RIVALS[i]);
+            choose(&own->config, "strategy", BASELINES[i]);
             own->config.sparse_slots = 4;
             make_pool(own, 1 + cut);
             feed_kind(own, 0, 1500, 1);

@@ -260,7 +260,7 @@ static void a_change_has_to_last_for_a_share_of_what_was_seen(void **state) {
     assert_int_equal(status_of(f).generation, 1);
 }
 
-// Batches that are a quarter of another kind are suspicious, but nearer to what was normal than to
+// Batches that are a quarter of another kind are anomalous, but nearer to what was normal than to
 // the text that follows: they are trained into the old generation.
 static void an_odd_passage_before_the_change_stays_with_what_was(void **state) {
     lifelong *f = *state;
@@ -427,7 +427,7 @@ static void what_the_open_gate_leaves_to_older_ones_is_not_trained_on(void **sta
     assert_true(now.skipped_bytes - then.skipped_bytes >= 36 * LIFELONG_BATCH);
 }
 
-static void what_is_left_unexplained_adds_up_and_is_forgotten_again(void **state) {
+static void excess_loss_adds_up_and_is_forgotten_again(void **state) {
     (void)state;
     reef_config config;
     reef_config_default(&config);
@@ -794,7 +794,7 @@ int main(int argc, char **argv) {
                                         setup, lifelong_teardown),
         cmocka_unit_test_setup_teardown(what_the_open_gate_leaves_to_older_ones_is_not_trained_on,
                                         setup, lifelong_teardown),
-        cmocka_unit_test(what_is_left_unexplained_adds_up_and_is_forgotten_again),
+        cmocka_unit_test(excess_loss_adds_up_and_is_forgotten_again),
         cmocka_unit_test_setup_teardown(the_running_statistics_of_queries_move, setup,
                                         lifelong_teardown),
         cmocka_unit_test_setup_teardown(frozen_experts_do_not_change_by_one_bit, setup,

@@ -22,8 +22,8 @@
 #define TASK_BYTES 6400
 #define FIRST_KIND "abcdefgh" // letters of lifelong_text's kind 0
 
-static const char *const RIVALS[] = {"finetune", "replay", "ewc",           "lwf",
-                                     "joint",    "grid",   "sparse-memory", NULL};
+static const char *const BASELINES[] = {"finetune", "replay", "ewc",           "lwf",
+                                        "joint",    "grid",   "sparse-memory", NULL};
 
 static reef_config tiny_config(void) {
     reef_config config = lifelong_config();
@@ -749,13 +749,13 @@ static void grid_goes_on_training_where_its_policy_finds_no_room(void **state) {
 
 static void baselines_that_add_no_experts_have_boundaries_in_a_full_pool(void **state) {
     (void)state;
-    for (size_t i = 0; RIVALS[i] != NULL; i++) {
+    for (size_t i = 0; BASELINES[i] != NULL; i++) {
         void *own = NULL;
-        if (strcmp(RIVALS[i], "joint") == 0 || strcmp(RIVALS[i], "grid") == 0) continue;
+        if (strcmp(BASELINES[i], "joint") == 0 || strcmp(BASELINES[i], "grid") == 0) continue;
         setup(&own);
         lifelong *f = own;
         f->config.experts_max = 2 * 36;
-        first_task(f, RIVALS[i]);
+        first_task(f, BASELINES[i]);
         lifelong_teardown(&own);
     }
 }
@@ -797,14 +797,14 @@ static uint32_t root_of_run(
 
 static void the_stream_alone_decides_the_bits_of_every_strategy(void **state) {
     (void)state;
-    uint8_t roots[sizeof(RIVALS) / sizeof(*RIVALS)][REEF_HASH_BYTES];
-    for (size_t i = 0; RIVALS[i] != NULL; i++) {
+    uint8_t roots[sizeof(BASELINES) / sizeof(*BASELINES)][REEF_HASH_BYTES];
+    for (size_t i = 0; BASELINES[i] != NULL; i++) {
         uint8_t interrupted[REEF_HASH_BYTES];
-        uint32_t tasks = root_of_run(RIVALS[i], 1, 16000, false, roots[i]);
-        assert_int_equal(tasks, strcmp(RIVALS[i], "joint") == 0 ? 0 : 1);
-        assert_int_equal(root_of_run(RIVALS[i], 3, 777, true, interrupted), tasks);
+        uint32_t tasks = root_of_run(BASELINES[i], 1, 16000, false, roots[i]);
+        assert_int_equal(tasks, strcmp(BASELINES[i], "joint") == 0 ? 0 : 1);
+        assert_int_equal(root_of_run(BASELINES[i], 3, 777, true, interrupted), tasks);
         if (memcmp(roots[i], interrupted, REEF_HASH_BYTES) != 0)
-            fail_msg("%s: another root with other threads, cuts and restarts", RIVALS[i]);
+            fail_msg("%s: another root with other threads, cuts and restarts", BASELINES[i]);
         // Strategies that do not differ would make all of this worth nothing.
         for (size_t j = 0; j < i; j++) assert_memory_not_equal(roots[i], roots[j], REEF_HASH_BYTES);
     }
@@ -814,15 +814,15 @@ static void snapshots_of_every_strategy_stay_what_they_were(void **state) {
     (void)state;
     const size_t bytes = LIFELONG_PROBE_BYTES * REEF_VOCAB * sizeof(float);
     float *then = malloc(bytes), *later = malloc(bytes);
-    for (size_t i = 0; RIVALS[i] != NULL; i++) {
+    for (size_t i = 0; BASELINES[i] != NULL; i++) {
         reef_error err;
         void *own = NULL;
         setup(&own);
         lifelong *f = own;
-        if (strcmp(RIVALS[i], "joint") == 0)
+        if (strcmp(BASELINES[i], "joint") == 0)
             make_baseline(f, "joint", "given");
         else
-            first_task(f, RIVALS[i]);
+            first_task(f, BASELINES[i]);
         feed_kind(f, 1, 1280, 2);
         ok(reef_trainer_snapshot(f->trainer, "then", NULL, &err), &err);
         logits_of(f->store, "now", 0, then);

@@ -148,9 +148,9 @@ static void of_what_was_tried_in_vain_nothing_stays(void **state) {
 static void of_several_the_best_is_taken_unless_there_is_no_trial(void **state) {
     lifelong *f = *state;
     make_sealed(f);
-    start(f, 1, (REEF_TRIAL_BATCHES_MIN - 1) * LIFELONG_BATCH);
+    start(f, 1, (REEF_BRANCH_TRIAL_BATCHES_MIN - 1) * LIFELONG_BATCH);
     assert_int_equal(times_said(f, "\"branch\": null"), 1);
-    start(f, 1, REEF_TRIAL_BATCHES_MIN * LIFELONG_BATCH);
+    start(f, 1, REEF_BRANCH_TRIAL_BATCHES_MIN * LIFELONG_BATCH);
     assert_int_equal(times_said(f, "\"branch\": 1"), 1);
 
     void *own = NULL;
@@ -213,7 +213,7 @@ static void root_of_stream(size_t threads, bool reopen, uint8_t root[REEF_HASH_B
     uint8_t *text = malloc(PART);
     assert_non_null(text);
     other_words(text, PART);
-    feed(f, text, 8 * LIFELONG_BATCH); // suspicious, and held
+    feed(f, text, 8 * LIFELONG_BATCH); // anomalous, and deferred
     commit(f);
     if (reopen) {
         close_pool(f);

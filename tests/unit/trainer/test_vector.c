@@ -593,7 +593,7 @@ static void commits_write_only_what_changed(void **state) {
     free(s.bytes);
 }
 
-// ---- rivals -------------------------------------------------------------------------------------
+// ---- baselines ----------------------------------------------------------------------------------
 
 static double old_accuracy(const char *strategy, double *fresh) {
     reef_config config = small_config();

@@ -1,7 +1,7 @@
 """From what `reef train` measured in each cell to results.json, results.csv and results.md.
 
 Figures of one run (forgetting, transfer, stability gap) are those of tools/metrics.h, as reef computed
-them. Here is what needs more than one run: shares against a rival, means, spreads and tables.
+them. Here is what needs more than one run: shares against a baseline, means, spreads and tables.
 """
 
 import csv
@@ -152,18 +152,18 @@ def run_figures(document):
     return run
 
 
-# ---- against rivals ----------------------------------------------------------------------------------
+# ---- against baselines ----------------------------------------------------------------------------------
 
 
-def ratio(measure, own, rival):
-    """Above 1: better than the rival."""
-    if not own or not rival:
+def ratio(measure, own, baseline):
+    """Above 1: better than the baseline."""
+    if not own or not baseline:
         return None
-    return rival / own if measure == "bits_per_byte" else own / rival
+    return baseline / own if measure == "bits_per_byte" else own / baseline
 
 
-def find_rival(runs, run, method):
-    """What the rival had right after each domain: of the same order and seed, or the mean over seeds."""
+def find_baseline(runs, run, method):
+    """What the baseline had right after each domain: of the same order and seed, or the mean over seeds."""
     same = [r for r in runs if r["method"] == method and r["stream"] == run["stream"]]
     same = [r for r in same if r["order"] == run["order"]]
     exact = [r for r in same if r["seed"] == run["seed"]]
@@ -182,12 +182,12 @@ def fresh_values(documents, run):
 
 def add_shares(runs, documents):
     for run in runs:
-        for key, rival in (
-            ("learned_share", find_rival(runs, run, "finetune")),
+        for key, baseline in (
+            ("learned_share", find_baseline(runs, run, "finetune")),
             ("learned_share_fresh", fresh_values(documents, run)),
         ):
             shares = [
-                ratio(run["measure"], own, rival.get(name))
+                ratio(run["measure"], own, baseline.get(name))
                 for name, own in zip(run["domains"], run["learned"])
             ]
             if run["method"] == "joint":

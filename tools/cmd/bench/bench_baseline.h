@@ -1,8 +1,8 @@
 // Another implementation of the same thing, as a Python script that the user names and that
 // /usr/bin/python3 runs: of one PEER layer, or of a whole training step. Unknown lines are ignored;
 // the script's standard error is shown only if it fails.
-#ifndef REEF_BENCH_RIVAL_H
-#define REEF_BENCH_RIVAL_H
+#ifndef REEF_BENCH_BASELINE_H
+#define REEF_BENCH_BASELINE_H
 
 #include "reef_error.h"
 #include "reef_trainer.h"
@@ -13,10 +13,10 @@
 // ---- one layer ----------------------------------------------------------------------------------
 
 typedef enum reef_bench_baseline_row {
-    RIVAL_RETRIEVE,
-    RIVAL_FORWARD,
-    RIVAL_BACKWARD,
-    RIVAL_STEP,
+    BASELINE_RETRIEVE,
+    BASELINE_FORWARD,
+    BASELINE_BACKWARD,
+    BASELINE_STEP,
     BASELINE_ROW_COUNT
 } reef_bench_baseline_row;
 

@@ -12,22 +12,22 @@
 #define PEER_GENERATION_COUNT 10 // of the pool that is sealed up to the last
 
 // What can be measured, in this order; each word of --only chooses one.
-typedef enum reef_peer_part {
+typedef enum reef_peer_section {
     PEER_LAYER = 1,  // the passes of one layer, the machine's limits, the baseline
     PEER_SEALED = 2, // a pool of generations, all open or all sealed but one
     PEER_BF16 = 4,   // rows of half the bytes
     PEER_AVX2 = 8,   // the same layer with the kernels of an older processor
-} reef_peer_part;
+} reef_peer_section;
 
 typedef struct reef_peer_plan {
     reef_router_shape shape;
     size_t tokens, piece_tokens, threads;
     uint64_t repeat, rounds;
     const char *baseline; // or NULL
-    unsigned parts;       // reef_peer_part
+    unsigned parts;       // reef_peer_section
 } reef_peer_plan;
 
-// ---- bench_peer_layer.c: one layer, the limits of the machine, a rival --------------------------
+// ---- bench_peer_layer.c: one layer, the limits of the machine, a baseline -----------------------
 
 // The parts of a pass, in the order in which they run.
 #define PEER_STAGE_LIST(X)                                                                         \

@@ -22,14 +22,14 @@ static double largest_difference(const reef_peer_plan *plan, const float *y, con
 }
 
 // One round: of both layers the whole pass and its experts.
-typedef struct turn {
+typedef struct sample {
     double seconds[2], experts[2];
-} turn;
+} sample;
 
-#define TURN_FIELDS (sizeof(turn) / sizeof(double))
+#define SAMPLE_FIELDS (sizeof(sample) / sizeof(double))
 
 static reef_status forward(
-    reef_layer_bench *layer, reef_thread_pool *workers, size_t n, turn *out, reef_error *err) {
+    reef_layer_bench *layer, reef_thread_pool *workers, size_t n, sample *out, reef_error *err) {
     reef_layer_seconds parts;
     reef_status status = reef_layer_bench_forward(layer, workers, &parts, err);
     out->seconds[n] = reef_bench_seconds_sum(&parts);
@@ -43,18 +43,19 @@ static reef_status measure_rounds(reef_layer_bench *const layers[2],
                                   reef_thread_pool *workers,
                                   reef_peer_bf16 *out,
                                   reef_error *err) {
-    turn *turns = reef_cli_alloc((size_t)repeat + 1, sizeof(*turns));
+    sample *samples = reef_cli_alloc((size_t)repeat + 1, sizeof(*samples));
     reef_status status = REEF_OK;
     // One round more than asked for: the first fills the caches and is not counted.
     for (uint64_t i = 0; i <= repeat; i++)
         for (size_t n = 0; n < 2 && status == REEF_OK; n++)
-            status = forward(layers[n], workers, n, &turns[i], err);
-    const turn *first = &turns[1];
-    out->f32_seconds = reef_bench_median(&first->seconds[0], (size_t)repeat, TURN_FIELDS);
-    out->bf16_seconds = reef_bench_median(&first->seconds[1], (size_t)repeat, TURN_FIELDS);
-    out->f32_experts_seconds = reef_bench_median(&first->experts[0], (size_t)repeat, TURN_FIELDS);
-    out->bf16_experts_seconds = reef_bench_median(&first->experts[1], (size_t)repeat, TURN_FIELDS);
-    free(turns);
+            status = forward(layers[n], workers, n, &samples[i], err);
+    const sample *first = &samples[1];
+    out->f32_seconds = reef_bench_median(&first->seconds[0], (size_t)repeat, SAMPLE_FIELDS);
+    out->bf16_seconds = reef_bench_median(&first->seconds[1], (size_t)repeat, SAMPLE_FIELDS);
+    out->f32_experts_seconds = reef_bench_median(&first->experts[0], (size_t)repeat, SAMPLE_FIELDS);
+    out->bf16_experts_seconds =
+        reef_bench_median(&first->experts[1], (size_t)repeat, SAMPLE_FIELDS);
+    free(samples);
     return status;
 }
 

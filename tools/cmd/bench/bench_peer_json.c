@@ -136,8 +136,9 @@ static json_t *ratios_json(const reef_peer_plan *plan, const reef_peer_findings 
         reef_cli_real(f->bf16.f32_seconds / f->bf16.bf16_seconds), "bf16_experts_ratio",
         reef_cli_real(f->bf16.f32_experts_seconds / f->bf16.bf16_experts_seconds),
         "rival_forward_ratio",
-        reef_cli_real(reef_peer_baseline_ratio(plan, f, PASS_FORWARD, RIVAL_FORWARD)),
-        "rival_step_ratio", reef_cli_real(reef_peer_baseline_ratio(plan, f, PASS_STEP, RIVAL_STEP)),
+        reef_cli_real(reef_peer_baseline_ratio(plan, f, PASS_FORWARD, BASELINE_FORWARD)),
+        "rival_step_ratio",
+        reef_cli_real(reef_peer_baseline_ratio(plan, f, PASS_STEP, BASELINE_STEP)),
         "avx2_forward_ratio", reef_cli_real(forward / f->avx2.forward_tokens_per_s),
         "avx2_step_ratio", reef_cli_real(step / f->avx2.step_tokens_per_s));
 }

@@ -1,4 +1,4 @@
-// What sealing saves: a training step over ten generations, all of which take part in every token.
+// What sealing saves: a training step over ten generations; all take part in every token.
 // First all of them open, then all but the last sealed, then those with rows in bf16, alternately;
 // see bench_peer.h.
 //
@@ -116,12 +116,12 @@ static reef_status fill_pools(pool *p,
 }
 
 // One round of one pool.
-typedef struct turn {
+typedef struct sample {
     double seconds;
     double stage[PEER_STAGE_COUNT]; // of the first generation alone, where it is sealed
-} turn;
+} sample;
 
-#define TURN_FIELDS (sizeof(turn) / sizeof(double))
+#define SAMPLE_FIELDS (sizeof(sample) / sizeof(double))
 
 static void take_stages(const reef_layer_seconds *seconds, double stages[PEER_STAGE_COUNT]) {
 #define STAGE_TAKE(field, text) stages[PEER_STAGE_##field] = seconds->field;
@@ -131,7 +131,7 @@ static void take_stages(const reef_layer_seconds *seconds, double stages[PEER_ST
 
 // The pool's step, and then one of a sealed generation by itself, which shows where the time goes.
 static reef_status run_round(
-    const pool *p, size_t which, reef_thread_pool *workers, turn *out, reef_error *err) {
+    const pool *p, size_t which, reef_thread_pool *workers, sample *out, reef_error *err) {
     reef_layer_bench *const *layers = p->layers[which];
     reef_layer_seconds parts;
     // A step over all generations, as the trainer takes it.
@@ -155,8 +155,8 @@ static double moment_bytes(reef_layer_bench *const *layers) {
 
 // The rounds of one pool lie POOL_COUNT entries apart.
 static void take_medians(
-    const pool *p, size_t which, const turn *first, size_t count, reef_peer_sealed *out) {
-    const size_t stride = POOL_COUNT * TURN_FIELDS;
+    const pool *p, size_t which, const sample *first, size_t count, reef_peer_sealed *out) {
+    const size_t stride = POOL_COUNT * SAMPLE_FIELDS;
     out->seconds[which] = reef_bench_median(&first->seconds, count, stride);
     for (size_t i = 0; i < PEER_STAGE_COUNT; i++)
         out->sealed_stage[which][i] = reef_bench_median(&first->stage[i], count, stride);
@@ -169,21 +169,21 @@ static reef_status measure_rounds(const pool *p,
                                   reef_thread_pool *workers,
                                   reef_peer_sealed *out,
                                   reef_error *err) {
-    turn(*turns)[POOL_COUNT] = reef_cli_alloc((size_t)repeat + 1, sizeof(*turns));
+    sample(*samples)[POOL_COUNT] = reef_cli_alloc((size_t)repeat + 1, sizeof(*samples));
     reef_status status = REEF_OK;
     reef_cli_progress progress;
-    reef_cli_progress_start(&progress, "sealing nine of ten", repeat + 1, "turns");
+    reef_cli_progress_start(&progress, "sealing nine of ten", repeat + 1, "samples");
     // One round more than asked for, for the warm-up; the pools alternate within each.
     for (uint64_t i = 0; i <= repeat && status == REEF_OK; i++) {
         for (size_t which = 0; which < POOL_COUNT && status == REEF_OK; which++)
-            status = run_round(p, which, workers, &turns[i][which], err);
+            status = run_round(p, which, workers, &samples[i][which], err);
         reef_cli_progress_show(&progress, i + 1);
     }
     reef_cli_progress_end(&progress);
     // From index 1: the warm-up is left out.
     for (size_t which = 0; which < POOL_COUNT && status == REEF_OK; which++)
-        take_medians(p, which, &turns[1][which], (size_t)repeat, out);
-    free(turns);
+        take_medians(p, which, &samples[1][which], (size_t)repeat, out);
+    free(samples);
     return status;
 }
 

@@ -79,11 +79,11 @@ static void print_baseline(const reef_peer_plan *plan, const reef_peer_findings 
     const reef_peer_layer *layer = &f->layer;
     // The error is printed even when some rounds were measured, as the medians are then of fewer.
     if (layer->baseline_error.status != REEF_OK)
-        printf("\nrival     not measured%s: %s\n", layer->baseline_count > 0 ? " to the end" : "",
+        printf("\nbaseline  not measured%s: %s\n", layer->baseline_count > 0 ? " to the end" : "",
                layer->baseline_error.message);
     if (layer->baseline_count == 0) return;
     char words[CLI_WORD_BYTES];
-    static const char *const HEADING[] = {"rival", "tokens/s", "reef / rival"};
+    static const char *const HEADING[] = {"baseline", "tokens/s", "reef / baseline"};
     // The names of the baseline's rows and ours differ; this table pairs the same work.
     static const int PASS_OF[BASELINE_ROW_COUNT] = {PASS_RETRIEVE, PASS_FORWARD, PASS_BACKWARD,
                                                     PASS_STEP};
@@ -92,7 +92,7 @@ static void print_baseline(const reef_peer_plan *plan, const reef_peer_findings 
         reef_cli_table_cell(table, "%s", PASS_NAMES[PASS_OF[row]]);
         double rate = layer->baseline_median.tokens_per_s[row];
         reef_cli_table_cell(table, "%s", reef_cli_count((uint64_t)rate, words));
-        if (row == RIVAL_BACKWARD)
+        if (row == BASELINE_BACKWARD)
             reef_cli_table_cell(table, "-"); // theirs has the gradients of experts in it
         else
             reef_cli_table_cell(table, "%.1f",

@@ -56,7 +56,7 @@ static void print_mapped(const reef_scale_findings *f) {
         if (!p->measured || !p->mapped) continue;
         printf("%zu x %zu on disk: %.0f tokens/s with nothing in the system's cache, then %.0f; a "
                "process that may\n"
-               "hold %s held %s at most and let go of all rows %" PRIu64 " times (written in %.0f "
+               "hold %s held %s at most and dropped all rows %" PRIu64 " times (written in %.0f "
                "s)\n",
                p->side, p->side, 1e6 / p->us_cold, p->tokens_per_s,
                reef_cli_bytes((uint64_t)p->limit_bytes, limit),

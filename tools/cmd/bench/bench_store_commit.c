@@ -165,7 +165,7 @@ static int by_size(const void *a, const void *b) {
 
 // LMDB uses pages that a commit gave up from the second one after it on: until then each enlarges
 // the file. That costs what the system takes for pages no file had before, and happens once. Not
-// part of the percentile, but told.
+// part of the percentile, but reported.
 #define GROWING_COMMITS 3
 
 static reef_status grow_file(reef_trainer *trainer,

@@ -17,10 +17,10 @@ static const reef_cli_option OPTIONS[] = {
     {"topk", "N", "experts per head (default: 16)"},
     {"d-key", "N", "width of a query (default: 128)"},
     {"tokens", "N", "tokens of one pass (default: 2048)"},
-    {"repeat", "N", "repetitions of each pass, of which the median counts (default: 5)"},
+    {"repeat", "N", "repetitions of each pass; the median counts (default: 5)"},
     {"only", "PARTS", "what to measure of layer,sealed90,bf16,avx2 (default: all)"},
     {"rival", "SCRIPT", "Python script that measures the same layer otherwise"},
-    {"rounds", "N", "how often the layer and the rival take turns (default: 1)"},
+    {"rounds", "N", "how often the layer and the baseline are measured in turn (default: 1)"},
     {0},
 };
 
@@ -51,7 +51,7 @@ const reef_cli_manual reef_bench_peer_manual = {
         "          and how far the outputs differ.\n"
         "avx2      where the kernels are of AVX-512: the program runs itself with those of AVX2.\n"
         "\n"
-        "A rival is run as `/usr/bin/python3 SCRIPT SIDE D_MODEL TOKENS sparse THREADS` and "
+        "A baseline is run as `/usr/bin/python3 SCRIPT SIDE D_MODEL TOKENS sparse THREADS` and "
         "prints lines\n"
         "`NAME  SECONDS s  RATE tok/s` for retrieve, forward, forward+backward and train step "
         "(+Adam);\n"
@@ -70,7 +70,7 @@ const reef_cli_manual reef_bench_peer_manual = {
 
 static const struct {
     const char *name;
-    reef_peer_part part;
+    reef_peer_section part;
 } PARTS[] = {
     {"layer", PEER_LAYER}, {"sealed90", PEER_SEALED}, {"bf16", PEER_BF16}, {"avx2", PEER_AVX2}};
 

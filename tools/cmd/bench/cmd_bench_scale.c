@@ -18,7 +18,7 @@ static const reef_cli_option OPTIONS[] = {
     {"topk", "N", "experts per head (default: 16)"},
     {"d-key", "N", "width of a query (default: 128)"},
     {"tokens", "N", "tokens of one pass (default: 2048)"},
-    {"repeat", "N", "repetitions of each size, of which the median counts (default: 5)"},
+    {"repeat", "N", "repetitions of each size; the median counts (default: 5)"},
     {"no-narrow", NULL, "leave out the second series"},
     {"no-exhaustive", NULL, "leave out the searches through all experts"},
     {0},
@@ -36,7 +36,7 @@ const reef_cli_manual reef_bench_scale_manual = {
         "may hold\n"
         "--memory, or else a quarter of the rows; when the disk has no room for more than twice "
         "the rows,\n"
-        "the point is left out and said. A second series has tokens of width 64 and rows in "
+        "the point is left out and reported. A second series has tokens of width 64 and rows in "
         "bf16,\n"
         "at the three largest sides, which lie in memory together and take turns.\n"
         "\n"

@@ -26,24 +26,25 @@
 static const reef_cli_option OPTIONS[] = {
     {"steps", "N", "training steps to measure in a round (default: 20)"},
     {"rival", "SCRIPT", "Python script that trains the same model otherwise"},
-    {"rounds", "N", "how often ours and the rival take turns (default: 1)"},
+    {"rounds", "N", "how often ours and the baseline are measured in turn (default: 1)"},
     {0},
 };
 
 const reef_cli_manual reef_bench_step_manual = {
-    .about = "Makes a temporary pool with the given configuration, trains it on generated text and "
-             "measures\n"
-             "training steps, a commit and a forward pass. No boundaries are looked for unless "
-             "--boundaries is given.\n"
-             "\n"
-             "tools/bench/torch/step.py of Reef's sources is a rival: the same transformer in "
-             "PyTorch\n"
-             "(Debian: python3-torch), run by /usr/bin/python3 with the shape of the model as "
-             "named\n"
-             "arguments. Against a rival, which has no past to rehearse, --rehearse is 0 unless it "
-             "is given.\n"
-             "A rival that cannot be run is named on standard error, and ours is measured all the "
-             "same.",
+    .about =
+        "Makes a temporary pool with the given configuration, trains it on generated text and "
+        "measures\n"
+        "training steps, a commit and a forward pass. No boundaries are looked for unless "
+        "--boundaries is given.\n"
+        "\n"
+        "tools/bench/torch/step.py of Reef's sources is a baseline: the same transformer in "
+        "PyTorch\n"
+        "(Debian: python3-torch), run by /usr/bin/python3 with the shape of the model as "
+        "named\n"
+        "arguments. Against a baseline, which has no past to rehearse, --rehearse is 0 unless it "
+        "is given.\n"
+        "A baseline that cannot be run is named on standard error, and ours is measured all the "
+        "same.",
     .options = OPTIONS,
     .example = "reef bench step\n"
                "reef bench step --layers 1 --d-model 32 --side 16 --steps 5\n"
@@ -248,7 +249,8 @@ static void judge_baseline(const measurement *m, baseline *r) {
         // Equal numbers of parameters are a necessary sign that the baseline is the same model.
         if (r->results[i].parameters == m->parameters) continue;
         reef_fail(&r->error, REEF_ERR_INVALID,
-                  "%.120s is no copy of this model: it has %" PRIu64 " parameters, ours %" PRIu64,
+                  "%.120s is not a copy of this model: it has %" PRIu64
+                  " parameters, ours %" PRIu64,
                   r->script, r->results[i].parameters, m->parameters);
         // None of its figures is used: a baseline of another size proves nothing.
         r->count = 0;
@@ -317,7 +319,7 @@ static json_t *measurement_json(const reef_config *config,
 static void print_baseline(const measurement *m, const baseline *r) {
     if (r->count == 0) return;
     char rate[CLI_WORD_BYTES], parameters[CLI_WORD_BYTES];
-    printf("rival     %s tokens/s (median of %zu rounds, %.1f ms a step; PyTorch %s, %s "
+    printf("baseline  %s tokens/s (median of %zu rounds, %.1f ms a step; PyTorch %s, %s "
            "parameters)\n",
            reef_cli_count((uint64_t)baseline_per_s(m, r), rate), r->count, 1e3 * r->step_median,
            r->results[0].torch, reef_cli_count(r->results[0].parameters, parameters));
@@ -463,7 +465,7 @@ reef_status reef_cmd_bench_step(reef_cli_call *cli, reef_error *err) {
     judge_baseline(&m, &r);
     // A baseline that fails is a warning: our own figures are still good.
     if (r.error.status != REEF_OK)
-        fprintf(stderr, "reef: rival not measured%s: %s\n", r.count > 0 ? " to the end" : "",
+        fprintf(stderr, "reef: baseline not measured%s: %s\n", r.count > 0 ? " to the end" : "",
                 r.error.message);
     if (cli->json)
         status = reef_cli_reply(cli, measurement_json(&config, &m, &r), err);

@@ -82,7 +82,7 @@ static void print_findings(const reef_usage_plan *p, const reef_usage_findings *
     reef_cli_table_free(table);
     // The fixed part is what an empty pool has: it is subtracted before dividing by experts.
     printf("in all       %s, ", reef_cli_bytes(f->bytes, words));
-    printf("of which %s are the fixed part;", reef_cli_bytes(f->bytes_fixed, words));
+    printf("%s of it the fixed part;", reef_cli_bytes(f->bytes_fixed, words));
     printf(" %s of pages\n", reef_cli_bytes(f->used_bytes, words));
     printf("per expert   %.1f bytes beyond the fixed part\n", f->bytes_per_expert);
     // The longest step is a commit's delay when compaction runs in the daemon. CPU time shows how
@@ -95,7 +95,7 @@ static void print_findings(const reef_usage_plan *p, const reef_usage_findings *
            f->wrong == 0 ? "exact" : "WRONG", f->days_checked, f->hours_checked,
            f->commits_checked);
     printf("took         %s, ", reef_cli_duration(f->seconds, words));
-    printf("of which %s to write ", reef_cli_duration(f->write_seconds, words));
+    printf("%s of it to write ", reef_cli_duration(f->write_seconds, words));
     printf("and %s to compact\n", reef_cli_duration(f->compact_seconds, words));
 }
 

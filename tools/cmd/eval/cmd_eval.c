@@ -54,7 +54,7 @@ const reef_cli_manual reef_eval_manual = {
              "little-endian,\n"
              "and losses are bits and perplexity per token; there are no words.\n"
              "\n"
-             "--last-word reads lines by themselves, and counts the last words of which every byte "
+             "--last-word reads lines by themselves, and counts the last words whose every byte "
              "is the\n"
              "most likely one, given what stands before it in the line and fits the context.\n"
              "\n"
@@ -63,7 +63,7 @@ const reef_cli_manual reef_eval_manual = {
              "With a vector model files are idx:IMAGES,LABELS, npy:X.npy,Y.npy, csv:FILE or "
              "jsonl:FILE, as\n"
              "for reefd, and what is printed is accuracy, and the share of examples in which each\n"
-             "generation had the most say.",
+             "generation had the largest weight.",
     .options = OPTIONS,
     .example =
         "reef eval reef.pool english.txt code.c\n"

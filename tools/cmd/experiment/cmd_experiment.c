@@ -16,7 +16,7 @@ static const reef_cli_option OPTIONS[] = {
     {"data", "DIR", "where the paths in the file begin (default: the file's own directory)"},
     {"jobs", "N", "models that are trained at a time, each on its share of the cores (default 1)"},
     {"quick", NULL, "with the section [quick] of the file: shapes, not results"},
-    {"plan", NULL, "only say what is wanted and not done yet; also while it runs"},
+    {"plan", NULL, "only print what is wanted and not done yet; also while it runs"},
     {"keep-pools", NULL, "keep the pool of every model, not of the best ones only"},
     {"cell", "ID", "train this one model; what the command starts itself with"},
     {0},
@@ -30,7 +30,8 @@ static const reef_cli_option OPTIONS[] = {
     "is\n"                                                                                         \
     "chosen once for a system, at tune_size. Finished models are kept in results.jsonl in the "    \
     "work\n"                                                                                       \
-    "directory; killed and run again, it goes on, and ends with the same figures. Beside it are "  \
+    "directory; killed and run again, it continues, and ends with the same figures. Beside it "    \
+    "are "                                                                                         \
     "the\n"                                                                                        \
     "table as CSV and the picture as SVG. tools/bench/paper has the files, docs/PAPER.md what "    \
     "came out."
@@ -105,8 +106,10 @@ static char *result_name(const run *r) {
     const char *path = r->cli->operands[0], *slash = strrchr(path, '/'), *kind = kind_name(r);
     const char *name = slash != NULL ? slash + 1 : path, *end = strrchr(name, '.');
     size_t length = end != NULL ? (size_t)(end - name) : strlen(name), prefix = strlen(kind);
-    bool says_more = length > prefix && name[prefix] == '-' && strncmp(name, kind, prefix) == 0;
-    return says_more ? reef_cli_format("%.*s", (int)length, name) : reef_cli_format("%s", kind);
+    bool is_more_specific =
+        length > prefix && name[prefix] == '-' && strncmp(name, kind, prefix) == 0;
+    return is_more_specific ? reef_cli_format("%.*s", (int)length, name)
+                            : reef_cli_format("%s", kind);
 }
 
 static size_t threads_of(const reef_cli_call *cli, size_t jobs) {
@@ -245,10 +248,11 @@ static reef_status reply_plan(run *r, reef_error *err) {
 static reef_status reply_experiment(run *r, reef_error *err) {
     // On standard error, so that a document on standard output stays whole.
     if (r->stopped)
-        fprintf(stderr,
-                "reef %s: stopped; %zu models are still wanted, and the same command goes on from "
-                "here\n",
-                r->cli->command->name, experiment_missing(r));
+        fprintf(
+            stderr,
+            "reef %s: stopped; %zu models are still wanted, and the same command continues from "
+            "here\n",
+            r->cli->command->name, experiment_missing(r));
     if (r->cli->json)
         // An unfinished run has a document too; `finished` tells them apart.
         return reef_cli_reply(r->cli,

@@ -114,7 +114,7 @@ static reef_status read_list(
 static reef_status read_key(
     const reading *r, const struct key *key, const char *value, unsigned line, reef_error *err) {
     // Named by the table of keys, so that one function reads all simple members.
-    char *place = (char *)r->e + key->offset;
+    char *field = (char *)r->e + key->offset;
     if (key->kind == KEY_LIST || key->kind == KEY_WHOLE_LIST)
         return read_list(r, key, value, line, err);
     // An empty value is more likely a mistake than a wish.
@@ -124,11 +124,11 @@ static reef_status read_key(
     if (key->kind == KEY_BYTES) {
         reef_error reason;
         // Sizes such as 200M are read by the same function as --memory.
-        if (reef_memory_parse(value, (uint64_t *)(void *)place, &reason) == REEF_OK) return REEF_OK;
+        if (reef_memory_parse(value, (uint64_t *)(void *)field, &reason) == REEF_OK) return REEF_OK;
         return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: %s is '%.64s': %.100s", r->e->path,
                          line, key->name, value, reason.message);
     }
-    char **text = (char **)(void *)place;
+    char **text = (char **)(void *)field;
     free(*text);
     // Paths are relative to the data directory, so that the file can be moved.
     bool relative = key->kind == KEY_PATH && value[0] != '/';
@@ -254,7 +254,7 @@ static const char *named(const char *section, const char *word) {
 static reef_status check_name(const reading *r, const char *name, unsigned line, reef_error *err) {
     json_t *text = json_string(name);
     if (text == NULL)
-        return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: the name '%.64s' is no UTF-8",
+        return reef_fail(err, REEF_ERR_INVALID, "%.120s:%u: the name '%.64s' is not UTF-8",
                          r->e->path, line, name);
     json_decref(text);
     return REEF_OK;

@@ -27,8 +27,8 @@
 
 #define JOBS_MAX 64
 #define POLL_MS 200
-#define TELL_SECONDS 0.2
-#define TELL_FD 3 // where a child writes how far it is
+#define PROGRESS_SECONDS 0.2
+#define PROGRESS_FD 3 // where a child writes how far it is
 #define ARGUMENTS_MAX 32
 
 static volatile sig_atomic_t interrupted;
@@ -161,9 +161,9 @@ reef_status reef_experiment_lock(const char *directory, int *lock, reef_error *e
 
 static void report_share(void *context, double share) {
     double *reported = context, now = reef_cli_clock();
-    if (now - *reported < TELL_SECONDS) return;
+    if (now - *reported < PROGRESS_SECONDS) return;
     *reported = now;
-    if (write(TELL_FD, &share, sizeof(share)) < 0) return; // without a reader nothing is lost
+    if (write(PROGRESS_FD, &share, sizeof(share)) < 0) return; // without a reader nothing is lost
 }
 
 static char *row_path(const reef_experiment_work *work, const reef_experiment_cell *cell) {
@@ -194,7 +194,7 @@ reef_status reef_experiment_cell_leave(const experiment *e,
     // If started by hand it has no pipe, and the next file opened would get its number.
     struct stat info;
     // Only a pipe is taken for the parent's.
-    bool is_heard = fstat(TELL_FD, &info) == 0 && S_ISFIFO(info.st_mode);
+    bool is_heard = fstat(PROGRESS_FD, &info) == 0 && S_ISFIFO(info.st_mode);
     work.stopped = was_interrupted;
     work.progress = is_heard ? report_share : NULL;
     work.context = &reported;
@@ -249,7 +249,7 @@ static void exec_cell(const reef_experiment_work *work,
     // If the parent dies, the row would never be read.
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     // The parent may have died before prctl().
-    if (getppid() != parent || (fd != TELL_FD && dup2(fd, TELL_FD) < 0)) _exit(1);
+    if (getppid() != parent || (fd != PROGRESS_FD && dup2(fd, PROGRESS_FD) < 0)) _exit(1);
     // The very program that runs, even if its file was replaced meanwhile.
     execv("/proc/self/exe", (char *const *)argv);
     // Without exit handlers: they belong to the parent.
@@ -322,9 +322,9 @@ static reef_status take_row(runner *r, const reef_experiment_cell *cell, reef_er
     // Absent if the process was killed.
     json_t *row = json_load_file(path, 0, &reason);
     reef_status status = REEF_OK;
-    const char *said = json_string_value(json_object_get(row, "error"));
+    const char *message = json_string_value(json_object_get(row, "error"));
     // Stored at once: the next crash must not cost this row.
-    if (row != NULL && said == NULL) {
+    if (row != NULL && message == NULL) {
         json_object_set(r->results, cell->id, row);
         status = write_results(r->work->directory, r->results, err);
         // A pool is kept only while its row is missing, unless --keep-pools is given.
@@ -333,11 +333,12 @@ static reef_status take_row(runner *r, const reef_experiment_cell *cell, reef_er
         json_int_t kind = json_integer_value(json_object_get(row, "status"));
         char *pool = reef_experiment_pool_path(r->work, cell);
         // The cell's own status is passed on, so that the exit code tells what happened.
-        status = reef_fail(err, said != NULL ? (reef_status)kind : REEF_ERR_IO,
-                           "system %.24s, size %.24s, %.3g FLOPs, pool %.60s: %.120s", cell->system,
-                           cell->size, cell->budget, pool,
-                           // Killed by the kernel, most likely: memory is the usual reason.
-                           said != NULL ? said : "its process ended without a word; run it again");
+        status =
+            reef_fail(err, message != NULL ? (reef_status)kind : REEF_ERR_IO,
+                      "system %.24s, size %.24s, %.3g FLOPs, pool %.60s: %.120s", cell->system,
+                      cell->size, cell->budget, pool,
+                      // Killed by the kernel, most likely: memory is the usual reason.
+                      message != NULL ? message : "its process ended without a word; run it again");
         free(pool);
     }
     (void)unlink(path);
@@ -400,13 +401,13 @@ static reef_status wait_for_any(runner *r, reef_error *err) {
     reef_status status = REEF_OK;
     for (size_t i = 0; i < r->job_count; i++) {
         if (!r->jobs[i].pid) continue;
-        // All are served in every round; the first error is the one reported.
+        // All are served in every poll; the first error is the one reported.
         reef_error *first = status == REEF_OK ? err : NULL;
         reef_status one = listen_to(r, &r->jobs[i], first);
         // The first failure stays; the others end normally.
         if (status == REEF_OK) status = one;
     }
-    // After each round, so that the rate stays current while nothing ends.
+    // After each poll, so that the rate stays current while nothing ends.
     print_run(r);
     return status;
 }

@@ -22,7 +22,7 @@ static const reef_cli_option OPTIONS[] = {
      "print each line as it is written, across rotation of FILE; until interrupted"},
     {"outliers", NULL, "with --follow: only lines that stand out"},
     {"threshold", "X", "with --follow: how far above the usual a line stands out (default: 5)"},
-    {"window", "N", "with --follow: lines that say what is usual (default: 200)"},
+    {"window", "N", "with --follow: reference lines, which show what is usual (default: 200)"},
     {"last", "N", "with --follow: begin with the last N lines of FILE, or with all (default: 10)"},
     {0},
 };

@@ -30,7 +30,7 @@ static reef_status fail_read(const reef_follow_input *input, const char *doing, 
 
 static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err) {
     struct stat info;
-    if (fstat(fd, &info) != 0) return fail_read(input, "look at", err);
+    if (fstat(fd, &info) != 0) return fail_read(input, "stat", err);
     if (S_ISDIR(info.st_mode)) {
         errno = EISDIR;
         // open() succeeds on a directory.
@@ -50,7 +50,7 @@ static reef_status begin_file(reef_follow_input *input, int fd, reef_error *err)
 static reef_status seek_lines(reef_follow_input *input, size_t *lines, reef_error *err) {
     struct stat info;
     size_t found = 0;
-    if (fstat(input->fd, &info) != 0) return fail_read(input, "look at", err);
+    if (fstat(input->fd, &info) != 0) return fail_read(input, "stat", err);
     uint64_t end = (uint64_t)info.st_size, block = FOLLOW_LINE_BYTES_MAX;
     // With no line wanted, reading begins at the end.
     input->offset = end;

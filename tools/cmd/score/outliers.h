@@ -1,7 +1,7 @@
 // How surprising each line of a stream is, in the context of what came before it, and which lines
 // stand out.
-#ifndef REEF_FOLLOW_SURPRISE_H
-#define REEF_FOLLOW_SURPRISE_H
+#ifndef REEF_SCORE_OUTLIERS_H
+#define REEF_SCORE_OUTLIERS_H
 
 #include "cli.h"
 

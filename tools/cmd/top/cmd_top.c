@@ -29,7 +29,7 @@
 
 static const reef_cli_option OPTIONS[] = {
     {"once", NULL, "print what there is now and end; always so with --json"},
-    {"interval", "S", "seconds between two looks (default: 1)"},
+    {"interval", "S", "seconds between two refreshes (default: 1)"},
     {0},
 };
 
@@ -52,11 +52,11 @@ typedef struct top {
     reef_top_link link;
     reef_top_data data;
     double interval;
-    double heard;      // when the last answer came
+    double heard;      // when the last reply came
     double advanced;   // when training had advanced last
     uint64_t position; // where it was then
     uint64_t commit;   // that the pool's part of the view is of
-    double looked;     // when the pool was read last
+    double read_at;    // when the pool was read last
     bool seen;         // a daemon has answered
     bool colours;
 } top;
@@ -111,7 +111,7 @@ static reef_status read_pool(top *t, reef_error *err) {
         status = take_pool(t, &pool, err);
         reef_cli_pool_close(&pool);
     }
-    t->looked = reef_cli_clock();
+    t->read_at = reef_cli_clock();
     return status;
 }
 
@@ -130,7 +130,7 @@ static void note_speed(reef_top_data *data) {
     data->speed[data->speed_count++] = json_is_number(rate) ? json_number_value(rate) : NAN;
 }
 
-// All that moves while a daemon gets on: what is read, held back, recognised or trained.
+// All that moves while a daemon gets on: what is read, deferred, recognised or trained.
 static uint64_t position_of(const json_t *status) {
     uint64_t sum = top_integer(status, "step") + top_integer(status, "stream_bytes") +
                    top_integer(status, "carried_bytes") + top_integer(status, "skipped_bytes") +
@@ -168,7 +168,7 @@ static void take_absence(top *t) {
                               : "no daemon runs; waiting for one";
     // Nothing changes until a daemon runs again.
     if (!t->data.daemon && t->data.status != NULL) return;
-    // A daemon may have started in between; the next round asks it.
+    // A daemon may have started in between; the next poll asks it.
     if (reef_status_read(t->cli, &status, &daemon, NULL) != REEF_OK || daemon) {
         json_decref(status);
         return;
@@ -306,7 +306,7 @@ static void read_keys(void) {
 
 static void refresh_pool(top *t) {
     uint64_t number = top_integer(json_object_get(t->data.status, "last_commit"), "number");
-    double passed = reef_cli_clock() - t->looked;
+    double passed = reef_cli_clock() - t->read_at;
     if (passed > POOL_SECONDS || (number != t->commit && passed > POOL_SECONDS_MIN))
         (void)!read_pool(t, NULL);
 }

@@ -68,7 +68,7 @@ static void make_room(reef_top_link *link) {
     link->room = room;
 }
 
-// The status in a whole answer, or NULL.
+// The status in a whole reply, or NULL.
 static json_t *parse_reply(const char *line, size_t bytes) {
     json_t *reply = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
     json_t *status = json_incref(json_object_get(reply, "result"));

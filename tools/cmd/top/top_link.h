@@ -14,7 +14,7 @@ typedef struct reef_top_link {
     struct sockaddr_un address;
     int fd;     // -1: not connected
     bool asked; // and has not answered
-    char *line; // what has come of the answer
+    char *line; // what has come of the reply
     size_t used, room;
 } reef_top_link;
 
@@ -28,7 +28,7 @@ REEF_MUST_CHECK reef_status reef_top_link_init(reef_top_link *link,
  */
 bool reef_top_link_request(reef_top_link *link);
 /**
- * Read what has come. *status is the caller's once an answer is whole, otherwise NULL. False: the
+ * Read what has come. *status is the caller's once a reply is whole, otherwise NULL. False: the
  * daemon went away.
  */
 bool reef_top_link_read(reef_top_link *link, json_t **status);

@@ -181,7 +181,7 @@ static void put_loss(view *v) {
     double *means = resample(d->points, d->point_count, parts);
     char *curve = reef_top_sparkline(means, parts, columns);
     char *value = !json_is_number(now) ? reef_cli_format("nothing yet")
-                  : vectors ? reef_cli_format("%.1f %% told wrong", 100 * json_number_value(now))
+                  : vectors ? reef_cli_format("%.1f %% error rate", 100 * json_number_value(now))
                             : reef_cli_format("%.3f %s", json_number_value(now),
                                               // The unit follows the model.
                                               reef_cli_bits_words(&d->config));
@@ -211,13 +211,13 @@ static void put_stream(view *v) {
     // Recognised text is counted in the stream, but not trained.
     uint64_t passed_over = top_view_integer(d->status, "skipped_bytes");
     uint64_t learned = top_view_integer(d->status, "stream_bytes") - passed_over;
-    char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], carried[CLI_WORD_BYTES],
+    char trained[CLI_WORD_BYTES], steps[CLI_WORD_BYTES], pending[CLI_WORD_BYTES],
         skipped[CLI_WORD_BYTES];
     // One line, as wide as a terminal of 80 columns takes.
-    put_line(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s held, %s recognised", LABEL_COLUMNS,
+    put_line(v, TOP_PLAIN, "%-*s%s%s%s%s in %s steps; %s pending, %s recognised", LABEL_COLUMNS,
              "trained", stream_words(d, learned, trained), bytes ? "" : " ", bytes ? "" : unit,
              bytes ? "" : "s", reef_cli_count(top_view_integer(d->status, "step"), steps),
-             stream_words(d, top_view_integer(d->status, "carried_bytes"), carried),
+             stream_words(d, top_view_integer(d->status, "carried_bytes"), pending),
              stream_words(d, passed_over, skipped));
 }
 
@@ -272,7 +272,7 @@ static void put_source(view *v, const json_t *source) {
     // The policy of a source that waits is shown, as it explains the lag.
     put_line(v, TOP_PLAIN, "  %10s %10s/s %8s  %s  %s", lag, rate, shown, name,
              json_is_true(json_object_get(source, "ended"))      ? "ended"
-             : json_is_true(json_object_get(source, "sits_out")) ? "sits out"
+             : json_is_true(json_object_get(source, "sits_out")) ? "is idle"
                                                                  : "");
     free(shown);
     free(name);

@@ -195,7 +195,7 @@ static reef_status write_results(const char *path, const json_t *document, reef_
 
 // Before anything is trained: without --eval they are not written before the end. A dry run makes
 // no file to find out.
-static reef_status check_place(const char *path, reef_error *err) {
+static reef_status check_path(const char *path, reef_error *err) {
     const char *slash = strrchr(path, '/');
     char *folder = reef_cli_format("%.*s.", slash != NULL ? (int)(slash + 1 - path) : 0, path);
     errno = ENOENT;
@@ -226,7 +226,7 @@ static reef_status restore_results(train *t, reef_error *err) {
     const char *path = reef_cli_text(t->cli, "results");
     // Generations before this run were not trained by it.
     t->record.first_generation = t->pool.generation_count - 1;
-    reef_status status = path != NULL ? check_place(path, err) : REEF_OK;
+    reef_status status = path != NULL ? check_path(path, err) : REEF_OK;
     // A new file is written at the first measurement.
     if (status != REEF_OK || path == NULL || access(path, F_OK) != 0) return status;
     json_error_t reason;
@@ -323,7 +323,7 @@ static reef_status feed_bytes(
     return status;
 }
 
-// Batches that were held back may allow more steps than the bytes that came last.
+// Batches that were deferred may allow more steps than the bytes that came last.
 static reef_status drain(train *t, reef_error *err) {
     // Of the file that was read last: the next one has not begun.
     const char *name = t->stream.files[reef_train_stream_file(&t->stream, t->stream.at - 1)].name;
@@ -598,7 +598,7 @@ static reef_status run_train(train *t, reef_error *err) {
     if (status == REEF_OK && interrupted)
         fprintf(stderr,
                 "reef train: stopped and committed at byte %" PRIu64 " of %" PRIu64
-                "; the same command goes on from there\n",
+                "; the same command continues from there\n",
                 t->stream.at, all);
     return status;
 }

@@ -125,11 +125,11 @@ static reef_status check_budget(const reef_config *config,
     if ((!joint && !given) || config->boundary_mark[0] != '\0')
         return reef_fail(
             err, REEF_ERR_INVALID,
-            "with boundaries %s, strategy %s%s batches may be held back, skipped or "
-            "cost more, so FLOPs are no budget: make the pool with --boundaries given, "
-            "or --strategy joint, and without a mark",
+            "with boundaries %s, strategy %s%s batches may be deferred, skipped or "
+            "cost more, so FLOPs are not a budget: make the pool with --boundaries given, "
+            "or --strategy joint, and without a marker line",
             reef_config_word(config, "boundaries"), reef_config_word(config, "strategy"),
-            config->boundary_mark[0] ? " and a mark" : "");
+            config->boundary_mark[0] ? " and a marker line" : "");
     // Later generations make each step more expensive than the formula assumes.
     if (generation_count > 1)
         return reef_fail(err, REEF_ERR_INVALID,
@@ -241,7 +241,7 @@ static void print_spent(const reef_flops *flops, const reef_train_spent *spent) 
     print_flops(flops);
     printf("parameters  %s", reef_cli_count(flops->parameters, words));
     // Active parameters are what a token costs; all are what the pool stores.
-    printf(", of which a token meets %s\n", reef_cli_count(flops->parameters_active, words));
+    printf(", %s of them active for a token\n", reef_cli_count(flops->parameters_active, words));
     printf("%s %.4g FLOPs: %s steps", spent->finished ? "spent" : "stopped at", spent->flops,
            reef_cli_count(spent->steps, words));
     printf(", %s tokens, in %s\n", reef_cli_count(spent->trained_tokens, words),
@@ -419,7 +419,7 @@ reef_status reef_train_budget_command(reef_cli_call *cli, bool (*stopped)(void),
     if (status == REEF_OK && !spent.finished)
         fprintf(stderr,
                 "reef train: stopped and committed at step %" PRIu64 " of %" PRIu64
-                "; the same command goes on from there\n",
+                "; the same command continues from there\n",
                 spent.steps, spent.steps_planned);
 
 cleanup:

@@ -34,10 +34,10 @@ uint64_t reef_train_budget_steps(const reef_flops *flops, double budget);
 
 /**
  * Train the pool, which `store` has open for writing, on the files as one stream that begins again
- * where it ends, until the budget is spent. Goes on from the pool's last commit. Commits at the
+ * where it ends, until the budget is spent. Continues from the pool's last commit. Commits at the
  * end, and when it is stopped.
  *
- * Errors: INVALID where FLOPs cannot be counted: a vector model, a policy that may hold back, skip
+ * Errors: INVALID where FLOPs cannot be counted: a vector model, a policy that may defer, skip
  * or add to what is trained, more than one generation, or one that has grown; those of opening and
  * training.
  */

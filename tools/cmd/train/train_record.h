@@ -39,7 +39,7 @@ typedef struct reef_train_record {
     uint32_t first_generation; // that was open when training began
     uint64_t stream_base;      // where the files begin in the pool's stream, and
     uint64_t
-        placed_from; // the position in them from which on that is known: 0 or where a run went on
+        placed_from; // the position in them from which on that is known: 0 or where a run continued
     double seconds;  // of training, measuring excluded, in earlier runs too
     double seconds_measuring;
 } reef_train_record;

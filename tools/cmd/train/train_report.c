@@ -378,10 +378,11 @@ static void print_extent(const json_t *document, const reef_config *config) {
                reef_cli_count(reef_cli_stream_units(config, waits), words));
     printf("\n");
     uint64_t skipped = (uint64_t)json_integer_value(json_object_get(document, "skipped_bytes"));
-    // Recognised text and marks are part of the position, but not of training.
+    // Recognised text and marker lines are part of the position, but not of training.
     if (skipped > 0)
-        printf("  %s %ss of the pool's stream were recognised, or lay at marks: not trained\n",
-               reef_cli_count(reef_cli_stream_units(config, skipped), words), unit);
+        printf(
+            "  %s %ss of the pool's stream were recognised, or lay at marker lines: not trained\n",
+            reef_cli_count(reef_cli_stream_units(config, skipped), words), unit);
 }
 
 void reef_train_print(const json_t *document, const reef_config *config) {

@@ -205,9 +205,9 @@ reef_status reef_train_stream_read(reef_train_stream *stream,
                                    reef_error *err) {
     size_t i = reef_train_stream_file(stream, stream->at);
     reef_input *file = &stream->files[i];
-    // Length of one round.
+    // Length of one epoch.
     uint64_t all = reef_train_stream_bytes(stream);
-    uint64_t before = stream->repeat ? stream->at / all * all : 0; // earlier rounds
+    uint64_t before = stream->repeat ? stream->at / all * all : 0; // earlier epochs
     // Never across a file, and never beyond the limit.
     uint64_t end = before + stream->starts[i + 1] < limit ? before + stream->starts[i + 1] : limit;
     uint64_t offset = stream->at - before - stream->starts[i];

@@ -80,11 +80,11 @@ static reef_status delete_open_tensors(reef_txn *txn,
                                        reef_error *err) {
     // A generation is sealed with its queries folded, so these would be read by nobody and would be
     // part of its root.
-    const char *parts[] = {"bn_scale", "bn_shift", "bn_mean", "bn_var", "used"};
+    const char *names[] = {"bn_scale", "bn_shift", "bn_mean", "bn_var", "used"};
     for (uint32_t l = 0; l < config->layers; l++) {
-        for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
             char name[REEF_NAME_BYTES_MAX + 1];
-            snprintf(name, sizeof(name), "block%u.%s", l, parts[i]);
+            snprintf(name, sizeof(name), "block%u.%s", l, names[i]);
             reef_key key = reef_tensor_key(REEF_DB_TENSORS, g, name);
             reef_status status = reef_record_delete(txn, &key, err);
             if (status != REEF_OK) return status;
@@ -101,7 +101,7 @@ reef_status reef_checkpoint_sealed(reef_txn *txn,
     reef_generation_record info = generation->info;
     // The record says "open" until all data is there. reef_generation_seal then computes the root
     // over exactly what the store holds.
-    info.sealed = false; // until everything is in place
+    info.sealed = false;
     reef_status status = reef_generation_put(txn, &info, err);
     if (status == REEF_OK) status = reef_checkpoint_put_tensors(txn, generation, err);
     if (status == REEF_OK) status = reef_checkpoint_put_gate(txn, generation, err);

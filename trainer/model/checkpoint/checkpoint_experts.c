@@ -295,7 +295,7 @@ reef_status reef_checkpoint_moments_buffer(float **out,
     return REEF_OK;
 }
 
-// ---- persist tables -----------------------------------------------------------------------------
+// ---- write tables -------------------------------------------------------------------------------
 //
 // Usage and flags of one layer, for readers that have no model.
 

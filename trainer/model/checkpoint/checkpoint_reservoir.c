@@ -82,7 +82,7 @@ static reef_status load_slot(void *context,
     if (slot >= reservoir->slots || size == 0 || size > reservoir->window_bytes ||
         view->bytes != SLOT_HEADER_BYTES + size)
         return reef_fail(err, REEF_ERR_CORRUPT,
-                         "reservoir slot %zu holds %zu bytes, which is no window of this pool",
+                         "reservoir slot %zu holds %zu bytes, which is not a window of this pool",
                          slot, view->bytes);
     reservoir->sizes[slot] = size;
     memcpy(&reservoir->generations[slot], payload, 4);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define GIB ((uint64_t)1 << 30)
-#define PIN_SHARE 20.0 // times longer held than it took to find the rows
+#define PIN_SHARE 20.0 // times longer pinned than it took to find the rows
 
 static uint64_t machine_bytes(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -41,10 +41,11 @@ reef_status reef_memory_parse(const char *text, uint64_t *bytes, reef_error *err
     bool good = text[0] >= '0' && text[0] <= '9' && errno == 0 && value > 0 &&
                 end[unit != NULL] == '\0' && value <= UINT64_MAX >> shift;
     if (!good)
-        return reef_fail(err, REEF_ERR_INVALID,
-                         "'%.64s' is no amount of memory: a whole number of bytes, or with K, M, G "
-                         "or T, such as 2G",
-                         text);
+        return reef_fail(
+            err, REEF_ERR_INVALID,
+            "'%.64s' is not an amount of memory: a whole number of bytes, or with K, M, G "
+            "or T, such as 2G",
+            text);
     *bytes = (uint64_t)value << shift;
     return REEF_OK;
 }
@@ -117,7 +118,7 @@ static reef_status locate(reef_residency *residency, reef_network *network, reef
                                    err);
 }
 
-// A sealed generation is the same for ever, but another process may give it up for a consolidated
+// A sealed generation is the same for ever, but another process may replace it by a consolidated
 // one.
 static reef_status check_same(const reef_residency *residency,
                               const reef_network *network,
@@ -173,8 +174,8 @@ reef_status reef_residency_renew(reef_residency *residency,
                                  reef_network *network,
                                  reef_error *err) {
     double limit = fmax(1e-3 * REEF_READ_MS_MAX, PIN_SHARE * residency->pin_seconds);
-    bool held = residency->txn != NULL && reef_seconds() - residency->pinned_since < limit;
-    if (!residency->in_place || held) return REEF_OK;
+    bool recent = residency->txn != NULL && reef_seconds() - residency->pinned_since < limit;
+    if (!residency->in_place || recent) return REEF_OK;
     reef_residency_unpin(residency);
     return begin_read(residency, network, true, err);
 }
@@ -188,7 +189,7 @@ void reef_residency_unpin(reef_residency *residency) {
     residency->txn = NULL;
 }
 
-// ---- persist in place ---------------------------------------------------------------------------
+// ---- locate in place ----------------------------------------------------------------------------
 //
 // Rows of a stored generation that are read where they lie in the store's map.
 
@@ -215,7 +216,7 @@ static reef_status locate_layer(reef_expert_table *table,
     table->block_count = (table->expert_count + all->block_rows - 1) / all->block_rows;
     table->blocks = calloc(table->block_count, sizeof(*table->blocks));
     if (table->blocks == NULL)
-        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the places of %zu blocks",
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the addresses of %zu blocks",
                          table->block_count);
     for (reef_checkpoint_block b; reef_checkpoint_block_next(all, &b);) {
         reef_key key = reef_checkpoint_block_key(&b, REEF_DB_EXPERTS);

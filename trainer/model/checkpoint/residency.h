@@ -10,7 +10,7 @@ typedef struct reef_residency {
     reef_store *store;                // not owned; outlives this
     uint64_t memory_bytes;            // that the process may hold
     bool in_place;                    // sealed generations that are stored are read in place
-    reef_txn *txn;                    // while held: keeps the pages of the map where they are
+    reef_txn *txn;                    // while pinned: keeps the pages of the map where they are
     double pinned_since, pin_seconds; // a monotonic clock; how long it took to find the rows
     reef_row_prefetch *prefetch;      // NULL until rows are read in place
 } reef_residency;
@@ -51,7 +51,7 @@ REEF_MUST_CHECK reef_status reef_residency_pin(reef_residency *residency,
                                                bool loaded,
                                                reef_error *err);
 /**
- * Between two passes of a reader: if the transaction has been held for REEF_READ_MS_MAX, or was
+ * Between two passes of a reader: if the rows have been pinned for REEF_READ_MS_MAX, or was
  * released, end it, begin another and find all rows again. (Where finding takes long, less often:
  * it stays below a twentieth of the time.) Errors: as reef_residency_pin.
  */
@@ -61,8 +61,8 @@ REEF_MUST_CHECK reef_status reef_residency_renew(reef_residency *residency,
 /** Are all rows in reach? */
 bool reef_residency_is_pinned(const reef_residency *residency);
 /**
- * End the transaction: a writer in this process can enlarge the map. No pass may run until held
- * again.
+ * End the transaction: a writer in this process can enlarge the map. No pass may run until the rows
+ * are pinned again.
  */
 void reef_residency_unpin(reef_residency *residency);
 

@@ -12,7 +12,7 @@ reef_status reef_state_parse(json_t **out,
     if (*out != NULL) return REEF_OK;
     if (reef_json_no_memory(&fault))
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the trainer's state");
-    return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state of generation %u is no JSON",
+    return reef_fail(err, REEF_ERR_CORRUPT, "the trainer's state of generation %u is not JSON",
                      generation);
 }
 

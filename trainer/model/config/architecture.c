@@ -193,7 +193,7 @@ static uint64_t query_parameters(const reef_config *config) {
     return width * config->d_model + (config->batch_norm ? 2 * width : 0);
 }
 
-// Both tables of sub-keys, each row of which is scored with every query (of its head).
+// Both tables of sub-keys; each row is scored with every query (of its head).
 static uint64_t key_parameters(const reef_config *config, uint32_t side) {
     reef_router_shape shape = reef_generation_shape(config, side);
     return 2 * (uint64_t)side * reef_router_key_row(&shape);
@@ -281,9 +281,9 @@ uint32_t reef_config_rehearsed(const reef_config *config) {
 
 size_t reef_replay_windows(const reef_config *config) {
     double share = (double)config->replay_share;
-    double places = (double)config->batch + (double)config->rehearse;
-    double of_places = floor(share * places + 0.5);
-    if (of_places <= (double)config->rehearse) return (size_t)of_places;
+    double windows = (double)config->batch + (double)config->rehearse;
+    double share_windows = floor(share * windows + 0.5);
+    if (share_windows <= (double)config->rehearse) return (size_t)share_windows;
     // More than rehearsal has windows for: the step grows until the share is right.
     return (size_t)floor(share / (1.0 - share) * (double)config->batch + 0.5);
 }

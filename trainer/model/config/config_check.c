@@ -201,7 +201,7 @@ static reef_status layer_check(const reef_config *c, reef_error *err) {
     return status == REEF_OK ? first_generation_check(c, 1, err) : status;
 }
 
-// Rivals that learn from old data read windows of T tokens, and their targets, out of the
+// Baselines that learn from old data read windows of T tokens, and their targets, out of the
 // reservoir's.
 static reef_status strategy_check(const reef_config *c, reef_error *err) {
     // These keep arrays by expert; a recycled expert would be pulled back to what it was.

@@ -122,9 +122,10 @@ reef_status reef_config_parse(reef_config *config,
         return reef_fail(err, REEF_ERR_INVALID,
                          "the configuration is not JSON: %s at line %d, column %d", fault.text,
                          fault.line, fault.column);
-    reef_status status = json_is_object(object) ? object_parse(&parsed, object, err)
-                                                : reef_fail(err, REEF_ERR_INVALID,
-                                                            "the configuration is no JSON object");
+    reef_status status =
+        json_is_object(object)
+            ? object_parse(&parsed, object, err)
+            : reef_fail(err, REEF_ERR_INVALID, "the configuration is not a JSON object");
     json_decref(object);
     reef_config_reduce(&parsed);
     if (status == REEF_OK) *config = parsed; // untouched on failure

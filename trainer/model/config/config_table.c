@@ -96,14 +96,14 @@
       "its "                                                                                       \
       "first data better)")                                                                        \
     X(recycle_after, INTEGER, LATER, "0", 0, INTEGER_MAX,                                          \
-      "bytes trained without a use after which an expert begins anew; 0: never")                   \
-    X(drift_z, NUMBER, FIRST, "6", 0, 1000, "robust z-score above which a batch is suspicious")    \
+      "bytes trained without a use after which an expert is initialised again; 0: never")          \
+    X(drift_z, NUMBER, FIRST, "6", 0, 1000, "robust z-score above which a batch is anomalous")     \
     X(drift_bits, NUMBER, FIRST, "0.35", 0, 64, "bits per byte above the median it needs as well") \
     X(drift_window, INTEGER, FIRST, "128", 4, 65536, "batches of history")                         \
-    X(drift_confirm, INTEGER, FIRST, "40", 1, 4096, "suspicious batches that make a boundary")     \
+    X(drift_confirm, INTEGER, FIRST, "40", 1, 4096, "anomalous batches that make a boundary")      \
     X(drift_share, NUMBER, LATER, "0.125", 0, 1,                                                   \
       "and at least this share of the batches that the generation has trained on")                 \
-    X(drift_hold, INTEGER, LATER, "512", 1, 65536, "suspicious batches that are always enough")    \
+    X(drift_hold, INTEGER, LATER, "512", 1, 65536, "anomalous batches that are always enough")     \
     X(drift_warmup, INTEGER, FIRST, "96", 1, 1e9,                                                  \
       "batches of a generation before drift is looked for")                                        \
     X(leak_max, NUMBER, FIRST, "0.005", 0, 0.5, "share of old bytes on which a new gate may fire") \

@@ -80,7 +80,7 @@ static void on_experts(void *context, size_t g, uint32_t l) {
     memset(w->scores, 0, model->stride * sizeof(*w->scores));
     for (size_t t = 0; t < model->stride; t++) {
         // The generation was silent in this whole window, and its tape is old.
-        if (!model->acts.piece_active[t / model->network.config.context]) continue;
+        if (!model->acts.window_active[t / model->network.config.context]) continue;
         const float *hidden = table->hidden + t * reef_expert_hidden_values(&shape);
         for (size_t p = 0; p < shape.P; p++) {
             if (table->tape.indices[t * shape.P + p] != w->expert) continue;

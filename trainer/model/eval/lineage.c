@@ -2,7 +2,7 @@
 //
 // A restore does not reset the number of commits. So commit n follows commit n - 1, unless it
 // restored: then it follows the one that its snapshot is of, which its event names. Events behind
-// that one, and all that they tell of, were undone:
+// that one, and all that they report, were undone:
 //
 //   1 - 2 - 3 - 4        commit 5 restored a snapshot of 2, and 7 one of 4: 1, 2, 3, 4 and 7 led
 //                        here, 5 and 6 were
@@ -45,7 +45,7 @@ static reef_status on_event(void *context,
     bool restored = kind != NULL && strcmp(kind, "restore") == 0, is_json = event != NULL;
     json_decref(event);
     if (!is_json)
-        return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is no JSON",
+        return reef_fail(err, REEF_ERR_CORRUPT, "event %" PRIu64 " of the timeline is not JSON",
                          key->sequence);
     if (!restored) return REEF_OK;
     // A restore goes back. One that names a commit of the future, or none, was not written by us.
@@ -63,36 +63,41 @@ static reef_status on_event(void *context,
 // ---- lines --------------------------------------------------------------------------------------
 
 // Where the line of a commit stands as it is followed back.
-typedef struct place {
+typedef struct state_point {
     uint64_t commit, stream_bytes;
-} place;
+} state_point;
 
 // The last commit that led both to `head`, among the first `count` restores, and to `other`, which
 // is not behind it.
-static place last_shared(const reef_lineage *d, size_t count, uint64_t head, place other) {
-    place line = {.commit = head}; // its offset in the stream is not needed
+static state_point last_shared(const reef_lineage *d,
+                               size_t count,
+                               uint64_t head,
+                               state_point other) {
+    state_point line = {.commit = head}; // its offset in the stream is not needed
     // Both walk back, the later one first, until they meet. Each step crosses one restore, so it
     // ends.
     while (line.commit != other.commit) {
-        place *late = line.commit > other.commit ? &line : &other;
-        const place *early = line.commit > other.commit ? &other : &line;
+        state_point *late = line.commit > other.commit ? &line : &other;
+        const state_point *early = line.commit > other.commit ? &other : &line;
         size_t i = count;
         // The last restore at or before the later of the two.
         while (i > 0 && d->restores[i - 1].commit > late->commit) i--;
         if (i == 0 || d->restores[i - 1].commit <= early->commit)
             *late = *early; // nothing was restored between them
         else
-            *late = (place){d->restores[i - 1].to, d->restores[i - 1].stream_bytes};
+            *late = (state_point){d->restores[i - 1].to, d->restores[i - 1].stream_bytes};
     }
     return other;
 }
 
 bool reef_lineage_has(const reef_lineage *d, uint64_t commit) {
-    return last_shared(d, d->restore_count, UINT64_MAX, (place){.commit = commit}).commit == commit;
+    return last_shared(d, d->restore_count, UINT64_MAX, (state_point){.commit = commit}).commit ==
+           commit;
 }
 
 uint64_t reef_lineage_shared(const reef_lineage *d, uint64_t commit, uint64_t stream_bytes) {
-    return last_shared(d, d->restore_count, UINT64_MAX, (place){commit, stream_bytes}).stream_bytes;
+    return last_shared(d, d->restore_count, UINT64_MAX, (state_point){commit, stream_bytes})
+        .stream_bytes;
 }
 
 // ---- losses -------------------------------------------------------------------------------------
@@ -110,7 +115,8 @@ static reef_status find_gaps(reef_lineage *d, reef_error *err) {
         // The state before the restore, and the one that was restored: what both share is still
         // true.
         uint64_t shared =
-            last_shared(d, i, one->commit - 1, (place){one->to, one->stream_bytes}).stream_bytes;
+            last_shared(d, i, one->commit - 1, (state_point){one->to, one->stream_bytes})
+                .stream_bytes;
         // Gaps behind the shared part belong to a line that is not the present's any more.
         while (d->gap_count > 0 && d->gaps[d->gap_count - 1].from >= shared) d->gap_count--;
         if (d->gap_count > 0 && d->gaps[d->gap_count - 1].to > shared)

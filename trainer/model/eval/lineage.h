@@ -1,4 +1,4 @@
-// Private to the room: see reef_lineage in reef_model.h.
+// Private to the module: see reef_lineage in reef_model.h.
 #ifndef REEF_LINEAGE_H
 #define REEF_LINEAGE_H
 

@@ -114,8 +114,8 @@ static reef_status check_offset(const char *path, bool force, reef_error *err) {
     if (stat(path, &info) != 0) return REEF_OK; // or creating says why not
     // A directory or device would be replaced or written to.
     if (!S_ISREG(info.st_mode))
-        return reef_fail(err, REEF_ERR_INVALID, "cannot write %.160s: it exists and is no file",
-                         path);
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "cannot write %.160s: it exists and is not a regular file", path);
     return force ? REEF_OK
                  : reef_fail(err, REEF_ERR_INVALID,
                              "cannot write %.160s: it exists; choose another name, or replace it "
@@ -151,7 +151,7 @@ static bool is_still_there(const char *part, int fd) {
 
 static reef_status part_lock(reef_safetensors_writer *writer, int fd, reef_error *err) {
     struct stat info;
-    if (fstat(fd, &info) != 0) return fail_errno(err, errno, "look at", writer->part);
+    if (fstat(fd, &info) != 0) return fail_errno(err, errno, "stat", writer->part);
     // Two exports to one name would write into one another; the lock lasts as long as the
     // descriptor.
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
@@ -320,7 +320,7 @@ void reef_safetensors_abandon(reef_safetensors_writer *writer) {
 // ---- reading ------------------------------------------------------------------------------------
 
 static reef_status broken(const reef_safetensors *file, reef_error *err, const char *why) {
-    return reef_fail(err, REEF_ERR_CORRUPT, "%.100s is no whole safetensors file: %.120s",
+    return reef_fail(err, REEF_ERR_CORRUPT, "%.100s is not a whole safetensors file: %.120s",
                      file->path, why);
 }
 
@@ -329,7 +329,7 @@ static reef_status broken_tensor(const reef_safetensors *file,
                                  const char *name,
                                  const char *why) {
     return reef_fail(err, REEF_ERR_CORRUPT,
-                     "%.80s is no whole safetensors file: tensor %.64s %.60s", file->path, name,
+                     "%.80s is not a whole safetensors file: tensor %.64s %.60s", file->path, name,
                      why);
 }
 
@@ -396,9 +396,9 @@ static reef_status tensor_parse(reef_safetensors *file,
 static reef_status metadata_parse(reef_safetensors *file, json_t *metadata, reef_error *err) {
     const char *name;
     json_t *value;
-    if (!json_is_object(metadata)) return broken(file, err, METADATA " is no object of texts");
+    if (!json_is_object(metadata)) return broken(file, err, METADATA " is not an object of texts");
     json_object_foreach(metadata, name, value) {
-        if (!json_is_string(value)) return broken(file, err, METADATA " is no object of texts");
+        if (!json_is_string(value)) return broken(file, err, METADATA " is not an object of texts");
     }
     file->metadata = json_incref(metadata);
     return REEF_OK;
@@ -430,7 +430,7 @@ static reef_status header_parse(reef_safetensors *file, json_t *header, reef_err
     const char *name;
     json_t *value;
     reef_status status = REEF_OK;
-    if (!json_is_object(header)) return broken(file, err, "its header is no JSON object");
+    if (!json_is_object(header)) return broken(file, err, "its header is not a JSON object");
     file->tensors = calloc(json_object_size(header) + 1, sizeof(*file->tensors));
     if (file->tensors == NULL) return no_memory(err, file->path);
     // One tensor per member, besides the metadata.
@@ -450,9 +450,10 @@ static reef_status header_read(reef_safetensors *file, reef_error *err) {
     uint8_t length[LENGTH_BYTES];
     uint64_t bytes = 0;
     json_error_t fault;
-    if (fstat(file->fd, &info) != 0) return fail_errno(err, errno, "look at", file->path);
+    if (fstat(file->fd, &info) != 0) return fail_errno(err, errno, "stat", file->path);
     if (!S_ISREG(info.st_mode))
-        return reef_fail(err, REEF_ERR_INVALID, "cannot read %.160s: it is no file", file->path);
+        return reef_fail(err, REEF_ERR_INVALID, "cannot read %.160s: it is not a regular file",
+                         file->path);
     // The size of the file bounds everything that its header claims.
     uint64_t file_bytes = (uint64_t)info.st_size;
     if (file_bytes < LENGTH_BYTES) return broken(file, err, "it has less than 8 bytes");
@@ -475,7 +476,7 @@ static reef_status header_read(reef_safetensors *file, reef_error *err) {
             header == NULL && reef_json_no_memory(&fault) ? no_memory(err, file->path)
             : header == NULL
                 ? reef_fail(err, REEF_ERR_CORRUPT,
-                            "%.100s is no whole safetensors file: its header is no JSON: %.90s",
+                            "%.100s is not a whole safetensors file: its header is not JSON: %.90s",
                             file->path, fault.text)
                 : header_parse(file, header, err);
         json_decref(header);

@@ -20,19 +20,19 @@ static size_t lay_out(reef_merged *merged, const reef_config *config, float *mem
     // Called twice: once to count, once to assign.
     size_t at = 0;
     struct {
-        float **place;
+        float **target;
         size_t floats;
-    } parts[4];
+    } matrices[4];
     for (uint32_t l = 0; config->adapters > 0 && l < config->layers; l++) {
         // The matrices of the dense network exist only where they are adapted.
         size_t count = reef_layer_adapts_ffw(config, l) ? 4 : 2;
-        parts[0].place = &merged->w_qkv[l], parts[0].floats = matrix_floats(&qkv);
-        parts[1].place = &merged->w_out[l], parts[1].floats = matrix_floats(&out);
-        parts[2].place = &merged->w_ffw_in[l], parts[2].floats = matrix_floats(&in);
-        parts[3].place = &merged->w_ffw_out[l], parts[3].floats = matrix_floats(&up);
+        matrices[0].target = &merged->w_qkv[l], matrices[0].floats = matrix_floats(&qkv);
+        matrices[1].target = &merged->w_out[l], matrices[1].floats = matrix_floats(&out);
+        matrices[2].target = &merged->w_ffw_in[l], matrices[2].floats = matrix_floats(&in);
+        matrices[3].target = &merged->w_ffw_out[l], matrices[3].floats = matrix_floats(&up);
         for (size_t i = 0; i < count; i++) {
-            if (memory != NULL) *parts[i].place = memory + at;
-            at += parts[i].floats;
+            if (memory != NULL) *matrices[i].target = memory + at;
+            at += matrices[i].floats;
         }
     }
     if (memory != NULL) merged->head = memory + at;

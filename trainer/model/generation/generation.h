@@ -90,7 +90,7 @@ typedef struct reef_generation {
     reef_merged merged; // generations >= 1, once evaluated; stale after training until folded again
     reef_expert_table expert_tables[REEF_LAYER_COUNT_MAX];
     reef_gate gate;          // generations >= 1
-    double reference_median; // prequential bits per byte when it was sealed: what "explained" means
+    double reference_median; // prequential bits per byte when it was sealed: what "in range" means
     double reference_spread; // 1.4826 * median absolute deviation of the same
     float gate_leak, gate_detect; // measured by the gate's last fit
 } reef_generation;

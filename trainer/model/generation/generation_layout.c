@@ -92,16 +92,16 @@ static void lay_out_backbone_block(layout *out, const reef_config *config, uint3
     add_block(out, layer, "w_ffw_out", IN_BLOCK(layer, w_ffw_out), F * D, true);
 }
 
-// The tensors of one adapter, at offset `place` of reef_weights: NAME_down and NAME_up, or
+// The tensors of one adapter, at `offset` of reef_weights: NAME_down and NAME_up, or
 // delta_NAME.
 static void add_adapter(
-    layout *out, uint32_t layer, size_t place, const reef_adapter_shape *shape, const char *name) {
+    layout *out, uint32_t layer, size_t offset, const reef_adapter_shape *shape, const char *name) {
     char tensor[16]; // the longest is ffw_out_down
-    size_t up = place + offsetof(reef_adapter, up);
+    size_t up = offset + offsetof(reef_adapter, up);
     snprintf(tensor, sizeof(tensor), shape->whole ? "delta_%s" : "%s_down", name);
     if (!shape->whole)
-        add_block(out, layer, tensor, place + offsetof(reef_adapter, down), shape->in * shape->rank,
-                  true);
+        add_block(out, layer, tensor, offset + offsetof(reef_adapter, down),
+                  shape->in * shape->rank, true);
     if (!shape->whole) snprintf(tensor, sizeof(tensor), "%s_up", name);
     add_block(out, layer, tensor, up, shape->rank * shape->out, true);
 }

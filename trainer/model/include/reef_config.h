@@ -171,10 +171,10 @@ typedef struct reef_config {
     reef_branch_new branch_new;   // may a new generation begin as a copy: "never" or "trial"
     uint64_t recycle_after;       // bytes without a use after which an expert is initialised again;
                                   // 0: never
-    float drift_z;                // robust z-score above which a batch is suspicious
+    float drift_z;                // robust z-score above which a batch is anomalous
     float drift_bits;             // and at least this many bits per byte above the median
     uint32_t drift_window;        // batches of history
-    uint32_t drift_confirm;       // suspicious batches that make a boundary
+    uint32_t drift_confirm;       // anomalous batches that make a boundary
     float drift_share;            // and at least this share of those the generation has trained on,
     uint32_t drift_hold;          // but never more than this
     uint32_t drift_warmup;        // batches of a generation before the test is armed

@@ -1,5 +1,5 @@
-// What a pool says of data, now and as of any earlier state. A reef_model is a read-only copy of
-// some state of a pool, made by a short read transaction, that lives without the pool afterwards.
+// What a pool computes from data, now and as of any earlier state. A reef_model is a read-only copy
+// of some state of a pool. A short read transaction makes it; afterwards it lives without the pool.
 #ifndef REEF_MODEL_H
 #define REEF_MODEL_H
 
@@ -145,8 +145,8 @@ typedef struct reef_sampling {
     float temperature; // 0: the most likely byte
     float top_p;       // in (0, 1]; 0 means 1
     /**
-     * NULL, or told of every byte as soon as there is one; false ends the text there, without an
-     * error.
+     * NULL, or called with every byte as soon as there is one; false ends the text there, without
+     * an error.
      */
     bool (*on_byte)(void *context, uint8_t byte);
     void *context;
@@ -224,7 +224,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_expert_stats_read(reef_txn *txn,
 
 /**
  * The token that begins with byte `at` of a text chose an expert, with `score` (of all heads
- * together); its neuron said `activation`.
+ * together); its neuron had `activation`.
  */
 typedef void (*reef_expert_visit)(void *context, size_t at, double score, double activation);
 
@@ -257,7 +257,7 @@ REEF_API void reef_model_classes(const reef_model *model, int32_t *labels);
  * labels       (count) written: the best class; -1 while the model knows none
  * scores       (count, class count) or NULL: written; about the probability of each class, rows
  *              need not sum to 1
- * generations  (count) or NULL: written; the generation whose experts had the most say
+ * generations  (count) or NULL: written; the generation with the largest weight
  *
  * Errors: INVALID a language model, or a value that is not finite (message names row and column).
  */
@@ -269,7 +269,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_model_predict(reef_model *model,
                                                         uint32_t *generations,
                                                         reef_error *err);
 
-// ---- what a pool says of itself and of its history ----------------------------------------------
+// ---- what a pool records of itself and of its history -------------------------------------------
 
 /**
  * Do the records of a pool have the sizes that its configuration gives them? For
@@ -332,7 +332,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_state_diff(reef_store *store,
                                                      reef_state_change *out,
                                                      reef_error *err);
 
-/** What a file of one sealed generation says of it. */
+/** The header of a file of one sealed generation. */
 typedef struct reef_generation_file {
     reef_generation_record info; // as in the pool it comes from
     uint32_t builds_on; // generations 0 .. builds_on - 1 must be the same in a pool that imports it
@@ -415,8 +415,9 @@ REEF_API REEF_MUST_CHECK reef_status reef_tasks_read(reef_txn *txn,
                                                      reef_tasks *out,
                                                      reef_error *err);
 
-// The history of the loss takes bounded space: of each level at most so many points are kept. A
-// point of level l + 1 is the mean of so many of level l, the oldest of which it replaces.
+// The history of the loss takes bounded space: each level keeps at most
+// REEF_SERIES_POINTS_MAX points. A point of level l + 1 is the mean of the REEF_SERIES_FOLD oldest
+// points of level l, and replaces them.
 #define REEF_SERIES_LEVELS 6
 #define REEF_SERIES_FOLD 16
 #define REEF_SERIES_POINTS_MAX 4096

@@ -3,7 +3,8 @@
 
 static reef_status begin_call(reef_model *model, reef_layer_view *view, reef_error *err) {
     if (model->layer == NULL)
-        return reef_fail(err, REEF_ERR_INVALID, "the pool is no layer by itself: its model is %s",
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "the pool is not a layer by itself: its model is %s",
                          reef_config_word(&model->network.config, "model"));
     reef_status status = reef_residency_renew(&model->residency, &model->network, err);
     *view =

@@ -60,9 +60,11 @@ static reef_status make_trace(reef_layer_trace *trace,
                               reef_error *err) {
     reef_router_shape shape = reef_generation_shape(config, generation->info.side);
     reef_expert_shape experts = reef_generation_expert_shape(config, 0);
+    // Before the new arrays are made: both at once may not fit.
     release_trace(trace);
     reef_status status =
         reef_router_tape_init(&trace->tape, &shape, rows, REEF_LAYER_PIECE, keep, err);
+    // Without a backward the tape is all. After an error rows_max 0 makes the next call try again.
     if (status != REEF_OK || !keep) {
         trace->side = generation->info.side;
         trace->rows_max = status == REEF_OK ? rows : 0;
@@ -70,6 +72,7 @@ static reef_status make_trace(reef_layer_trace *trace,
     }
     trace->hidden = malloc(rows * reef_expert_hidden_values(&experts) * sizeof(float));
     trace->d_gate = malloc(rows * experts.P * sizeof(float));
+    // Factors are for the update of rows, and only the open generation has one.
     if (generation->open)
         trace->factors = malloc(rows * experts.P * reef_expert_vectors(&experts) * sizeof(float));
     if (trace->hidden == NULL || trace->d_gate == NULL ||
@@ -77,6 +80,7 @@ static reef_status make_trace(reef_layer_trace *trace,
         release_trace(trace);
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a pass over %zu rows", rows);
     }
+    // Last: trace_fits believes these, so they describe complete arrays only.
     trace->side = generation->info.side;
     trace->rows_max = rows;
     trace->backward = true;

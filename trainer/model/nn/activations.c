@@ -92,10 +92,10 @@ reef_status reef_activations_init(reef_activations *acts,
          floats(&acts->logits, n * config->vocab) &&
          floats(&acts->window_scratch, n * reef_activations_scratch_width(config)) &&
          (acts->loss = calloc(n, sizeof(*acts->loss))) != NULL &&
-         (acts->answers = calloc(n, sizeof(*acts->answers))) != NULL &&
-         // Which tokens have more than one answering generation, and which windows are active.
-         (acts->several = calloc(n, 1)) != NULL &&
-         (acts->piece_active = calloc(windows_max, 1)) != NULL;
+         (acts->sole_generation = calloc(n, sizeof(*acts->sole_generation))) != NULL &&
+         // Mixed tokens of one generation at a time, and the windows in which it fires.
+         (acts->mixed_mask = calloc(n, 1)) != NULL &&
+         (acts->window_active = calloc(windows_max, 1)) != NULL;
     ok = ok && (!training || allocate_backward(acts, config));
     if (ok) return REEF_OK;
     // Everything that was allocated so far.
@@ -140,9 +140,9 @@ void reef_activations_release(reef_activations *acts) {
     free(acts->plans);
     free(acts->expert_tables);
     free(acts->loss);
-    free(acts->piece_active);
-    free(acts->answers);
-    free(acts->several);
+    free(acts->window_active);
+    free(acts->sole_generation);
+    free(acts->mixed_mask);
     *acts = (reef_activations){0};
 }
 
@@ -232,9 +232,9 @@ static bool fires_any(const uint8_t *fire, size_t T) {
 bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, size_t g) {
     bool any = false;
     for (size_t w = 0; w < batch->windows; w++) {
-        acts->piece_active[w] =
+        acts->window_active[w] =
             fires_any(reef_batch_fire(batch, acts->config, g, w), acts->config->context);
-        any = any || acts->piece_active[w];
+        any = any || acts->window_active[w];
     }
     return any;
 }

@@ -8,7 +8,7 @@
 #include "moe.h"
 #include "row_prefetch.h"
 
-#define REEF_LN2 0.6931471805599453 // nats in a bit: losses are computed in nats, and told in bits
+#define REEF_LN2 0.6931471805599453 // nats in a bit: computed in nats, reported in bits
 
 /** Windows of one pass. Row t of window w is row w * T + t everywhere. */
 typedef struct reef_batch {
@@ -58,26 +58,27 @@ typedef struct reef_activations {
     float *logits;         // (rows, V); their gradient after reef_network_forward with weights
     double *loss;          // (rows) nats
     float *window_scratch; // (windows, T, max(V, 3*D, F)) per window
-    uint32_t
-        *answers; // (rows) the generation that alone fires; 0: none does; or REEF_ANSWER_SEVERAL
-    uint8_t *several; // (rows) scratch: where a generation fires among several
+    // (rows) the one later generation that fires; 0: none does; or REEF_SOLE_MIXED
+    uint32_t *sole_generation;
+    uint8_t *mixed_mask; // (rows) scratch: the mixed tokens for which a generation fires
     float *d_x, *d_mid, *d_norm, *d_qkv, *d_attended, *d_probs, *d_y; // backward
     float *low_qkv, *d_low_qkv, *low_out,
         *d_low_out; // (rows, rank) of the open generation's adapters of a block, FFW then attention
     float *norm_grads;           // (windows, 4 * D)
-    uint8_t *piece_active;       // (windows)
+    uint8_t *window_active;      // (windows)
     reef_expert_pairs pairs;     // of the open generation
     reef_row_prefetch *prefetch; // not owned: fetches rows that are read in place; NULL if none are
-    // Told after the experts of generation g in layer l, while their tape is there, or NULL.
+    // Called after the experts of generation g in layer l, while their tape is there, or NULL.
     void (*on_experts)(void *context, size_t g, uint32_t l);
     void *on_experts_context;
     double seconds_router, seconds_experts, seconds_update;
 } reef_activations;
 
 /**
- * No merged matrices for this token: corrections are added to the backbone's products one by one.
+ * A mixed token has no merged matrices, because several generations fire, or one does in training:
+ * corrections are added to the backbone's products one by one.
  */
-#define REEF_ANSWER_SEVERAL UINT32_MAX
+#define REEF_SOLE_MIXED UINT32_MAX
 
 REEF_MUST_CHECK reef_status reef_activations_init(reef_activations *acts,
                                                   const reef_config *config,
@@ -119,7 +120,7 @@ const uint8_t *reef_batch_fire(const reef_batch *batch,
                                size_t window);
 /** Is window `window` old data, of the retain term? */
 bool reef_batch_retains(const reef_batch *batch, size_t window);
-/** Set piece_active to the windows in which generation g fires at all; false when in none. */
+/** Set window_active to the windows in which generation g fires at all; false when in none. */
 bool reef_activations_activate(reef_activations *acts, const reef_batch *batch, size_t g);
 /** x[t] += the embeddings of token t and of those before it in its window. */
 void reef_embed_token(

@@ -265,7 +265,7 @@ static void experts_window(void *context, size_t w) {
     const reef_expert_shape *shape = &b->plan->experts;
     size_t D = shape->D, P = shape->P, T = config->context, row = w * T,
            at = row * reef_expert_hidden_values(shape);
-    if (!b->acts->piece_active[w]) return;
+    if (!b->acts->window_active[w]) return;
     reef_activations_table *table = &b->acts->expert_tables[b->g][b->l];
     bool open = b->network->generations[b->g]->open;
     reef_experts_backward(shape, T, b->acts->d_norm + row * D, table->d_gate + row * P,
@@ -310,7 +310,7 @@ static void generation_backward(reef_backward *b, const reef_network_update *upd
     reef_generation *generation = b->network->generations[b->g];
     if (!reef_activations_activate(acts, b->batch, b->g)) return;
     // Its batch statistics were of every row, so every row gets a gradient through them.
-    if (generation->open) memset(acts->piece_active, 1, b->batch->windows);
+    if (generation->open) memset(acts->window_active, 1, b->batch->windows);
     reef_activations_table *tape = &acts->expert_tables[b->g][b->l];
     reef_router_shape shape = reef_plan_router(b->plan, generation->info.side);
     double start = reef_seconds();
@@ -325,7 +325,7 @@ static void generation_backward(reef_backward *b, const reef_network_update *upd
                          generation->queries_frozen ? &generation->folded[b->l]
                                                     : &generation->weights.routers[b->l],
                          train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED, b->workers, b->rows,
-                         b->layer->norm2, acts->piece_active, &tape->tape, tape->d_gate,
+                         b->layer->norm2, acts->window_active, &tape->tape, tape->d_gate,
                          acts->d_norm, generation->open ? &generation->grads.routers[b->l] : NULL);
     acts->seconds_experts += routed - start;
     acts->seconds_router += reef_seconds() - routed;

@@ -28,11 +28,11 @@ reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
     pairs->sorted = calloc(pair_count_max + 1, sizeof(*pairs->sorted));
     pairs->scratch = calloc(pair_count_max + 1, sizeof(*pairs->scratch));
     // One row of offsets more than pieces: the sums over all of them.
-    pairs->places = calloc((SORT_PIECES + 1) * (size_t)DIGITS, sizeof(*pairs->places));
+    pairs->offsets = calloc((SORT_PIECES + 1) * (size_t)DIGITS, sizeof(*pairs->offsets));
     size_t grad_bytes =
         REEF_EXPERT_PIECES * reef_expert_grad_stride(row_values) * sizeof(*pairs->row_grads);
     pairs->row_grads = aligned_alloc(REEF_EXPERT_LINE_BYTES, grad_bytes);
-    if (pairs->sorted != NULL && pairs->scratch != NULL && pairs->places != NULL &&
+    if (pairs->sorted != NULL && pairs->scratch != NULL && pairs->offsets != NULL &&
         pairs->row_grads != NULL)
         return REEF_OK;
     reef_expert_pairs_release(pairs);
@@ -43,7 +43,7 @@ reef_status reef_expert_pairs_init(reef_expert_pairs *pairs,
 void reef_expert_pairs_release(reef_expert_pairs *pairs) {
     free(pairs->sorted);
     free(pairs->scratch);
-    free(pairs->places);
+    free(pairs->offsets);
     free(pairs->row_grads);
     *pairs = (reef_expert_pairs){0};
 }
@@ -65,8 +65,8 @@ typedef struct sort_pass {
     const uint8_t *active;
     const reef_pair *from;
     reef_pair *to;
-    uint32_t *places; // (SORT_PIECES + 1, DIGITS)
-    unsigned shift;   // of the round's digit in an id
+    uint32_t *offsets; // (SORT_PIECES + 1, DIGITS)
+    unsigned shift;    // of the radix pass's digit in an id
     uint32_t mask;
 } sort_pass;
 
@@ -80,7 +80,7 @@ static size_t piece_begin(size_t count, size_t piece, size_t pieces) {
 }
 
 static uint32_t *cleared_counts(const sort_pass *acts, size_t piece) {
-    uint32_t *counts = acts->places + piece * DIGITS;
+    uint32_t *counts = acts->offsets + piece * DIGITS;
     memset(counts, 0, ((size_t)acts->mask + 1) * sizeof(*counts));
     return counts;
 }
@@ -88,28 +88,28 @@ static uint32_t *cleared_counts(const sort_pass *acts, size_t piece) {
 // Turns what every piece counted of each digit into where its first one goes: digit by digit, and
 // within one in the order of the pieces. Returns the sum. Rows of digits are walked, not columns of
 // pieces.
-static size_t places_from_counts(const sort_pass *acts) {
+static size_t offsets_from_counts(const sort_pass *acts) {
     const size_t digits = (size_t)acts->mask + 1;
     uint32_t *next = cleared_counts(acts, SORT_PIECES), sum = 0;
     for (size_t piece = 0; piece < SORT_PIECES; piece++)
-        for (size_t i = 0; i < digits; i++) next[i] += acts->places[piece * DIGITS + i];
+        for (size_t i = 0; i < digits; i++) next[i] += acts->offsets[piece * DIGITS + i];
     for (size_t i = 0; i < digits; i++) {
         uint32_t count = next[i];
         next[i] = sum;
         sum += count;
     }
     for (size_t piece = 0; piece < SORT_PIECES; piece++) {
-        uint32_t *places = acts->places + piece * DIGITS;
+        uint32_t *offsets = acts->offsets + piece * DIGITS;
         for (size_t i = 0; i < digits; i++) {
-            uint32_t count = places[i];
-            places[i] = next[i];
+            uint32_t count = offsets[i];
+            offsets[i] = next[i];
             next[i] += count;
         }
     }
     return sum;
 }
 
-// The first round takes its pairs from the indices.
+// The first radix pass takes its pairs from the indices.
 static void count_indices(void *context, size_t piece) {
     const sort_pass *acts = context;
     const size_t end = piece_begin(acts->rows, piece + 1, SORT_PIECES), P = acts->P;
@@ -120,14 +120,14 @@ static void count_indices(void *context, size_t piece) {
     }
 }
 
-static void place_indices(void *context, size_t piece) {
+static void scatter_indices(void *context, size_t piece) {
     const sort_pass *acts = context;
     const size_t end = piece_begin(acts->rows, piece + 1, SORT_PIECES), P = acts->P;
-    uint32_t *places = acts->places + piece * DIGITS;
+    uint32_t *offsets = acts->offsets + piece * DIGITS;
     for (size_t t = piece_begin(acts->rows, piece, SORT_PIECES); t < end; t++) {
         if (acts->active != NULL && !acts->active[t]) continue;
         for (size_t i = t * P; i < (t + 1) * P; i++)
-            acts->to[places[digit_of(acts, acts->indices[i])]++] =
+            acts->to[offsets[digit_of(acts, acts->indices[i])]++] =
                 (reef_pair)acts->indices[i] << 32 | i;
     }
 }
@@ -142,10 +142,10 @@ static void count_pairs(void *context, size_t piece) {
 
 static void move_pairs(void *context, size_t piece) {
     const sort_pass *acts = context;
-    uint32_t *places = acts->places + piece * DIGITS;
+    uint32_t *offsets = acts->offsets + piece * DIGITS;
     size_t end = piece_begin(acts->count, piece + 1, SORT_PIECES);
     for (size_t i = piece_begin(acts->count, piece, SORT_PIECES); i < end; i++)
-        acts->to[places[digit_of(acts, reef_pair_expert(acts->from[i]))]++] = acts->from[i];
+        acts->to[offsets[digit_of(acts, reef_pair_expert(acts->from[i]))]++] = acts->from[i];
 }
 
 // Bits of the largest id, at least one.
@@ -163,17 +163,17 @@ void reef_expert_pairs_sort(reef_expert_pairs *pairs,
                             const uint8_t *active) {
     assert(rows * P <= pairs->pair_count_max);
     sort_pass acts = {
-        .rows = rows, .P = P, .indices = indices, .active = active, .places = pairs->places};
+        .rows = rows, .P = P, .indices = indices, .active = active, .offsets = pairs->offsets};
     unsigned bits = id_bits(pairs->expert_count);
-    unsigned rounds = (bits + DIGIT_BITS_MAX - 1) / DIGIT_BITS_MAX;
-    for (unsigned round = 0; round < rounds; round++) {
-        acts.shift = bits * round / rounds;
-        acts.mask = ((uint32_t)1 << (bits * (round + 1) / rounds - acts.shift)) - 1;
-        // The last round writes to `sorted`.
-        acts.to = (rounds - round) % 2 ? pairs->sorted : pairs->scratch;
-        reef_thread_pool_run(workers, SORT_PIECES, round == 0 ? count_indices : count_pairs, &acts);
-        acts.count = places_from_counts(&acts);
-        reef_thread_pool_run(workers, SORT_PIECES, round == 0 ? place_indices : move_pairs, &acts);
+    unsigned passes = (bits + DIGIT_BITS_MAX - 1) / DIGIT_BITS_MAX;
+    for (unsigned pass = 0; pass < passes; pass++) {
+        acts.shift = bits * pass / passes;
+        acts.mask = ((uint32_t)1 << (bits * (pass + 1) / passes - acts.shift)) - 1;
+        // The last radix pass writes to `sorted`.
+        acts.to = (passes - pass) % 2 ? pairs->sorted : pairs->scratch;
+        reef_thread_pool_run(workers, SORT_PIECES, pass == 0 ? count_indices : count_pairs, &acts);
+        acts.count = offsets_from_counts(&acts);
+        reef_thread_pool_run(workers, SORT_PIECES, pass == 0 ? scatter_indices : move_pairs, &acts);
         acts.from = acts.to;
     }
     pairs->pair_count = acts.count;

@@ -165,13 +165,16 @@ void reef_experts_forward(const reef_expert_shape *shape,
     }
     for (size_t t = 0; t < rows; t++) {
         if (active != NULL && !active[t]) continue;
+        // The buffers on the stack bound a chunk. Chunks are added in order, as one sum would be.
         for (size_t begin = 0; begin < P; begin += CHUNK) {
             size_t count = experts_least(CHUNK, P - begin), at = t * P + begin;
+            // Backward needs them; an evaluation passes NULL and they stay on the stack.
             float *kept = hidden != NULL ? hidden + t * hidden_values + begin : down;
             float *kept_glu = shape->kind != REEF_EXPERT_GLU ? kept
                               : hidden != NULL               ? kept + P
                                                              : glu;
             gather_experts(&g, shape, experts, count, indices + at);
+            // The first product fetches whole rows, so w_up is in cache when axpy_rows needs it.
             dot_rows(&g, kept, x + t * D, 0, g.span);
             if (kept_glu != kept) dot_rows(&g, kept_glu, x + t * D, 2 * D, 0);
             activate(shape->kind, count, weights, kept, kept_glu);
@@ -292,6 +295,8 @@ void reef_expert_row_gradient(const reef_expert_shape *shape,
     for (size_t begin = 0; begin < pair_count; begin += CHUNK) {
         size_t count = experts_least(CHUNK, pair_count - begin);
         for (size_t i = 0; i < count; i++) {
+            // Pairs of one expert come from scattered tokens. Pointers to their rows are collected,
+            // so that one kernel call adds them in token order: equal bits for any threads.
             uint32_t pair = reef_pair_index(pairs[begin + i]);
             size_t t = pair / P;
             const float *of_pair = factors + pair * vectors;

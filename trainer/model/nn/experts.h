@@ -72,8 +72,8 @@ typedef struct reef_expert_pairs {
     size_t pair_count; // sorted
     reef_pair *sorted; // (pair_count) by expert, in token order within one
     reef_pair *scratch;
-    uint32_t *places; // scratch of the sort
-    float *row_grads; // scratch per piece of the update
+    uint32_t *offsets; // scratch of the sort
+    float *row_grads;  // scratch per piece of the update
 } reef_expert_pairs;
 
 #define REEF_EXPERT_PIECES 64 // fixed number of pieces of the update pass

@@ -1,10 +1,16 @@
 // One pass through the model, forwards: losses of a batch of windows, and the tape for backward.
 //
-// A window of T tokens is the piece of work of everything but the router, which cuts the same rows
-// into the same pieces: shapes of all matrix products are fixed, so a window's result depends on
-// nothing outside it (in training: on nothing but the batch statistics of the open generation's
-// queries). Where a generation does not fire for a token, not one bit of the residual stream is
-// touched.
+//   generation  one unit of growth: 0 owns the backbone, later ones add corrections and experts
+//   backbone    embedding, attention, dense networks and head of generation 0
+//   gate        decides per token which later generations fire, that is, take part in the token
+//   open        the one generation that trains; all before it are sealed and never change
+//   T D V       tokens of a window, width of the residual stream, vocabulary
+//   F A P       hidden units of a feed-forward network, attention heads, experts per token
+//
+// All work is cut into windows of T tokens; the router cuts the same rows into the same pieces. So
+// the shapes of all matrix products are fixed, and a window's result depends on that window alone.
+// (In training also on the batch statistics of the open generation's queries.) Where a generation
+// does not fire for a token, not one bit of the residual stream is touched.
 #include "adapter.h"
 #include "nn_internal.h"
 #include "transformer.h"
@@ -18,29 +24,32 @@
 // steps to learn to fetch (compare the hashed n-gram embeddings of Pagnoni et al. 2024).
 void reef_embed_token(
     const reef_config *config, float *x, const float *tables, const uint8_t *tokens, size_t t) {
-    size_t D = config->d_model, V = config->vocab, each = reef_token_bytes(config);
-    for (size_t back = 0; back <= config->previous_bytes && back <= t; back++)
+    size_t D = config->d_model, V = config->vocab, token_bytes = reef_token_bytes(config);
+    for (size_t distance = 0; distance <= config->previous_bytes && distance <= t; distance++)
         reef_axpy(D, x + t * D, 1.0f,
-                  tables + (back * V + reef_token_at(tokens, each, t - back)) * D);
+                  tables + (distance * V + reef_token_at(tokens, token_bytes, t - distance)) * D);
 }
 
-// Which generation alone answers each token of the window; training has no merged matrices.
-static void answer_window(const reef_forward *f, size_t w) {
+// The one later generation that fires for each token of the window, for which a merged matrix
+// exists: W plus the low-rank correction, as LoRA merges it (Hu et al. 2021).
+static void mark_sole_generation(const reef_forward *f, size_t w) {
     const reef_config *config = f->acts->config;
     size_t T = config->context;
-    uint32_t *answers = f->acts->answers + w * T;
-    memset(answers, 0, T * sizeof(*answers));
+    uint32_t *sole = f->acts->sole_generation + w * T;
+    memset(sole, 0, T * sizeof(*sole));
     for (size_t g = 1; g < f->network->generation_count; g++) {
         const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
+        // Training changes the corrections in every step, so it merges nothing: there every token
+        // for which a generation fires counts as mixed.
         for (size_t t = 0; t < T; t++)
-            if (fire[t]) answers[t] = answers[t] || f->train ? REEF_ANSWER_SEVERAL : (uint32_t)g;
+            if (fire[t]) sole[t] = sole[t] || f->train ? REEF_SOLE_MIXED : (uint32_t)g;
     }
 }
 
-// x = embeddings + position, plus the deltas of the generations that fire.
+// x = embeddings + position, plus those of the generations that fire.
 static void embed_window(void *context, size_t w) {
     const reef_forward *f = context;
-    answer_window(f, w);
+    mark_sole_generation(f, w);
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context;
     const reef_weights *base = &f->network->generations[0]->weights;
@@ -61,81 +70,85 @@ static void embed_window(void *context, size_t w) {
     }
 }
 
-// ---- products of the backbone -------------------------------------------------------------------
+// ---- projections of the backbone ----------------------------------------------------------------
 
-// One matrix product of the backbone: y = x W, or y += x W, with the corrections of what fires.
-typedef struct product {
+// One projection of the backbone: y = x W, or y += x W, with the corrections of what fires.
+typedef struct projection {
     reef_adapter_shape shape;
-    const float *w;  // the backbone's
-    size_t merged;   // where in reef_merged the matrix (float *) is
-    size_t adapters; // offset of the adapter in reef_weights; 0: the correction has no adapter
+    const float *w;         // the backbone's
+    size_t merged_offset;   // of the merged matrix (float *) in reef_merged
+    size_t adapters_offset; // of the adapter in reef_weights; 0: the correction has no adapter
     bool corrected, add;
-} product;
+} projection;
 
-static const float *merged_matrix(const reef_forward *f, const product *of, uint32_t answer) {
-    if (!of->corrected || answer == 0 || answer == REEF_ANSWER_SEVERAL) return of->w;
-    const char *merged = (const char *)&f->network->generations[answer]->merged;
-    return *(float *const *)(const void *)(merged + of->merged);
+static const float *merged_matrix(const reef_forward *f, const projection *p, uint32_t sole) {
+    if (!p->corrected || sole == 0 || sole == REEF_SOLE_MIXED) return p->w;
+    // By offset, so that this one function serves every projection of every layer.
+    const char *merged = (const char *)&f->network->generations[sole]->merged;
+    return *(float *const *)(const void *)(merged + p->merged_offset);
 }
 
 static void multiply(
-    const reef_forward *f, const product *of, uint32_t answer, float *y, const float *x) {
-    size_t T = f->acts->config->context, in = of->shape.in, out = of->shape.out;
-    reef_gemm(false, false, T, out, in, 1.0f, x, in, merged_matrix(f, of, answer), out,
-              of->add ? 1.0f : 0.0f, y, out);
+    const reef_forward *f, const projection *p, uint32_t sole, float *y, const float *x) {
+    size_t T = f->acts->config->context, in = p->shape.in, out = p->shape.out;
+    reef_gemm(false, false, T, out, in, 1.0f, x, in, merged_matrix(f, p, sole), out,
+              p->add ? 1.0f : 0.0f, y, out);
 }
 
-static bool is_uniform(const uint32_t *answers, size_t T) {
+static bool is_uniform(const uint32_t *sole, size_t T) {
     for (size_t t = 1; t < T; t++)
-        if (answers[t] != answers[0]) return false;
+        if (sole[t] != sole[0]) return false;
     return true;
 }
 
-// Where generation g fires among several; false when nowhere in the window.
-static bool fires_among_several(const reef_forward *f, size_t g, size_t w, uint8_t *several) {
+// Mask of the mixed tokens for which generation g fires; false when the window has none.
+static bool mixed_tokens(const reef_forward *f, size_t g, size_t w, uint8_t *mask) {
     const reef_config *config = f->acts->config;
     size_t T = config->context, count = 0;
     const uint8_t *fire = reef_batch_fire(f->batch, config, g, w);
-    const uint32_t *answers = f->acts->answers + w * T;
-    for (size_t t = 0; t < T; t++)
-        count += several[t] = fire[t] && answers[t] == REEF_ANSWER_SEVERAL;
+    const uint32_t *sole = f->acts->sole_generation + w * T;
+    for (size_t t = 0; t < T; t++) count += mask[t] = fire[t] && sole[t] == REEF_SOLE_MIXED;
     return count > 0;
 }
 
-// Tokens of one window may be answered by different generations: each product runs over the whole
-// window, so that its shape is fixed, and the token's own rows are taken of it.
+// Tokens of one window may have different sole generations. Each product runs over the whole window
+// (fixed shape); copy only the rows of its tokens.
 static void multiply_mixed(
-    const reef_forward *f, const product *of, size_t w, float *y, const float *x) {
-    size_t T = f->acts->config->context, out = of->shape.out;
-    const uint32_t *answers = f->acts->answers + w * T;
+    const reef_forward *f, const projection *p, size_t w, float *y, const float *x) {
+    size_t T = f->acts->config->context, out = p->shape.out;
+    const uint32_t *sole = f->acts->sole_generation + w * T;
     float *rows = f->acts->window_scratch + w * T * reef_activations_scratch_width(f->acts->config);
     for (size_t t = 0; t < T; t++) {
         size_t before = 0;
-        while (before < t && answers[before] != answers[t]) before++;
-        if (before < t) continue; // done with its first token
-        if (of->add) memcpy(rows, y, T * out * sizeof(*rows));
-        multiply(f, of, answers[t], rows, x);
+        while (before < t && sole[before] != sole[t]) before++;
+        if (before < t) continue; // computed already at its first token
+        if (p->add) memcpy(rows, y, T * out * sizeof(*rows));
+        multiply(f, p, sole[t], rows, x);
         for (size_t u = t; u < T; u++)
-            if (answers[u] == answers[t]) memcpy(y + u * out, rows + u * out, out * sizeof(*rows));
+            if (sole[u] == sole[t]) memcpy(y + u * out, rows + u * out, out * sizeof(*rows));
     }
 }
 
 static void multiply_window(
-    const reef_forward *f, const product *of, size_t w, float *y, const float *x) {
+    const reef_forward *f, const projection *p, size_t w, float *y, const float *x) {
     const reef_config *config = f->acts->config;
     size_t T = config->context;
-    const uint32_t *answers = f->acts->answers + w * T;
-    if (!of->corrected || is_uniform(answers, T))
-        multiply(f, of, answers[0], y, x);
+    const uint32_t *sole = f->acts->sole_generation + w * T;
+    if (!p->corrected || is_uniform(sole, T))
+        multiply(f, p, sole[0], y, x);
     else
-        multiply_mixed(f, of, w, y, x);
-    uint8_t *several = f->acts->several + w * T;
+        multiply_mixed(f, p, w, y, x);
+    uint8_t *mask = f->acts->mixed_mask + w * T;
+    // multiply_mixed used the same scratch; its rows have been copied to y by now.
     float *scratch = f->acts->window_scratch + w * T * reef_activations_scratch_width(config);
-    for (size_t g = 1; of->corrected && of->adapters > 0 && g < f->network->generation_count; g++) {
-        if (!fires_among_several(f, g, w, several)) continue;
-        const char *layers = (const char *)&f->network->generations[g]->weights + of->adapters;
-        reef_adapter_forward(&of->shape, T, y, x, (const reef_adapter *)(const void *)layers,
-                             several, scratch);
+    for (size_t g = 1; p->corrected && p->adapters_offset > 0 && g < f->network->generation_count;
+         g++) {
+        if (!mixed_tokens(f, g, w, mask)) continue;
+        // By offset, as the merged matrix.
+        const char *adapter =
+            (const char *)&f->network->generations[g]->weights + p->adapters_offset;
+        reef_adapter_forward(&p->shape, T, y, x, (const reef_adapter *)(const void *)adapter, mask,
+                             scratch);
     }
 }
 
@@ -162,11 +175,11 @@ static void attend_window(void *context, size_t w) {
                             block->norm1_scale, block->norm1_shift);
     // Queries, keys and values are one product, with the corrections of the generations that fire.
     float *qkv = layer->qkv + row * 3 * D;
-    product to_qkv = {
+    projection to_qkv = {
         .shape = f->plan->qkv,
         .w = block->w_qkv,
-        .merged = IN_MERGED(w_qkv, f->l),
-        .adapters = IN_WEIGHTS(adapters_qkv, f->l),
+        .merged_offset = IN_MERGED(w_qkv, f->l),
+        .adapters_offset = IN_WEIGHTS(adapters_qkv, f->l),
         .corrected = config->adapters > 0,
     };
     multiply_window(f, &to_qkv, w, qkv, norm1);
@@ -174,11 +187,11 @@ static void attend_window(void *context, size_t w) {
     reef_attention_forward(T, D, A, attended, layer->probs + w * A * T * T, qkv);
     // The residual: the output projection adds to a copy of the input.
     memcpy(x_mid, x_in, T * D * sizeof(*x_mid));
-    product to_out = {
+    projection to_out = {
         .shape = f->plan->out,
         .w = block->w_out,
-        .merged = IN_MERGED(w_out, f->l),
-        .adapters = IN_WEIGHTS(adapters_out, f->l),
+        .merged_offset = IN_MERGED(w_out, f->l),
+        .adapters_offset = IN_WEIGHTS(adapters_out, f->l),
         .corrected = config->adapters > 0,
         .add = true,
     };
@@ -196,30 +209,31 @@ static void dense_ffw_window(void *context, size_t w) {
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, F = config->d_ffw, T = config->context, row = w * T;
     const reef_block *block = &f->network->generations[0]->weights.blocks[f->l];
-    float *in = f->layer->ffw_in + row * F, *act = f->layer->ffw_act + row * F;
+    float *hidden = f->layer->ffw_in + row * F, *hidden_act = f->layer->ffw_act + row * F;
     // Without adapt_ffw later generations leave dense networks as generation 0 learned them.
-    product into = {
+    projection up = {
         .shape = f->plan->ffw_in,
         .w = block->w_ffw_in,
-        .merged = IN_MERGED(w_ffw_in, f->l),
-        .adapters = IN_WEIGHTS(adapters_ffw_in, f->l),
+        .merged_offset = IN_MERGED(w_ffw_in, f->l),
+        .adapters_offset = IN_WEIGHTS(adapters_ffw_in, f->l),
         .corrected = f->plan->adapts_ffw,
     };
-    multiply_window(f, &into, w, in, f->layer->norm2 + row * D);
-    reef_gelu(T * F, act, in);
-    product out_of = {
+    multiply_window(f, &up, w, hidden, f->layer->norm2 + row * D);
+    reef_gelu(T * F, hidden_act, hidden);
+    projection down = {
         .shape = f->plan->ffw_out,
         .w = block->w_ffw_out,
-        .merged = IN_MERGED(w_ffw_out, f->l),
-        .adapters = IN_WEIGHTS(adapters_ffw_out, f->l),
+        .merged_offset = IN_MERGED(w_ffw_out, f->l),
+        .adapters_offset = IN_WEIGHTS(adapters_ffw_out, f->l),
         .corrected = f->plan->adapts_ffw,
         .add = true,
     };
-    multiply_window(f, &out_of, w, f->acts->x + row * D, act);
+    multiply_window(f, &down, w, f->acts->x + row * D, hidden_act);
 }
 
-// Experts choose among the tokens of a window where they train. Else thresholds decide, as in
-// evaluation: the mixtures of a sealed generation are as they are.
+// MoE layers: in training each expert takes its best tokens of the window, which is expert choice
+// (Zhou et al. 2022). Otherwise thresholds decide, as in evaluation. They follow the choices of
+// training, so a generation that is sealed, or whose queries are frozen, keeps them (see step.c).
 static bool mixtures_train(const reef_forward *f) {
     return f->train && f->network->generations[0]->open &&
            !f->network->generations[0]->queries_frozen;
@@ -228,9 +242,9 @@ static bool mixtures_train(const reef_forward *f) {
 static void moe_window(void *context, size_t w) {
     const reef_forward *f = context;
     const reef_moe_shape *shape = &f->plan->moe;
-    size_t at = w * shape->T * shape->D;
+    size_t offset = w * shape->T * shape->D;
     reef_moe_forward(shape, &f->network->generations[0]->weights.blocks[f->l].moe, &f->layer->moe,
-                     w, f->acts->x + at, f->layer->norm2 + at);
+                     w, f->acts->x + offset, f->layer->norm2 + offset);
 }
 
 // x += delta * y_old where the generation fires: y_old is what all older ones together have added
@@ -239,16 +253,16 @@ static void weigh_older(const reef_forward *f, size_t w) {
     const float *delta = f->network->generations[f->g]->weights.delta_older[f->l];
     if (delta == NULL) return;
     const reef_config *config = f->acts->config;
-    size_t D = config->d_model, T = config->context, at = w * T * D;
+    size_t D = config->d_model, T = config->context, offset = w * T * D;
     const uint8_t *fire = reef_batch_fire(f->batch, config, f->g, w);
-    bool keeps = f->train && f->network->generations[f->g]->open;
-    for (size_t t = 0; t < T; t++, at += D) {
+    bool store_for_backward = f->train && f->network->generations[f->g]->open;
+    for (size_t t = 0; t < T; t++, offset += D) {
         if (!fire[t]) continue;
-        float *x = f->acts->x + at;
-        const float *x_mid = f->layer->x_mid + at;
+        float *x = f->acts->x + offset;
+        const float *x_mid = f->layer->x_mid + offset;
         for (size_t d = 0; d < D; d++) {
             float old = x[d] - x_mid[d];
-            if (keeps) f->layer->older[at + d] = old;
+            if (store_for_backward) f->layer->older[offset + d] = old;
             x[d] += delta[d] * old;
         }
     }
@@ -257,11 +271,13 @@ static void weigh_older(const reef_forward *f, size_t w) {
 static void experts_window(void *context, size_t w) {
     const reef_forward *f = context;
     const reef_config *config = f->acts->config;
-    if (!f->acts->piece_active[w]) return;
+    if (!f->acts->window_active[w]) return;
     if (f->g > 0) weigh_older(f, w);
     const reef_expert_shape *shape = &f->plan->experts;
     size_t D = shape->D, P = shape->P, T = config->context, row = w * T;
-    reef_activations_table *table = &f->acts->expert_tables[f->g][f->layer - f->acts->layers];
+    // Not f->l: evaluation has one set of layer memory for all layers.
+    size_t layer_set = (size_t)(f->layer - f->acts->layers);
+    reef_activations_table *table = &f->acts->expert_tables[f->g][layer_set];
     reef_experts_forward(
         shape, T, f->acts->x + row * D, table->hidden + row * reef_expert_hidden_values(shape),
         f->layer->norm2 + row * D, table->tape.indices + row * P, table->tape.gate + row * P,
@@ -272,13 +288,15 @@ static void experts_window(void *context, size_t w) {
 float reef_retain_weight(const reef_config *config, const uint8_t *fire) {
     size_t fired = 0;
     for (size_t t = 0; t < config->context; t++) fired += fire[t];
-    // One part each for the layers, the embedding and the head.
+    // The penalty is a mean over the layers, the embedding and the head; 2 is the derivative of its
+    // square.
     return 2.0f * config->retain_weight /
            ((float)(config->layers + 2) * (float)(fired ? fired : 1));
 }
 
-// The retain term of one layer: retain_weight * |y_g|^2 / |y_old|^2, a share of it, averaged over
-// the fired tokens, on windows of old data; y_old counts as a constant. `before` is x without y_g.
+// The retain term of one layer: a penalty on output change on old data, so on windows of old data
+// alone. It is retain_weight * |y_g|^2 / |y_old|^2, averaged over the fired tokens and divided by
+// the layers + 2; y_old counts as a constant. `before` is x without y_g. See reef_retain_weight.
 static void retain_window(const reef_forward *f, size_t w, const float *before) {
     const reef_config *config = f->acts->config;
     size_t D = config->d_model, T = config->context, row = w * T;
@@ -294,7 +312,7 @@ static void retain_window(const reef_forward *f, size_t w, const float *before) 
     }
 }
 
-static void experts_open_window(void *context, size_t w) {
+static void experts_retain_window(void *context, size_t w) {
     const reef_forward *f = context;
     if (!reef_batch_retains(f->batch, w)) {
         experts_window(context, w);
@@ -323,24 +341,26 @@ static reef_status experts_forward(reef_forward *f,
         if (status != REEF_OK) return status;
         bool train = generation->open && mode == REEF_PASS_TRAIN && !generation->queries_frozen;
         reef_router_shape shape = reef_plan_router(f->plan, generation->info.side);
-        // An open generation is evaluated by its folded router: running statistics, no batch.
+        // An open generation is evaluated with its batch norm folded into the query projection, by
+        // running statistics: an evaluation must not depend on what else is in the batch.
         const reef_router_params *router = generation->open && !train
                                                ? &generation->folded[f->l]
                                                : &generation->weights.routers[f->l];
         f->g = g;
+        size_t layer_set = (size_t)(f->layer - acts->layers); // 0 in evaluation, else f->l
         double start = reef_seconds();
-        // Batch statistics want every row; a window of old data in which the gate is silent is few.
-        if (train) memset(acts->piece_active, 1, f->batch->windows);
-        status = reef_router_forward(&shape, router, train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED,
-                                     workers, f->batch->windows * acts->config->context,
-                                     f->layer->norm2, acts->piece_active,
-                                     &acts->expert_tables[g][f->layer - acts->layers].tape, err);
+        // Batch statistics need every row, also of the windows in which the gate is silent.
+        if (train) memset(acts->window_active, 1, f->batch->windows);
+        status =
+            reef_router_forward(&shape, router, train ? REEF_ROUTER_TRAIN : REEF_ROUTER_FOLDED,
+                                workers, f->batch->windows * acts->config->context, f->layer->norm2,
+                                acts->window_active, &acts->expert_tables[g][layer_set].tape, err);
         if (status != REEF_OK) return status;
         double routed = reef_seconds();
-        // Only a generation that trains beside older ones can disturb what they say.
+        // Only a generation that trains beside older ones can change the output of older ones.
         bool retain = train && g > 0;
         reef_activations_run_experts(acts, f->network, workers, f->batch, g, f->l,
-                                     retain ? experts_open_window : experts_window, f);
+                                     retain ? experts_retain_window : experts_window, f);
         acts->seconds_router += routed - start;
         acts->seconds_experts += reef_seconds() - routed;
         if (acts->on_experts != NULL) acts->on_experts(acts->on_experts_context, g, f->l);
@@ -378,33 +398,34 @@ static void head_window(void *context, size_t w) {
     float *norm = acts->norm + row * D, *logits = acts->logits + row * V;
     reef_layer_norm_forward(T, D, norm, acts->norm_mean + row, acts->norm_rstd + row,
                             acts->x + row * D, base->norm_scale, base->norm_shift);
-    product to_logits = {.shape = {.in = D, .out = V},
-                         .w = base->head,
-                         .merged = offsetof(reef_merged, head),
-                         .corrected = true};
+    projection to_logits = {.shape = {.in = D, .out = V},
+                            .w = base->head,
+                            .merged_offset = offsetof(reef_merged, head),
+                            .corrected = true};
     multiply_window(f, &to_logits, w, logits, norm);
-    // Where one generation answers alone its merged head has been used above. If several fire, each
-    // one's delta is a whole product of the window, whose fired rows are added.
+    // Where one generation alone fires, its merged head has been used above. For mixed tokens each
+    // delta is multiplied over the whole window, and the rows where it fires are added.
     float *delta = acts->window_scratch + row * reef_activations_scratch_width(config);
-    uint8_t *several = acts->several + row;
+    uint8_t *mask = acts->mixed_mask + row;
     for (size_t g = 1; g < f->network->generation_count; g++) {
-        if (!fires_among_several(f, g, w, several)) continue;
+        if (!mixed_tokens(f, g, w, mask)) continue;
         reef_gemm(false, false, T, V, D, 1.0f, norm, D, f->network->generations[g]->weights.head, V,
                   0.0f, delta, V);
         for (size_t t = 0; t < T; t++)
-            if (several[t]) reef_axpy(V, logits + t * V, 1.0f, delta + t * V);
+            if (mask[t]) reef_axpy(V, logits + t * V, 1.0f, delta + t * V);
     }
-    // Generation has no targets: it wants the logits alone.
+    // Text generation passes no targets: it needs the logits alone.
     if (f->batch->targets == NULL) return;
     const float *weight = f->batch->weight == NULL ? NULL : f->batch->weight + row;
-    size_t each = reef_token_bytes(config);
-    reef_cross_entropy(T, V, acts->loss + row, logits, f->batch->targets + row * each, each, weight,
-                       weight != NULL);
+    size_t token_bytes = reef_token_bytes(config);
+    reef_cross_entropy(T, V, acts->loss + row, logits, f->batch->targets + row * token_bytes,
+                       token_bytes, weight, weight != NULL);
 }
 
 // ---- the pass -----------------------------------------------------------------------------------
 
-// Corrections of the generations that fire in this evaluation, added up with the backbone.
+// Merge the corrections of the generations that fire in this evaluation into copies of the
+// backbone's matrices.
 static reef_status merge_fired(const reef_forward *f, reef_error *err) {
     const reef_network *network = f->network;
     for (size_t g = 1; g < network->generation_count; g++) {
@@ -426,7 +447,7 @@ reef_status reef_network_forward(reef_activations *acts,
     assert(mode == REEF_PASS_EVALUATE || acts->training);
     reef_forward f = {
         .acts = acts, .train = mode == REEF_PASS_TRAIN, .network = network, .batch = batch};
-    // Merged matrices are of weights that stand still; training adds corrections one by one.
+    // Merging needs constant weights; training adds corrections one by one.
     reef_status merged = f.train ? REEF_OK : merge_fired(&f, err);
     if (merged != REEF_OK) return merged;
     reef_thread_pool_run(workers, batch->windows, embed_window, &f);

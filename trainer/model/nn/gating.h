@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-/** Gates on their way through one stream, and how well it is explained by those that answer. */
+/** Gates on their way through one stream, and how well their losses stay in range. */
 typedef struct reef_gating {
     size_t generation_count;
     reef_gate_state *states; // (generation_count); generation 0 has no gate
     uint64_t windows;        // read for losses by this one so far; copies begin at their own count
-    double cusum;            // as reef_drift_unexplained says, of batches taken for older domains
+    double cusum;            // see reef_drift_cusum; of batches taken for older domains
 } reef_gating;
 
 /** All gates at the beginning of a stream. */

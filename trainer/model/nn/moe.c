@@ -43,13 +43,13 @@ reef_status reef_moe_tape_init(reef_moe_tape *tape,
                                size_t windows_max,
                                bool backward,
                                reef_error *err) {
-    size_t places = windows_max * shape->E;
+    size_t slots = windows_max * shape->E;
     *tape = (reef_moe_tape){0};
     assert(shape->T <= UINT16_MAX && shape->C >= 1 && shape->C <= shape->T);
-    tape->tokens = calloc(places * shape->T, sizeof(*tape->tokens));
-    tape->counts = calloc(places, sizeof(*tape->counts));
+    tape->tokens = calloc(slots * shape->T, sizeof(*tape->tokens));
+    tape->counts = calloc(slots, sizeof(*tape->counts));
     bool ok = tape->tokens != NULL && tape->counts != NULL &&
-              floats(&tape->scores, places * shape->T) &&
+              floats(&tape->scores, slots * shape->T) &&
               floats(&tape->scratch, windows_max * scratch_values(shape));
     if (ok && (!backward || allocate_kept(tape, shape, windows_max))) return REEF_OK;
     reef_moe_tape_release(tape);
@@ -138,13 +138,13 @@ static void route(const reef_moe_shape *shape,
               E);
     for (size_t t = 0; t < T; t++) reef_softmax(E, scores + t * E);
     for (size_t e = 0; e < E; e++) {
-        size_t place = window * E + e;
-        uint16_t *tokens = tape->tokens + place * T;
+        size_t slot = window * E + e;
+        uint16_t *tokens = tape->tokens + slot * T;
         if (tape->chosen) {
-            tape->lowest[place] = choose(shape, scores + e, tokens);
-            tape->counts[place] = shape->C;
+            tape->lowest[slot] = choose(shape, scores + e, tokens);
+            tape->counts[slot] = shape->C;
         } else {
-            tape->counts[place] = reach(shape, scores + e, params->threshold[e], tokens);
+            tape->counts[slot] = reach(shape, scores + e, params->threshold[e], tokens);
         }
     }
 }
@@ -155,10 +155,10 @@ static void route(const reef_moe_shape *shape,
 // kept.
 static block block_at(
     const reef_moe_shape *shape, const reef_moe_tape *tape, size_t window, size_t e, size_t begin) {
-    size_t C = shape->C, wide = C * shape->D, hidden = C * shape->F, place = window * shape->E + e;
-    size_t left = tape->counts[place] - begin;
+    size_t C = shape->C, wide = C * shape->D, hidden = C * shape->F, slot = window * shape->E + e;
+    size_t left = tape->counts[slot] - begin;
     float *scratch = tape->scratch + window * scratch_values(shape);
-    block b = {.tokens = tape->tokens + place * shape->T + begin, .count = left < C ? left : C};
+    block b = {.tokens = tape->tokens + slot * shape->T + begin, .count = left < C ? left : C};
     b.d_act = scratch;
     b.d_x = b.d_act + hidden;
     b.x = b.d_x + wide;
@@ -233,7 +233,7 @@ static void compute_backward(const reef_moe_shape *shape,
         reef_axpy(D, d_x + b->tokens[i] * D, 1.0f, b->d_x + i * D);
 }
 
-// In place, from scores to logits: d_logit[e] = score[e] * (d_score[e] - sum over i of score[i]
+// In slot, from scores to logits: d_logit[e] = score[e] * (d_score[e] - sum over i of score[i]
 // d_score[i])
 static void softmax_backward(size_t E, float *d, const float *scores) {
     float mean = reef_dot(E, d, scores);

@@ -65,7 +65,7 @@ static void ask_for(reef_row_prefetch *prefetch, const uint8_t *row, size_t byte
                       (last - page + 1) * prefetch->page_bytes, MADV_WILLNEED);
 }
 
-// Let go of the map when the process is too large.
+// Release the pages of the map when the process is too large.
 static void keep_within(reef_row_prefetch *prefetch) {
     char text[128];
     ssize_t count = prefetch->statm < 0 ? -1 : pread(prefetch->statm, text, sizeof(text) - 1, 0);

@@ -3,11 +3,11 @@
 //   vector_generation.c       one generation: standardised inputs, frozen experts, a solved head
 //   vector_gate.c      which generation answers: predictions of several generations, mixed
 //   vector_trainer.c     a trainer's part, and the opening of generations
-//   vector_stream.c   the stream: what is learned, held back and skipped; boundaries
-//   vector_batch.c     records of a batch, and what the open generation says of them
+//   vector_stream.c   the stream: what is learned, deferred and skipped; boundaries
+//   vector_batch.c     records of a batch, and the scores of the open generation
 //   vector_drift.c     the drift test
 //   ridge_sums.c      the sums that heads and gates are solved from
-//   vector_baseline.c     the rivals of generations: Adam on the same experts and a softmax head
+//   vector_baseline.c     baselines to compare with: Adam on the same experts and a softmax head
 //   vector_checkpoint.c   records of all that, with vector_state.c
 //   vector_model.c     a read-only copy, for predictions
 //
@@ -114,8 +114,8 @@ uint64_t reef_vector_parameter_count(const reef_vector_network *network);
 size_t reef_vector_mix_floats(const reef_vector_network *network);
 
 /**
- * What all generations say of one piece, REEF_VECTOR_PIECE rows: their heads' scores, weighted by
- * what the last generation's gate gives each of them. A row's result does not depend on the other
+ * The scores of all generations together for one piece, REEF_VECTOR_PIECE rows: each head's scores
+ * times its weight from the last generation's gate. A row's result does not depend on the other
  * rows.
  *
  * vectors  (PIECE, D)
@@ -193,8 +193,8 @@ typedef struct reef_vector {
     // drift
     uint32_t errors[REEF_VECTOR_DRIFT_WINDOW], tested[REEF_VECTOR_DRIFT_WINDOW]; // a ring
     uint32_t history, next; // batches in it; where the next goes
-    double excess;          // errors of the held batches beyond what is borne with
-    size_t held;            // examples at the beginning of the pending bytes that are deferred
+    double excess;          // errors of the deferred batches beyond the tolerated ones
+    size_t deferred;        // examples at the beginning of the pending bytes
     uint32_t deferred_batches;
     size_t untested; // examples at the beginning of the pending bytes that were released
 

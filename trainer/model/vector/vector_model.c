@@ -47,7 +47,7 @@ void reef_model_classes(const reef_model *model, int32_t *labels) {
 
 typedef struct question {
     const reef_vector_network *network;
-    size_t count, first; // rows in all; the first of this round
+    size_t count, first; // rows in all; the first of this pass
     const float *vectors;
     int32_t *labels;
     float *scores;         // may be NULL

@@ -1,6 +1,6 @@
-// What the serving thread answers; see query_jobs.h. Each job is a short read of the pool, or one
-// pass of the model over a text whose size the routes have bounded.
-#include "query_jobs.h"
+// Queries of the query thread; see query_scores.h. Each is a short read of the pool, or one pass of
+// the model over a text whose size the routes have bounded.
+#include "query_scores.h"
 
 #include "reef_log.h"
 #include "reef_pool_json.h"
@@ -46,7 +46,7 @@ reef_status reef_query_count(const reef_query *query,
     return REEF_OK;
 }
 
-// The model for a job that wants one for texts, or one for vectors.
+// The model for a query that needs one of texts, or one of vectors.
 static reef_status model_of(reef_query_thread *queries,
                             const reef_query *query,
                             bool vectors,
@@ -107,11 +107,10 @@ reef_status reef_query_score(reef_query_thread *queries, reef_query *query, reef
                          "the body has %zu bytes: a loss needs a byte to predict and one before it",
                          query->body_bytes);
     size_t lines = count_lines(query->body, query->body_bytes);
-    // The answer has an object per line; a body of newlines would be mostly JSON.
+    // The reply has an object per line; a body of newlines would be mostly JSON.
     if (lines > LINES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "the body has %zu lines, of which at most %d are scored at once", lines,
-                         LINES_MAX);
+                         "the body has %zu lines; at most %d are scored at once", lines, LINES_MAX);
     uint64_t per_byte;
     reef_status status = reef_query_count(query, "per_byte", 0, 0, 1, &per_byte, err);
     // `false`: a language model is needed, not a vector model.
@@ -153,11 +152,11 @@ static reef_status parse_body(reef_query *query, json_t **out, reef_error *err) 
     // Duplicate keys are refused, as in every JSON that comes from outside.
     *out = json_loadb((const char *)query->body, query->body_bytes, JSON_REJECT_DUPLICATES, &why);
     if (json_is_object(*out)) return REEF_OK;
-    reef_status status =
-        reef_fail(err, REEF_ERR_INVALID, "the body is no JSON object%s%s", *out != NULL ? "" : ": ",
-                  *out != NULL        ? ""
-                  : query->body_bytes ? why.text
-                                      : "it is empty");
+    reef_status status = reef_fail(err, REEF_ERR_INVALID, "the body is not a JSON object%s%s",
+                                   *out != NULL ? "" : ": ",
+                                   *out != NULL        ? ""
+                                   : query->body_bytes ? why.text
+                                                       : "it is empty");
     json_decref(*out);
     *out = NULL;
     return status;
@@ -255,7 +254,7 @@ static reef_status parse_generation(json_t *body, generation_request *asked, ree
         return reef_fail(err, REEF_ERR_INVALID, "the body is not understood: %s", why.text);
     if (asked->prompt_bytes < 1)
         return reef_fail(err, REEF_ERR_INVALID,
-                         "the prompt is empty: give at least a byte to go on from");
+                         "the prompt is empty: give at least a byte to continue from");
     if (count < 1 || count > GENERATE_BYTES_MAX)
         return reef_fail(err, REEF_ERR_INVALID,
                          "bytes %" JSON_INTEGER_FORMAT " is not from 1 to %d", count,
@@ -301,8 +300,8 @@ static reef_status take_vectors(float *out, const json_t *rows, size_t inputs, r
                              json_array_size(row), inputs);
         json_array_foreach(row, c, cell) {
             if (!json_is_number(cell))
-                return reef_fail(err, REEF_ERR_INVALID, "value %zu of vector %zu is no number", c,
-                                 r);
+                return reef_fail(err, REEF_ERR_INVALID, "value %zu of vector %zu is not a number",
+                                 c, r);
             out[r * inputs + c] = (float)json_number_value(cell);
         }
     }
@@ -357,7 +356,7 @@ static reef_status predict_query(reef_model *model,
     if (status == REEF_OK) {
         query->result = prediction_json(query, model, count, labels, scores);
         if (query->result == NULL)
-            status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for an answer");
+            status = reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a reply");
     }
     free(labels);
     free(scores);
@@ -375,7 +374,7 @@ reef_status reef_query_predict(reef_query_thread *queries, reef_query *query, re
         status = reef_fail(err, REEF_ERR_INVALID, "the body is not understood: %s", why.text);
     // The bound keeps one request from occupying the query thread for minutes.
     else if (json_array_size(rows) < 1 || json_array_size(rows) > VECTORS_MAX)
-        status = reef_fail(err, REEF_ERR_INVALID, "\"vectors\" is no list of 1 to %d vectors",
+        status = reef_fail(err, REEF_ERR_INVALID, "\"vectors\" is not a list of 1 to %d vectors",
                            VECTORS_MAX);
     if (status == REEF_OK) status = model_of(queries, query, true, &model, err);
     if (status == REEF_OK) status = predict_query(model, query, rows, err);

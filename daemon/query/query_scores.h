@@ -1,7 +1,7 @@
-// What the serving thread answers: scores and predictions of a committed state, and records of the
-// pool.
-#ifndef REEF_QUERY_JOBS_H
-#define REEF_QUERY_JOBS_H
+// Queries for scores and predictions of a committed state, and for records of the pool. They run on
+// the query thread.
+#ifndef REEF_QUERY_SCORES_H
+#define REEF_QUERY_SCORES_H
 
 #include "query_thread.h"
 
