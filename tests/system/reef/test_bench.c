@@ -407,7 +407,7 @@ static void a_step_without_its_baseline_is_measured_all_the_same(void **state) {
     expect_no_step_baseline(w->missing, "cannot read ");
     if (access("/usr/bin/python3", X_OK) != 0) return;
     char *script = step_baseline(w, 7);
-    expect_no_step_baseline(script, "no copy of this model: it has 7 parameters, ours ");
+    expect_no_step_baseline(script, "not a copy of this model: it has 7 parameters, ours ");
     write_file(script, "raise ImportError(\"No module named 'torch'\")\n");
     expect_no_step_baseline(script, "has no torch");
     write_file(script, "print('{}')\n");

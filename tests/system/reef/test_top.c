@@ -75,9 +75,9 @@ static void the_stream_is_counted_in_what_it_is_made_of(void **state) {
     static const struct {
         const char *model, *trained;
         bool selects;
-    } KINDS[] = {{"lm", "trained    4.1 kB in 12 steps; 0 B held, 1.0 kB", true},
-                 {"vector", "trained    204 examples in 12 steps; 0 held", false},
-                 {"layer", "trained    4,096 rows in 12 steps; 0 held", true}};
+    } KINDS[] = {{"lm", "trained    4.1 kB in 12 steps; 0 B pending, 1.0 kB", true},
+                 {"vector", "trained    204 examples in 12 steps; 0 pending", false},
+                 {"layer", "trained    4,096 rows in 12 steps; 0 pending", true}};
     reef_generation_record generation = {.side = 3, .opened_at = 4096};
     reef_usage_summary usage = {.expert_count = 9};
     for (size_t i = 0; i < sizeof(KINDS) / sizeof(*KINDS); i++) {

@@ -415,11 +415,12 @@ static void what_is_skipped_is_not_reported_as_trained(void **state) {
     json_int_t skipped = json_integer_value(json_object_get(after, "skipped_bytes"));
     json_int_t dealt_with = json_integer_value(json_object_get(after, "stream_bytes"));
     assert_true(skipped > 16);
-    expect(words, "  ", skipped, "bytes of the pool's stream were recognised, or lay at marks");
+    expect(words, "  ", skipped,
+           "bytes of the pool's stream were recognised, or lay at marker lines");
     free(words);
     words = said("status", pool, NULL);
     expect(words, "trained       ", dealt_with - skipped, "bytes\n");
-    expect(words, "recognised    ", skipped, "bytes of older domains or at marks");
+    expect(words, "recognised    ", skipped, "bytes of older domains or at marker lines");
     free(words);
     json_decref(before);
     json_decref(after);

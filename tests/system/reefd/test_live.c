@@ -177,7 +177,7 @@ static void a_log_that_is_not_there_does_not_end_the_daemon(void **state) {
     }
     (void)live_finish(&w->run);
     assert_true(reefd_said(&w->run.box, "waiting for it"));
-    assert_true(reefd_said(&w->run.box, "is there"));
+    assert_true(reefd_said(&w->run.box, "exists now"));
 }
 
 static void await_read(const world *w) {

@@ -95,7 +95,7 @@ static void what_cannot_be_exported_is_named(void **state) {
         {2, p->other, REEF_ERR_INVALID, "is open"},
         {3, p->other, REEF_ERR_NOT_FOUND, "no generation 3"},
         {1, p->file, REEF_ERR_INVALID, "--force"},
-        {1, p->a->dir, REEF_ERR_INVALID, "no file"},
+        {1, p->a->dir, REEF_ERR_INVALID, "not a regular file"},
         {1, "/nowhere/at/all", REEF_ERR_NOT_FOUND, "No such file"},
     };
     start(p);

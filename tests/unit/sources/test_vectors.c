@@ -439,7 +439,7 @@ static void specs_that_make_no_sense_are_refused(void **state) {
     refuse("idx:a,b,c", REEF_ERR_INVALID, "more than two files", "idx:");
     refuse(spec_of(f, "idx", true, "?clases=1"), REEF_ERR_INVALID, "unknown option 'clases'",
            "known are");
-    refuse(spec_of(f, "idx", true, "?label=1"), REEF_ERR_INVALID, "no option of idx", "label");
+    refuse(spec_of(f, "idx", true, "?label=1"), REEF_ERR_INVALID, "not an option of idx", "label");
     refuse(spec_of(f, "idx", true, "?first"), REEF_ERR_INVALID, "needs a value", "first");
     refuse(spec_of(f, "idx", true, "?first=1&first=2"), REEF_ERR_INVALID, "given twice", "first");
     refuse(spec_of(f, "idx", true, "?first=-1"), REEF_ERR_INVALID, "first=-1", "whole number");

@@ -608,8 +608,8 @@ static void the_timeline_keeps_json_objects_in_order(void **state) {
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_timeline_append(txn, "{\"a\":1}", &err), &err);
     must_fail(reef_timeline_append(txn, "[1]", &err), REEF_ERR_INVALID, &err, "not a JSON object");
-    must_fail(reef_timeline_append(txn, "{\"a\":", &err), REEF_ERR_INVALID, &err, "no JSON");
-    must_fail(reef_timeline_append(txn, NULL, &err), REEF_ERR_INVALID, &err, "no JSON");
+    must_fail(reef_timeline_append(txn, "{\"a\":", &err), REEF_ERR_INVALID, &err, "not JSON");
+    must_fail(reef_timeline_append(txn, NULL, &err), REEF_ERR_INVALID, &err, "not JSON");
     pool_commit(txn, 1);
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     must(reef_timeline_append(txn, "{\"b\":2}", &err), &err);

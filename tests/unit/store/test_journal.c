@@ -315,8 +315,8 @@ static void what_is_too_much_is_refused_alone(void **state) {
     must_fail(batches[1].error.status, REEF_ERR_INVALID, &batches[1].error, "empty");
     must_fail(batches[2].error.status, REEF_ERR_INVALID, &batches[2].error, "129 bytes");
     must(batches[3].error.status, &batches[3].error);
-    must_fail(batches[4].error.status, REEF_ERR_INVALID, &batches[4].error, "no name");
-    must_fail(batches[5].error.status, REEF_ERR_INVALID, &batches[5].error, "no name");
+    must_fail(batches[4].error.status, REEF_ERR_INVALID, &batches[4].error, "not a name");
+    must_fail(batches[5].error.status, REEF_ERR_INVALID, &batches[5].error, "not a name");
     must_fail(batches[6].error.status, REEF_ERR_INVALID, &batches[6].error, "may hold");
     assert_int_equal(batches[3].position, sizeof(large) - 1);
     pool_check(f->store);

@@ -28,7 +28,7 @@ static void a_file_of_another_pool_is_refused(void **state) {
     pair *p = *state;
     start(p);
     assert_refused(p->b, p->other, REEF_ERR_NOT_FOUND, "No such file");
-    assert_refused(p->b, p->a->dir, REEF_ERR_INVALID, "no file");
+    assert_refused(p->b, p->a->dir, REEF_ERR_INVALID, "not a regular file");
     export_one(p->a, 0, p->other);
     assert_refused(p->b, p->other, REEF_ERR_INVALID, "copy the whole pool");
 
