@@ -63,6 +63,7 @@
     X(bench_scale)                                                                                 \
     X(bench_store)                                                                                 \
     X(bench_usage)                                                                                 \
+    X(bench_context)                                                                               \
     X(config_show)                                                                                 \
     X(config_check)                                                                                \
     X(completion)                                                                                  \

@@ -27,7 +27,8 @@ static bool is_any(const char *name, const char *const *names) {
 
 static value_kind kind_of(const char *value) {
     static const char *const DIRECTORIES[] = {"POOL", "DIR", "OUT", NULL};
-    static const char *const FILES[] = {"FILE", "PATH", "SCRIPT", "VECTORS", "SOURCE", NULL};
+    static const char *const FILES[] = {"FILE",    "PATH",   "SCRIPT", "PROGRAM",
+                                        "VECTORS", "SOURCE", "HELD",   NULL};
     if (value == NULL || !value[0]) return VALUE_NONE;
     if (strchr(value, '|') != NULL) return VALUE_WORDS;
     if (is_any(value, DIRECTORIES)) return VALUE_DIRECTORY;

@@ -97,6 +97,8 @@ READING = [
     ("bench-peer", ["bench", "peer", "--side", "4", "--repeat", "1", *LAYER, "--only", "sealed90"]),
     ("bench-scale", ["bench", "scale", "--sides", "8,16", "--repeat", "1", "--threads", "2", *LAYER]),
     ("bench-usage", ["bench", "usage", "--days", "2", "--experts", "64"]),
+    ("bench-context", ["bench", "context", "english.txt", "held.txt", "code.c", "held.c", "--memory", "4M"]),
+    ("bench-context", ["bench", "context", "english.txt", "held.txt", "--rival", "./compressors", "--rounds", "2"]),
     ("config-show", ["config", "show"]),
     ("config-show", ["config", "show", "--config", "reef.ini", "--", "--source", "file:notes.txt", "--stay"]),
     ("config-check", ["config", "check", "reef.ini"]),
@@ -222,6 +224,7 @@ LEFT_OUT = {
 
 # Of these the short ones do run, and every command has one, but for those that are named here.
 RUN = ("reef bench step --layers 1", "reef bench peer --only layer --side 32", "reef bench readers --seconds 0.5",
-       "reef bench scale --sides 16,64", "reef bench usage --days 2", "reef top reef.pool --once",
+       "reef bench scale --sides 16,64", "reef bench usage --days 2", "reef bench context notes.txt",
+       "reef top reef.pool --once",
        *(f"reef experiment {kind} paper.ini --plan" for kind in ("isoflop", "experts", "active", "batchnorm", "datasets")))
 NO_EXAMPLE_RUNS = {"bench store"}  # as in NOT_RUN

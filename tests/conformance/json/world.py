@@ -89,6 +89,10 @@ class World:
                     file.write(text(kind, 900 if "held" in name or len(name) < 7 else 2000, seed))
         with open(f"{self.base}/paper.ini", "w") as file:
             file.write(PAPER)
+        # What `reef bench context` compares with.
+        with open(f"{self.base}/compressors", "w") as file:
+            file.write("#!/bin/sh\nprintf 'text  a  b kB/s  c\\n%s  1.500  20  -\\n' one\n")
+        os.chmod(f"{self.base}/compressors", 0o755)
         draw = random.Random(3)
         with open(f"{self.base}/iris.csv", "w") as file:
             for i in range(60):

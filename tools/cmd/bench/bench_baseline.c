@@ -1,110 +1,19 @@
 // See bench_baseline.h.
 #include "bench_baseline.h"
 
+#include "bench_program.h"
 #include "cli.h"
 #include "cli_format.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define PYTHON "/usr/bin/python3"
-#define OUTPUT_BYTES_MAX 65536
-#define SECONDS_MAX 1800.0 // then it is stopped
-#define POLL_MS 1000
-
-extern char **environ;
 
 // ---- the process --------------------------------------------------------------------------------
-
-// Standard output and error go into the pipe.
-static int spawn_baseline(pid_t *child, char **arguments, int pipe_fds[2]) {
-    posix_spawn_file_actions_t actions;
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error) return error;
-    // The child gets no input: a script that waits for some ends at once.
-    error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    // Both outputs go into one pipe, so that an error message is read in the order it was printed.
-    if (!error) error = posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
-    if (!error) error = posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDERR_FILENO);
-    // Without closing its own copies the child would keep the pipe open, and the end of file would
-    // never come.
-    if (!error) error = posix_spawn_file_actions_addclose(&actions, pipe_fds[0]);
-    if (!error) error = posix_spawn_file_actions_addclose(&actions, pipe_fds[1]);
-    if (!error) error = posix_spawn(child, PYTHON, &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    return error;
-}
-
-// Everything until the other end is closed, cut to the buffer. False when time is up.
-static bool collect_output(int fd, char out[OUTPUT_BYTES_MAX]) {
-    double deadline = reef_cli_clock() + SECONDS_MAX;
-    size_t count = 0;
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-    while (reef_cli_clock() < deadline) {
-        // Wait in short steps, so that the deadline is seen even while the script prints nothing.
-        if (poll(&ready, 1, POLL_MS) <= 0) continue;
-        char chunk[4096];
-        ssize_t got = read(fd, chunk, sizeof(chunk));
-        // A signal to this process is not the end of the script.
-        if (got < 0 && errno == EINTR) continue;
-        // The other end is closed: the script has ended, or closed its output.
-        if (got <= 0) {
-            out[count] = '\0';
-            return true;
-        }
-        // What does not fit is read and dropped, as a full pipe would stop the script.
-        size_t room = OUTPUT_BYTES_MAX - 1 - count;
-        size_t kept = (size_t)got < room ? (size_t)got : room;
-        memcpy(out + count, chunk, kept);
-        count += kept;
-    }
-    out[count] = '\0';
-    return false;
-}
-
-static int wait_for_baseline(pid_t child) {
-    int end = 0;
-    while (waitpid(child, &end, 0) < 0 && errno == EINTR) {
-    }
-    return end;
-}
-
-// ---- its end ------------------------------------------------------------------------------------
-
-// The last line that is not empty; cuts the text.
-static const char *last_line(char *text) {
-    size_t count = strlen(text);
-    while (count > 0 && (text[count - 1] == '\n' || text[count - 1] == '\r')) count--;
-    text[count] = '\0';
-    char *line = strrchr(text, '\n');
-    return line != NULL ? line + 1 : text;
-}
-
-static reef_status failure(const char *script, int end, char *text, reef_error *err) {
-    // The most frequent cause gets its own message, which names the package to install.
-    if (strstr(text, "No module named 'torch'") != NULL)
-        return reef_fail(err, REEF_ERR_IO,
-                         PYTHON " has no torch, which %.100s needs (Debian: python3-torch)",
-                         script);
-    if (WIFSIGNALED(end))
-        return reef_fail(err, REEF_ERR_IO, "%.100s was ended by signal %d", script, WTERMSIG(end));
-    // The last line of a Python error names the cause; it may hold bytes that a terminal must not
-    // get.
-    char *line =
-        reef_cli_printable((const uint8_t *)last_line(text), strlen(last_line(text)), false);
-    reef_fail(err, REEF_ERR_IO, "%.80s ended with code %d: %.120s", script, WEXITSTATUS(end), line);
-    free(line);
-    return REEF_ERR_IO;
-}
 
 // Run the script with `arguments`: first Python and the script itself, last NULL. *text is what it
 // printed, on the heap; NULL when it did not end well.
@@ -113,37 +22,12 @@ static reef_status run_python(char **text, char **arguments, reef_error *err) {
     *text = NULL;
     if (access(script, R_OK) != 0)
         return reef_fail(err, REEF_ERR_NOT_FOUND, "cannot read %.160s", script);
-    int fds[2];
-    if (pipe(fds) != 0)
-        return reef_fail(err, REEF_ERR_IO, "cannot make a pipe: %s", strerror(errno));
-    pid_t child;
-    int error = spawn_baseline(&child, arguments, fds);
-    // Before anything else: an open write end here would keep the reader from seeing the end of
-    // file.
-    close(fds[1]);
-    if (error) {
-        close(fds[0]);
-        return reef_fail(err, REEF_ERR_IO, "cannot run " PYTHON ": %s", strerror(error));
-    }
-    // A fixed limit: a script that prints without end costs no more memory than this.
-    char *output = reef_cli_alloc(OUTPUT_BYTES_MAX, 1);
-    bool in_time = collect_output(fds[0], output);
-    close(fds[0]);
-    // A script that hangs is ended, so that the benchmark always comes to an end.
-    if (!in_time) kill(child, SIGKILL);
-    // The child is waited for in every case, so that no zombie is left behind.
-    int end = wait_for_baseline(child);
-    reef_status status = REEF_OK;
-    if (!in_time)
-        status = reef_fail(err, REEF_ERR_IO, "%.120s took more than %.0f s and was stopped", script,
-                           SECONDS_MAX);
-    // A script that failed may have printed figures before; they are not taken.
-    else if (!WIFEXITED(end) || WEXITSTATUS(end) != 0)
-        status = failure(script, end, output, err);
-    if (status == REEF_OK)
-        *text = output;
-    else
-        free(output);
+    reef_status status = reef_bench_program_run(text, script, arguments, err);
+    // The most frequent cause gets its own message, which names the package to install.
+    if (status != REEF_OK && strstr(err->message, "No module named 'torch'") != NULL)
+        return reef_fail(err, REEF_ERR_IO,
+                         PYTHON " has no torch, which %.100s needs (Debian: python3-torch)",
+                         script);
     return status;
 }
 

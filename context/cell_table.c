@@ -1,0 +1,67 @@
+#include "cell_table.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+static_assert(sizeof(reef_cell_line) == REEF_LINE_BYTES, "a line of cells is a cache line");
+
+int reef_cell_find(const reef_cell_line *line, uint16_t check) {
+    uint32_t found = 0;
+#if defined(__SSE2__)
+    // All twelve at once; the last four lie in the first half of the second vector.
+    const __m128i wanted = _mm_set1_epi16((int16_t)check), none = _mm_setzero_si128();
+    const __m128i *at = (const __m128i *)(const void *)line;
+    __m128i low = _mm_cmpeq_epi16(_mm_load_si128(at), wanted);
+    __m128i high = _mm_cmpeq_epi16(_mm_load_si128(at + 1), wanted);
+    __m128i empty = _mm_cmpeq_epi8(_mm_load_si128(at + 3), none);
+    found = (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high)) &
+            ~(uint32_t)_mm_movemask_epi8(empty) & ((1u << REEF_CELLS_A_LINE) - 1);
+#else
+    for (uint32_t i = 0; i < REEF_CELLS_A_LINE; i++)
+        found |= (uint32_t)(line->check[i] == check && line->history[i] != 0) << i;
+#endif
+    return found == 0 ? -1 : __builtin_ctz(found);
+}
+
+#define TREES_WORTH 256
+
+int reef_cell_insert(reef_cell_line *line, uint16_t check, const reef_histories *histories) {
+    int best = 0, least = 1 << 30;
+    for (int k = 0, i = line->hand; k < REEF_CELLS_A_LINE; k++) {
+        // Beginning behind the last one that was replaced: equals go in turns, mostly by age.
+        // Trees have no visits here and are worth most: without their cell nobody finds them.
+        uint8_t history = line->history[i];
+        int w = history == REEF_CELL_TREES ? TREES_WORTH : histories->visits[history];
+        if (w < least) least = w, best = i;
+        if (w == 0) break; // an empty one
+        if (++i == REEF_CELLS_A_LINE) i = 0;
+    }
+    line->hand = best + 1 == REEF_CELLS_A_LINE ? 0 : (uint8_t)(best + 1);
+    line->check[best] = check;
+    line->history[best] = REEF_HISTORY_NONE;
+    return best;
+}
+
+void reef_cells_double(reef_lines *to, const reef_lines *from, const reef_histories *histories) {
+    assert(to->count == 2 * from->count);
+    uint32_t log2 = (uint32_t)__builtin_ctzll(from->count);
+    for (size_t at = 0; at < from->count; at++) {
+        const reef_cell_line *old = (const reef_cell_line *)(const void *)reef_lines_peek(from, at);
+        for (int i = 0; i < REEF_CELLS_A_LINE; i++) {
+            // From the oldest on, so that the order of age is kept in both halves.
+            int c = (old->hand + i) % REEF_CELLS_A_LINE;
+            if (old->history[c] == REEF_HISTORY_NONE) continue;
+            // The bits of the check begin behind those of the smallest table's line.
+            uint32_t bit = old->check[c] >> (15 - (log2 - REEF_CELL_LINES_MIN_LOG2)) & 1;
+            reef_cell_line *new = (reef_cell_line *)(void *)reef_lines_at(to, 2 * at + bit);
+            int into = reef_cell_insert(new, old->check[c], histories);
+            new->first[into] = old->first[c];
+            new->second[into] = old->second[c];
+            new->history[into] = old->history[c];
+        }
+    }
+}

@@ -1,0 +1,61 @@
+// Which bytes followed each context: one cell a context.
+//
+// Most contexts are followed by one byte for ever, or by two. So a cell names up to two bytes and
+// the history of the choice between them, in five bytes where a tree of bit histories takes 32. A
+// third byte turns the context into trees (slot_table.h), and the cell says so.
+//
+//   line of 64 bytes   offset  size
+//                           0    24   check of each of 12 cells
+//                          24    12   first byte
+//                          36    12   second byte
+//                          48    12   history of the choice: zeros are the first byte, ones the
+//                                     second; 0: empty; 255: trees, and then the first byte is the
+//                                     last that came and the second how often in a row
+//                          60     1   where the search for a cell to replace begins
+//                          61     3   zero
+//
+// A context is a hash of 32 bits. Its line is the upper bits; its check is 16 bits from a fixed
+// place on. So a table can double: the next bit of the line is one of the check's.
+#ifndef REEF_CELL_TABLE_H
+#define REEF_CELL_TABLE_H
+
+#include "bit_history.h"
+#include "lines.h"
+
+#define REEF_CELLS_A_LINE 12
+#define REEF_CELL_TREES 255
+#define REEF_CELL_LINES_MIN_LOG2 12 // the fewest lines: the check begins below their bits
+#define REEF_CELL_LINES_MAX_LOG2 20 // half of the check would be in the line's number
+
+typedef struct reef_cell_line {
+    uint16_t check[REEF_CELLS_A_LINE];
+    uint8_t first[REEF_CELLS_A_LINE];
+    uint8_t second[REEF_CELLS_A_LINE];
+    uint8_t history[REEF_CELLS_A_LINE];
+    uint8_t hand;
+    uint8_t zero[3];
+} reef_cell_line;
+
+/** What names a context in every size of the tables: line and check of the smallest one. */
+static inline uint32_t reef_cell_name(uint32_t hash) {
+    return hash >> (32 - REEF_CELL_LINES_MIN_LOG2 - 16);
+}
+
+static inline size_t reef_cell_line_of(uint32_t hash, uint32_t lines_log2) {
+    return hash >> (32 - lines_log2);
+}
+
+static inline uint16_t reef_cell_check(uint32_t hash) {
+    return (uint16_t)reef_cell_name(hash);
+}
+
+/** Number of the cell with that check in the line; -1: none. */
+int reef_cell_find(const reef_cell_line *line, uint16_t check);
+
+/** An empty cell for `check`, in place of the one that has seen least; of equals, in turns. */
+int reef_cell_insert(reef_cell_line *line, uint16_t check, const reef_histories *histories);
+
+/** Move the cells of a table into one of twice the lines. `to`: zeros. */
+void reef_cells_double(reef_lines *to, const reef_lines *from, const reef_histories *histories);
+
+#endif

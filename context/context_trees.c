@@ -1,0 +1,255 @@
+// From contexts to bit histories, and back when the byte is known.
+//
+// A context that was followed by at most two bytes has them in its cell, and the trees that the
+// bits need are drawn from it for the time of a byte. With a third byte the trees are stored.
+#include "predictor.h"
+
+#include <string.h>
+
+static uint8_t *slot_line(reef_lines *slots, uint32_t lines_log2, uint32_t key) {
+    return reef_lines_at(slots, reef_slot_line_of(key, lines_log2));
+}
+
+static reef_slot *take_slot(reef_predictor *p, uint32_t key) {
+    return reef_slot_take(slot_line(&p->slots, p->slot_lines_log2, key), key, p->table);
+}
+
+// Histories of a nibble along the paths of two symbols of four bits.
+//
+// What a pair's history says of the choice between the two is the history of the bit in which they
+// first differ. Before it both agree, and every visit counts; behind it each has its own visits.
+static void draw_paths(const reef_histories *table,
+                       uint8_t history,
+                       uint32_t first,
+                       uint32_t second,
+                       bool has_first,
+                       bool has_second,
+                       uint8_t *nodes) {
+    uint32_t zeros = table->zeros[history], ones = table->ones[history], a = 1, b = 1;
+    uint32_t both = zeros + ones;
+    if (both > REEF_HISTORY_RUN_MAX) both = REEF_HISTORY_RUN_MAX;
+    for (int bit = 3; bit >= 0; bit--) {
+        uint32_t bit_a = first >> bit & 1, bit_b = second >> bit & 1;
+        if (has_first && has_second && a == b) {
+            if (bit_a == bit_b)
+                nodes[a - 1] = table->run[both][bit_a];
+            else
+                nodes[a - 1] = bit_a == 0 ? history : table->mirror[history];
+        } else {
+            if (has_first) nodes[a - 1] = table->run[zeros][bit_a];
+            if (has_second) nodes[b - 1] = table->run[ones][bit_b];
+        }
+        a = a * 2 + bit_a;
+        b = b * 2 + bit_b;
+    }
+}
+
+// The trees of a cell with one byte or two: of the upper nibble, or (`upper` >= 0) of the lower
+// ones that follow an upper one.
+static void draw_cell(
+    const reef_histories *table, const reef_cell_line *line, int cell, int upper, uint8_t *nodes) {
+    uint8_t history = line->history[cell], first = line->first[cell], second = line->second[cell];
+    bool has_second = table->ones[history] > 0;
+    memset(nodes, 0, REEF_SLOT_NODES);
+    if (upper < 0)
+        draw_paths(table, history, first >> 4, second >> 4, true, has_second, nodes);
+    else
+        draw_paths(table, history, first & 15, second & 15, first >> 4 == upper,
+                   has_second && second >> 4 == upper, nodes);
+}
+
+// Histories of a stored tree, to be read and written; of a frozen memory a copy.
+static uint8_t *open_tree(reef_predictor *p, size_t i, uint32_t key) {
+    if (!p->frozen) return take_slot(p, key)->history;
+    const uint8_t *line = reef_lines_peek(&p->slots, reef_slot_line_of(key, p->slot_lines_log2));
+    const reef_slot *slot = reef_slot_find((uint8_t *)(uintptr_t)line, key);
+    if (slot == NULL)
+        memset(p->own_slots[i].history, 0, REEF_SLOT_NODES);
+    else
+        memcpy(p->own_slots[i].history, slot->history, REEF_SLOT_NODES);
+    return p->own_slots[i].history;
+}
+
+static size_t line_of_cell(const reef_predictor *p, uint32_t hash) {
+    return reef_cell_line_of(hash, p->cell_lines_log2);
+}
+
+static size_t line_of_slot(const reef_predictor *p, uint32_t key) {
+    return reef_slot_line_of(key, p->slot_lines_log2);
+}
+
+void reef_trees_aim(reef_predictor *p, uint32_t *hashes) {
+    uint32_t last_two = p->position.bytes & 0xFFFF;
+    reef_contexts_hash(&p->position, &p->text, p->state->followers[last_two], hashes);
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+        __builtin_prefetch(reef_lines_peek(&p->cells, line_of_cell(p, hashes[i])));
+        // A context that had trees for the last byte will mostly have some for the next. Waiting
+        // for its cell to say so would be a second miss after the first.
+        if (p->kinds[i] == REEF_CONTEXT_TREES)
+            __builtin_prefetch(reef_lines_peek(
+                &p->slots, line_of_slot(p, reef_slot_key(reef_cell_name(hashes[i])))));
+    }
+}
+
+static void find_cells(reef_predictor *p) {
+    p->orders_known = 0;
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+        size_t at = line_of_cell(p, p->hashes[i]);
+        // A frozen session reads the lines of the memory itself, and writes to none.
+        uint8_t *bytes = p->frozen ? (uint8_t *)(uintptr_t)reef_lines_peek(&p->cells, at)
+                                   : reef_lines_at(&p->cells, at);
+        reef_cell_line *line = (reef_cell_line *)(void *)bytes;
+        int cell = reef_cell_find(line, reef_cell_check(p->hashes[i]));
+        p->lines[i] = line;
+        p->cells_at[i] = cell;
+        if (cell < 0)
+            p->kinds[i] = REEF_CONTEXT_NEW;
+        else
+            p->kinds[i] =
+                line->history[cell] == REEF_CELL_TREES ? REEF_CONTEXT_TREES : REEF_CONTEXT_PAIR;
+        p->orders_known += i < REEF_ORDERS && cell >= 0;
+        if (p->kinds[i] == REEF_CONTEXT_TREES)
+            __builtin_prefetch(reef_lines_peek(
+                &p->slots, line_of_slot(p, reef_slot_key(reef_cell_name(p->hashes[i])))));
+    }
+}
+
+void reef_trees_aim_lower(reef_predictor *p) {
+    // Three bits of the upper nibble decide the line; the fourth is not known yet.
+    uint32_t upper = (p->bits & 7) << 1;
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+        if (p->kinds[i] != REEF_CONTEXT_TREES) continue;
+        uint32_t key = reef_slot_key_lower(reef_cell_name(p->hashes[i]), upper);
+        __builtin_prefetch(reef_lines_peek(&p->slots, line_of_slot(p, key)));
+    }
+}
+
+static void open_nodes(reef_predictor *p, int upper) {
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+        uint32_t name = reef_cell_name(p->hashes[i]);
+        uint8_t *own = p->own_slots[i].history;
+        switch (p->kinds[i]) {
+        case REEF_CONTEXT_NEW:
+            memset(own, 0, REEF_SLOT_NODES);
+            p->nodes[i] = own;
+            break;
+        case REEF_CONTEXT_PAIR:
+            draw_cell(p->table, p->lines[i], p->cells_at[i], upper, own);
+            p->nodes[i] = own;
+            break;
+        default:
+            p->nodes[i] = open_tree(
+                p, i, upper < 0 ? reef_slot_key(name) : reef_slot_key_lower(name, (uint32_t)upper));
+        }
+    }
+}
+
+void reef_trees_open(reef_predictor *p) {
+    memcpy(p->hashes, p->next_hashes, sizeof(p->hashes));
+    find_cells(p);
+    open_nodes(p, -1);
+}
+
+void reef_trees_open_lower(reef_predictor *p) {
+    open_nodes(p, (int)(p->bits & 15));
+}
+
+static void learn_nibble(const reef_histories *table, uint8_t *nodes, uint32_t nibble) {
+    for (uint32_t bit = 4, node = 1; bit-- > 0;) {
+        uint32_t b = nibble >> bit & 1;
+        nodes[node - 1] = table->next[nodes[node - 1]][b];
+        node = node * 2 + b;
+    }
+}
+
+// A third byte: what the cell says of two becomes trees, and they learn it.
+static void store_trees(reef_predictor *p, size_t i, uint8_t byte) {
+    reef_cell_line *line = p->lines[i];
+    int cell = p->cells_at[i];
+    uint32_t name = reef_cell_name(p->hashes[i]);
+    uint8_t nodes[REEF_SLOT_NODES];
+    draw_cell(p->table, line, cell, -1, nodes);
+    learn_nibble(p->table, nodes, byte >> 4);
+    memcpy(take_slot(p, reef_slot_key(name))->history, nodes, sizeof(nodes));
+    const uint8_t uppers[3] = {line->first[cell] >> 4, line->second[cell] >> 4, byte >> 4};
+    for (int k = 0; k < 3; k++) {
+        if ((k > 0 && uppers[k] == uppers[0]) || (k > 1 && uppers[k] == uppers[1])) continue;
+        draw_cell(p->table, line, cell, uppers[k], nodes);
+        if (uppers[k] == byte >> 4) learn_nibble(p->table, nodes, byte & 15);
+        memcpy(take_slot(p, reef_slot_key_lower(name, uppers[k]))->history, nodes, sizeof(nodes));
+    }
+    line->history[cell] = REEF_CELL_TREES;
+    line->first[cell] = byte;
+    line->second[cell] = 1;
+}
+
+static void learn_pair(reef_predictor *p, size_t i, uint8_t byte) {
+    reef_cell_line *line = p->lines[i];
+    int cell = p->cells_at[i];
+    uint8_t *history = &line->history[cell];
+    if (byte == line->first[cell]) {
+        *history = p->table->next[*history][0];
+    } else if (p->table->ones[*history] == 0) {
+        line->second[cell] = byte;
+        *history = p->table->next[*history][1];
+    } else if (byte == line->second[cell]) {
+        *history = p->table->next[*history][1];
+    } else {
+        store_trees(p, i, byte);
+    }
+}
+
+void reef_trees_end_byte(reef_predictor *p, uint8_t byte) {
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+        reef_cell_line *line = p->lines[i];
+        uint16_t check = reef_cell_check(p->hashes[i]);
+        int cell = p->cells_at[i];
+        if (p->kinds[i] == REEF_CONTEXT_NEW) {
+            // Another context of this byte may have made the same cell meanwhile.
+            if (reef_cell_find(line, check) >= 0) continue;
+            cell = reef_cell_insert(line, check, p->table);
+            line->first[cell] = byte;
+            line->second[cell] = 0;
+            line->history[cell] = p->table->run[1][0];
+        } else if (line->check[cell] != check) {
+            continue; // it made room for a new context of this byte
+        } else if (p->kinds[i] == REEF_CONTEXT_PAIR) {
+            // The cell may have turned into trees under another context with this hash.
+            if (line->history[cell] != REEF_CELL_TREES) learn_pair(p, i, byte);
+        } else if (line->first[cell] == byte) {
+            if (line->second[cell] < 255) line->second[cell]++;
+        } else {
+            line->first[cell] = byte;
+            line->second[cell] = 1;
+        }
+    }
+}
+
+static void move_tree(reef_lines *to, reef_lines *from, uint32_t key, const reef_histories *table) {
+    uint32_t to_log2 = (uint32_t)__builtin_ctzll(to->count);
+    const reef_slot *old = reef_slot_find(slot_line(from, to_log2 - 1, key), key);
+    if (old == NULL) return;
+    reef_slot *new = reef_slot_take(slot_line(to, to_log2, key), key, table);
+    memcpy(new->history, old->history, REEF_SLOT_NODES);
+}
+
+// A slot does not know its context, but the cells do: those with trees lead to all of them.
+void reef_slots_double(reef_lines *to,
+                       reef_lines *from,
+                       const reef_lines *cells,
+                       const reef_histories *table) {
+    uint32_t cell_log2 = (uint32_t)__builtin_ctzll(cells->count);
+    for (size_t at = 0; at < cells->count; at++) {
+        const reef_cell_line *line =
+            (const reef_cell_line *)(const void *)reef_lines_peek(cells, at);
+        for (int i = 0; i < REEF_CELLS_A_LINE; i++) {
+            if (line->history[i] != REEF_CELL_TREES) continue;
+            // Line and check overlap but in the first bits of the line.
+            uint32_t upper = (uint32_t)(at >> (cell_log2 - REEF_CELL_LINES_MIN_LOG2));
+            uint32_t name = upper << 16 | line->check[i];
+            move_tree(to, from, reef_slot_key(name), table);
+            for (uint32_t nibble = 0; nibble < 16; nibble++)
+                move_tree(to, from, reef_slot_key_lower(name, nibble), table);
+        }
+    }
+}

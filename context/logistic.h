@@ -1,0 +1,34 @@
+// Probabilities and their log odds in integers: the same bits on every CPU.
+//
+//   probability   16 bits: 1 .. 65535 are 1/65536 .. 65535/65536
+//   log odds      ln(p / (1 - p)) in units of 1/256, from -3071 to 3071 (so about -12 to 12)
+#ifndef REEF_LOGISTIC_H
+#define REEF_LOGISTIC_H
+
+#include <stdint.h>
+
+#define REEF_ODDS_MAX 3071
+
+typedef struct reef_logistic {
+    uint16_t squash[2 * (REEF_ODDS_MAX + 1)]; // of log odds + REEF_ODDS_MAX + 1
+    int16_t stretch[4096 + 2]; // of the upper 12 bits of a probability; kernels read two at once
+} reef_logistic;
+
+/** The tables, made once. Threads: any. */
+const reef_logistic *reef_logistic_tables(void);
+
+static inline int32_t reef_odds_clip(int32_t odds) {
+    if (odds > REEF_ODDS_MAX) return REEF_ODDS_MAX;
+    return odds < -REEF_ODDS_MAX ? -REEF_ODDS_MAX : odds;
+}
+
+/** Probability of clipped log odds. */
+static inline uint32_t reef_squash(const reef_logistic *t, int32_t odds) {
+    return t->squash[odds + REEF_ODDS_MAX + 1];
+}
+
+static inline int16_t reef_stretch(const reef_logistic *t, uint32_t probability) {
+    return t->stretch[probability >> 4];
+}
+
+#endif

@@ -1,0 +1,59 @@
+// The longest earlier occurrence of the last bytes, and the byte that followed it.
+//
+// An index has, for a hash of the last `shortest` bytes, the position behind their last occurrence.
+// A candidate is compared byte by byte, so it is what it seems. It is followed as long as it is
+// right, and for some bytes after it was wrong: in logs one number differs and the rest agrees.
+//
+// Entry and candidate are two misses, one after the other. So a byte is followed in three steps with
+// other work between them.
+#ifndef REEF_MATCH_MODEL_H
+#define REEF_MATCH_MODEL_H
+
+#include "lines.h"
+#include "text_ring.h"
+
+#include <stdbool.h>
+
+#define REEF_MATCH_MISSES 8 // wrong bytes in a row of reading after which a match is given up
+#define REEF_MATCH_LENGTH_MAX 65535
+#define REEF_MATCH_STATES (32 * 4)
+#define REEF_MATCH_INDEX_MAX_LOG2 21 // entries of the largest index
+
+typedef struct reef_match {
+    bool follows;    // there is a candidate
+    uint32_t at;     // position of the byte that it expects
+    uint32_t length; // bytes in agreement since the last wrong one
+    uint32_t misses; // wrong ones since it was found
+    uint32_t found;  // position behind an occurrence that was not compared yet; 0: none
+    uint64_t hash;   // of about the last `shortest` bytes: older ones are shifted out
+} reef_match;
+
+/**
+ * The text has one byte more, `byte`, at its end: follow the match, and ask for the entry of the
+ * index that the last bytes have.
+ */
+void reef_match_step(reef_match *match,
+                     const reef_lines *index,
+                     const reef_text_ring *text,
+                     uint32_t shortest,
+                     uint8_t byte);
+/** Read that entry, ask for the text there, and enter the position. `learns`: false enters none. */
+void reef_match_look_up(reef_match *match,
+                        reef_lines *index,
+                        const reef_text_ring *text,
+                        bool learns);
+/** Follow what was found, where it agrees in `shortest` bytes and the present match does not. */
+void reef_match_take(reef_match *match, const reef_text_ring *text, uint32_t shortest);
+
+/** Entries of an index in one of twice the lines. `to`: zeros. */
+void reef_match_index_double(reef_lines *to, const reef_lines *from);
+
+/** The byte that it expects; -1: none. */
+int reef_match_expected(const reef_match *match, const reef_text_ring *text);
+
+/** What the trust in a match depends on: 0 .. REEF_MATCH_STATES - 1. */
+uint32_t reef_match_state(const reef_match *match);
+/** 0 .. 31, growing with the length. */
+uint32_t reef_match_length_class(uint32_t length);
+
+#endif

@@ -1,0 +1,204 @@
+// A memory that learns a stream: its tables, and how they grow with it.
+//
+// It begins small. Whenever the stream has grown so that the next size stays below
+// BYTES_A_BYTE times the bytes learned, and below the bound, a table doubles: cells first, then
+// slots. So what a memory takes, and what it knows, depends on the stream alone.
+#include "memory_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define BYTES_A_BYTE 24
+#define GROWTH_EVERY 4096 // bytes of the stream from one look at the sizes to the next
+#define INDEX_LINES_FIRST 256
+#define INDEX_ENTRIES_A_LINE (REEF_LINE_BYTES / sizeof(uint32_t))
+#define TEXT_FIRST (1u << 16)
+
+// Of the bound, for the text and for each index of matches.
+#define TEXT_SHARE 16
+#define INDEX_SHARE 16
+
+static size_t lines_bytes(const reef_lines *lines) {
+    return lines->count * REEF_LINE_BYTES;
+}
+
+static uint64_t bytes_of(const reef_predictor *p) {
+    uint64_t bytes = sizeof(*p) + sizeof(*p->state) + lines_bytes(&p->cells) +
+                     lines_bytes(&p->slots) + p->text.capacity;
+    for (size_t k = 0; k < REEF_MATCHES; k++) bytes += lines_bytes(&p->index[k]);
+    return bytes;
+}
+
+static uint32_t power_of_two_below(uint64_t x) {
+    uint32_t power = 1;
+    while (2ull * power <= x) power *= 2;
+    return power;
+}
+
+static reef_status make_tables(reef_memory *memory, reef_error *err) {
+    reef_predictor *p = &memory->predictor;
+    p->cell_lines_log2 = REEF_CELL_LINES_MIN_LOG2;
+    p->slot_lines_log2 = REEF_SLOT_LINES_MIN_LOG2;
+    reef_status status = reef_lines_init(&p->cells, 1ull << p->cell_lines_log2, err);
+    if (status == REEF_OK) status = reef_lines_init(&p->slots, 1ull << p->slot_lines_log2, err);
+    for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++)
+        status = reef_lines_init(&p->index[k], INDEX_LINES_FIRST, err);
+    if (status == REEF_OK)
+        status = reef_text_init(&p->text, TEXT_FIRST,
+                                power_of_two_below(memory->bytes_max / TEXT_SHARE), err);
+    if (status != REEF_OK) return status;
+    p->state = malloc(sizeof(*p->state));
+    if (p->state == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory's mixer");
+    reef_mix_state_init(p->state);
+    return REEF_OK;
+}
+
+reef_status reef_memory_new(reef_memory **out,
+                            const reef_memory_options *options,
+                            reef_error *err) {
+    *out = NULL;
+    uint64_t bytes_max =
+        options != NULL && options->bytes_max > 0 ? options->bytes_max : REEF_MEMORY_BYTES_DEFAULT;
+    if (bytes_max < REEF_MEMORY_BYTES_MIN || bytes_max > REEF_MEMORY_BYTES_MAX)
+        return reef_fail(err, REEF_ERR_INVALID,
+                         "a context memory takes %llu to %llu bytes, not %" PRIu64,
+                         REEF_MEMORY_BYTES_MIN, REEF_MEMORY_BYTES_MAX, bytes_max);
+    reef_memory *memory = calloc(1, sizeof(*memory));
+    if (memory == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory");
+    memory->bytes_max = bytes_max;
+    reef_status status = make_tables(memory, err);
+    if (status != REEF_OK) {
+        reef_memory_free(memory);
+        return status;
+    }
+    reef_predictor_begin(&memory->predictor);
+    *out = memory;
+    return REEF_OK;
+}
+
+void reef_memory_free(reef_memory *memory) {
+    if (memory == NULL) return;
+    reef_predictor *p = &memory->predictor;
+    reef_lines_release(&p->cells);
+    reef_lines_release(&p->slots);
+    for (size_t k = 0; k < REEF_MATCHES; k++) reef_lines_release(&p->index[k]);
+    reef_text_release(&p->text);
+    free(p->state);
+    free(memory);
+}
+
+// ---- growth -------------------------------------------------------------------------------------
+
+static reef_status double_cells(reef_predictor *p, reef_error *err) {
+    reef_lines larger;
+    reef_status status = reef_lines_init(&larger, 2 * p->cells.count, err);
+    if (status != REEF_OK) return status;
+    reef_cells_double(&larger, &p->cells, p->table);
+    reef_lines_release(&p->cells);
+    p->cells = larger;
+    p->cell_lines_log2++;
+    return REEF_OK;
+}
+
+static reef_status double_slots(reef_predictor *p, reef_error *err) {
+    reef_lines larger;
+    reef_status status = reef_lines_init(&larger, 2 * p->slots.count, err);
+    if (status != REEF_OK) return status;
+    reef_slots_double(&larger, &p->slots, &p->cells, p->table);
+    reef_lines_release(&p->slots);
+    p->slots = larger;
+    p->slot_lines_log2++;
+    return REEF_OK;
+}
+
+static reef_status double_index(reef_predictor *p, size_t k, reef_error *err) {
+    reef_lines larger, *old = &p->index[k];
+    reef_status status = reef_lines_init(&larger, 2 * old->count, err);
+    if (status != REEF_OK) return status;
+    reef_match_index_double(&larger, old);
+    reef_lines_release(old);
+    *old = larger;
+    return REEF_OK;
+}
+
+// May a table of so many bytes double?
+static bool may_double(const reef_memory *memory, uint64_t bytes) {
+    const reef_predictor *p = &memory->predictor;
+    uint64_t larger = bytes_of(p) + bytes;
+    // The text doubles by itself, whenever it is full: that must fit as well.
+    if (p->text.capacity < p->text.bound) larger += p->text.capacity;
+    return larger <= memory->bytes_max && larger <= BYTES_A_BYTE * p->learned_bytes;
+}
+
+static reef_status grow(reef_memory *memory, reef_error *err) {
+    reef_predictor *p = &memory->predictor;
+    reef_status status = REEF_OK;
+    for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++) {
+        // An entry for every fourth byte: matches are long, and any of their bytes finds them.
+        const reef_lines *index = &p->index[k];
+        if (index->count * INDEX_ENTRIES_A_LINE * 4 <= p->learned_bytes &&
+            2 * lines_bytes(index) <= memory->bytes_max / INDEX_SHARE &&
+            may_double(memory, lines_bytes(index)))
+            status = double_index(p, k, err);
+    }
+    while (status == REEF_OK) {
+        bool cells = lines_bytes(&p->cells) <= lines_bytes(&p->slots);
+        const reef_lines *next = cells ? &p->cells : &p->slots;
+        if (!may_double(memory, lines_bytes(next))) break;
+        if (cells && p->cell_lines_log2 == REEF_CELL_LINES_MAX_LOG2) break;
+        status = cells ? double_cells(p, err) : double_slots(p, err);
+    }
+    return status;
+}
+
+// ---- learning -----------------------------------------------------------------------------------
+
+reef_status reef_memory_learn(
+    reef_memory *memory, const uint8_t *bytes, size_t count, float *bits, reef_error *err) {
+    reef_predictor *p = &memory->predictor;
+    for (size_t i = 0; i < count; i++) {
+        reef_status status = REEF_OK;
+        // Decided before the byte, so that a failure leaves everything as it was.
+        if (p->learned_bytes % GROWTH_EVERY == 0) status = grow(memory, err);
+        if (status == REEF_OK)
+            status = reef_predictor_code(p, bytes[i], bits == NULL ? NULL : bits + i, err);
+        if (status != REEF_OK) return status;
+    }
+    return REEF_OK;
+}
+
+// ---- what is known of it ------------------------------------------------------------------------
+
+void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
+    const reef_predictor *p = &memory->predictor;
+    *out = (reef_memory_stats){
+        .learned_bytes = p->learned_bytes,
+        .bytes = bytes_of(p),
+        .bytes_max = memory->bytes_max,
+        .cells = p->cells.count * REEF_CELLS_A_LINE,
+        .trees = p->slots.count * REEF_SLOTS_A_LINE,
+        .text_bytes = p->text.kept,
+    };
+    for (size_t at = 0; at < p->cells.count; at++) {
+        const reef_cell_line *line =
+            (const reef_cell_line *)(const void *)reef_lines_peek(&p->cells, at);
+        for (int i = 0; i < REEF_CELLS_A_LINE; i++)
+            out->cells_used += line->history[i] != REEF_HISTORY_NONE;
+    }
+    for (size_t at = 0; at < p->slots.count; at++) {
+        const reef_slot *slots = (const reef_slot *)(const void *)reef_lines_peek(&p->slots, at);
+        for (int i = 0; i < REEF_SLOTS_A_LINE; i++) out->trees_used += slots[i].check != 0;
+    }
+}
+
+// Two inputs a context and a match; people see one.
+size_t reef_memory_input_count(void) {
+    return REEF_CONTEXTS + REEF_MATCHES + 1;
+}
+
+const char *reef_memory_input_name(size_t input) {
+    if (input < REEF_CONTEXTS) return reef_context_name(input);
+    if (input == REEF_PREDICTION_ORDER_0) return "order 0";
+    return input == REEF_PREDICTION_MATCH ? "match" : "long match";
+}

@@ -1,0 +1,135 @@
+#include "position.h"
+
+#include <string.h>
+
+#define FACTOR 0x2F0B4C47u // odd, its bits spread
+
+static const char *const NAMES[] = {
+#define REEF_CONTEXT_NAME(name, text) text,
+    REEF_CONTEXT_LIST(REEF_CONTEXT_NAME)
+#undef REEF_CONTEXT_NAME
+};
+
+const char *reef_context_name(size_t context) {
+    return NAMES[context];
+}
+
+static bool is_letter(uint8_t byte) {
+    uint8_t lower = byte | 32;
+    // Bytes of other alphabets are letters of a word as well: UTF-8 has no byte below 128 in them.
+    return (lower >= 'a' && lower <= 'z') || byte >= 128;
+}
+
+static bool is_digit(uint8_t byte) {
+    return byte >= '0' && byte <= '9';
+}
+
+static bool ends_field(uint8_t byte) {
+    return byte == ' ' || byte == ',' || byte == '\t' || byte == ';' || byte == '|';
+}
+
+uint32_t reef_character_kind(uint8_t byte) {
+    if (byte == ' ') return 0;
+    if (byte == '\n') return 1;
+    if (is_digit(byte)) return 2;
+    if (byte >= 128) return 5;
+    if (is_letter(byte)) return byte & 32 ? 3 : 4;
+    return byte == '.' || byte == ',' || byte == ';' || byte == ':' ? 6 : 7;
+}
+
+void reef_position_begin(reef_position *position, uint32_t at) {
+    *position = (reef_position){.line = at, .line_above = at};
+}
+
+static void end_word(reef_position *p) {
+    if (p->word == 0) return;
+    if (p->has_letter) {
+        memmove(p->words + 1, p->words, (REEF_WORDS - 1) * sizeof(*p->words));
+        p->words[0] = p->word;
+    }
+    if (p->first_word == 0) p->first_word = p->word;
+    p->word = 0;
+    p->has_letter = false;
+}
+
+static void begin_line(reef_position *p, uint32_t at) {
+    p->line_above = p->line;
+    p->line = at;
+    p->field = 0;
+    p->template = p->first_word = p->field_hash = p->last_field_hash = 0;
+}
+
+static void begin_field(reef_position *p, uint8_t byte) {
+    p->field++;
+    p->last_field_hash = p->field_hash;
+    p->field_hash = 0;
+    p->template = (p->template + byte) * 0x3D4D51CBu;
+}
+
+void reef_position_step(reef_position *p, const reef_text_ring *text, uint8_t byte) {
+    bool letter = is_letter(byte), digit = is_digit(byte);
+    uint8_t lower = byte >= 128 ? byte : (uint8_t)(byte | 32);
+    p->bytes = p->bytes << 8 | byte;
+    if (letter || digit) {
+        p->word = (p->word + lower + 1) * FACTOR;
+        p->has_letter |= letter;
+    } else {
+        end_word(p);
+    }
+    // Six characters of five bits each: older ones are shifted out.
+    p->folded = (p->folded << 5) + (letter ? (uint32_t)(byte | 32) : digit ? 1 : byte * 3u);
+    p->shape = p->shape << 3 | reef_character_kind(byte);
+    if (byte == '\n') {
+        begin_line(p, text->end);
+    } else if (ends_field(byte)) {
+        begin_field(p, byte);
+    } else {
+        p->field_hash = (p->field_hash + byte + 1) * FACTOR;
+        // Numbers differ from line to line where everything else is the same.
+        if (!digit) p->template = (p->template + byte + 1) * FACTOR;
+    }
+}
+
+static inline uint32_t hash(uint32_t context, uint64_t x) {
+    uint64_t h = (x * 64 + context + 1) * 0x9E3779B97F4A7C15ull;
+    h ^= h >> 29;
+    h *= 0xBF58476D1CE4E5B9ull;
+    return (uint32_t)(h >> 32);
+}
+
+// The byte at an offset of a stretch of text; 0 behind its end and where it is forgotten.
+static uint32_t byte_within(const reef_text_ring *text,
+                            uint32_t begin,
+                            uint32_t end,
+                            uint32_t offset) {
+    int known = 0;
+    if (offset >= end - begin) return 0;
+    uint8_t byte = reef_text_at(text, begin + offset, &known);
+    return known ? byte : 0;
+}
+
+void reef_contexts_hash(const reef_position *p,
+                        const reef_text_ring *text,
+                        uint32_t followers,
+                        uint32_t *hashes) {
+    const uint64_t b = p->bytes, word = (uint64_t)p->word * FACTOR;
+    const uint32_t last = b & 0xFF;
+    uint32_t column = text->end - p->line;
+    uint32_t above = byte_within(text, p->line_above, p->line, column);
+    uint32_t next_above = byte_within(text, p->line_above, p->line, column + 1);
+    for (uint32_t order = 1; order <= 5; order++)
+        hashes[order - 1] = hash(order - 1, b & ((1ull << 8 * order) - 1));
+#define CONTEXT(name, x) hashes[REEF_CONTEXT_##name] = hash(REEF_CONTEXT_##name, x)
+    CONTEXT(ORDER_8, b);
+    CONTEXT(WORD, word);
+    CONTEXT(WORD_SKIP, word + p->words[1] * 3);
+    CONTEXT(SPARSE_2, b & 0xFFFF00);
+    CONTEXT(FOLDED, p->folded);
+    CONTEXT(ABOVE, above << 16 | last << 8 | next_above);
+    CONTEXT(FIELD, ((uint64_t)p->first_word * 0x3D4D51CB + p->field) * 0x3D4D51CB + p->word);
+    CONTEXT(FIELDS, (uint64_t)p->last_field_hash * 0x3D4D51CB + p->field_hash);
+    CONTEXT(TEMPLATE, (uint64_t)p->template * 0x3D4D51CB + p->field_hash);
+    CONTEXT(INDIRECT, (uint64_t)followers << 8 | last);
+    CONTEXT(SHAPE, (uint64_t)p->shape << 8 | last);
+#undef CONTEXT
+}

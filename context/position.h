@@ -1,0 +1,73 @@
+// Where in a text we are: what the last bytes, words, fields and lines were, and the contexts that
+// follow from them.
+#ifndef REEF_POSITION_H
+#define REEF_POSITION_H
+
+#include "text_ring.h"
+
+#include <stdbool.h>
+
+// name of the context, in the order of their hashes
+#define REEF_CONTEXT_LIST(X)                                                                       \
+    X(ORDER_1, "order 1")                                                                          \
+    X(ORDER_2, "order 2")                                                                          \
+    X(ORDER_3, "order 3")                                                                          \
+    X(ORDER_4, "order 4")                                                                          \
+    X(ORDER_5, "order 5")                                                                          \
+    X(ORDER_8, "order 8")                                                                          \
+    X(WORD, "word")                                                                                \
+    X(WORD_SKIP, "word, the one before the last")                                                  \
+    X(SPARSE_2, "bytes 2 and 3 back")                                                              \
+    X(FOLDED, "letters without case")                                                              \
+    X(ABOVE, "the line above")                                                                     \
+    X(FIELD, "first word and field")                                                               \
+    X(FIELDS, "this and the last field")                                                           \
+    X(TEMPLATE, "line without its numbers")                                                        \
+    X(INDIRECT, "what followed last time")                                                         \
+    X(SHAPE, "kinds of characters")
+
+enum {
+#define REEF_CONTEXT_ENUM(name, text) REEF_CONTEXT_##name,
+    REEF_CONTEXT_LIST(REEF_CONTEXT_ENUM)
+#undef REEF_CONTEXT_ENUM
+        REEF_CONTEXTS
+};
+
+#define REEF_ORDERS 6 // the first of the list
+#define REEF_WORDS 2
+
+typedef struct reef_position {
+    uint64_t bytes;             // the last eight, the newest lowest
+    uint32_t word;              // hash of the letters and digits since the last other byte
+    bool has_letter;            // the word has
+    uint32_t words[REEF_WORDS]; // hashes of the last words with a letter, the newest first
+    uint32_t first_word;        // of the line
+    uint32_t folded;            // hash of the last letters without case
+    uint32_t shape;             // kinds of the last bytes, three bits each
+    uint32_t template;          // hash of the line so far, without digits
+    uint32_t field_hash, last_field_hash;
+    uint32_t line, line_above; // positions of their first bytes
+    uint32_t field;            // number of the field in its line
+} reef_position;
+
+/** At the beginning of a text that continues at position `at` of a ring. */
+void reef_position_begin(reef_position *position, uint32_t at);
+
+/** One byte further; `text` ends with it. */
+void reef_position_step(reef_position *position, const reef_text_ring *text, uint8_t byte);
+
+/**
+ * hashes  (REEF_CONTEXTS) written
+ * followers  the two bytes that came last after the present two; 0: none
+ */
+void reef_contexts_hash(const reef_position *position,
+                        const reef_text_ring *text,
+                        uint32_t followers,
+                        uint32_t *hashes);
+
+/** Kind of a character: 0 .. 7. */
+uint32_t reef_character_kind(uint8_t byte);
+
+const char *reef_context_name(size_t context);
+
+#endif

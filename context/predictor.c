@@ -1,0 +1,300 @@
+#include "predictor.h"
+
+#include <math.h>
+#include <string.h>
+
+// Weights begin alike: with some twenty inputs that agree, a fifth of each is about right.
+#define FIRST_WEIGHT (REEF_WEIGHT_ONE / 5)
+#define FIRST_WEIGHT_DISTANCE (REEF_WEIGHT_ONE / 50)
+// Weights learn fast at first and slower with the bytes; 12 bits behind the point.
+#define RATE_LAST 179
+#define RATE_FIRST 1536
+#define RATE_BYTES 8000
+#define LAST_RATE 3 // of the second mixer
+#define SSE_STEP 192
+#define SSE_RATE 64
+#define BIAS 256
+
+static const uint32_t SHORTEST_MATCH[REEF_MATCHES] = {6, 20};
+
+static void begin_chances(reef_mix_state *state) {
+    const reef_histories *table = reef_histories_table();
+    for (size_t i = 0; i <= REEF_CONTEXTS; i++)
+        for (uint32_t h = 0; h < 256; h++) {
+            uint32_t zeros = table->zeros[h], ones = table->ones[h];
+            // Krichevsky and Trofimov's estimate, nearly.
+            uint32_t p = (10 * ones + 4) * 65536 / (10 * (zeros + ones) + 8);
+            state->chance[i][h] = reef_chance_of(p);
+        }
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        for (uint32_t s = 0; s < REEF_MATCH_STATES; s++)
+            state->match[k][s] = reef_chance_of(65535 - 65535 / (2 * (s / 4) + 3));
+}
+
+void reef_mix_state_init(reef_mix_state *state) {
+    const reef_logistic *logistic = reef_logistic_tables();
+    memset(state, 0, sizeof(*state));
+    begin_chances(state);
+    for (size_t s = 0; s < REEF_WEIGHT_SETS; s++)
+        for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
+            state->weights[s][i] = FIRST_WEIGHT;
+            state->weights[s][REEF_PREDICTIONS + i] = FIRST_WEIGHT_DISTANCE;
+        }
+    for (size_t s = 0; s < 256; s++)
+        for (size_t k = 0; k < REEF_SETS; k++) state->last_weights[s][k] = 65536 / REEF_SETS;
+    // The probability that went in comes out.
+    for (size_t t = 0; t < 2; t++)
+        for (size_t c = 0; c < 1 << REEF_SSE_LOG2; c++)
+            for (int i = 0; i < REEF_SSE_STEPS; i++)
+                state->sse[t][c][i] = (uint16_t)reef_squash(
+                    logistic, reef_odds_clip((i - REEF_SSE_STEPS / 2) * SSE_STEP));
+}
+
+static uint32_t hash(uint64_t x) {
+    x *= 0x9E3779B97F4A7C15ull;
+    x ^= x >> 29;
+    return (uint32_t)(x * 0xBF58476D1CE4E5B9ull >> 32);
+}
+
+static void begin_byte(reef_predictor *p) {
+    uint64_t learned = p->learned_bytes;
+    p->begun = true;
+    p->bits = 1;
+    p->bit = 0;
+    p->rate = RATE_LAST + (int32_t)((uint64_t)RATE_FIRST * RATE_BYTES / (RATE_BYTES + learned));
+    p->sse_hash = hash((p->position.bytes & 0xFFFFFF) * 3 + 1);
+    reef_trees_open(p);
+    for (size_t k = 0; k < REEF_MATCHES; k++) {
+        reef_match_take(&p->matches[k], &p->text, SHORTEST_MATCH[k]);
+        p->expected[k] = reef_match_expected(&p->matches[k], &p->text);
+        p->match_states[k] = reef_match_state(&p->matches[k]);
+    }
+    // The same occurrence found twice would count twice.
+    if (p->expected[0] >= 0 && p->expected[1] >= 0 && p->matches[0].at == p->matches[1].at)
+        p->expected[1] = -1;
+}
+
+void reef_predictor_begin(reef_predictor *p) {
+    p->logistic = reef_logistic_tables();
+    p->table = reef_histories_table();
+    p->rates = reef_chance_rates();
+    p->kernels = reef_mix_kernels_chosen();
+    reef_position_begin(&p->position, p->text.end);
+    memset(p->matches, 0, sizeof(p->matches));
+    memset(p->in, 0, sizeof(p->in));
+    memset(p->chances, 0, sizeof(p->chances));
+    memset(p->histories, 0, sizeof(p->histories));
+    memset(p->kinds, 0, sizeof(p->kinds));
+    reef_trees_aim(p, p->next_hashes);
+    p->begun = false;
+}
+
+// A new context takes a cell. Of slots it opens one a nibble, or stores up to four.
+reef_status reef_predictor_reserve(reef_predictor *p, reef_error *err) {
+    reef_status status = reef_text_reserve(&p->text, 1, err);
+    if (status == REEF_OK) status = reef_lines_reserve(&p->cells, REEF_CONTEXTS, err);
+    if (status == REEF_OK) status = reef_lines_reserve(&p->slots, 6 * REEF_CONTEXTS, err);
+    for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++)
+        status = reef_lines_reserve(&p->index[k], 1, err);
+    return status;
+}
+
+// ---- one bit ------------------------------------------------------------------------------------
+
+// The place of the bit in hand among the histories of its nibble: 1 and then the nibble's bits.
+static uint32_t node_of(const reef_predictor *p) {
+    if (p->bit < 4) return p->bits;
+    uint32_t depth = p->bit - 4;
+    return 1u << depth | (p->bits & ((1u << depth) - 1));
+}
+
+static void context_inputs(reef_predictor *p) {
+    const uint32_t node = node_of(p) - 1;
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+        uint8_t h = p->nodes[i][node];
+        p->histories[i] = h;
+        p->chances[i] = p->state->chance[i][h];
+    }
+    uint8_t h = p->state->order_0[p->bits];
+    p->histories[REEF_PREDICTION_ORDER_0] = h;
+    p->chances[REEF_PREDICTION_ORDER_0] = p->state->chance[REEF_PREDICTION_ORDER_0][h];
+    p->kernels->inputs(REEF_PREDICTIONS, p->in, p->in + REEF_PREDICTIONS, p->chances, p->histories,
+                       p->logistic->stretch);
+    p->in[REEF_PREDICTION_BIAS] = BIAS;
+}
+
+// The bit that a match expects; -1: none.
+static int expected_bit(const reef_predictor *p, size_t k) {
+    if (p->expected[k] < 0 || (uint32_t)(p->expected[k] | 256) >> (8 - p->bit) != p->bits)
+        return -1;
+    return p->expected[k] >> (7 - p->bit) & 1;
+}
+
+static void match_inputs(reef_predictor *p) {
+    for (size_t k = 0; k < REEF_MATCHES; k++) {
+        int bit = expected_bit(p, k);
+        int16_t *odds = &p->in[REEF_PREDICTION_MATCH + k], *distance = odds + REEF_PREDICTIONS;
+        *odds = *distance = 0;
+        if (bit < 0) continue;
+        uint32_t right = reef_chance_p(p->state->match[k][p->match_states[k]]);
+        uint32_t one = bit == 1 ? right : 65535 - right;
+        *odds = reef_stretch(p->logistic, one);
+        *distance = (int16_t)(((int32_t)one - 32768) >> 5);
+    }
+}
+
+static void choose_weights(reef_predictor *p) {
+    const reef_position *at = &p->position;
+    uint32_t last = at->bytes & 0xFF, before = at->bytes >> 8 & 0xFF;
+    uint32_t field = at->field < 15 ? at->field : 15;
+    const uint32_t chosen[REEF_SETS] = {
+        [REEF_SET_BITS] = p->bits,
+        [REEF_SET_LAST] =
+            last | (uint32_t)(p->bit < 4) << 8 | (uint32_t)(p->bit >= 2 && p->bit < 6) << 9,
+        [REEF_SET_BEFORE] = before,
+        [REEF_SET_ORDERS] = p->orders_known * 8 + p->bit,
+        [REEF_SET_SHAPE] = at->shape & 511,
+        [REEF_SET_FIELD] = field * 8 + (at->shape & 7) + (uint32_t)(at->word != 0) * 128,
+    };
+    static const uint32_t COUNTS[REEF_SETS] = {
+#define REEF_SET_SIZE(name, count) count,
+        REEF_SET_LIST(REEF_SET_SIZE)
+#undef REEF_SET_SIZE
+    };
+    for (uint32_t k = 0, first = 0; k < REEF_SETS; first += COUNTS[k++])
+        p->weights[k] = p->state->weights[first + chosen[k]];
+}
+
+// Log odds of the second mixer over what the sets of the first say.
+static int32_t mix(reef_predictor *p) {
+    p->kernels->dot(REEF_SETS, REEF_INPUTS, p->odds, p->in, (const int16_t *const *)p->weights);
+    const int32_t *weights = p->state->last_weights[p->bits];
+    int64_t sum = 0;
+    for (size_t k = 0; k < REEF_SETS; k++) {
+        p->odds[k] = reef_odds_clip(p->odds[k]);
+        sum += (int64_t)weights[k] * p->odds[k];
+    }
+    sum >>= 16;
+    if (sum > REEF_ODDS_MAX) return REEF_ODDS_MAX;
+    return sum < -REEF_ODDS_MAX ? -REEF_ODDS_MAX : (int32_t)sum;
+}
+
+// Rows of SSE, by the last byte and by the last three; asked for before the odds are known.
+static void choose_rows(reef_predictor *p) {
+    uint32_t last = p->position.bytes & 0xFF;
+    const uint32_t contexts[2] = {hash(last << 8 | p->bits) >> 7, p->sse_hash ^ p->bits * 0x9E35u};
+    for (size_t t = 0; t < 2; t++) {
+        uint16_t *row = p->state->sse[t][contexts[t] & ((1 << REEF_SSE_LOG2) - 1)];
+        __builtin_prefetch(row);
+        __builtin_prefetch(row + REEF_SSE_STEPS - 1);
+        p->sse_rows[t] = row;
+    }
+}
+
+// Secondary estimation: what came of such odds in such a context before. Read between two steps;
+// the nearer one learns.
+static uint32_t refine(reef_predictor *p, size_t table) {
+    uint32_t at = (uint32_t)(p->last_odds + REEF_ODDS_MAX + 1), step = at / SSE_STEP;
+    uint32_t part = at % SSE_STEP;
+    uint16_t *cells = p->sse_rows[table];
+    p->sse[table] = &cells[step + (part > SSE_STEP / 2)];
+    return (cells[step] * (SSE_STEP - part) + cells[step + 1] * part) / SSE_STEP;
+}
+
+uint32_t reef_predictor_predict(reef_predictor *p) {
+    // Between two bytes nothing is open: tables may grow, and a stored memory continues here.
+    if (!p->begun) begin_byte(p);
+    choose_rows(p);
+    choose_weights(p);
+    context_inputs(p);
+    match_inputs(p);
+    p->last_odds = mix(p);
+    uint32_t one = reef_squash(p->logistic, p->last_odds);
+    one += refine(p, 0);
+    one += 2 * refine(p, 1);
+    one /= 4;
+    p->probability = one < 1 ? 1 : one > 65535 ? 65535 : one;
+    return p->probability;
+}
+
+static void learn_weights(reef_predictor *p, int bit) {
+    int16_t rates[REEF_SETS];
+    int32_t target = bit ? 65535 : 0;
+    int32_t *last = p->state->last_weights[p->bits];
+    int32_t error = (target - (int32_t)reef_squash(p->logistic, p->last_odds)) * LAST_RATE >> 6;
+    for (size_t k = 0; k < REEF_SETS; k++) {
+        last[k] += p->odds[k] * error >> 13;
+        int64_t e =
+            (int64_t)(target - (int32_t)reef_squash(p->logistic, p->odds[k])) * p->rate >> 12;
+        rates[k] = (int16_t)(e > 32767 ? 32767 : e < -32767 ? -32767 : e);
+    }
+    p->kernels->train(REEF_SETS, REEF_INPUTS, p->weights, p->in, rates);
+}
+
+static void learn_chances(reef_predictor *p, int bit) {
+    p->kernels->update(REEF_PREDICTIONS, p->chances, bit, p->rates);
+    for (size_t i = 0; i <= REEF_CONTEXTS; i++)
+        p->state->chance[i][p->histories[i]] = p->chances[i];
+    for (size_t k = 0; k < REEF_MATCHES; k++) {
+        int expected = expected_bit(p, k);
+        if (expected < 0) continue;
+        reef_chance *chance = &p->state->match[k][p->match_states[k]];
+        *chance = reef_chance_after(*chance, expected == bit, p->rates);
+    }
+    for (size_t t = 0; t < 2; t++)
+        *p->sse[t] = (uint16_t)(*p->sse[t] + ((bit ? 65535 : 0) - *p->sse[t]) / SSE_RATE);
+}
+
+static void learn_histories(reef_predictor *p, int bit) {
+    uint32_t node = node_of(p);
+    for (size_t i = 0; i < REEF_CONTEXTS; i++)
+        p->nodes[i][node - 1] = p->table->next[p->histories[i]][bit];
+    uint8_t *order_0 = &p->state->order_0[p->bits];
+    *order_0 = p->table->next[*order_0][bit];
+}
+
+static void end_byte(reef_predictor *p) {
+    uint8_t byte = (uint8_t)p->bits;
+    uint32_t last_two = p->position.bytes & 0xFFFF;
+    uint16_t *followers = &p->state->followers[last_two];
+    if (!p->frozen) *followers = (uint16_t)(*followers << 8 | byte);
+    reef_text_push(&p->text, byte);
+    reef_position_step(&p->position, &p->text, byte);
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], byte);
+    // The lines of the next byte are on their way while this one is learned.
+    reef_trees_aim(p, p->next_hashes);
+    if (!p->frozen) reef_trees_end_byte(p, byte);
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, !p->frozen);
+    p->learned_bytes += !p->frozen;
+    p->begun = false;
+}
+
+void reef_predictor_update(reef_predictor *p, int bit) {
+    if (!p->frozen) {
+        learn_weights(p, bit);
+        learn_chances(p, bit);
+        learn_histories(p, bit);
+    }
+    p->bits = p->bits << 1 | (uint32_t)bit;
+    p->bit++;
+    if (p->bit == 3) reef_trees_aim_lower(p);
+    if (p->bit == 4) reef_trees_open_lower(p);
+    if (p->bit < 8) return;
+    end_byte(p);
+}
+
+reef_status reef_predictor_code(reef_predictor *p, uint8_t byte, float *bits, reef_error *err) {
+    reef_status status = reef_predictor_reserve(p, err);
+    if (status != REEF_OK) return status;
+    double chance = 1.0;
+    for (int i = 7; i >= 0; i--) {
+        int bit = byte >> i & 1;
+        uint32_t one = reef_predictor_predict(p);
+        chance *= (bit ? one : 65536 - one) / 65536.0;
+        reef_predictor_update(p, bit);
+    }
+    if (bits != NULL) *bits = (float)-log2(chance);
+    return REEF_OK;
+}

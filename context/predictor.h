@@ -1,0 +1,154 @@
+// One prediction of one bit from everything that is known, and what is learned from the bit.
+//
+//   byte begins   contexts -> cells -> trees of the upper nibble       (context_trees.c)
+//   each bit      histories, matches -> chances -> inputs -> mixer -> SSE -> probability
+//   then          chances, weights, SSE and histories learn the bit    (predictor.c)
+//   nibble        trees of the lower nibble                            (context_trees.c)
+//   byte ends     cells, text, position, matches
+//
+// The same code learns a stream, over tables of its own, and reads a text, over views of them.
+#ifndef REEF_PREDICTOR_H
+#define REEF_PREDICTOR_H
+
+#include "cell_table.h"
+#include "chance.h"
+#include "logistic.h"
+#include "match_model.h"
+#include "mixer.h"
+#include "position.h"
+#include "slot_table.h"
+
+#define REEF_MATCHES 2
+#define REEF_SETS 6 // of weights that are chosen for a bit
+
+// Inputs of the mixer: of each prediction its log odds and, in the second half, its distance from a
+// half. Contexts come first, then order 0, the matches and a constant.
+enum {
+    REEF_PREDICTION_ORDER_0 = REEF_CONTEXTS,
+    REEF_PREDICTION_MATCH,
+    REEF_PREDICTION_BIAS = REEF_PREDICTION_MATCH + REEF_MATCHES,
+    REEF_PREDICTIONS_USED,
+    REEF_PREDICTIONS =
+        (REEF_PREDICTIONS_USED + REEF_INPUT_BLOCK - 1) / REEF_INPUT_BLOCK * REEF_INPUT_BLOCK,
+    REEF_INPUTS = 2 * REEF_PREDICTIONS,
+};
+
+// set of weights: how many there are of it
+#define REEF_SET_LIST(X)                                                                           \
+    X(BITS, 256)     /* the bits of the byte so far */                                             \
+    X(LAST, 1024)    /* the last byte, and which quarter of the byte the bit is in */              \
+    X(BEFORE, 256)   /* the byte before it */                                                      \
+    X(ORDERS, 8 * 8) /* how many orders know what follows, and the bit's number */                 \
+    X(SHAPE, 512)    /* kinds of the last three bytes */                                           \
+    X(FIELD, 256)    /* the field, the kind of the last byte, in a word or not */
+
+enum {
+#define REEF_SET_ENUM(name, count) REEF_SET_##name,
+    REEF_SET_LIST(REEF_SET_ENUM)
+#undef REEF_SET_ENUM
+#define REEF_SET_COUNT(name, count) +(count)
+        REEF_WEIGHT_SETS = 0 REEF_SET_LIST(REEF_SET_COUNT)
+#undef REEF_SET_COUNT
+};
+
+#define REEF_SSE_STEPS 33
+#define REEF_SSE_LOG2 12 // contexts of an SSE table
+
+/** What is learned beside the tables of contexts; small, so that a session has a copy. */
+typedef struct reef_mix_state {
+    reef_chance chance[REEF_CONTEXTS + 1][256]; // by bit history; the last without a context
+    reef_chance match[REEF_MATCHES][REEF_MATCH_STATES];
+    uint8_t order_0[256]; // bit histories by the bits of the byte so far
+    int16_t weights[REEF_WEIGHT_SETS][REEF_INPUTS];
+    int32_t last_weights[256][REEF_SETS]; // of the second mixer; 16 bits behind the point
+    uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
+    uint16_t followers[1 << 16]; // the two bytes that came last after two bytes
+} reef_mix_state;
+
+typedef enum reef_context_kind {
+    REEF_CONTEXT_NEW,   // nothing is known of it
+    REEF_CONTEXT_PAIR,  // its cell has all
+    REEF_CONTEXT_TREES, // its cell says that there are trees
+} reef_context_kind;
+
+typedef struct reef_predictor {
+    // what it predicts from, and what learns
+    reef_lines cells, slots, index[REEF_MATCHES];
+    uint32_t cell_lines_log2, slot_lines_log2;
+    reef_text_ring text;
+    reef_position position;
+    reef_match matches[REEF_MATCHES];
+    reef_mix_state *state; // owned
+    uint64_t learned_bytes;
+    bool frozen; // nothing learns
+
+    // the byte in hand
+    bool begun;                          // false: what follows is of the byte before
+    uint32_t next_hashes[REEF_CONTEXTS]; // contexts of the byte after it
+    uint32_t hashes[REEF_CONTEXTS];
+    reef_context_kind kinds[REEF_CONTEXTS];
+    reef_cell_line *lines[REEF_CONTEXTS];
+    int cells_at[REEF_CONTEXTS];        // the cell in its line; -1: none
+    reef_slot own_slots[REEF_CONTEXTS]; // histories of contexts without trees
+    uint8_t *nodes[REEF_CONTEXTS];      // histories of the nibble in hand
+    int expected[REEF_MATCHES];         // byte of a match; -1: none, or wrong already
+    uint32_t match_states[REEF_MATCHES];
+    uint32_t bits; // 1 and then the bits of the byte so far
+    uint32_t bit;  // number of the next one: 0 .. 7
+    uint32_t orders_known;
+    uint32_t sse_hash;
+    int32_t rate; // of the weights, 12 bits behind the point
+
+    // the bit in hand
+    int16_t in[REEF_INPUTS];
+    uint8_t histories[REEF_PREDICTIONS];
+    reef_chance chances[REEF_PREDICTIONS]; // of contexts and order 0
+    int16_t *weights[REEF_SETS];
+    int32_t odds[REEF_SETS], last_odds;
+    uint16_t *sse_rows[2], *sse[2]; // the cell that learns
+    uint32_t probability;
+
+    // tables that never change
+    const reef_logistic *logistic;
+    const reef_histories *table;
+    const int32_t *rates;
+    const reef_mix_kernels *kernels;
+} reef_predictor;
+
+/** The state before anything was learned. */
+void reef_mix_state_init(reef_mix_state *state);
+/** After its tables and its state: at the beginning of a text. */
+void reef_predictor_begin(reef_predictor *p);
+/** Memory for what the next byte may write. */
+REEF_MUST_CHECK reef_status reef_predictor_reserve(reef_predictor *p, reef_error *err);
+
+/** Probability of a one as the next bit, 16 bits, 1 .. 65535. */
+uint32_t reef_predictor_predict(reef_predictor *p);
+/** The bit that came, after reef_predictor_predict. */
+void reef_predictor_update(reef_predictor *p, int bit);
+
+/** All bits of a byte. bits: NULL, or its surprise is written. */
+REEF_MUST_CHECK reef_status reef_predictor_code(reef_predictor *p,
+                                                uint8_t byte,
+                                                float *bits,
+                                                reef_error *err);
+
+// context_trees.c
+
+/** The contexts of the next byte; their lines are asked for. Changes no table. */
+void reef_trees_aim(reef_predictor *p, uint32_t *hashes);
+/** The next byte begins: what its contexts know, and the trees of its upper nibble. */
+void reef_trees_open(reef_predictor *p);
+/** Three bits are known: the lines of the lower trees are asked for. */
+void reef_trees_aim_lower(reef_predictor *p);
+/** The trees of its lower nibble. */
+void reef_trees_open_lower(reef_predictor *p);
+/** The byte came: cells learn it. */
+void reef_trees_end_byte(reef_predictor *p, uint8_t byte);
+/** Trees of every context in tables of twice the lines. `slots`: zeros; `cells`: not doubled yet. */
+void reef_slots_double(reef_lines *to,
+                       reef_lines *from,
+                       const reef_lines *cells,
+                       const reef_histories *table);
+
+#endif

@@ -1,0 +1,151 @@
+// A text read over a memory that does not change: views of its tables, a copy of its mixer.
+#include "memory_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reef_memory_session {
+    reef_predictor predictor;
+    const reef_memory *memory;
+    bool adapts;
+    uint64_t bytes, bits;                 // read
+    double shares[REEF_PREDICTIONS_USED]; // sums over bits
+    uint64_t hits[REEF_CONTEXTS + REEF_MATCHES + 1];
+};
+
+static reef_status make_views(reef_memory_session *session, reef_error *err) {
+    reef_predictor *p = &session->predictor;
+    const reef_predictor *from = &session->memory->predictor;
+    p->cell_lines_log2 = from->cell_lines_log2;
+    p->slot_lines_log2 = from->slot_lines_log2;
+    reef_status status = reef_lines_init_view(&p->cells, &from->cells, err);
+    if (status == REEF_OK) status = reef_lines_init_view(&p->slots, &from->slots, err);
+    for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++)
+        status = reef_lines_init_view(&p->index[k], &from->index[k], err);
+    if (status == REEF_OK) status = reef_text_init_view(&p->text, &from->text, err);
+    if (status != REEF_OK) return status;
+    p->state = malloc(sizeof(*p->state));
+    if (p->state == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's mixer");
+    return REEF_OK;
+}
+
+static void begin(reef_memory_session *session) {
+    reef_predictor *p = &session->predictor;
+    memcpy(p->state, session->memory->predictor.state, sizeof(*p->state));
+    p->learned_bytes = session->memory->predictor.learned_bytes;
+    p->frozen = !session->adapts;
+    reef_predictor_begin(p);
+    session->bytes = session->bits = 0;
+    memset(session->shares, 0, sizeof(session->shares));
+    memset(session->hits, 0, sizeof(session->hits));
+}
+
+reef_status reef_memory_session_open(reef_memory_session **out,
+                                     const reef_memory *memory,
+                                     bool frozen,
+                                     reef_error *err) {
+    *out = NULL;
+    reef_memory_session *session = calloc(1, sizeof(*session));
+    if (session == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session");
+    session->memory = memory;
+    session->adapts = !frozen;
+    reef_status status = make_views(session, err);
+    if (status != REEF_OK) {
+        reef_memory_session_close(session);
+        return status;
+    }
+    begin(session);
+    *out = session;
+    return REEF_OK;
+}
+
+void reef_memory_session_close(reef_memory_session *session) {
+    if (session == NULL) return;
+    reef_predictor *p = &session->predictor;
+    reef_lines_release(&p->cells);
+    reef_lines_release(&p->slots);
+    for (size_t k = 0; k < REEF_MATCHES; k++) reef_lines_release(&p->index[k]);
+    reef_text_release(&p->text);
+    free(p->state);
+    free(session);
+}
+
+void reef_memory_session_reset(reef_memory_session *session) {
+    reef_predictor *p = &session->predictor;
+    reef_lines_reset(&p->cells);
+    reef_lines_reset(&p->slots);
+    for (size_t k = 0; k < REEF_MATCHES; k++) reef_lines_reset(&p->index[k]);
+    reef_text_reset(&p->text);
+    begin(session);
+}
+
+// A sample of bytes is enough, and reading is to cost what learning costs.
+#define COUNTED_EVERY 16
+
+static void count_inputs(reef_memory_session *session) {
+    const reef_predictor *p = &session->predictor;
+    double parts[REEF_PREDICTIONS_USED], sum = 0.0;
+    if (p->text.end % COUNTED_EVERY != 0) return;
+    for (size_t i = 0; i < REEF_PREDICTIONS_USED; i++) {
+        const int16_t *in = &p->in[i], *w = &p->weights[REEF_SET_ORDERS][i];
+        parts[i] = fabs((double)in[0] * w[0] + (double)in[REEF_PREDICTIONS] * w[REEF_PREDICTIONS]);
+        sum += parts[i];
+    }
+    for (size_t i = 0; sum > 0.0 && i < REEF_PREDICTIONS_USED; i++)
+        session->shares[i] += parts[i] / sum;
+    session->bits++;
+    if (p->bit > 0) return;
+    session->bytes++;
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) session->hits[i] += p->kinds[i] != REEF_CONTEXT_NEW;
+    session->hits[REEF_PREDICTION_ORDER_0]++;
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        session->hits[REEF_PREDICTION_MATCH + k] += p->expected[k] >= 0;
+}
+
+reef_status reef_memory_session_predict(reef_memory_session *session,
+                                        uint32_t *one,
+                                        reef_error *err) {
+    reef_predictor *p = &session->predictor;
+    if (!p->begun) {
+        reef_status status = reef_predictor_reserve(p, err);
+        if (status != REEF_OK) return status;
+    }
+    *one = reef_predictor_predict(p);
+    count_inputs(session);
+    return REEF_OK;
+}
+
+void reef_memory_session_update(reef_memory_session *session, int bit) {
+    reef_predictor_update(&session->predictor, bit);
+}
+
+reef_status reef_memory_session_read(reef_memory_session *session,
+                                     const uint8_t *bytes,
+                                     size_t count,
+                                     float *bits,
+                                     reef_error *err) {
+    for (size_t i = 0; i < count; i++) {
+        double chance = 1.0;
+        for (int b = 7; b >= 0; b--) {
+            uint32_t one = 0;
+            int bit = bytes[i] >> b & 1;
+            reef_status status = reef_memory_session_predict(session, &one, err);
+            if (status != REEF_OK) return status;
+            chance *= (bit ? one : 65536 - one) / 65536.0;
+            reef_memory_session_update(session, bit);
+        }
+        if (bits != NULL) bits[i] = (float)-log2(chance);
+    }
+    return REEF_OK;
+}
+
+void reef_memory_session_inputs(const reef_memory_session *session, double *shares, double *hits) {
+    double bits = session->bits > 0 ? (double)session->bits : 1.0;
+    double bytes = session->bytes > 0 ? (double)session->bytes : 1.0;
+    for (size_t i = 0; i < REEF_CONTEXTS + REEF_MATCHES + 1; i++) {
+        shares[i] = session->shares[i] / bits;
+        hits[i] = (double)session->hits[i] / bytes;
+    }
+}

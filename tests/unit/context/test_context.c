@@ -1,0 +1,866 @@
+// A context memory and its sessions: the same bits however it is called, with any kernels, and
+// nothing of a session in the memory.
+#include "memory_internal.h"
+#include "reef_context.h"
+#include "reef_kernels.h"
+
+#include "bit_coder.h"
+#include "draw.h"
+#include "draw_text.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { LEARNED = 24000, READ = 6000, THREADS = 4 };
+
+// A text that a memory learns, and another in the same words that a session reads.
+typedef struct world {
+    uint8_t learned[LEARNED], read[READ];
+    reef_memory *memory; // has learned the first
+} world;
+
+static void must(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);
+}
+
+static reef_memory *new_memory(uint64_t bytes_max) {
+    reef_error err;
+    reef_memory *memory = NULL;
+    must(reef_memory_new(&memory, &(reef_memory_options){.bytes_max = bytes_max}, &err), &err);
+    return memory;
+}
+
+static void learn(reef_memory *memory, const uint8_t *bytes, size_t count, float *bits) {
+    reef_error err;
+    must(reef_memory_learn(memory, bytes, count, bits, &err), &err);
+}
+
+static reef_memory_session *open_session(const reef_memory *memory, bool frozen) {
+    reef_error err;
+    reef_memory_session *session = NULL;
+    must(reef_memory_session_open(&session, memory, frozen, &err), &err);
+    return session;
+}
+
+static void read_text(reef_memory_session *session,
+                      const uint8_t *bytes,
+                      size_t count,
+                      float *bits) {
+    reef_error err;
+    must(reef_memory_session_read(session, bytes, count, bits, &err), &err);
+}
+
+static void read_once(
+    const reef_memory *memory, bool frozen, const uint8_t *bytes, size_t count, float *bits) {
+    reef_memory_session *session = open_session(memory, frozen);
+    read_text(session, bytes, count, bits);
+    reef_memory_session_close(session);
+}
+
+static double sum_of(const float *bits, size_t count) {
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i++) sum += bits[i];
+    return sum;
+}
+
+static void assert_same_bits(const float *a, const float *b, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (memcmp(&a[i], &b[i], sizeof(*a)) != 0)
+            fail_msg("byte %zu: %.9g and %.9g bits", i, (double)a[i], (double)b[i]);
+}
+
+static int set_up(void **state) {
+    world *w = calloc(1, sizeof(*w));
+    if (w == NULL) return -1;
+    uint8_t text[LEARNED + READ];
+    uint64_t seed = 101;
+    draw_text(&seed, sizeof(text), text);
+    memcpy(w->learned, text, LEARNED);
+    memcpy(w->read, text + LEARNED, READ);
+    w->memory = new_memory(0);
+    learn(w->memory, w->learned, LEARNED, NULL);
+    *state = w;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    world *w = *state;
+    reef_memory_free(w->memory);
+    free(w);
+    return 0;
+}
+
+// ---- everything that a memory is ----------------------------------------------------------------
+
+static void assert_same_lines(const reef_lines *a, const reef_lines *b) {
+    assert_int_equal(a->count, b->count);
+    for (size_t at = 0; at < a->count; at++)
+        if (memcmp(reef_lines_peek(a, at), reef_lines_peek(b, at), REEF_LINE_BYTES) != 0)
+            fail_msg("line %zu of %zu", at, a->count);
+}
+
+static void assert_same_memory(const reef_memory *left, const reef_memory *right) {
+    const reef_predictor *a = &left->predictor, *b = &right->predictor;
+    assert_int_equal(a->learned_bytes, b->learned_bytes);
+    assert_same_lines(&a->cells, &b->cells);
+    assert_same_lines(&a->slots, &b->slots);
+    for (size_t k = 0; k < REEF_MATCHES; k++) assert_same_lines(&a->index[k], &b->index[k]);
+    assert_int_equal(a->text.end, b->text.end);
+    assert_int_equal(a->text.kept, b->text.kept);
+    for (uint32_t back = 1; back <= a->text.kept; back++) {
+        int known_a = 0, known_b = 0;
+        uint8_t byte = reef_text_at(&a->text, a->text.end - back, &known_a);
+        assert_int_equal(byte, reef_text_at(&b->text, b->text.end - back, &known_b));
+    }
+    assert_memory_equal(a->state->chance, b->state->chance, sizeof(a->state->chance));
+    assert_memory_equal(a->state->match, b->state->match, sizeof(a->state->match));
+    assert_memory_equal(a->state->order_0, b->state->order_0, sizeof(a->state->order_0));
+    assert_memory_equal(a->state->weights, b->state->weights, sizeof(a->state->weights));
+    assert_memory_equal(a->state->last_weights, b->state->last_weights,
+                        sizeof(a->state->last_weights));
+    assert_memory_equal(a->state->sse, b->state->sse, sizeof(a->state->sse));
+    assert_memory_equal(a->state->followers, b->state->followers, sizeof(a->state->followers));
+}
+
+// ---- learning -----------------------------------------------------------------------------------
+
+static void cutting_the_stream_into_calls_changes_no_bit(void **state) {
+    world *w = *state;
+    static float whole[LEARNED], cut[LEARNED];
+    uint64_t seed = 103;
+    reef_memory *a = new_memory(0);
+    learn(a, w->learned, LEARNED, whole);
+    for (int most = 1; most <= 5000; most *= 70) {
+        reef_memory *b = new_memory(0);
+        for (size_t at = 0; at < LEARNED;) {
+            size_t count = (size_t)draw_int(&seed, 0, most);
+            if (count > LEARNED - at) count = LEARNED - at;
+            // Whether bits are asked for changes nothing either.
+            if (draw_int(&seed, 0, 9) == 0) {
+                learn(b, w->learned + at, count, NULL);
+                memcpy(cut + at, whole + at, count * sizeof(*cut));
+            } else {
+                learn(b, w->learned + at, count, cut + at);
+            }
+            at += count;
+        }
+        assert_same_bits(whole, cut, LEARNED);
+        assert_same_memory(a, b);
+        reef_memory_free(b);
+    }
+    reef_memory_free(a);
+}
+
+static void every_kernel_gives_the_same_bits(void **state) {
+    world *w = *state;
+    static float plain[LEARNED], plain_read[2][READ], bits[LEARNED], read[READ];
+    const char *const names[] = {"scalar", "avx2", "avx512"}, *before = reef_kernels_name();
+    reef_memory *first = NULL;
+    for (size_t n = 0; n < sizeof(names) / sizeof(*names); n++) {
+        if (reef_kernels_choose(names[n], NULL) != REEF_OK) continue; // not on this CPU
+        reef_memory *memory = new_memory(0);
+        learn(memory, w->learned, LEARNED, n == 0 ? plain : bits);
+        if (n > 0) assert_same_bits(plain, bits, LEARNED);
+        for (int frozen = 0; frozen < 2; frozen++) {
+            read_once(memory, frozen, w->read, READ, n == 0 ? plain_read[frozen] : read);
+            if (n > 0) assert_same_bits(plain_read[frozen], read, READ);
+        }
+        if (n == 0) {
+            first = memory;
+            continue;
+        }
+        assert_same_memory(first, memory);
+        reef_memory_free(memory);
+    }
+    reef_memory_free(first);
+    assert_int_equal(reef_kernels_choose(before, NULL), REEF_OK);
+}
+
+static void a_text_is_predicted_better_the_second_time(void **state) {
+    world *w = *state;
+    static float bits[2][LEARNED];
+    reef_memory *memory = new_memory(0);
+    for (int time = 0; time < 2; time++) learn(memory, w->learned, LEARNED, bits[time]);
+    double first = sum_of(bits[0], LEARNED), second = sum_of(bits[1], LEARNED);
+    print_message("%.3f bits a byte, then %.3f\n", first / LEARNED, second / LEARNED);
+    assert_true(first < 8.0 * LEARNED && second < 0.3 * first);
+    reef_memory_free(memory);
+}
+
+static void bytes_of_any_kind_are_learned(void **state) {
+    (void)state;
+    enum { COUNT = 4000, KINDS = 6 };
+    static uint8_t bytes[COUNT];
+    static float bits[COUNT];
+    uint64_t seed = 107;
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            const uint8_t kinds[KINDS] = {0, 255, (uint8_t)draw_bits(&seed), '\n', ',', (uint8_t)i};
+            bytes[i] = kinds[kind]; // more lines and more fields in one than any table of them has
+        }
+        reef_memory *memory = new_memory(0);
+        learn(memory, bytes, COUNT, bits);
+        for (size_t i = 0; i < COUNT; i++) assert_true(bits[i] > 0 && bits[i] <= 128);
+        double mean = sum_of(bits, COUNT) / COUNT;
+        // Bytes that repeat cost next to nothing; drawn ones cannot cost less than they hold.
+        assert_true(kind == 2 ? mean > 7.9 && mean < 9.0 : mean < 0.3);
+        reef_memory_free(memory);
+    }
+}
+
+static void a_memory_without_a_byte_predicts_evenly(void **state) {
+    (void)state;
+    uint8_t byte = 'a';
+    float bits = 0;
+    reef_memory *memory = new_memory(0);
+    read_once(memory, false, &byte, 1, &bits);
+    assert_true(fabsf(bits - 8.0f) < 0.1f);
+    reef_memory_free(memory);
+}
+
+// ---- sessions -----------------------------------------------------------------------------------
+
+static void the_same_session_twice_gives_the_same_bits(void **state) {
+    world *w = *state;
+    static float first[READ], second[READ];
+    for (int frozen = 0; frozen < 2; frozen++) {
+        read_once(w->memory, frozen, w->read, READ, first);
+        read_once(w->memory, frozen, w->read, READ, second);
+        assert_same_bits(first, second, READ);
+    }
+}
+
+static void cutting_a_text_into_reads_changes_no_bit(void **state) {
+    world *w = *state;
+    static float whole[READ], cut[READ];
+    uint64_t seed = 109;
+    for (int frozen = 0; frozen < 2; frozen++) {
+        read_once(w->memory, frozen, w->read, READ, whole);
+        reef_memory_session *session = open_session(w->memory, frozen);
+        for (size_t at = 0, count; at < READ; at += count) {
+            count = (size_t)draw_int(&seed, 0, 100);
+            if (count > READ - at) count = READ - at;
+            read_text(session, w->read + at, count, cut + at);
+        }
+        reef_memory_session_close(session);
+        assert_same_bits(whole, cut, READ);
+    }
+}
+
+static void a_session_leaves_the_memory_as_it_was(void **state) {
+    world *w = *state;
+    static float with[READ], without[READ];
+    reef_memory *a = new_memory(0), *b = new_memory(0);
+    learn(a, w->learned, LEARNED, NULL);
+    learn(b, w->learned, LEARNED, NULL);
+    for (int frozen = 0; frozen < 2; frozen++) {
+        read_once(a, frozen, w->read, READ, NULL);
+        assert_same_memory(a, b);
+    }
+    learn(a, w->read, READ, with);
+    learn(b, w->read, READ, without);
+    assert_same_bits(with, without, READ);
+    assert_same_memory(a, b);
+    reef_memory_free(a);
+    reef_memory_free(b);
+}
+
+static void a_reset_session_is_a_new_one(void **state) {
+    world *w = *state;
+    static float fresh[READ], after[READ];
+    for (int frozen = 0; frozen < 2; frozen++) {
+        read_once(w->memory, frozen, w->read, READ, fresh);
+        reef_memory_session *session = open_session(w->memory, frozen);
+        read_text(session, w->learned, READ, NULL);
+        uint32_t one = 0;
+        reef_error err;
+        must(reef_memory_session_predict(session, &one, &err), &err); // in the middle of a byte
+        reef_memory_session_update(session, 1);
+        reef_memory_session_reset(session);
+        read_text(session, w->read, READ, after);
+        assert_same_bits(fresh, after, READ);
+        reef_memory_session_reset(session);
+        read_text(session, w->read, READ, after);
+        assert_same_bits(fresh, after, READ);
+        reef_memory_session_close(session);
+    }
+    reef_memory_session_close(NULL);
+}
+
+static void sessions_at_once_do_not_disturb_each_other(void **state) {
+    world *w = *state;
+    static float alone[THREADS][READ], beside[THREADS][READ];
+    reef_memory_session *sessions[THREADS];
+    uint64_t seed = 113;
+    size_t at[THREADS] = {0};
+    for (size_t k = 0; k < THREADS; k++) { // half of them frozen; texts of their own
+        read_once(w->memory, k % 2, w->learned + k * 3000, READ, alone[k]);
+        sessions[k] = open_session(w->memory, k % 2);
+    }
+    for (size_t done = 0; done < THREADS;) {
+        size_t k = draw_bits(&seed) % THREADS, count = (size_t)draw_int(&seed, 1, 300);
+        if (at[k] == READ) continue;
+        if (count > READ - at[k]) count = READ - at[k];
+        read_text(sessions[k], w->learned + k * 3000 + at[k], count, beside[k] + at[k]);
+        at[k] += count;
+        done += at[k] == READ;
+    }
+    for (size_t k = 0; k < THREADS; k++) {
+        reef_memory_session_close(sessions[k]);
+        assert_same_bits(alone[k], beside[k], READ);
+    }
+}
+
+typedef struct reader {
+    const reef_memory *memory;
+    const uint8_t *bytes;
+    bool frozen, failed;
+    float bits[READ];
+} reader;
+
+static void *run_reader(void *argument) {
+    reader *r = argument;
+    reef_memory_session *session = NULL;
+    r->failed = reef_memory_session_open(&session, r->memory, r->frozen, NULL) != REEF_OK ||
+                reef_memory_session_read(session, r->bytes, READ, r->bits, NULL) != REEF_OK;
+    reef_memory_session_close(session);
+    return NULL;
+}
+
+static void sessions_in_threads_equal_one_after_the_other(void **state) {
+    world *w = *state;
+    static reader readers[THREADS];
+    static float alone[READ];
+    pthread_t threads[THREADS];
+    for (size_t k = 0; k < THREADS; k++) {
+        readers[k] =
+            (reader){.memory = w->memory, .bytes = w->learned + k * 1777, .frozen = k == 3};
+        assert_int_equal(pthread_create(&threads[k], NULL, run_reader, &readers[k]), 0);
+    }
+    for (size_t k = 0; k < THREADS; k++) assert_int_equal(pthread_join(threads[k], NULL), 0);
+    for (size_t k = 0; k < THREADS; k++) {
+        assert_false(readers[k].failed);
+        read_once(w->memory, k == 3, w->learned + k * 1777, READ, alone);
+        assert_same_bits(alone, readers[k].bits, READ);
+    }
+}
+
+static void a_session_adapts_to_its_text_and_a_frozen_one_does_not(void **state) {
+    world *w = *state;
+    static uint8_t text[4 * READ / 3];
+    static float bits[2][4 * READ / 3];
+    enum { PART = READ / 3 };
+    uint64_t seed = 127;
+    for (size_t i = 0; i < PART; i++) text[i] = (uint8_t)(128 + draw_int(&seed, 0, 99)); // all new
+    memcpy(text + PART, text, PART);
+    for (int frozen = 0; frozen < 2; frozen++) {
+        read_once(w->memory, frozen, text, 2 * PART, bits[frozen]);
+        double first = sum_of(bits[frozen], PART), again = sum_of(bits[frozen] + PART, PART);
+        if (frozen)
+            assert_true(again > 0.95 * first);
+        else
+            assert_true(again < 0.3 * first);
+    }
+}
+
+// What a frozen session says depends on where it is (the last bytes, words, lines) and on the
+// memory, not on what it has read: after two beginnings that have nothing but their last lines in
+// common the rest of the text has the same bits.
+static void a_frozen_session_does_not_depend_on_what_it_read_before(void **state) {
+    world *w = *state;
+    enum { BEFORE = 2000, BETWEEN = 400, REST = READ - BETWEEN };
+    static uint8_t text[BEFORE + BETWEEN + REST];
+    static float bits[4][BEFORE + BETWEEN + REST];
+    uint64_t seed = 131;
+    // Common to both and unlike all that the memory knows, so no match leads across.
+    for (size_t i = 0; i < BETWEEN; i++) {
+        text[BEFORE + i] = (uint8_t)(200 + draw_int(&seed, 0, 55));
+        if (i % 40 == 39) text[BEFORE + i] = '\n';
+        if (i % 10 == 5) text[BEFORE + i] = ' ';
+    }
+    memcpy(text + BEFORE + BETWEEN, w->read, REST);
+    for (int k = 0; k < 4; k++) {
+        bool frozen = k < 3;
+        memcpy(text, k == 0 || k == 2 ? w->learned : w->read, BEFORE);
+        if (k == 2) memcpy(text, w->read + 1000, BEFORE);
+        read_once(w->memory, frozen, text, sizeof(text), bits[k]);
+    }
+    const size_t rest = BEFORE + BETWEEN;
+    assert_same_bits(bits[0] + rest, bits[1] + rest, REST);
+    assert_same_bits(bits[0] + rest, bits[2] + rest, REST);
+    assert_memory_not_equal(bits[0] + rest, bits[3] + rest, REST * sizeof(float));
+}
+
+static void a_frozen_session_changes_nothing_of_its_own_either(void **state) {
+    world *w = *state;
+    reef_predictor *memory = &w->memory->predictor;
+    static float once[READ], twice[READ];
+    static uint8_t text[READ];
+    reef_mix_state *before = malloc(sizeof(*before));
+    assert_non_null(before);
+    memcpy(before, memory->state, sizeof(*before));
+    memcpy(text, w->read, READ);
+    reef_memory_session *session = open_session(w->memory, true);
+    read_text(session, text, READ, once);
+    reef_memory_session_reset(session);
+    read_text(session, text, READ / 2, twice);
+    read_text(session, text + READ / 2, READ - READ / 2, twice + READ / 2);
+    assert_same_bits(once, twice, READ);
+    reef_memory_session_close(session);
+    assert_memory_equal(memory->state, before, sizeof(*before));
+    free(before);
+}
+
+static void a_session_of_an_empty_memory_learns_its_text(void **state) {
+    world *w = *state;
+    static float bits[2][READ];
+    reef_memory *memory = new_memory(0);
+    reef_memory_session *session = open_session(memory, false);
+    for (int time = 0; time < 2; time++) read_text(session, w->read, READ, bits[time]);
+    assert_true(sum_of(bits[1], READ) < 0.5 * sum_of(bits[0], READ));
+    reef_memory_session_close(session);
+    reef_memory_free(memory);
+}
+
+// ---- probabilities ------------------------------------------------------------------------------
+
+static void probabilities_are_within_their_range_and_make_the_bits(void **state) {
+    world *w = *state;
+    static float bits[READ];
+    reef_error err;
+    for (int frozen = 0; frozen < 2; frozen++) {
+        read_once(w->memory, frozen, w->read, READ, bits);
+        reef_memory_session *session = open_session(w->memory, frozen);
+        for (size_t i = 0; i < READ; i++) {
+            double surprise = 0.0;
+            for (int b = 7; b >= 0; b--) {
+                uint32_t one = 0;
+                int bit = w->read[i] >> b & 1;
+                must(reef_memory_session_predict(session, &one, &err), &err);
+                assert_true(one >= 1 && one <= 65535);
+                surprise -= log2((bit ? one : 65536 - one) / 65536.0);
+                reef_memory_session_update(session, bit);
+            }
+            assert_true(fabs(surprise - (double)bits[i]) < 1e-4);
+        }
+        reef_memory_session_close(session);
+    }
+}
+
+// The two bits' probabilities sum to 65536 at every node, so those of the 256 bytes sum to one.
+static void the_chances_of_all_bytes_sum_to_one(void **state) {
+    world *w = *state;
+    for (size_t at = 0; at < 12; at++) {
+        double sum = 0.0;
+        uint8_t text[64];
+        float bits[64];
+        size_t count = at * 5;
+        memcpy(text, w->learned + 37 * at, count);
+        reef_memory_session *session = open_session(w->memory, at % 2);
+        for (int byte = 0; byte < 256; byte++) {
+            text[count] = (uint8_t)byte;
+            reef_memory_session_reset(session);
+            read_text(session, text, count + 1, bits);
+            sum += exp2(-(double)bits[count]);
+        }
+        reef_memory_session_close(session);
+        assert_true(fabs(sum - 1.0) < 1e-5);
+    }
+}
+
+static size_t encode(
+    const reef_memory *memory, const uint8_t *text, size_t count, uint8_t *code, size_t room) {
+    reef_error err;
+    bit_coder coder = bit_encoder(code, room);
+    reef_memory_session *session = open_session(memory, false);
+    for (size_t i = 0; i < 8 * count; i++) {
+        uint32_t one = 0;
+        int bit = text[i / 8] >> (7 - i % 8) & 1;
+        must(reef_memory_session_predict(session, &one, &err), &err);
+        bit_encode(&coder, one, bit);
+        reef_memory_session_update(session, bit);
+    }
+    reef_memory_session_close(session);
+    return bit_encode_end(&coder);
+}
+
+static void decode(
+    const reef_memory *memory, uint8_t *code, size_t bytes, uint8_t *text, size_t count) {
+    reef_error err;
+    bit_coder coder = bit_decoder(code, bytes);
+    reef_memory_session *session = open_session(memory, false);
+    memset(text, 0, count);
+    for (size_t i = 0; i < 8 * count; i++) {
+        uint32_t one = 0;
+        must(reef_memory_session_predict(session, &one, &err), &err);
+        int bit = bit_decode(&coder, one);
+        text[i / 8] = (uint8_t)(text[i / 8] << 1 | bit);
+        reef_memory_session_update(session, bit);
+    }
+    reef_memory_session_close(session);
+}
+
+static void a_coder_gets_back_what_it_wrote_and_takes_the_bits_that_were_promised(void **state) {
+    world *w = *state;
+    static uint8_t text[READ], code[2 * READ + 8], decoded[READ];
+    static float bits[READ];
+    uint64_t seed = 137;
+    const size_t counts[] = {0, 1, 2, 100, READ};
+    for (int kind = 0; kind < 4; kind++)
+        for (size_t n = 0; n < sizeof(counts) / sizeof(*counts); n++) {
+            size_t count = counts[n];
+            // In known words, learned word for word, of one byte, of any bytes.
+            memcpy(text, kind == 0 ? w->read : w->learned, READ);
+            if (kind == 2) memset(text, 'x', READ);
+            if (kind == 3)
+                for (size_t i = 0; i < READ; i++) text[i] = (uint8_t)draw_bits(&seed);
+            read_once(w->memory, false, text, count, bits);
+            size_t bytes = encode(w->memory, text, count, code, sizeof(code));
+            decode(w->memory, code, bytes, decoded, count);
+            assert_memory_equal(decoded, text, count);
+            double promised = sum_of(bits, count) / 8.0;
+            if ((double)bytes > 1.003 * promised + 8.0)
+                fail_msg("%zu bytes for %.1f", bytes, promised);
+            assert_true((double)bytes + 4.0 > promised);
+        }
+}
+
+// ---- growth -------------------------------------------------------------------------------------
+
+static void a_memory_grows_with_its_stream_and_keeps_its_bound(void **state) {
+    (void)state;
+    enum { STEP = 1 << 15, STEPS = 24 }; // 768 KiB: a fifth of it reaches the bound
+    static uint8_t text[STEP];
+    static float bits[STEP], seen[STEP];
+    reef_memory_stats first, stats = {0};
+    uint64_t seed = 139;
+    reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
+    reef_memory_read_stats(memory, &first);
+    assert_int_equal(first.learned_bytes, 0);
+    assert_true(first.bytes > 0 && first.bytes <= REEF_MEMORY_BYTES_MIN);
+    uint64_t bytes = first.bytes;
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        draw_text(&seed, STEP, text); // in new words, so that contexts never end
+        learn(memory, text, STEP, bits);
+        reef_memory_read_stats(memory, &stats);
+        assert_int_equal(stats.learned_bytes, step * STEP);
+        assert_int_equal(stats.bytes_max, REEF_MEMORY_BYTES_MIN);
+        assert_true(stats.bytes >= bytes && stats.bytes <= stats.bytes_max);
+        assert_true(stats.bytes <= first.bytes + 24 * stats.learned_bytes);
+        assert_true(stats.cells_used <= stats.cells && stats.trees_used <= stats.trees);
+        assert_true(stats.text_bytes <= stats.learned_bytes);
+        bytes = stats.bytes;
+    }
+    print_message("%.2f MiB, %.0f %% of the cells, %.0f %% of the trees\n",
+                  (double)stats.bytes / (1 << 20),
+                  100.0 * (double)stats.cells_used / (double)stats.cells,
+                  100.0 * (double)stats.trees_used / (double)stats.trees);
+    assert_true(2 * stats.bytes > stats.bytes_max); // one more doubling would pass the bound
+    assert_true(stats.cells_used * 10 > stats.cells * 9);
+    // There new contexts still take the place of old ones: a text is learned as before.
+    learn(memory, text, STEP, seen);
+    assert_true(sum_of(seen, STEP) < 0.5 * sum_of(bits, STEP));
+    reef_memory_free(memory);
+}
+
+static void a_short_stream_takes_little_memory(void **state) {
+    world *w = *state;
+    reef_memory_stats empty, stats;
+    for (uint64_t bound = REEF_MEMORY_BYTES_MIN; bound <= REEF_MEMORY_BYTES_MAX; bound *= 32) {
+        reef_memory *memory = new_memory(bound);
+        reef_memory_read_stats(memory, &empty);
+        learn(memory, w->learned, LEARNED, NULL);
+        reef_memory_read_stats(memory, &stats);
+        assert_true(empty.bytes < REEF_MEMORY_BYTES_MIN);
+        assert_true(stats.bytes <= empty.bytes + 24ull * LEARNED);
+        reef_memory_free(memory);
+    }
+}
+
+// ---- options, statistics and names --------------------------------------------------------------
+
+static void bounds_that_no_memory_has_are_refused(void **state) {
+    (void)state;
+    const uint64_t wrong[] = {1, REEF_MEMORY_BYTES_MIN - 1, REEF_MEMORY_BYTES_MAX + 1, UINT64_MAX};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        reef_error err = {0};
+        reef_memory *memory = (reef_memory *)&err; // is set to NULL whatever happens
+        reef_memory_options options = {.bytes_max = wrong[i]};
+        assert_int_equal(reef_memory_new(&memory, &options, &err), REEF_ERR_INVALID);
+        assert_null(memory);
+        assert_int_equal(err.status, REEF_ERR_INVALID);
+        assert_non_null(strstr(err.message, "context memory"));
+        assert_int_equal(reef_memory_new(&memory, &options, NULL), REEF_ERR_INVALID);
+    }
+    reef_memory_free(NULL);
+}
+
+static void a_memory_without_options_has_the_default_bound(void **state) {
+    (void)state;
+    reef_error err;
+    reef_memory *memory = NULL;
+    reef_memory_stats stats;
+    must(reef_memory_new(&memory, NULL, &err), &err);
+    reef_memory_read_stats(memory, &stats);
+    assert_int_equal(stats.bytes_max, REEF_MEMORY_BYTES_DEFAULT);
+    assert_int_equal(stats.cells_used, 0);
+    assert_int_equal(stats.trees_used, 0);
+    assert_int_equal(stats.text_bytes, 0);
+    reef_memory_free(memory);
+}
+
+static void statistics_count_what_was_learned(void **state) {
+    world *w = *state;
+    reef_memory_stats stats;
+    reef_memory_read_stats(w->memory, &stats);
+    assert_int_equal(stats.learned_bytes, LEARNED);
+    assert_int_equal(stats.text_bytes, LEARNED); // fits
+    assert_true(stats.cells_used > LEARNED / 4 && stats.cells_used <= stats.cells);
+    assert_true(stats.trees_used > 100 && stats.trees_used <= stats.trees);
+    assert_true(stats.bytes <= stats.bytes_max);
+}
+
+static void inputs_have_names_of_their_own(void **state) {
+    (void)state;
+    size_t count = reef_memory_input_count();
+    assert_true(count > 10);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = reef_memory_input_name(i);
+        assert_non_null(name);
+        assert_true(strlen(name) > 0);
+        for (size_t k = 0; k < i; k++) assert_string_not_equal(name, reef_memory_input_name(k));
+    }
+}
+
+static void shares_sum_to_one_and_hits_are_parts_of_the_bytes(void **state) {
+    world *w = *state;
+    enum { INPUTS_MAX = 64 };
+    double shares[INPUTS_MAX], hits[INPUTS_MAX], again[INPUTS_MAX], hits_again[INPUTS_MAX];
+    size_t count = reef_memory_input_count();
+    assert_true(count <= INPUTS_MAX);
+    for (int frozen = 0; frozen < 2; frozen++) {
+        reef_memory_session *session = open_session(w->memory, frozen);
+        reef_memory_session_inputs(session, shares, hits); // nothing was read
+        for (size_t i = 0; i < count; i++) assert_true(shares[i] == 0.0 && hits[i] == 0.0);
+        read_text(session, w->read, READ, NULL);
+        reef_memory_session_inputs(session, shares, hits);
+        double sum = 0.0, hit_max = 0.0;
+        for (size_t i = 0; i < count; i++) {
+            assert_true(shares[i] >= 0.0 && hits[i] >= 0.0 && hits[i] <= 1.0);
+            sum += shares[i];
+            if (hits[i] > hit_max) hit_max = hits[i];
+        }
+        assert_true(sum > 0.5 && sum <= 1.001 && hit_max > 0.9);
+        reef_memory_session_reset(session);
+        read_text(session, w->read, READ, NULL);
+        reef_memory_session_inputs(session, again, hits_again);
+        assert_memory_equal(shares, again, count * sizeof(*shares));
+        assert_memory_equal(hits, hits_again, count * sizeof(*hits));
+        reef_memory_session_close(session);
+    }
+}
+
+// ---- trees --------------------------------------------------------------------------------------
+
+enum { CONTEXTS_SEEN_LOG2 = 15, TREES_TEXT = 1500 };
+
+// What followed one context, in trees that every byte of it was learned into bit by bit: the upper
+// nibble's, and sixteen lower ones.
+typedef struct plain_context {
+    uint32_t name;
+    uint32_t visits, symbols; // 0 visits: free
+    uint8_t symbol[2];        // the first two that differ
+    uint8_t real[17][REEF_SLOT_NODES];
+    uint8_t stored[17][REEF_SLOT_NODES]; // as the tables should have them, once they are there
+} plain_context;
+
+static plain_context *plain_find(plain_context *contexts, uint32_t name) {
+    uint32_t at = name * 0x9E3779B1u >> (32 - CONTEXTS_SEEN_LOG2);
+    while (contexts[at].visits > 0 && contexts[at].name != name)
+        at = (at + 1) & ((1u << CONTEXTS_SEEN_LOG2) - 1);
+    contexts[at].name = name;
+    return &contexts[at];
+}
+
+static void learn_nibble(uint8_t *nodes, uint32_t nibble) {
+    uint32_t node = 1;
+    for (int bit = 3; bit >= 0; bit--) {
+        uint8_t *history = &nodes[node - 1];
+        *history = reef_histories_table()->next[*history][nibble >> bit & 1];
+        node = node * 2 + (nibble >> bit & 1);
+    }
+}
+
+static void learn_byte(uint8_t trees[17][REEF_SLOT_NODES], uint8_t byte) {
+    learn_nibble(trees[0], byte >> 4);
+    learn_nibble(trees[1 + (byte >> 4)], byte & 15);
+}
+
+// The histories that a context has for a byte; like a frozen session, so nothing changes.
+static void drawn_trees(reef_predictor *p, uint8_t trees[REEF_CONTEXTS][17][REEF_SLOT_NODES]) {
+    p->frozen = true;
+    reef_trees_open(p);
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) memcpy(trees[i][0], p->nodes[i], REEF_SLOT_NODES);
+    for (uint32_t upper = 0; upper < 16; upper++) {
+        p->bits = 16 | upper;
+        reef_trees_open_lower(p);
+        for (size_t i = 0; i < REEF_CONTEXTS; i++)
+            memcpy(trees[i][1 + upper], p->nodes[i], REEF_SLOT_NODES);
+    }
+    p->frozen = false;
+}
+
+// A pair is exact where a real tree is one of its kind: all of it while three bits keep their
+// order, and for ever where the two symbols part. Elsewhere the bit is always the same, so a run of
+// them, which has counted no more than there were.
+static void check_pair(const plain_context *c, uint8_t drawn[17][REEF_SLOT_NODES]) {
+    const reef_histories *table = reef_histories_table();
+    size_t partings = 0;
+    for (size_t t = 0; t < 17; t++)
+        for (size_t node = 0; node < REEF_SLOT_NODES; node++) {
+            uint8_t real = c->real[t][node], is = drawn[t][node];
+            bool both = table->zeros[real] > 0 && table->ones[real] > 0;
+            partings += both;
+            if (c->visits <= 3 || both) {
+                if (is != real) fail_msg("tree %zu node %zu: %d, not %d", t, node, is, real);
+                continue;
+            }
+            int bit = table->ones[real] > 0;
+            uint32_t counted = bit ? table->ones[is] : table->zeros[is];
+            assert_int_equal(real == 0, is == 0);
+            assert_int_equal(table->visits[is], counted);
+            assert_true(counted <= table->visits[real]);
+            if (c->symbols == 1) assert_int_equal(is, real);
+        }
+    assert_int_equal(partings, c->symbols == 2);
+}
+
+typedef struct trees_count {
+    size_t fresh, pairs, trees;
+    size_t mistaken; // trees of another context with the same check, of eight bits
+} trees_count;
+
+// Nibbles that never followed have no trees to compare.
+static void check_trees(plain_context *c, uint8_t drawn[17][REEF_SLOT_NODES], trees_count *count) {
+    for (size_t t = 0; t < 17; t++) {
+        if (c->real[t][0] == REEF_HISTORY_NONE) continue;
+        count->trees++;
+        if (memcmp(drawn[t], c->stored[t], REEF_SLOT_NODES) == 0) continue;
+        count->mistaken++;
+        memcpy(c->stored[t], drawn[t], REEF_SLOT_NODES);
+    }
+}
+
+static void check_context(const reef_predictor *p,
+                          size_t i,
+                          plain_context *c,
+                          uint8_t drawn[17][REEF_SLOT_NODES],
+                          trees_count *count) {
+    static const uint8_t none[17][REEF_SLOT_NODES];
+    switch (p->kinds[i]) {
+    case REEF_CONTEXT_NEW:
+        assert_int_equal(c->visits, 0); // the tables are large enough to keep all
+        assert_memory_equal(drawn, none, sizeof(none));
+        count->fresh++;
+        break;
+    case REEF_CONTEXT_PAIR:
+        assert_true(c->visits > 0 && c->symbols <= 2);
+        check_pair(c, drawn);
+        memcpy(c->stored, drawn, sizeof(c->stored)); // what a third byte would find
+        count->pairs++;
+        break;
+    default:
+        assert_int_equal(c->symbols, 3);
+        check_trees(c, drawn, count);
+    }
+}
+
+static void learn_context(plain_context *c, uint8_t byte) {
+    if (c->visits++ == 0) {
+        memset(c->real, 0, sizeof(c->real));
+        memset(c->stored, 0, sizeof(c->stored));
+        c->symbols = 0;
+    }
+    bool known = c->symbols > 0 && c->symbol[0] == byte;
+    known |= c->symbols > 1 && c->symbol[1] == byte;
+    if (!known && c->symbols < 2) c->symbol[c->symbols] = byte;
+    if (!known && c->symbols < 3) c->symbols++;
+    learn_byte(c->real, byte);
+    learn_byte(c->stored, byte);
+}
+
+static void trees_are_those_that_the_bytes_of_each_context_make(void **state) {
+    (void)state;
+    // Symbols that part in every bit of either nibble, and some that share one.
+    static const uint8_t SYMBOLS[][3] = {
+        {'a', 'b', 'c'}, {0x11, 0x91, 0x19}, {0, 255, 16}, {'0', '8', 'p'}};
+    plain_context *contexts = malloc(sizeof(*contexts) << CONTEXTS_SEEN_LOG2);
+    assert_non_null(contexts);
+    static uint8_t drawn[REEF_CONTEXTS][17][REEF_SLOT_NODES];
+    for (size_t s = 0; s < sizeof(SYMBOLS) / sizeof(*SYMBOLS); s++) {
+        uint64_t seed = 149 + s;
+        trees_count count = {0};
+        memset(contexts, 0, sizeof(*contexts) << CONTEXTS_SEEN_LOG2);
+        reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
+        reef_predictor *p = &memory->predictor;
+        for (size_t n = 0; n < TREES_TEXT; n++) {
+            // The third symbol is rare, so that pairs get old before they turn into trees.
+            uint8_t byte = SYMBOLS[s][draw_int(&seed, 0, 30) == 0 ? 2 : draw_int(&seed, 0, 3) == 0];
+            plain_context *of[REEF_CONTEXTS];
+            drawn_trees(p, drawn);
+            for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+                of[i] = plain_find(contexts, reef_cell_name(p->hashes[i]));
+                check_context(p, i, of[i], drawn[i], &count);
+                learn_context(of[i], byte);
+            }
+            learn(memory, &byte, 1, NULL);
+        }
+        print_message("%zu new ones, %zu pairs, %zu trees, %zu of others\n", count.fresh,
+                      count.pairs, count.trees, count.mistaken);
+        assert_true(count.fresh > 1000 && count.pairs > 1000 && count.trees > 1000);
+        assert_true(count.mistaken * 100 <= count.trees);
+        reef_memory_free(memory);
+    }
+    free(contexts);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cutting_the_stream_into_calls_changes_no_bit),
+        cmocka_unit_test(every_kernel_gives_the_same_bits),
+        cmocka_unit_test(a_text_is_predicted_better_the_second_time),
+        cmocka_unit_test(bytes_of_any_kind_are_learned),
+        cmocka_unit_test(a_memory_without_a_byte_predicts_evenly),
+        cmocka_unit_test(the_same_session_twice_gives_the_same_bits),
+        cmocka_unit_test(cutting_a_text_into_reads_changes_no_bit),
+        cmocka_unit_test(a_session_leaves_the_memory_as_it_was),
+        cmocka_unit_test(a_reset_session_is_a_new_one),
+        cmocka_unit_test(sessions_at_once_do_not_disturb_each_other),
+        cmocka_unit_test(sessions_in_threads_equal_one_after_the_other),
+        cmocka_unit_test(a_session_adapts_to_its_text_and_a_frozen_one_does_not),
+        cmocka_unit_test(a_frozen_session_does_not_depend_on_what_it_read_before),
+        cmocka_unit_test(a_frozen_session_changes_nothing_of_its_own_either),
+        cmocka_unit_test(a_session_of_an_empty_memory_learns_its_text),
+        cmocka_unit_test(probabilities_are_within_their_range_and_make_the_bits),
+        cmocka_unit_test(the_chances_of_all_bytes_sum_to_one),
+        cmocka_unit_test(a_coder_gets_back_what_it_wrote_and_takes_the_bits_that_were_promised),
+        cmocka_unit_test(a_memory_grows_with_its_stream_and_keeps_its_bound),
+        cmocka_unit_test(a_short_stream_takes_little_memory),
+        cmocka_unit_test(bounds_that_no_memory_has_are_refused),
+        cmocka_unit_test(a_memory_without_options_has_the_default_bound),
+        cmocka_unit_test(statistics_count_what_was_learned),
+        cmocka_unit_test(inputs_have_names_of_their_own),
+        cmocka_unit_test(shares_sum_to_one_and_hits_are_parts_of_the_bytes),
+        cmocka_unit_test(trees_are_those_that_the_bytes_of_each_context_make),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
