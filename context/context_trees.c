@@ -92,7 +92,7 @@ void reef_trees_aim(reef_predictor *p, uint32_t *hashes) {
 }
 
 static void find_cells(reef_predictor *p) {
-    p->orders_known = 0;
+    p->orders_known = p->known_count = p->tree_count = 0;
     for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         size_t at = line_of_cell(p, p->hashes[i]);
         // A frozen session reads the lines of the memory itself, and writes to none.
@@ -107,7 +107,10 @@ static void find_cells(reef_predictor *p) {
         else
             p->kinds[i] =
                 line->history[cell] == REEF_CELL_TREES ? REEF_CONTEXT_TREES : REEF_CONTEXT_PAIR;
-        p->orders_known += i < REEF_ORDERS && cell >= 0;
+        if (cell < 0) continue;
+        p->orders_known += i < REEF_ORDERS;
+        p->known[p->known_count++] = (uint8_t)i;
+        if (p->kinds[i] == REEF_CONTEXT_TREES) p->trees[p->tree_count++] = (uint8_t)i;
         if (p->kinds[i] == REEF_CONTEXT_TREES)
             __builtin_prefetch(reef_lines_peek(
                 &p->slots, line_of_slot(p, reef_slot_key(reef_cell_name(p->hashes[i])))));
@@ -117,29 +120,24 @@ static void find_cells(reef_predictor *p) {
 void reef_trees_aim_lower(reef_predictor *p) {
     // Three bits of the upper nibble decide the line; the fourth is not known yet.
     uint32_t upper = (p->bits & 7) << 1;
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
-        if (p->kinds[i] != REEF_CONTEXT_TREES) continue;
+    for (size_t k = 0; k < p->tree_count; k++) {
+        size_t i = p->trees[k];
         uint32_t key = reef_slot_key_lower(reef_cell_name(p->hashes[i]), upper);
         __builtin_prefetch(reef_lines_peek(&p->slots, line_of_slot(p, key)));
     }
 }
 
 static void open_nodes(reef_predictor *p, int upper) {
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
-        uint32_t name = reef_cell_name(p->hashes[i]);
-        uint8_t *own = p->own_slots[i].history;
-        switch (p->kinds[i]) {
-        case REEF_CONTEXT_NEW:
-            memset(own, 0, REEF_SLOT_NODES);
-            p->nodes[i] = own;
-            break;
-        case REEF_CONTEXT_PAIR:
-            draw_cell(p->table, p->lines[i], p->cells_at[i], upper, own);
-            p->nodes[i] = own;
-            break;
-        default:
-            p->nodes[i] = open_tree(
-                p, i, upper < 0 ? reef_slot_key(name) : reef_slot_key_lower(name, (uint32_t)upper));
+    for (size_t k = 0; k < p->known_count; k++) {
+        size_t i = p->known[k];
+        if (p->kinds[i] == REEF_CONTEXT_TREES) {
+            uint32_t name = reef_cell_name(p->hashes[i]);
+            uint32_t key =
+                upper < 0 ? reef_slot_key(name) : reef_slot_key_lower(name, (uint32_t)upper);
+            p->nodes[i] = open_tree(p, i, key);
+        } else {
+            p->nodes[i] = p->own_slots[i].history;
+            draw_cell(p->table, p->lines[i], p->cells_at[i], upper, p->nodes[i]);
         }
     }
 }

@@ -13,12 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_INPUT_BLOCK 32 // inputs are padded with zeros to a multiple: a vector of AVX-512
+#define REEF_INPUT_BLOCK 8 // predictions are padded with zeros to a multiple: half a vector
 #define REEF_WEIGHT_ONE (1 << 14)
 
 typedef struct reef_mix_kernels {
     const char *name;
     /**
+     * N is a multiple of 8 here and in update, and of 16 in dot and train.
+     *
      * odds[i] = stretch of chance[i], distance[i] = its distance from a half; 0 where history[i] is
      * 0: a bit that was never seen has nothing to say. Both are (N).
      */

@@ -63,6 +63,8 @@ static void begin_byte(reef_predictor *p) {
     p->bit = 0;
     p->rate = RATE_LAST + (int32_t)((uint64_t)RATE_FIRST * RATE_BYTES / (RATE_BYTES + learned));
     p->sse_hash = hash((p->position.bytes & 0xFFFFFF) * 3 + 1);
+    // A context that knows nothing has no history, in all bits of the byte.
+    memset(p->histories, REEF_HISTORY_NONE, sizeof(p->histories));
     reef_trees_open(p);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         reef_match_take(&p->matches[k], &p->text, SHORTEST_MATCH[k]);
@@ -110,7 +112,8 @@ static uint32_t node_of(const reef_predictor *p) {
 
 static void context_inputs(reef_predictor *p) {
     const uint32_t node = node_of(p) - 1;
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) {
+    for (size_t k = 0; k < p->known_count; k++) {
+        size_t i = p->known[k];
         uint8_t h = p->nodes[i][node];
         p->histories[i] = h;
         p->chances[i] = p->state->chance[i][h];
@@ -233,8 +236,12 @@ static void learn_weights(reef_predictor *p, int bit) {
 
 static void learn_chances(reef_predictor *p, int bit) {
     p->kernels->update(REEF_PREDICTIONS, p->chances, bit, p->rates);
-    for (size_t i = 0; i <= REEF_CONTEXTS; i++)
+    for (size_t k = 0; k < p->known_count; k++) {
+        size_t i = p->known[k];
         p->state->chance[i][p->histories[i]] = p->chances[i];
+    }
+    p->state->chance[REEF_PREDICTION_ORDER_0][p->histories[REEF_PREDICTION_ORDER_0]] =
+        p->chances[REEF_PREDICTION_ORDER_0];
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         int expected = expected_bit(p, k);
         if (expected < 0) continue;
@@ -247,8 +254,11 @@ static void learn_chances(reef_predictor *p, int bit) {
 
 static void learn_histories(reef_predictor *p, int bit) {
     uint32_t node = node_of(p);
-    for (size_t i = 0; i < REEF_CONTEXTS; i++)
+    // What is drawn from a cell is drawn again from what the cell learns.
+    for (size_t k = 0; k < p->tree_count; k++) {
+        size_t i = p->trees[k];
         p->nodes[i][node - 1] = p->table->next[p->histories[i]][bit];
+    }
     uint8_t *order_0 = &p->state->order_0[p->bits];
     *order_0 = p->table->next[*order_0][bit];
 }

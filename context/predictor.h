@@ -96,6 +96,9 @@ typedef struct reef_predictor {
     uint32_t bits; // 1 and then the bits of the byte so far
     uint32_t bit;  // number of the next one: 0 .. 7
     uint32_t orders_known;
+    uint32_t known_count, tree_count;
+    uint8_t known[REEF_CONTEXTS]; // numbers of the contexts that know something of the byte
+    uint8_t trees[REEF_CONTEXTS]; // of those with trees
     uint32_t sse_hash;
     int32_t rate; // of the weights, 12 bits behind the point
 

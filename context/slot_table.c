@@ -5,9 +5,8 @@
 static_assert(sizeof(reef_slot) * REEF_SLOTS_A_LINE == REEF_LINE_BYTES,
               "a line of slots is a cache line");
 
-reef_slot *reef_slot_take(uint8_t *line, uint32_t key, const reef_histories *histories) {
-    reef_slot *slots = (reef_slot *)(void *)line, *found = reef_slot_find(line, key);
-    if (found != NULL) return found;
+reef_slot *reef_slot_replace(uint8_t *line, uint32_t key, const reef_histories *histories) {
+    reef_slot *slots = (reef_slot *)(void *)line, *found = slots;
     int least = 1 << 30;
     for (int i = 0; i < REEF_SLOTS_A_LINE; i++) {
         // The history of the first bit has counted every visit, as far as it counts.

@@ -53,7 +53,15 @@ static inline reef_slot *reef_slot_find(uint8_t *line, uint32_t key) {
     return NULL;
 }
 
-/** The slot of a key; an empty one, in place of the one that has seen least, where it has none. */
-reef_slot *reef_slot_take(uint8_t *line, uint32_t key, const reef_histories *histories);
+/** An empty slot for a key that its line does not have, in place of the one that has seen least. */
+reef_slot *reef_slot_replace(uint8_t *line, uint32_t key, const reef_histories *histories);
+
+/** The slot of a key, an empty one where its line has none. */
+static inline reef_slot *reef_slot_take(uint8_t *line,
+                                        uint32_t key,
+                                        const reef_histories *histories) {
+    reef_slot *slot = reef_slot_find(line, key);
+    return slot != NULL ? slot : reef_slot_replace(line, key, histories);
+}
 
 #endif

@@ -1,3 +1,4 @@
+#include "mix_avx2.h"
 #include "chance.h"
 #include "mixer.h"
 
@@ -22,26 +23,21 @@ static inline __m256i inputs_of(__m256i chance,
     return _mm256_and_si256(seen, _mm256_srai_epi32(_mm256_slli_epi32(pair, 16), 16));
 }
 
-static void mix_inputs(size_t N,
-                       int16_t *odds,
-                       int16_t *distance,
-                       const uint32_t *chance,
-                       const uint8_t *history,
-                       const int16_t *stretch) {
-    const __m256i none = _mm256_setzero_si256();
-    for (size_t i = 0; i < N; i += 16) {
-        __m256i far[2], near[2];
-        for (size_t k = 0; k < 2; k++) {
-            const void *histories = history + i + 8 * k, *chances = chance + i + 8 * k;
-            __m256i h = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)histories));
-            near[k] = inputs_of(_mm256_loadu_si256((const __m256i *)chances),
-                                _mm256_cmpgt_epi32(h, none), stretch, &far[k]);
-        }
-        // Packing takes quarters in turns; the permutation puts them back in order.
-        __m256i o = _mm256_permute4x64_epi64(_mm256_packs_epi32(near[0], near[1]), 0xD8);
-        __m256i d = _mm256_permute4x64_epi64(_mm256_packs_epi32(far[0], far[1]), 0xD8);
-        _mm256_storeu_si256((__m256i *)(void *)(odds + i), o);
-        _mm256_storeu_si256((__m256i *)(void *)(distance + i), d);
+void reef_mix_inputs_avx2(size_t N,
+                          int16_t *odds,
+                          int16_t *distance,
+                          const uint32_t *chance,
+                          const uint8_t *history,
+                          const int16_t *stretch) {
+    for (size_t i = 0; i < N; i += 8) {
+        __m128i h8 = _mm_loadl_epi64((const __m128i *)(const void *)(history + i));
+        __m256i seen = _mm256_cmpgt_epi32(_mm256_cvtepu8_epi32(h8), _mm256_setzero_si256());
+        __m256i c = _mm256_loadu_si256((const __m256i *)(const void *)(chance + i)), far;
+        __m256i near = inputs_of(c, seen, stretch, &far);
+        // Four log odds, four distances, and the same of the other half: put in order.
+        __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi32(near, far), 0xD8);
+        _mm_storeu_si128((__m128i *)(void *)(odds + i), _mm256_castsi256_si128(both));
+        _mm_storeu_si128((__m128i *)(void *)(distance + i), _mm256_extracti128_si256(both, 1));
     }
 }
 
@@ -70,7 +66,7 @@ static void mix_train(
     }
 }
 
-static void mix_update(size_t N, uint32_t *chance, int bit, const int32_t *rates) {
+void reef_mix_update_avx2(size_t N, uint32_t *chance, int bit, const int32_t *rates) {
     const __m256i top = _mm256_set1_epi32(REEF_CHANCE_MAX);
     const __m256i limit = _mm256_set1_epi32(REEF_CHANCE_LIMIT);
     for (size_t i = 0; i < N; i += 8) {
@@ -86,5 +82,8 @@ static void mix_update(size_t N, uint32_t *chance, int bit, const int32_t *rates
     }
 }
 
-const reef_mix_kernels reef_mix_avx2 = {
-    .name = "avx2", .inputs = mix_inputs, .dot = mix_dot, .train = mix_train, .update = mix_update};
+const reef_mix_kernels reef_mix_avx2 = {.name = "avx2",
+                                        .inputs = reef_mix_inputs_avx2,
+                                        .dot = mix_dot,
+                                        .train = mix_train,
+                                        .update = reef_mix_update_avx2};

@@ -705,16 +705,23 @@ static void learn_byte(uint8_t trees[17][REEF_SLOT_NODES], uint8_t byte) {
     learn_nibble(trees[1 + (byte >> 4)], byte & 15);
 }
 
+static void copy_nodes(const reef_predictor *p, size_t i, uint8_t *tree) {
+    // A context that knows nothing has no nodes.
+    if (p->kinds[i] == REEF_CONTEXT_NEW)
+        memset(tree, REEF_HISTORY_NONE, REEF_SLOT_NODES);
+    else
+        memcpy(tree, p->nodes[i], REEF_SLOT_NODES);
+}
+
 // The histories that a context has for a byte; like a frozen session, so nothing changes.
 static void drawn_trees(reef_predictor *p, uint8_t trees[REEF_CONTEXTS][17][REEF_SLOT_NODES]) {
     p->frozen = true;
     reef_trees_open(p);
-    for (size_t i = 0; i < REEF_CONTEXTS; i++) memcpy(trees[i][0], p->nodes[i], REEF_SLOT_NODES);
+    for (size_t i = 0; i < REEF_CONTEXTS; i++) copy_nodes(p, i, trees[i][0]);
     for (uint32_t upper = 0; upper < 16; upper++) {
         p->bits = 16 | upper;
         reef_trees_open_lower(p);
-        for (size_t i = 0; i < REEF_CONTEXTS; i++)
-            memcpy(trees[i][1 + upper], p->nodes[i], REEF_SLOT_NODES);
+        for (size_t i = 0; i < REEF_CONTEXTS; i++) copy_nodes(p, i, trees[i][1 + upper]);
     }
     p->frozen = false;
 }

@@ -17,7 +17,7 @@
 
 enum { SETS_MAX = 7, INPUTS_MAX = 64, REPEATS = 400 };
 
-static const size_t SETS[] = {1, 2, 5, 6, 7}, INPUTS[] = {32, 64};
+static const size_t SETS[] = {1, 2, 5, 6, 7}, INPUTS[] = {16, 32, 48, 64};
 
 // One call's arrays, each with a guard behind what a kernel may write. Vectors are read from any
 // address, so nothing is aligned on purpose: `shift` moves every array by some elements.
