@@ -11,7 +11,7 @@
 
 typedef struct reef_logistic {
     uint16_t squash[2 * (REEF_ODDS_MAX + 1)]; // of log odds + REEF_ODDS_MAX + 1
-    int16_t stretch[4096 + 2]; // of the upper 12 bits of a probability; kernels read two at once
+    int16_t stretch[4096];                    // of the upper 12 bits of a probability
 } reef_logistic;
 
 /** The tables, made once. Threads: any. */

@@ -18,24 +18,11 @@
 
 typedef struct reef_mix_kernels {
     const char *name;
-    /**
-     * N is a multiple of 8 here and in update, and of 16 in dot and train.
-     *
-     * odds[i] = stretch of chance[i], distance[i] = its distance from a half; 0 where history[i] is
-     * 0: a bit that was never seen has nothing to say. Both are (N).
-     */
-    void (*inputs)(size_t N,
-                   int16_t *odds,
-                   int16_t *distance,
-                   const uint32_t *chance,
-                   const uint8_t *history,
-                   const int16_t *stretch);
-    /** out[k] = sum over i of w[k][i] * in[i], rounded down pair by pair, in units of `in`. */
+    /** out[k] = sum over i of w[k][i] * in[i], rounded down pair by pair, in units of `in`. N is
+     *  a multiple of 16 here and in train. */
     void (*dot)(size_t K, size_t N, int32_t *out, const int16_t *in, const int16_t *const *w);
     /** w[k][i] += in[i] * rate[k] / 2^15, rounded, saturating; rate is above -32768. */
     void (*train)(size_t K, size_t N, int16_t *const *w, const int16_t *in, const int16_t *rate);
-    /** chance[i] after `bit`: reef_chance_after. */
-    void (*update)(size_t N, uint32_t *chance, int bit, const int32_t *rates);
 } reef_mix_kernels;
 
 extern const reef_mix_kernels reef_mix_scalar;

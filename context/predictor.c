@@ -63,8 +63,8 @@ static void begin_byte(reef_predictor *p) {
     p->bit = 0;
     p->rate = RATE_LAST + (int32_t)((uint64_t)RATE_FIRST * RATE_BYTES / (RATE_BYTES + learned));
     p->sse_hash = hash((p->position.bytes & 0xFFFFFF) * 3 + 1);
-    // A context that knows nothing has no history, in all bits of the byte.
-    memset(p->histories, REEF_HISTORY_NONE, sizeof(p->histories));
+    // A context that knows nothing has nothing to say in any bit of the byte.
+    memset(p->in, 0, sizeof(p->in));
     reef_trees_open(p);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         reef_match_take(&p->matches[k], &p->text, SHORTEST_MATCH[k]);
@@ -84,7 +84,6 @@ void reef_predictor_begin(reef_predictor *p) {
     reef_position_begin(&p->position, p->text.end);
     memset(p->matches, 0, sizeof(p->matches));
     memset(p->in, 0, sizeof(p->in));
-    memset(p->chances, 0, sizeof(p->chances));
     memset(p->histories, 0, sizeof(p->histories));
     memset(p->kinds, 0, sizeof(p->kinds));
     reef_trees_aim(p, p->next_hashes);
@@ -110,19 +109,22 @@ static uint32_t node_of(const reef_predictor *p) {
     return 1u << depth | (p->bits & ((1u << depth) - 1));
 }
 
+// Two inputs of a chance; a bit that was never seen has nothing to say.
+static inline void put_inputs(reef_predictor *p, size_t i, uint8_t history) {
+    reef_chance chance = p->state->chance[i][history];
+    int16_t seen = (int16_t) - (history != REEF_HISTORY_NONE);
+    p->histories[i] = history;
+    p->in[i] = p->logistic->stretch[chance >> 20] & seen;
+    p->in[REEF_PREDICTIONS + i] = (int16_t)(((int32_t)(chance >> 16) - 32768) >> 5) & seen;
+}
+
 static void context_inputs(reef_predictor *p) {
     const uint32_t node = node_of(p) - 1;
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
-        uint8_t h = p->nodes[i][node];
-        p->histories[i] = h;
-        p->chances[i] = p->state->chance[i][h];
+        put_inputs(p, i, p->nodes[i][node]);
     }
-    uint8_t h = p->state->order_0[p->bits];
-    p->histories[REEF_PREDICTION_ORDER_0] = h;
-    p->chances[REEF_PREDICTION_ORDER_0] = p->state->chance[REEF_PREDICTION_ORDER_0][h];
-    p->kernels->inputs(REEF_PREDICTIONS, p->in, p->in + REEF_PREDICTIONS, p->chances, p->histories,
-                       p->logistic->stretch);
+    put_inputs(p, REEF_PREDICTION_ORDER_0, p->state->order_0[p->bits]);
     p->in[REEF_PREDICTION_BIAS] = BIAS;
 }
 
@@ -235,13 +237,14 @@ static void learn_weights(reef_predictor *p, int bit) {
 }
 
 static void learn_chances(reef_predictor *p, int bit) {
-    p->kernels->update(REEF_PREDICTIONS, p->chances, bit, p->rates);
     for (size_t k = 0; k < p->known_count; k++) {
         size_t i = p->known[k];
-        p->state->chance[i][p->histories[i]] = p->chances[i];
+        reef_chance *chance = &p->state->chance[i][p->histories[i]];
+        *chance = reef_chance_after(*chance, bit, p->rates);
     }
-    p->state->chance[REEF_PREDICTION_ORDER_0][p->histories[REEF_PREDICTION_ORDER_0]] =
-        p->chances[REEF_PREDICTION_ORDER_0];
+    reef_chance *order_0 =
+        &p->state->chance[REEF_PREDICTION_ORDER_0][p->histories[REEF_PREDICTION_ORDER_0]];
+    *order_0 = reef_chance_after(*order_0, bit, p->rates);
     for (size_t k = 0; k < REEF_MATCHES; k++) {
         int expected = expected_bit(p, k);
         if (expected < 0) continue;

@@ -104,8 +104,7 @@ typedef struct reef_predictor {
 
     // the bit in hand
     int16_t in[REEF_INPUTS];
-    uint8_t histories[REEF_PREDICTIONS];
-    reef_chance chances[REEF_PREDICTIONS]; // of contexts and order 0
+    uint8_t histories[REEF_PREDICTIONS]; // of the bit; those of contexts that know something
     int16_t *weights[REEF_SETS];
     int32_t odds[REEF_SETS], last_odds;
     uint16_t *sse_rows[2], *sse[2]; // the cell that learns

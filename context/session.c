@@ -9,7 +9,7 @@ struct reef_memory_session {
     reef_predictor predictor;
     const reef_memory *memory;
     bool adapts;
-    uint64_t bytes, bits;                 // read
+    uint64_t bytes;                       // counted
     double shares[REEF_PREDICTIONS_USED]; // sums over bits
     uint64_t hits[REEF_CONTEXTS + REEF_MATCHES + 1];
 };
@@ -37,7 +37,7 @@ static void begin(reef_memory_session *session) {
     p->learned_bytes = session->memory->predictor.learned_bytes;
     p->frozen = !session->adapts;
     reef_predictor_begin(p);
-    session->bytes = session->bits = 0;
+    session->bytes = 0;
     memset(session->shares, 0, sizeof(session->shares));
     memset(session->hits, 0, sizeof(session->hits));
 }
@@ -95,7 +95,6 @@ static void count_inputs(reef_memory_session *session) {
     }
     for (size_t i = 0; sum > 0.0 && i < REEF_PREDICTIONS_USED; i++)
         session->shares[i] += parts[i] / sum;
-    session->bits++;
     if (p->bit > 0) return;
     session->bytes++;
     for (size_t i = 0; i < REEF_CONTEXTS; i++) session->hits[i] += p->kinds[i] != REEF_CONTEXT_NEW;
@@ -142,10 +141,11 @@ reef_status reef_memory_session_read(reef_memory_session *session,
 }
 
 void reef_memory_session_inputs(const reef_memory_session *session, double *shares, double *hits) {
-    double bits = session->bits > 0 ? (double)session->bits : 1.0;
-    double bytes = session->bytes > 0 ? (double)session->bytes : 1.0;
-    for (size_t i = 0; i < REEF_CONTEXTS + REEF_MATCHES + 1; i++) {
-        shares[i] = session->shares[i] / bits;
+    double bytes = session->bytes > 0 ? (double)session->bytes : 1.0, sum = 0.0;
+    // The constant, which comes last, is nobody's.
+    for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) sum += session->shares[i];
+    for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
+        shares[i] = sum > 0.0 ? session->shares[i] / sum : 0.0;
         hits[i] = (double)session->hits[i] / bytes;
     }
 }

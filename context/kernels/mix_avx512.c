@@ -1,4 +1,3 @@
-#include "mix_avx2.h"
 #include "mixer.h"
 
 #include <immintrin.h>
@@ -38,8 +37,4 @@ static void mix_train(
     }
 }
 
-const reef_mix_kernels reef_mix_avx512 = {.name = "avx512",
-                                          .inputs = reef_mix_inputs_avx2,
-                                          .dot = mix_dot,
-                                          .train = mix_train,
-                                          .update = reef_mix_update_avx2};
+const reef_mix_kernels reef_mix_avx512 = {.name = "avx512", .dot = mix_dot, .train = mix_train};

@@ -1,19 +1,5 @@
 // The plain loops that every other kernel agrees with to the bit.
-#include "chance.h"
 #include "mixer.h"
-
-static void mix_inputs(size_t N,
-                       int16_t *odds,
-                       int16_t *distance,
-                       const uint32_t *chance,
-                       const uint8_t *history,
-                       const int16_t *stretch) {
-    for (size_t i = 0; i < N; i++) {
-        int16_t seen = (int16_t) - (history[i] != 0);
-        odds[i] = stretch[chance[i] >> 20] & seen;
-        distance[i] = (int16_t)(((int32_t)(chance[i] >> 16) - 32768) >> 5) & seen;
-    }
-}
 
 // Products of two neighbours are added before they are cut, as the vector instruction does.
 static void mix_dot(size_t K, size_t N, int32_t *out, const int16_t *in, const int16_t *const *w) {
@@ -36,12 +22,4 @@ static void mix_train(
             w[k][i] = saturated(w[k][i] + ((in[i] * rate[k] + (1 << 14)) >> 15));
 }
 
-static void mix_update(size_t N, uint32_t *chance, int bit, const int32_t *rates) {
-    for (size_t i = 0; i < N; i++) chance[i] = reef_chance_after(chance[i], bit, rates);
-}
-
-const reef_mix_kernels reef_mix_scalar = {.name = "scalar",
-                                          .inputs = mix_inputs,
-                                          .dot = mix_dot,
-                                          .train = mix_train,
-                                          .update = mix_update};
+const reef_mix_kernels reef_mix_scalar = {.name = "scalar", .dot = mix_dot, .train = mix_train};

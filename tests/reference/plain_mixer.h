@@ -11,19 +11,6 @@ static inline int64_t plain_floor(int64_t x, int64_t divisor) {
     return quotient - (x % divisor != 0 && x < 0);
 }
 
-static inline void plain_inputs(size_t N,
-                                int16_t *odds,
-                                int16_t *distance,
-                                const uint32_t *chance,
-                                const uint8_t *history,
-                                const int16_t *stretch) {
-    for (size_t i = 0; i < N; i++) {
-        int64_t p = chance[i] / 65536;
-        odds[i] = history[i] == 0 ? 0 : stretch[p / 16];
-        distance[i] = history[i] == 0 ? 0 : (int16_t)plain_floor(p - 32768, 32);
-    }
-}
-
 /** Weights have 14 bits behind the point: 6 are cut pair by pair, 8 at the end. */
 static inline void plain_dot(
     size_t K, size_t N, int64_t *out, const int16_t *in, const int16_t *const *w) {
@@ -48,14 +35,12 @@ static inline void plain_train(
 }
 
 /** chance.h: 22 bits of probability over 10 of a count that ends at 1023. */
-static inline void plain_update(size_t N, uint32_t *chance, int bit, const int32_t *rates) {
-    for (size_t i = 0; i < N; i++) {
-        int64_t n = chance[i] % 1024, p = chance[i] / 1024;
-        int64_t far = (bit ? (1 << 22) - 1 - p : p) / 64;
-        int64_t step = far * rates[n] / 512;
-        p += bit ? step : -step;
-        chance[i] = (uint32_t)(p * 1024 + (n < 1023 ? n + 1 : n));
-    }
+static inline uint32_t plain_chance_after(uint32_t chance, int bit, const int32_t *rates) {
+    int64_t n = chance % 1024, p = chance / 1024;
+    int64_t far = (bit ? (1 << 22) - 1 - p : p) / 64;
+    int64_t step = far * rates[n] / 512;
+    p += bit ? step : -step;
+    return (uint32_t)(p * 1024 + (n < 1023 ? n + 1 : n));
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include "logistic.h"
 
 #include "draw.h"
+#include "plain_mixer.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -202,6 +203,20 @@ static void a_chance_begins_as_the_probability_that_it_is_given(void **state) {
     }
 }
 
+static void a_chance_is_that_of_the_plain_arithmetic(void **state) {
+    (void)state;
+    uint64_t seed = 9;
+    for (int i = 0; i < 300000; i++) {
+        const uint32_t extremes[] = {0, 1, 63, 64, 65, 1u << 21, (1u << 22) - 65, (1u << 22) - 1};
+        uint32_t n = (uint32_t)draw_int(&seed, 0, REEF_CHANCE_LIMIT);
+        uint32_t p = i % 3 == 0 ? extremes[draw_int(&seed, 0, 7)]
+                                : (uint32_t)draw_int(&seed, 0, REEF_CHANCE_MAX);
+        int bit = draw_int(&seed, 0, 1);
+        assert_int_equal(reef_chance_after(p << 10 | n, bit, reef_chance_rates()),
+                         plain_chance_after(p << 10 | n, bit, reef_chance_rates()));
+    }
+}
+
 static void a_chance_moves_towards_the_bit_from_every_start(void **state) {
     (void)state;
     for (uint32_t p = 0; p < 65536; p++)
@@ -261,6 +276,7 @@ int main(void) {
         cmocka_unit_test(stretch_inverts_squash_within_a_cell),
         cmocka_unit_test(rates_fall_and_stay_positive),
         cmocka_unit_test(a_chance_begins_as_the_probability_that_it_is_given),
+        cmocka_unit_test(a_chance_is_that_of_the_plain_arithmetic),
         cmocka_unit_test(a_chance_moves_towards_the_bit_from_every_start),
         cmocka_unit_test(a_chance_stays_in_range_after_any_bits),
         cmocka_unit_test(a_chance_that_sees_one_kind_alone_becomes_nearly_certain),

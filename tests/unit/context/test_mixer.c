@@ -22,11 +22,8 @@ static const size_t SETS[] = {1, 2, 5, 6, 7}, INPUTS[] = {16, 32, 48, 64};
 // One call's arrays, each with a guard behind what a kernel may write. Vectors are read from any
 // address, so nothing is aligned on purpose: `shift` moves every array by some elements.
 typedef struct arrays {
-    int16_t odds[INPUTS_MAX + 8], distance[INPUTS_MAX + 8];
     int16_t in[INPUTS_MAX + 8], rate[SETS_MAX];
     int16_t w[SETS_MAX][INPUTS_MAX + 8];
-    uint32_t chance[INPUTS_MAX + 8];
-    uint8_t history[INPUTS_MAX + 8];
     int32_t out[SETS_MAX + 1];
 } arrays;
 
@@ -39,24 +36,10 @@ static int16_t draw_int16(uint64_t *seed, int low) {
     return (int16_t)draw_int(seed, low, INT16_MAX);
 }
 
-// What the predictor can have: counts up to the limit, and a probability that was never a
-// sliver below its first steps (test_histories.c says which).
-static uint32_t draw_chance(uint64_t *seed) {
-    const uint32_t extremes[] = {0, 1, 63, 64, 65, (1u << 21) - 1, 1u << 21, (1u << 22) - 1};
-    uint32_t n = (uint32_t)draw_int(seed, 0, REEF_CHANCE_LIMIT),
-             p = (uint32_t)draw_int(seed, 0, (1 << 22) - 1);
-    if (draw_int(seed, 0, 3) == 0) p = extremes[draw_int(seed, 0, 7)];
-    if (draw_int(seed, 0, 3) == 0) n = draw_int(seed, 0, 1) ? REEF_CHANCE_LIMIT : 0;
-    return p << 10 | n;
-}
-
 static void draw_arrays(uint64_t *seed, arrays *a) {
     // Sums of two products fit in 32 bits as long as no input is -32768.
     for (size_t i = 0; i < INPUTS_MAX + 8; i++) {
         a->in[i] = draw_int16(seed, -32767);
-        a->odds[i] = a->distance[i] = (int16_t)(0x5A5A + (int)i);
-        a->chance[i] = draw_chance(seed);
-        a->history[i] = (uint8_t)(draw_int(seed, 0, 2) == 0 ? 0 : draw_int(seed, 0, 255));
         for (size_t k = 0; k < SETS_MAX; k++) a->w[k][i] = draw_int16(seed, INT16_MIN);
     }
     for (size_t k = 0; k < SETS_MAX; k++) {
@@ -66,26 +49,19 @@ static void draw_arrays(uint64_t *seed, arrays *a) {
     a->out[SETS_MAX] = 0x5A5A5A5A;
 }
 
-static void call_all(
-    const reef_mix_kernels *kernels, arrays *a, size_t K, size_t N, size_t shift, int bit) {
+static void call_all(const reef_mix_kernels *kernels, arrays *a, size_t K, size_t N, size_t shift) {
     int16_t *w[SETS_MAX];
     for (size_t k = 0; k < SETS_MAX; k++) w[k] = a->w[k] + shift;
-    kernels->inputs(N, a->odds + shift, a->distance + shift, a->chance + shift, a->history + shift,
-                    reef_logistic_tables()->stretch);
     kernels->dot(K, N, a->out, a->in + shift, (const int16_t *const *)w);
     kernels->train(K, N, w, a->in + shift, a->rate);
-    kernels->update(N, a->chance + shift, bit, reef_chance_rates());
 }
 
-static void call_plain(arrays *a, size_t K, size_t N, size_t shift, int bit) {
+static void call_plain(arrays *a, size_t K, size_t N, size_t shift) {
     int16_t *w[SETS_MAX];
     int64_t out[SETS_MAX];
     for (size_t k = 0; k < SETS_MAX; k++) w[k] = a->w[k] + shift;
-    plain_inputs(N, a->odds + shift, a->distance + shift, a->chance + shift, a->history + shift,
-                 reef_logistic_tables()->stretch);
     plain_dot(K, N, out, a->in + shift, (const int16_t *const *)w);
     plain_train(K, N, w, a->in + shift, a->rate);
-    plain_update(N, a->chance + shift, bit, reef_chance_rates());
     for (size_t k = 0; k < K; k++) {
         assert_true(out[k] >= INT32_MIN && out[k] <= INT32_MAX);
         a->out[k] = (int32_t)out[k];
@@ -94,11 +70,8 @@ static void call_plain(arrays *a, size_t K, size_t N, size_t shift, int bit) {
 
 // Guards are in the arrays, so a kernel that writes behind its own shows here too.
 static void assert_same(const arrays *a, const arrays *b, size_t K, size_t N) {
-    if (memcmp(a->odds, b->odds, sizeof(a->odds)) != 0) fail_msg("log odds, N %zu", N);
-    if (memcmp(a->distance, b->distance, sizeof(a->distance)) != 0) fail_msg("distance, N %zu", N);
     if (memcmp(a->out, b->out, sizeof(a->out)) != 0) fail_msg("dot, K %zu N %zu", K, N);
     if (memcmp(a->w, b->w, sizeof(a->w)) != 0) fail_msg("train, K %zu N %zu", K, N);
-    if (memcmp(a->chance, b->chance, sizeof(a->chance)) != 0) fail_msg("update, N %zu", N);
 }
 
 // `fill` makes the inputs of one call; NULL leaves them as they were drawn.
@@ -109,16 +82,15 @@ static void assert_agrees(void (*fill)(uint64_t *seed, arrays *a)) {
             for (size_t k = 0; k < sizeof(SETS) / sizeof(*SETS); k++) {
                 arrays a, b;
                 size_t shift = (size_t)draw_int(&seed, 0, 7);
-                int bit = draw_int(&seed, 0, 1);
                 memset(&a, 0, sizeof(a));
                 draw_arrays(&seed, &a);
                 if (fill != NULL) fill(&seed, &a);
                 memcpy(&b, &a, sizeof(a));
-                call_all(tested, &a, SETS[k], INPUTS[n], shift, bit);
+                call_all(tested, &a, SETS[k], INPUTS[n], shift);
                 if (tested == &reef_mix_scalar)
-                    call_plain(&b, SETS[k], INPUTS[n], shift, bit);
+                    call_plain(&b, SETS[k], INPUTS[n], shift);
                 else
-                    call_all(&reef_mix_scalar, &b, SETS[k], INPUTS[n], shift, bit);
+                    call_all(&reef_mix_scalar, &b, SETS[k], INPUTS[n], shift);
                 assert_same(&a, &b, SETS[k], INPUTS[n]);
             }
 }
@@ -134,8 +106,6 @@ static void fill_with_limits(uint64_t *seed, arrays *a) {
     if (w < 0) w = INT16_MIN;
     for (size_t i = 0; i < INPUTS_MAX + 8; i++) {
         a->in[i] = in;
-        a->chance[i] = draw_int(seed, 0, 1) ? UINT32_MAX : 0;
-        a->history[i] = (uint8_t)(i % 2 ? 255 : 0);
         for (size_t k = 0; k < SETS_MAX; k++) a->w[k][i] = w;
     }
     for (size_t k = 0; k < SETS_MAX; k++) a->rate[k] = limits[draw_int(seed, 0, 1)];
@@ -155,39 +125,6 @@ static void fill_with_halves(uint64_t *seed, arrays *a) {
 static void kernels_agree_where_changes_lie_between_two_numbers(void **state) {
     (void)state;
     assert_agrees(fill_with_halves);
-}
-
-static void a_history_that_was_never_seen_has_nothing_to_say(void **state) {
-    (void)state;
-    uint64_t seed = 19;
-    arrays a;
-    draw_arrays(&seed, &a);
-    memset(a.history, 0, sizeof(a.history));
-    tested->inputs(INPUTS_MAX, a.odds, a.distance, a.chance, a.history,
-                   reef_logistic_tables()->stretch);
-    for (size_t i = 0; i < INPUTS_MAX; i++) {
-        assert_int_equal(a.odds[i], 0);
-        assert_int_equal(a.distance[i], 0);
-    }
-}
-
-static void every_probability_has_its_log_odds(void **state) {
-    (void)state;
-    const reef_logistic *t = reef_logistic_tables();
-    for (uint32_t first = 0; first < 65536; first += INPUTS_MAX) {
-        int16_t odds[INPUTS_MAX], distance[INPUTS_MAX];
-        uint32_t chance[INPUTS_MAX];
-        uint8_t history[INPUTS_MAX];
-        for (uint32_t i = 0; i < INPUTS_MAX; i++) {
-            chance[i] = reef_chance_of(first + i) | (first & REEF_CHANCE_LIMIT);
-            history[i] = (uint8_t)(1 + i * 3 % 255);
-        }
-        tested->inputs(INPUTS_MAX, odds, distance, chance, history, t->stretch);
-        for (uint32_t i = 0; i < INPUTS_MAX; i++) {
-            assert_int_equal(odds[i], reef_stretch(t, first + i));
-            assert_int_equal(distance[i], plain_floor((int64_t)first + i - 32768, 32));
-        }
-    }
 }
 
 static void learning_from_the_error_brings_the_sum_nearer_to_the_bit(void **state) {
@@ -215,8 +152,6 @@ static int run_with(const reef_mix_kernels *kernels) {
         cmocka_unit_test(kernels_agree_on_random_and_extreme_inputs),
         cmocka_unit_test(kernels_agree_where_everything_is_at_its_limit),
         cmocka_unit_test(kernels_agree_where_changes_lie_between_two_numbers),
-        cmocka_unit_test(a_history_that_was_never_seen_has_nothing_to_say),
-        cmocka_unit_test(every_probability_has_its_log_odds),
         cmocka_unit_test(learning_from_the_error_brings_the_sum_nearer_to_the_bit),
     };
     failed += cmocka_run_group_tests(tests, NULL, NULL);
