@@ -69,8 +69,8 @@ void reef_match_take(reef_match *match, const reef_text_ring *text, uint32_t sho
     match->misses = 0;
 }
 
-// Which half an entry belongs to is not known, since its hash is gone: both have it, and the text is
-// compared before it is believed.
+// Which half an entry belongs to is not known, since its hash is gone: both have it, and the text
+// is compared before it is believed.
 void reef_match_index_double(reef_lines *to, const reef_lines *from) {
     for (size_t at = 0; at < from->count; at++) {
         const uint8_t *line = reef_lines_peek(from, at);

@@ -4,8 +4,8 @@
 // A candidate is compared byte by byte, so it is what it seems. It is followed as long as it is
 // right, and for some bytes after it was wrong: in logs one number differs and the rest agrees.
 //
-// Entry and candidate are two misses, one after the other. So a byte is followed in three steps with
-// other work between them.
+// Entry and candidate are two misses, one after the other. So a byte is followed in three steps,
+// with other work between them.
 #ifndef REEF_MATCH_MODEL_H
 #define REEF_MATCH_MODEL_H
 

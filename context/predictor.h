@@ -147,7 +147,7 @@ void reef_trees_aim_lower(reef_predictor *p);
 void reef_trees_open_lower(reef_predictor *p);
 /** The byte came: cells learn it. */
 void reef_trees_end_byte(reef_predictor *p, uint8_t byte);
-/** Trees of every context in tables of twice the lines. `slots`: zeros; `cells`: not doubled yet. */
+/** Trees of every context in a table of twice the lines. `to`: zeros; `cells`: as they are. */
 void reef_slots_double(reef_lines *to,
                        reef_lines *from,
                        const reef_lines *cells,

@@ -19,7 +19,7 @@ typedef struct bit_coder {
 } bit_coder;
 
 static inline uint8_t bit_coder_take(bit_coder *coder) {
-    // Behind the end of a code zeros follow: bit_encode_end writes what tells the range from others.
+    // Behind the end of a code zeros follow: bit_encode_end writes what tells it from others.
     return coder->count < coder->room ? coder->bytes[coder->count++] : 0;
 }
 
@@ -59,8 +59,8 @@ static inline void bit_encode(bit_coder *coder, uint32_t one, int bit) {
 
 /** The bytes that remain; returns how many there are in all. */
 static inline size_t bit_encode_end(bit_coder *coder) {
-    // Any code within the range will do; the ends differ in the first byte, so the upper end's first
-    // byte with zeros behind it lies between them.
+    // Any code within the range will do; the ends differ in the first byte, so the first byte of the
+    // upper end with zeros behind it lies between them.
     assert(coder->count < coder->room);
     coder->bytes[coder->count++] = (uint8_t)(coder->high >> 24);
     return coder->count;

@@ -150,7 +150,7 @@ static void stretch_is_odd_and_monotone(void **state) {
     }
 }
 
-// Stretch keeps the upper 12 bits, so it knows a cell of 16 probabilities and stands for its middle;
+// Stretch keeps the upper 12 bits, so it knows a cell of 16 probabilities and means its middle;
 // it names whole log odds, whose probabilities may lie further apart than a cell.
 static void stretch_inverts_squash_within_a_cell(void **state) {
     (void)state;
