@@ -1,6 +1,6 @@
 // An array of cache lines, or a copy-on-write view of one.
 //
-// Tables of a memory lie in lines of 64 bytes, each of which is read with one miss. A session reads
+// Tables of a memory lie in lines of 64 bytes: reading one costs one miss. A session reads
 // a text over tables that must not change: its view copies a page of eight lines when the first of
 // them is asked for, and drops its pages afterwards.
 //

@@ -59,7 +59,7 @@ static inline void bit_encode(bit_coder *coder, uint32_t one, int bit) {
 
 /** The bytes that remain; returns how many there are in all. */
 static inline size_t bit_encode_end(bit_coder *coder) {
-    // Any code within the range will do; the ends differ in the first byte, so the first byte of the
+    // Any code within the range will do. The ends differ in the first byte: the first byte of the
     // upper end with zeros behind it lies between them.
     assert(coder->count < coder->room);
     coder->bytes[coder->count++] = (uint8_t)(coder->high >> 24);
