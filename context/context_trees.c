@@ -58,8 +58,21 @@ static void draw_cell(
                    has_second && second >> 4 == upper, nodes);
 }
 
+// A tree in the trial's copy of its line, which is what the table's line would become.
+static uint8_t *try_tree(reef_predictor *p, uint32_t key) {
+    reef_trial_lines *trial = p->trial;
+    size_t at = reef_slot_line_of(key, p->slot_lines_log2), k = 0;
+    while (k < trial->count && trial->at[k] != at) k++;
+    if (k == trial->count) {
+        trial->at[trial->count++] = at;
+        memcpy(trial->bytes[k], reef_lines_peek(&p->slots, at), REEF_LINE_BYTES);
+    }
+    return reef_slot_take(trial->bytes[k], key, p->table)->history;
+}
+
 // Histories of a stored tree, to be read and written; of a frozen memory a copy.
 static uint8_t *open_tree(reef_predictor *p, size_t i, uint32_t key) {
+    if (p->trial != NULL && !p->frozen) return try_tree(p, key);
     if (!p->frozen) return take_slot(p, key)->history;
     const uint8_t *line = reef_lines_peek(&p->slots, reef_slot_line_of(key, p->slot_lines_log2));
     const reef_slot *slot = reef_slot_find((uint8_t *)(uintptr_t)line, key);
@@ -95,9 +108,10 @@ static void find_cells(reef_predictor *p) {
     p->orders_known = p->known_count = p->tree_count = 0;
     for (size_t i = 0; i < REEF_CONTEXTS; i++) {
         size_t at = line_of_cell(p, p->hashes[i]);
-        // A frozen session reads the lines of the memory itself, and writes to none.
-        uint8_t *bytes = p->frozen ? (uint8_t *)(uintptr_t)reef_lines_peek(&p->cells, at)
-                                   : reef_lines_at(&p->cells, at);
+        // A frozen session reads the lines of the memory itself, and writes to none; so does a trial.
+        bool reads = p->frozen || p->trial != NULL;
+        uint8_t *bytes = reads ? (uint8_t *)(uintptr_t)reef_lines_peek(&p->cells, at)
+                               : reef_lines_at(&p->cells, at);
         reef_cell_line *line = (reef_cell_line *)(void *)bytes;
         int cell = reef_cell_find(line, reef_cell_check(p->hashes[i]));
         p->lines[i] = line;

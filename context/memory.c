@@ -10,9 +10,12 @@
 
 #define BYTES_A_BYTE 24
 #define GROWTH_EVERY 4096 // bytes of the stream from one look at the sizes to the next
-#define INDEX_LINES_FIRST 256
 #define INDEX_ENTRIES_A_LINE (REEF_LINE_BYTES / sizeof(uint32_t))
 #define TEXT_FIRST (1u << 16)
+
+// The mixer, and some more. A number and not a sizeof: growth is a function of the stream alone, in
+// every version and on every machine. What a net's bytes need comes beside the bound.
+#define MIXER_BYTES 925544
 
 // Of the bound, for the text and for each index of matches.
 #define TEXT_SHARE 16
@@ -23,8 +26,8 @@ static size_t lines_bytes(const reef_lines *lines) {
 }
 
 static uint64_t bytes_of(const reef_predictor *p) {
-    uint64_t bytes = sizeof(*p) + sizeof(*p->state) + lines_bytes(&p->cells) +
-                     lines_bytes(&p->slots) + p->text.capacity;
+    uint64_t bytes =
+        MIXER_BYTES + lines_bytes(&p->cells) + lines_bytes(&p->slots) + p->text.capacity;
     for (size_t k = 0; k < REEF_MATCHES; k++) bytes += lines_bytes(&p->index[k]);
     return bytes;
 }
@@ -35,22 +38,52 @@ static uint32_t power_of_two_below(uint64_t x) {
     return power;
 }
 
-static reef_status make_tables(reef_memory *memory, reef_error *err) {
-    reef_predictor *p = &memory->predictor;
-    p->cell_lines_log2 = REEF_CELL_LINES_MIN_LOG2;
-    p->slot_lines_log2 = REEF_SLOT_LINES_MIN_LOG2;
+// It doubles when it is full and another byte comes.
+static uint32_t text_capacity(uint64_t bytes_max, uint64_t learned_bytes) {
+    uint32_t bound = power_of_two_below(bytes_max / TEXT_SHARE), capacity = TEXT_FIRST;
+    while (capacity < bound && capacity < learned_bytes) capacity *= 2;
+    return capacity;
+}
+
+uint64_t reef_memory_sizes_bytes(const reef_memory_sizes *sizes) {
+    uint64_t lines = (1ull << sizes->cell_lines_log2) + (1ull << sizes->slot_lines_log2);
+    for (size_t k = 0; k < REEF_MATCHES; k++) lines += 1ull << sizes->index_lines_log2[k];
+    return MIXER_BYTES + lines * REEF_LINE_BYTES +
+           text_capacity(sizes->bytes_max, sizes->learned_bytes);
+}
+
+static reef_status make_tables(reef_predictor *p, const reef_memory_sizes *sizes, reef_error *err) {
+    p->learned_bytes = sizes->learned_bytes;
+    p->cell_lines_log2 = sizes->cell_lines_log2;
+    p->slot_lines_log2 = sizes->slot_lines_log2;
     reef_status status = reef_lines_init(&p->cells, 1ull << p->cell_lines_log2, err);
     if (status == REEF_OK) status = reef_lines_init(&p->slots, 1ull << p->slot_lines_log2, err);
     for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++)
-        status = reef_lines_init(&p->index[k], INDEX_LINES_FIRST, err);
+        status = reef_lines_init(&p->index[k], 1ull << sizes->index_lines_log2[k], err);
     if (status == REEF_OK)
-        status = reef_text_init(&p->text, TEXT_FIRST,
-                                power_of_two_below(memory->bytes_max / TEXT_SHARE), err);
+        status = reef_text_init(&p->text, text_capacity(sizes->bytes_max, sizes->learned_bytes),
+                                power_of_two_below(sizes->bytes_max / TEXT_SHARE), err);
     if (status != REEF_OK) return status;
+    uint64_t kept = sizes->learned_bytes;
+    p->text.kept = kept < p->text.capacity ? (uint32_t)kept : p->text.capacity;
+    p->text.end = (uint32_t)sizes->learned_bytes;
     p->state = malloc(sizeof(*p->state));
     if (p->state == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory's mixer");
-    reef_mix_state_init(p->state);
+    return REEF_OK;
+}
+
+reef_status reef_memory_make(reef_memory **out, const reef_memory_sizes *sizes, reef_error *err) {
+    *out = NULL;
+    reef_memory *memory = calloc(1, sizeof(*memory));
+    if (memory == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory");
+    memory->bytes_max = sizes->bytes_max;
+    reef_status status = make_tables(&memory->predictor, sizes, err);
+    if (status != REEF_OK) {
+        reef_memory_free(memory);
+        return status;
+    }
+    *out = memory;
     return REEF_OK;
 }
 
@@ -64,14 +97,16 @@ reef_status reef_memory_new(reef_memory **out,
         return reef_fail(err, REEF_ERR_INVALID,
                          "a context memory takes %llu to %llu bytes, not %" PRIu64,
                          REEF_MEMORY_BYTES_MIN, REEF_MEMORY_BYTES_MAX, bytes_max);
-    reef_memory *memory = calloc(1, sizeof(*memory));
-    if (memory == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a memory");
-    memory->bytes_max = bytes_max;
-    reef_status status = make_tables(memory, err);
-    if (status != REEF_OK) {
-        reef_memory_free(memory);
-        return status;
-    }
+    const reef_memory_sizes sizes = {
+        .bytes_max = bytes_max,
+        .cell_lines_log2 = REEF_CELL_LINES_MIN_LOG2,
+        .slot_lines_log2 = REEF_SLOT_LINES_MIN_LOG2,
+        .index_lines_log2 = {REEF_INDEX_LINES_MIN_LOG2, REEF_INDEX_LINES_MIN_LOG2},
+    };
+    reef_memory *memory = NULL;
+    reef_status status = reef_memory_make(&memory, &sizes, err);
+    if (status != REEF_OK) return status;
+    reef_mix_state_init(memory->predictor.state);
     reef_predictor_begin(&memory->predictor);
     *out = memory;
     return REEF_OK;
@@ -85,6 +120,7 @@ void reef_memory_free(reef_memory *memory) {
     for (size_t k = 0; k < REEF_MATCHES; k++) reef_lines_release(&p->index[k]);
     reef_text_release(&p->text);
     free(p->state);
+    free(p->net);
     free(memory);
 }
 
@@ -154,15 +190,20 @@ static reef_status grow(reef_memory *memory, reef_error *err) {
 
 // ---- learning -----------------------------------------------------------------------------------
 
-reef_status reef_memory_learn(
-    reef_memory *memory, const uint8_t *bytes, size_t count, float *bits, reef_error *err) {
+reef_status reef_memory_learn(reef_memory *memory,
+                              const uint8_t *bytes,
+                              size_t count,
+                              const reef_net_prediction *net,
+                              float *bits,
+                              reef_error *err) {
     reef_predictor *p = &memory->predictor;
     for (size_t i = 0; i < count; i++) {
         reef_status status = REEF_OK;
         // Decided before the byte, so that a failure leaves everything as it was.
         if (p->learned_bytes % GROWTH_EVERY == 0) status = grow(memory, err);
         if (status == REEF_OK)
-            status = reef_predictor_code(p, bytes[i], bits == NULL ? NULL : bits + i, err);
+            status = reef_predictor_code(p, bytes[i], net == NULL ? NULL : net + i,
+                                         bits == NULL ? NULL : bits + i, err);
         if (status != REEF_OK) return status;
     }
     return REEF_OK;
@@ -170,11 +211,15 @@ reef_status reef_memory_learn(
 
 // ---- what is known of it ------------------------------------------------------------------------
 
+uint64_t reef_memory_learned_bytes(const reef_memory *memory) {
+    return memory->predictor.learned_bytes;
+}
+
 void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
     const reef_predictor *p = &memory->predictor;
     *out = (reef_memory_stats){
         .learned_bytes = p->learned_bytes,
-        .bytes = bytes_of(p),
+        .bytes = bytes_of(p) + (p->net != NULL ? sizeof(*p->net) : 0),
         .bytes_max = memory->bytes_max,
         .cells = p->cells.count * REEF_CELLS_A_LINE,
         .trees = p->slots.count * REEF_SLOTS_A_LINE,
@@ -194,11 +239,12 @@ void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out) {
 
 // Two inputs a context and a match; people see one.
 size_t reef_memory_input_count(void) {
-    return REEF_CONTEXTS + REEF_MATCHES + 1;
+    return REEF_INPUT_NAMES;
 }
 
 const char *reef_memory_input_name(size_t input) {
     if (input < REEF_CONTEXTS) return reef_context_name(input);
     if (input == REEF_PREDICTION_ORDER_0) return "order 0";
+    if (input == REEF_INPUT_NET) return "net";
     return input == REEF_PREDICTION_MATCH ? "match" : "long match";
 }

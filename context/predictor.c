@@ -1,6 +1,7 @@
 #include "predictor.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Weights begin alike: with some twenty inputs that agree, a fifth of each is about right.
@@ -14,6 +15,11 @@
 #define SSE_STEP 192
 #define SSE_RATE 64
 #define BIAS 256
+// A net is trusted a little at first, and its weights learn fast again.
+#define NET_FIRST_WEIGHT (REEF_WEIGHT_ONE / 5)
+#define NET_RATE_LAST 179
+#define NET_RATE_FIRST 768
+#define NET_RATE_BYTES 2000
 
 static const uint32_t SHORTEST_MATCH[REEF_MATCHES] = {6, 20};
 
@@ -50,6 +56,32 @@ void reef_mix_state_init(reef_mix_state *state) {
                     logistic, reef_odds_clip((i - REEF_SSE_STEPS / 2) * SSE_STEP));
 }
 
+// The additional sets begin as those of bytes of which most orders know something.
+#define NET_LIKE_ORDERS 5
+
+void reef_net_state_init(reef_net_state *net, const reef_mix_state *state) {
+    const reef_logistic *logistic = reef_logistic_tables();
+    net->bytes = 0;
+    for (uint32_t t = 0; t < 8; t++)
+        for (int32_t i = 0; i < REEF_NET_STEPS; i++)
+            net->chance[t][i] = reef_chance_of(
+                reef_squash(logistic, reef_odds_clip(i * REEF_NET_ODDS_STEP - REEF_ODDS_MAX)));
+    memcpy(net->weights, state->weights, sizeof(state->weights));
+    const uint32_t like = 256 + 1024 + 256 + NET_LIKE_ORDERS * 8;
+    for (uint32_t s = REEF_WEIGHT_SETS; s < REEF_NET_WEIGHT_SETS; s++)
+        memcpy(net->weights[s], state->weights[like + s % 8], sizeof(net->weights[s]));
+    for (size_t s = 0; s < REEF_NET_WEIGHT_SETS; s++)
+        for (size_t i = REEF_PREDICTION_NET; i < REEF_PREDICTIONS_USED; i++) {
+            net->weights[s][i] = NET_FIRST_WEIGHT;
+            net->weights[s][REEF_PREDICTIONS + i] = FIRST_WEIGHT_DISTANCE;
+        }
+    for (size_t s = 0; s < 256; s++)
+        for (size_t k = 0; k < REEF_SETS_MAX; k++)
+            net->last_weights[s][k] = k < REEF_SETS ? (int32_t)(state->last_weights[s][k] / 3 * 2)
+                                                    : 65536 / REEF_SETS_MAX;
+    memcpy(net->sse, state->sse, sizeof(net->sse));
+}
+
 static uint32_t hash(uint64_t x) {
     x *= 0x9E3779B97F4A7C15ull;
     x ^= x >> 29;
@@ -62,6 +94,9 @@ static void begin_byte(reef_predictor *p) {
     p->bits = 1;
     p->bit = 0;
     p->rate = RATE_LAST + (int32_t)((uint64_t)RATE_FIRST * RATE_BYTES / (RATE_BYTES + learned));
+    if (p->net_tokens > 0)
+        p->rate = NET_RATE_LAST + (int32_t)((uint64_t)NET_RATE_FIRST * NET_RATE_BYTES /
+                                            (NET_RATE_BYTES + p->net->bytes));
     p->sse_hash = hash((p->position.bytes & 0xFFFFFF) * 3 + 1);
     // A context that knows nothing has nothing to say in any bit of the byte.
     memset(p->in, 0, sizeof(p->in));
@@ -81,6 +116,7 @@ void reef_predictor_begin(reef_predictor *p) {
     p->table = reef_histories_table();
     p->rates = reef_chance_rates();
     p->kernels = reef_mix_kernels_chosen();
+    p->net_tokens = 0;
     reef_position_begin(&p->position, p->text.end);
     memset(p->matches, 0, sizeof(p->matches));
     memset(p->in, 0, sizeof(p->in));
@@ -97,7 +133,12 @@ reef_status reef_predictor_reserve(reef_predictor *p, reef_error *err) {
     if (status == REEF_OK) status = reef_lines_reserve(&p->slots, 6 * REEF_CONTEXTS, err);
     for (size_t k = 0; status == REEF_OK && k < REEF_MATCHES; k++)
         status = reef_lines_reserve(&p->index[k], 1, err);
-    return status;
+    if (status != REEF_OK || p->net_tokens == 0 || p->net != NULL) return status;
+    p->net = malloc(sizeof(*p->net));
+    if (p->net == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the weights of a net's bytes");
+    reef_net_state_init(p->net, p->state);
+    return REEF_OK;
 }
 
 // ---- one bit ------------------------------------------------------------------------------------
@@ -148,6 +189,50 @@ static void match_inputs(reef_predictor *p) {
     }
 }
 
+static inline int16_t distance_of(uint32_t one) {
+    return (int16_t)(((int32_t)one - 32768) >> 5);
+}
+
+// 0 .. 7: from one token on, doubling.
+static uint32_t tokens_class(uint32_t tokens) {
+    uint32_t log2 = 31 - (uint32_t)__builtin_clz(tokens);
+    return log2 < 7 ? log2 : 7;
+}
+
+static void net_inputs(reef_predictor *p) {
+    int16_t *in = &p->in[REEF_PREDICTION_NET], *distance = in + REEF_PREDICTIONS;
+    // The nearest of the chances.
+    uint32_t step = (uint32_t)(p->net_odds + REEF_ODDS_MAX + REEF_NET_ODDS_STEP / 2);
+    p->net_chance = &p->net->chance[tokens_class(p->net_tokens)][step / REEF_NET_ODDS_STEP];
+    uint32_t one = reef_chance_p(*p->net_chance);
+    in[0] = (int16_t)p->net_odds;
+    distance[0] = distance_of(reef_squash(p->logistic, p->net_odds));
+    in[1] = reef_stretch(p->logistic, one);
+    distance[1] = distance_of(one);
+}
+
+static void choose_net_weights(reef_predictor *p) {
+    int bit = expected_bit(p, 0);
+    uint32_t length = reef_match_length_class(p->matches[0].length) / 2;
+    const uint32_t chosen[] = {
+        tokens_class(p->net_tokens) * 8 + p->bit,
+        (uint32_t)(p->net_odds + REEF_ODDS_MAX) / REEF_NET_ODDS_STEP * 4 + p->bit / 2,
+        (uint32_t)(bit + 1) * 16 + (bit < 0 ? 0 : length),
+    };
+    static const uint32_t COUNTS[] = {
+#define REEF_SET_SIZE(name, count) count,
+        REEF_NET_SET_LIST(REEF_SET_SIZE)
+#undef REEF_SET_SIZE
+    };
+    // The others are copies in the same order.
+    for (size_t k = 0; k < REEF_SETS; k++) {
+        size_t s = (size_t)(p->weights[k] - p->state->weights[0]) / REEF_INPUTS;
+        p->weights[k] = p->net->weights[s];
+    }
+    for (uint32_t k = 0, first = REEF_WEIGHT_SETS; k < 3; first += COUNTS[k++])
+        p->weights[REEF_SETS + k] = p->net->weights[first + chosen[k]];
+}
+
 static void choose_weights(reef_predictor *p) {
     const reef_position *at = &p->position;
     uint32_t last = at->bytes & 0xFF, before = at->bytes >> 8 & 0xFF;
@@ -171,11 +256,11 @@ static void choose_weights(reef_predictor *p) {
 }
 
 // Log odds of the second mixer over what the sets of the first say.
-static int32_t mix(reef_predictor *p) {
-    p->kernels->dot(REEF_SETS, REEF_INPUTS, p->odds, p->in, (const int16_t *const *)p->weights);
-    const int32_t *weights = p->state->last_weights[p->bits];
+static inline int32_t mix(reef_predictor *p, size_t sets) {
+    p->kernels->dot(sets, REEF_INPUTS, p->odds, p->in, (const int16_t *const *)p->weights);
+    const int32_t *weights = p->last_weights;
     int64_t sum = 0;
-    for (size_t k = 0; k < REEF_SETS; k++) {
+    for (size_t k = 0; k < sets; k++) {
         p->odds[k] = reef_odds_clip(p->odds[k]);
         sum += (int64_t)weights[k] * p->odds[k];
     }
@@ -189,7 +274,8 @@ static void choose_rows(reef_predictor *p) {
     uint32_t last = p->position.bytes & 0xFF;
     const uint32_t contexts[2] = {hash(last << 8 | p->bits) >> 7, p->sse_hash ^ p->bits * 0x9E35u};
     for (size_t t = 0; t < 2; t++) {
-        uint16_t *row = p->state->sse[t][contexts[t] & ((1 << REEF_SSE_LOG2) - 1)];
+        uint16_t(*rows)[REEF_SSE_STEPS] = p->net_tokens > 0 ? p->net->sse[t] : p->state->sse[t];
+        uint16_t *row = rows[contexts[t] & ((1 << REEF_SSE_LOG2) - 1)];
         __builtin_prefetch(row);
         __builtin_prefetch(row + REEF_SSE_STEPS - 1);
         p->sse_rows[t] = row;
@@ -213,7 +299,15 @@ uint32_t reef_predictor_predict(reef_predictor *p) {
     choose_weights(p);
     context_inputs(p);
     match_inputs(p);
-    p->last_odds = mix(p);
+    if (p->net_tokens > 0) {
+        net_inputs(p);
+        choose_net_weights(p);
+        p->last_weights = p->net->last_weights[p->bits];
+        p->last_odds = mix(p, REEF_SETS_MAX);
+    } else {
+        p->last_weights = p->state->last_weights[p->bits];
+        p->last_odds = mix(p, REEF_SETS);
+    }
     uint32_t one = reef_squash(p->logistic, p->last_odds);
     one += refine(p, 0);
     one += 2 * refine(p, 1);
@@ -222,18 +316,20 @@ uint32_t reef_predictor_predict(reef_predictor *p) {
     return p->probability;
 }
 
-static void learn_weights(reef_predictor *p, int bit) {
-    int16_t rates[REEF_SETS];
+static inline void learn_weights(reef_predictor *p, size_t sets, int bit) {
+    int16_t rates[REEF_SETS_MAX];
     int32_t target = bit ? 65535 : 0;
-    int32_t *last = p->state->last_weights[p->bits];
+    int32_t *last = p->last_weights;
     int32_t error = (target - (int32_t)reef_squash(p->logistic, p->last_odds)) * LAST_RATE >> 6;
-    for (size_t k = 0; k < REEF_SETS; k++) {
-        last[k] += p->odds[k] * error >> 13;
+    for (size_t k = 0; k < sets; k++) {
+        int32_t weight = last[k] + (p->odds[k] * error >> 13);
+        if (weight > REEF_LAST_WEIGHT_MAX) weight = REEF_LAST_WEIGHT_MAX;
+        last[k] = weight < -REEF_LAST_WEIGHT_MAX ? -REEF_LAST_WEIGHT_MAX : weight;
         int64_t e =
             (int64_t)(target - (int32_t)reef_squash(p->logistic, p->odds[k])) * p->rate >> 12;
         rates[k] = (int16_t)(e > 32767 ? 32767 : e < -32767 ? -32767 : e);
     }
-    p->kernels->train(REEF_SETS, REEF_INPUTS, p->weights, p->in, rates);
+    p->kernels->train(sets, REEF_INPUTS, p->weights, p->in, rates);
 }
 
 static void learn_chances(reef_predictor *p, int bit) {
@@ -251,6 +347,7 @@ static void learn_chances(reef_predictor *p, int bit) {
         reef_chance *chance = &p->state->match[k][p->match_states[k]];
         *chance = reef_chance_after(*chance, expected == bit, p->rates);
     }
+    if (p->net_tokens > 0) *p->net_chance = reef_chance_after(*p->net_chance, bit, p->rates);
     for (size_t t = 0; t < 2; t++)
         *p->sse[t] = (uint16_t)(*p->sse[t] + ((bit ? 65535 : 0) - *p->sse[t]) / SSE_RATE);
 }
@@ -281,12 +378,34 @@ static void end_byte(reef_predictor *p) {
     for (size_t k = 0; k < REEF_MATCHES; k++)
         reef_match_look_up(&p->matches[k], &p->index[k], &p->text, !p->frozen);
     p->learned_bytes += !p->frozen;
+    if (p->net_tokens > 0) p->net->bytes += !p->frozen;
+    p->net_tokens = 0;
     p->begun = false;
+}
+
+void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count) {
+    p->begun = false; // what was predicted of the next byte is dropped
+    for (size_t i = 0; i < count; i++) {
+        reef_text_push(&p->text, bytes[i]);
+        reef_position_step(&p->position, &p->text, bytes[i]);
+        for (size_t k = 0; k < REEF_MATCHES; k++) {
+            p->matches[k].follows = false;
+            p->matches[k].length = 0;
+            reef_match_step(&p->matches[k], &p->index[k], &p->text, SHORTEST_MATCH[k], bytes[i]);
+        }
+    }
+    if (count == 0) return;
+    reef_trees_aim(p, p->next_hashes);
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        reef_match_look_up(&p->matches[k], &p->index[k], &p->text, false);
 }
 
 void reef_predictor_update(reef_predictor *p, int bit) {
     if (!p->frozen) {
-        learn_weights(p, bit);
+        if (p->net_tokens > 0)
+            learn_weights(p, REEF_SETS_MAX, bit);
+        else
+            learn_weights(p, REEF_SETS, bit);
         learn_chances(p, bit);
         learn_histories(p, bit);
     }
@@ -298,12 +417,15 @@ void reef_predictor_update(reef_predictor *p, int bit) {
     end_byte(p);
 }
 
-reef_status reef_predictor_code(reef_predictor *p, uint8_t byte, float *bits, reef_error *err) {
+reef_status reef_predictor_code(
+    reef_predictor *p, uint8_t byte, const reef_net_prediction *net, float *bits, reef_error *err) {
+    p->net_tokens = net != NULL ? net->tokens : 0;
     reef_status status = reef_predictor_reserve(p, err);
     if (status != REEF_OK) return status;
     double chance = 1.0;
     for (int i = 7; i >= 0; i--) {
         int bit = byte >> i & 1;
+        if (net != NULL) p->net_odds = reef_odds_clip(net->odds[7 - i]);
         uint32_t one = reef_predictor_predict(p);
         chance *= (bit ? one : 65536 - one) / 65536.0;
         reef_predictor_update(p, bit);

@@ -6,6 +6,9 @@
 //   nibble        trees of the lower nibble                            (context_trees.c)
 //   byte ends     cells, text, position, matches
 //
+// A net may say something of a byte as well. Then its prediction is one more input, and weights and
+// SSE of their own are used and learn, so that neither way spoils the other.
+//
 // The same code learns a stream, over tables of its own, and reads a text, over views of them.
 #ifndef REEF_PREDICTOR_H
 #define REEF_PREDICTOR_H
@@ -15,6 +18,7 @@
 #include "logistic.h"
 #include "match_model.h"
 #include "mixer.h"
+#include "net_prediction.h"
 #include "position.h"
 #include "slot_table.h"
 
@@ -22,11 +26,14 @@
 #define REEF_SETS 6 // of weights that are chosen for a bit
 
 // Inputs of the mixer: of each prediction its log odds and, in the second half, its distance from a
-// half. Contexts come first, then order 0, the matches and a constant.
+// half. Contexts come first, then order 0, the matches, a constant, and what a net says: by itself,
+// and as what came of it before. Without a net its inputs are zeros.
 enum {
     REEF_PREDICTION_ORDER_0 = REEF_CONTEXTS,
     REEF_PREDICTION_MATCH,
     REEF_PREDICTION_BIAS = REEF_PREDICTION_MATCH + REEF_MATCHES,
+    REEF_PREDICTION_NET,
+    REEF_PREDICTION_NET_CHANCE,
     REEF_PREDICTIONS_USED,
     REEF_PREDICTIONS =
         (REEF_PREDICTIONS_USED + REEF_INPUT_BLOCK - 1) / REEF_INPUT_BLOCK * REEF_INPUT_BLOCK,
@@ -51,6 +58,24 @@ enum {
 #undef REEF_SET_COUNT
 };
 
+// the same of those that a byte with a net has beside them
+#define REEF_NET_SET_LIST(X)                                                                       \
+    X(TOKENS, 8 * 8) /* how many tokens the net has seen, and the bit's number */                  \
+    X(ODDS, 32 * 4)  /* what the net says, and which quarter of the byte the bit is in */          \
+    X(MATCH, 3 * 16) /* what the match expects, and how long it is */
+
+enum {
+    REEF_NET_SET_FIRST = REEF_SETS - 1,
+#define REEF_SET_ENUM(name, count) REEF_NET_SET_##name,
+    REEF_NET_SET_LIST(REEF_SET_ENUM)
+#undef REEF_SET_ENUM
+        REEF_SETS_MAX,
+#define REEF_SET_COUNT(name, count) +(count)
+    REEF_NET_WEIGHT_SETS = REEF_WEIGHT_SETS REEF_NET_SET_LIST(REEF_SET_COUNT)
+#undef REEF_SET_COUNT
+};
+
+#define REEF_LAST_WEIGHT_MAX (1 << 28) // of the second mixer; far from what any text teaches
 #define REEF_SSE_STEPS 33
 #define REEF_SSE_LOG2 12 // contexts of an SSE table
 
@@ -65,11 +90,30 @@ typedef struct reef_mix_state {
     uint16_t followers[1 << 16]; // the two bytes that came last after two bytes
 } reef_mix_state;
 
+#define REEF_NET_ODDS_STEP 192 // of the net's log odds, from one chance to the next
+#define REEF_NET_STEPS (2 * REEF_ODDS_MAX / REEF_NET_ODDS_STEP + 2)
+
+/** The same for bytes that a net spoke of; there is none before the first of them. */
+typedef struct reef_net_state {
+    uint64_t bytes;                        // that were learned with it
+    reef_chance chance[8][REEF_NET_STEPS]; // by the tokens it has seen and its log odds
+    int16_t weights[REEF_NET_WEIGHT_SETS][REEF_INPUTS];
+    int32_t last_weights[256][REEF_SETS_MAX];
+    uint16_t sse[2][1 << REEF_SSE_LOG2][REEF_SSE_STEPS];
+} reef_net_state;
+
 typedef enum reef_context_kind {
     REEF_CONTEXT_NEW,   // nothing is known of it
     REEF_CONTEXT_PAIR,  // its cell has all
     REEF_CONTEXT_TREES, // its cell says that there are trees
 } reef_context_kind;
+
+/** Copies of the lines of trees that a trial opens, in place of those of the table. */
+typedef struct reef_trial_lines {
+    size_t count;
+    size_t at[2 * REEF_CONTEXTS]; // numbers of the lines, none twice
+    _Alignas(REEF_LINE_BYTES) uint8_t bytes[2 * REEF_CONTEXTS][REEF_LINE_BYTES];
+} reef_trial_lines;
 
 typedef struct reef_predictor {
     // what it predicts from, and what learns
@@ -79,8 +123,15 @@ typedef struct reef_predictor {
     reef_position position;
     reef_match matches[REEF_MATCHES];
     reef_mix_state *state; // owned
+    reef_net_state *net;   // owned; NULL: no net has spoken yet
     uint64_t learned_bytes;
-    bool frozen; // nothing learns
+    bool frozen;             // nothing learns
+    reef_trial_lines *trial; // no table is written, not even a view; NULL: they are
+
+    // what the net says: of the byte in hand, how many tokens it has seen (0: it says nothing), and
+    // of the bit in hand its log odds
+    uint32_t net_tokens;
+    int32_t net_odds;
 
     // the byte in hand
     bool begun;                          // false: what follows is of the byte before
@@ -105,8 +156,10 @@ typedef struct reef_predictor {
     // the bit in hand
     int16_t in[REEF_INPUTS];
     uint8_t histories[REEF_PREDICTIONS]; // of the bit; those of contexts that know something
-    int16_t *weights[REEF_SETS];
-    int32_t odds[REEF_SETS], last_odds;
+    int16_t *weights[REEF_SETS_MAX];
+    int32_t *last_weights; // the row of the second mixer
+    int32_t odds[REEF_SETS_MAX], last_odds;
+    reef_chance *net_chance;        // the cell that learns
     uint16_t *sse_rows[2], *sse[2]; // the cell that learns
     uint32_t probability;
 
@@ -119,21 +172,33 @@ typedef struct reef_predictor {
 
 /** The state before anything was learned. */
 void reef_mix_state_init(reef_mix_state *state);
+/** For the first byte that a net speaks of: as the state without a net, which trusts it a little. */
+void reef_net_state_init(reef_net_state *net, const reef_mix_state *state);
 /** After its tables and its state: at the beginning of a text. */
 void reef_predictor_begin(reef_predictor *p);
-/** Memory for what the next byte may write. */
+/** Memory for what the next byte may write, with the net's tokens set. */
 REEF_MUST_CHECK reef_status reef_predictor_reserve(reef_predictor *p, reef_error *err);
 
-/** Probability of a one as the next bit, 16 bits, 1 .. 65535. */
+/** Bytes that pass by: what follows knows where it is, and no table learns. Between two bytes. */
+void reef_predictor_skip(reef_predictor *p, const uint8_t *bytes, size_t count);
+
+/** Probability of a one as the next bit, 16 bits, 1 .. 65535; net_tokens and net_odds are set. */
 uint32_t reef_predictor_predict(reef_predictor *p);
 /** The bit that came, after reef_predictor_predict. */
 void reef_predictor_update(reef_predictor *p, int bit);
 
-/** All bits of a byte. bits: NULL, or its surprise is written. */
-REEF_MUST_CHECK reef_status reef_predictor_code(reef_predictor *p,
-                                                uint8_t byte,
-                                                float *bits,
-                                                reef_error *err);
+/** All bits of a byte. net: NULL, or what one says of it. bits: NULL, or its surprise is written. */
+REEF_MUST_CHECK reef_status reef_predictor_code(
+    reef_predictor *p, uint8_t byte, const reef_net_prediction *net, float *bits, reef_error *err);
+
+// distribution.c
+
+/**
+ * Probabilities of all next bytes. net: NULL, or what one says. `p` is between two bytes, and is
+ * as it was afterwards; it may read views alone. out (256) written. Errors: NO_MEMORY.
+ */
+REEF_MUST_CHECK reef_status reef_predictor_distribution(
+    reef_predictor *p, const reef_net_tree *net, uint32_t tokens, double *out, reef_error *err);
 
 // context_trees.c
 

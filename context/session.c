@@ -9,9 +9,10 @@ struct reef_memory_session {
     reef_predictor predictor;
     const reef_memory *memory;
     bool adapts;
-    uint64_t bytes;                       // counted
-    double shares[REEF_PREDICTIONS_USED]; // sums over bits
-    uint64_t hits[REEF_CONTEXTS + REEF_MATCHES + 1];
+    uint64_t bytes;                  // counted
+    double shares[REEF_INPUT_NAMES]; // sums over bits
+    uint64_t hits[REEF_INPUT_NAMES];
+    reef_net_tree net; // of the byte in hand, while the predictor has its tokens
 };
 
 static reef_status make_views(reef_memory_session *session, reef_error *err) {
@@ -28,13 +29,24 @@ static reef_status make_views(reef_memory_session *session, reef_error *err) {
     p->state = malloc(sizeof(*p->state));
     if (p->state == NULL)
         return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's mixer");
+    if (from->net == NULL) return REEF_OK;
+    p->net = malloc(sizeof(*p->net));
+    if (p->net == NULL)
+        return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a session's weights of a net");
     return REEF_OK;
 }
 
 static void begin(reef_memory_session *session) {
     reef_predictor *p = &session->predictor;
-    memcpy(p->state, session->memory->predictor.state, sizeof(*p->state));
-    p->learned_bytes = session->memory->predictor.learned_bytes;
+    const reef_predictor *from = &session->memory->predictor;
+    memcpy(p->state, from->state, sizeof(*p->state));
+    if (from->net != NULL) {
+        memcpy(p->net, from->net, sizeof(*p->net));
+    } else {
+        free(p->net); // the session's own: its next text has met no net either
+        p->net = NULL;
+    }
+    p->learned_bytes = from->learned_bytes;
     p->frozen = !session->adapts;
     reef_predictor_begin(p);
     session->bytes = 0;
@@ -69,6 +81,7 @@ void reef_memory_session_close(reef_memory_session *session) {
     for (size_t k = 0; k < REEF_MATCHES; k++) reef_lines_release(&p->index[k]);
     reef_text_release(&p->text);
     free(p->state);
+    free(p->net);
     free(session);
 }
 
@@ -84,28 +97,49 @@ void reef_memory_session_reset(reef_memory_session *session) {
 // A sample of bytes is enough, and reading is to cost what learning costs.
 #define COUNTED_EVERY 16
 
+// What an input says, by the weights of one set: log odds, without their sign.
+static double part_of(const reef_predictor *p, size_t prediction) {
+    const int16_t *in = &p->in[prediction], *w = &p->weights[REEF_SET_ORDERS][prediction];
+    return fabs((double)in[0] * w[0] + (double)in[REEF_PREDICTIONS] * w[REEF_PREDICTIONS]);
+}
+
 static void count_inputs(reef_memory_session *session) {
     const reef_predictor *p = &session->predictor;
-    double parts[REEF_PREDICTIONS_USED], sum = 0.0;
+    double parts[REEF_INPUT_NAMES];
     if (p->text.end % COUNTED_EVERY != 0) return;
-    for (size_t i = 0; i < REEF_PREDICTIONS_USED; i++) {
-        const int16_t *in = &p->in[i], *w = &p->weights[REEF_SET_ORDERS][i];
-        parts[i] = fabs((double)in[0] * w[0] + (double)in[REEF_PREDICTIONS] * w[REEF_PREDICTIONS]);
-        sum += parts[i];
-    }
-    for (size_t i = 0; sum > 0.0 && i < REEF_PREDICTIONS_USED; i++)
-        session->shares[i] += parts[i] / sum;
+    double sum = part_of(p, REEF_PREDICTION_BIAS);
+    for (size_t i = 0; i < REEF_INPUT_NET; i++) parts[i] = part_of(p, i);
+    parts[REEF_INPUT_NET] =
+        part_of(p, REEF_PREDICTION_NET) + part_of(p, REEF_PREDICTION_NET_CHANCE);
+    for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += parts[i];
+    for (size_t i = 0; sum > 0.0 && i < REEF_INPUT_NAMES; i++) session->shares[i] += parts[i] / sum;
     if (p->bit > 0) return;
     session->bytes++;
     for (size_t i = 0; i < REEF_CONTEXTS; i++) session->hits[i] += p->kinds[i] != REEF_CONTEXT_NEW;
     session->hits[REEF_PREDICTION_ORDER_0]++;
     for (size_t k = 0; k < REEF_MATCHES; k++)
         session->hits[REEF_PREDICTION_MATCH + k] += p->expected[k] >= 0;
+    session->hits[REEF_INPUT_NET] += p->net_tokens > 0;
 }
 
-reef_status reef_memory_session_predict(reef_memory_session *session,
-                                        uint32_t *one,
-                                        reef_error *err) {
+// ---- bit by bit ---------------------------------------------------------------------------------
+
+static reef_status fail_within_byte(const char *what, reef_error *err) {
+    return reef_fail(err, REEF_ERR_INVALID, "%s within a byte", what);
+}
+
+reef_status reef_memory_session_net(reef_memory_session *session,
+                                    const float *probabilities,
+                                    uint16_t tokens,
+                                    reef_error *err) {
+    if (session->predictor.begun) return fail_within_byte("a net's prediction", err);
+    session->predictor.net_tokens = tokens;
+    if (tokens > 0) reef_net_tree_init(&session->net, probabilities);
+    return REEF_OK;
+}
+
+// The next bit, of which a net's log odds are known.
+static reef_status predict(reef_memory_session *session, uint32_t *one, reef_error *err) {
     reef_predictor *p = &session->predictor;
     if (!p->begun) {
         reef_status status = reef_predictor_reserve(p, err);
@@ -116,21 +150,35 @@ reef_status reef_memory_session_predict(reef_memory_session *session,
     return REEF_OK;
 }
 
+reef_status reef_memory_session_predict(reef_memory_session *session,
+                                        uint32_t *one,
+                                        reef_error *err) {
+    reef_predictor *p = &session->predictor;
+    if (p->net_tokens > 0) p->net_odds = reef_net_tree_odds(&session->net, p->begun ? p->bits : 1);
+    return predict(session, one, err);
+}
+
 void reef_memory_session_update(reef_memory_session *session, int bit) {
     reef_predictor_update(&session->predictor, bit);
 }
 
+// ---- texts --------------------------------------------------------------------------------------
+
 reef_status reef_memory_session_read(reef_memory_session *session,
                                      const uint8_t *bytes,
                                      size_t count,
+                                     const reef_net_prediction *net,
                                      float *bits,
                                      reef_error *err) {
+    reef_predictor *p = &session->predictor;
     for (size_t i = 0; i < count; i++) {
         double chance = 1.0;
+        p->net_tokens = net != NULL ? net[i].tokens : 0;
         for (int b = 7; b >= 0; b--) {
             uint32_t one = 0;
             int bit = bytes[i] >> b & 1;
-            reef_status status = reef_memory_session_predict(session, &one, err);
+            if (net != NULL) p->net_odds = reef_odds_clip(net[i].odds[7 - b]);
+            reef_status status = predict(session, &one, err);
             if (status != REEF_OK) return status;
             chance *= (bit ? one : 65536 - one) / 65536.0;
             reef_memory_session_update(session, bit);
@@ -140,11 +188,36 @@ reef_status reef_memory_session_read(reef_memory_session *session,
     return REEF_OK;
 }
 
+reef_status reef_memory_session_skip(reef_memory_session *session,
+                                     const uint8_t *bytes,
+                                     size_t count,
+                                     reef_error *err) {
+    reef_predictor *p = &session->predictor;
+    if (p->begun && p->bit > 0) return fail_within_byte("a skip", err);
+    uint32_t room = count < p->text.bound ? (uint32_t)count : p->text.bound;
+    reef_status status = reef_text_reserve(&p->text, room, err);
+    if (status != REEF_OK) return status;
+    reef_predictor_skip(p, bytes, count);
+    return REEF_OK;
+}
+
+reef_status reef_memory_session_distribution(reef_memory_session *session,
+                                             const float *net_probabilities,
+                                             uint16_t tokens,
+                                             double *out,
+                                             reef_error *err) {
+    if (session->predictor.begun) return fail_within_byte("a distribution", err);
+    reef_net_tree net;
+    bool speaks = net_probabilities != NULL && tokens > 0;
+    if (speaks) reef_net_tree_init(&net, net_probabilities);
+    return reef_predictor_distribution(&session->predictor, speaks ? &net : NULL, tokens, out, err);
+}
+
 void reef_memory_session_inputs(const reef_memory_session *session, double *shares, double *hits) {
     double bytes = session->bytes > 0 ? (double)session->bytes : 1.0, sum = 0.0;
-    // The constant, which comes last, is nobody's.
-    for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) sum += session->shares[i];
-    for (size_t i = 0; i < REEF_PREDICTION_BIAS; i++) {
+    // The constant is nobody's.
+    for (size_t i = 0; i < REEF_INPUT_NAMES; i++) sum += session->shares[i];
+    for (size_t i = 0; i < REEF_INPUT_NAMES; i++) {
         shares[i] = sum > 0.0 ? session->shares[i] / sum : 0.0;
         hits[i] = (double)session->hits[i] / bytes;
     }

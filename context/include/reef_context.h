@@ -9,6 +9,9 @@
 // copy-on-write view, and forgets that at its end. So what it says is a function of the memory and
 // the text.
 //
+// A net may say of each byte what it expects. That is one more input of the mixer, with weights of
+// its own, present or absent byte by byte.
+//
 // The method is that of the PAQ compressors (Mahoney 2005, "Adaptive weighing of context models for
 // lossless data compression"); every probability can drive an arithmetic coder.
 #ifndef REEF_CONTEXT_H
@@ -41,17 +44,54 @@ REEF_API REEF_MUST_CHECK reef_status reef_memory_new(reef_memory **out,
                                                      reef_error *err);
 REEF_API void reef_memory_free(reef_memory *memory); // accepts NULL
 
+// ---- what a net says ----------------------------------------------------------------------------
+
+/** What a net said of one byte before it came. */
+typedef struct reef_net_prediction {
+    /**
+     * Log odds of a one, of each bit along the path of the byte that came, the highest first, in
+     * units of 1/256, from -3071 to 3071; others are clipped.
+     */
+    int16_t odds[8];
+    /** Tokens that it had seen in its window; 0: it says nothing of this byte. */
+    uint16_t tokens;
+} reef_net_prediction;
+
+/**
+ * The prediction of a byte that came.
+ *
+ * probabilities  (256) of each byte, 0 and more, their sum about 1; where those of both halves of a
+ *                node are 0 or not finite, its odds are 0
+ *
+ * The same bits on every machine. Threads: any.
+ */
+REEF_API void reef_net_predict_byte(const float *probabilities,
+                                    uint8_t byte,
+                                    uint16_t tokens,
+                                    reef_net_prediction *out);
+
+// ---- learning -----------------------------------------------------------------------------------
+
 /**
  * Learn `count` bytes, the next of the memory's stream. How the stream is cut into calls changes
  * nothing.
  *
+ * net   (count) or NULL: what a net says of each byte. With the first byte that it speaks of the
+ *       memory gets weights for such bytes, less than a megabyte beside its bound
  * bits  (count) or NULL: written; the surprise of each byte before it was learned
  *
  * Errors: NO_MEMORY; the bytes before the one that failed are learned.
  * Threads: one at a time on a memory, and no session of it meanwhile.
  */
-REEF_API REEF_MUST_CHECK reef_status reef_memory_learn(
-    reef_memory *memory, const uint8_t *bytes, size_t count, float *bits, reef_error *err);
+REEF_API REEF_MUST_CHECK reef_status reef_memory_learn(reef_memory *memory,
+                                                       const uint8_t *bytes,
+                                                       size_t count,
+                                                       const reef_net_prediction *net,
+                                                       float *bits,
+                                                       reef_error *err);
+
+/** How many bytes it has learned. */
+REEF_API uint64_t reef_memory_learned_bytes(const reef_memory *memory);
 
 /** The inputs of the mixer, by name: "order 1", "word", "match", ... */
 REEF_API size_t reef_memory_input_count(void);
@@ -68,6 +108,41 @@ typedef struct reef_memory_stats {
 /** Walks the tables: milliseconds. */
 REEF_API void reef_memory_read_stats(const reef_memory *memory, reef_memory_stats *out);
 
+// ---- to store and restore -----------------------------------------------------------------------
+
+// A memory is a few arrays of bytes, in the order of docs/FORMAT.md, on every machine the same.
+// Restored from them it learns on to the same bits as if it had never been stored.
+
+typedef struct reef_memory_part {
+    const char *name; // "header" comes first; of static storage
+    const void *data; // NULL where there are no bytes
+    size_t bytes;     // may be 0
+} reef_memory_part;
+
+REEF_API size_t reef_memory_part_count(void);
+
+/** parts  (reef_memory_part_count()) written; views, good until the memory learns or ends */
+REEF_API void reef_memory_parts(reef_memory *memory, reef_memory_part *parts);
+
+/**
+ * Read the part `name`, which has `bytes` bytes, into `into`. Fails with what the caller of
+ * reef_memory_restore is to get, such as CORRUPT where the part has another size.
+ */
+typedef reef_status (*reef_memory_fetch)(
+    void *context, const char *name, void *into, size_t bytes, reef_error *err);
+
+/**
+ * A memory from its parts. `fetch` is called once a part that has bytes, the header first, from
+ * this thread. Nothing in them is trusted: what they hold can be wrong, but does no harm.
+ *
+ * Errors: CORRUPT a part that no memory has, by its name; VERSION the header is of another version;
+ * NO_MEMORY; what `fetch` returns.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_restore(reef_memory **out,
+                                                         reef_memory_fetch fetch,
+                                                         void *context,
+                                                         reef_error *err);
+
 // ---- sessions -----------------------------------------------------------------------------------
 
 /**
@@ -82,9 +157,45 @@ REEF_API void reef_memory_session_close(reef_memory_session *session); // accept
 /** As just opened, in the memory that it has. */
 REEF_API void reef_memory_session_reset(reef_memory_session *session);
 
-/** Read `count` bytes more. bits (count) or NULL: written; the surprise of each byte. */
-REEF_API REEF_MUST_CHECK reef_status reef_memory_session_read(
-    reef_memory_session *session, const uint8_t *bytes, size_t count, float *bits, reef_error *err);
+/**
+ * Read `count` bytes more.
+ *
+ * net   (count) or NULL: what a net says of each byte
+ * bits  (count) or NULL: written; the surprise of each byte
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_session_read(reef_memory_session *session,
+                                                              const uint8_t *bytes,
+                                                              size_t count,
+                                                              const reef_net_prediction *net,
+                                                              float *bits,
+                                                              reef_error *err);
+
+/**
+ * `count` bytes pass by that another memory answers for: what follows knows them (words, lines,
+ * matches with what was learned), but nothing is predicted and nothing learned from them. Some
+ * nanoseconds a byte. Errors: INVALID in the middle of a byte; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_session_skip(reef_memory_session *session,
+                                                              const uint8_t *bytes,
+                                                              size_t count,
+                                                              reef_error *err);
+
+/**
+ * Probabilities of the next byte, from the bit predictions that reading it would make. Changes
+ * nothing. As long as some forty bytes take to read.
+ *
+ * net_probabilities  (256) what a net says, as for reef_net_predict_byte, or NULL
+ * tokens             that it has seen; 0: it says nothing
+ * out                (256) written; each above 0, their sum 1
+ *
+ * Errors: INVALID within a byte, from its first predict on; NO_MEMORY.
+ */
+REEF_API REEF_MUST_CHECK reef_status
+reef_memory_session_distribution(reef_memory_session *session,
+                                 const float *net_probabilities,
+                                 uint16_t tokens,
+                                 double *out,
+                                 reef_error *err);
 
 /**
  * What each input was worth in all that the session has read since it was opened or reset.
@@ -97,6 +208,19 @@ REEF_API void reef_memory_session_inputs(const reef_memory_session *session,
                                          double *hits);
 
 // ---- bit by bit, for coders ---------------------------------------------------------------------
+
+/**
+ * What a net says of the next byte, for the predicts of its bits; without this call nothing.
+ *
+ * probabilities  (256) as for reef_net_predict_byte; read before this returns
+ * tokens         that it has seen; 0: it says nothing
+ *
+ * Errors: INVALID within a byte, from its first predict on.
+ */
+REEF_API REEF_MUST_CHECK reef_status reef_memory_session_net(reef_memory_session *session,
+                                                             const float *probabilities,
+                                                             uint16_t tokens,
+                                                             reef_error *err);
 
 /**
  * Probability that the next bit (the highest of a byte first) is 1, in units of 1/65536, from 1 to

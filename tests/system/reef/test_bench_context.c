@@ -151,7 +151,7 @@ static void losses_are_those_of_the_library(void **state) {
     reef_memory *memory;
     assert_int_equal(reef_memory_new(&memory, &(reef_memory_options){.bytes_max = 4 << 20}, NULL),
                      REEF_OK);
-    assert_int_equal(reef_memory_learn(memory, (const uint8_t *)english, 6000, bits, NULL),
+    assert_int_equal(reef_memory_learn(memory, (const uint8_t *)english, 6000, NULL, bits, NULL),
                      REEF_OK);
     double sum = 0;
     for (size_t i = 0; i < 6000; i++) sum += (double)bits[i];

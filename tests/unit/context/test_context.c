@@ -41,7 +41,7 @@ static reef_memory *new_memory(uint64_t bytes_max) {
 
 static void learn(reef_memory *memory, const uint8_t *bytes, size_t count, float *bits) {
     reef_error err;
-    must(reef_memory_learn(memory, bytes, count, bits, &err), &err);
+    must(reef_memory_learn(memory, bytes, count, NULL, bits, &err), &err);
 }
 
 static reef_memory_session *open_session(const reef_memory *memory, bool frozen) {
@@ -56,7 +56,7 @@ static void read_text(reef_memory_session *session,
                       size_t count,
                       float *bits) {
     reef_error err;
-    must(reef_memory_session_read(session, bytes, count, bits, &err), &err);
+    must(reef_memory_session_read(session, bytes, count, NULL, bits, &err), &err);
 }
 
 static void read_once(
@@ -331,7 +331,7 @@ static void *run_reader(void *argument) {
     reader *r = argument;
     reef_memory_session *session = NULL;
     r->failed = reef_memory_session_open(&session, r->memory, r->frozen, NULL) != REEF_OK ||
-                reef_memory_session_read(session, r->bytes, READ, r->bits, NULL) != REEF_OK;
+                reef_memory_session_read(session, r->bytes, READ, NULL, r->bits, NULL) != REEF_OK;
     reef_memory_session_close(session);
     return NULL;
 }

@@ -158,8 +158,9 @@ static reef_status feed_bytes(context_run *run,
         size_t piece = count - at < PIECE_BYTES ? count - at : PIECE_BYTES;
         double begin = cpu_seconds();
         reef_status status =
-            session != NULL ? reef_memory_session_read(session, bytes + at, piece, run->bits, err)
-                            : reef_memory_learn(memory, bytes + at, piece, run->bits, err);
+            session != NULL
+                ? reef_memory_session_read(session, bytes + at, piece, NULL, run->bits, err)
+                : reef_memory_learn(memory, bytes + at, piece, NULL, run->bits, err);
         *seconds += cpu_seconds() - begin;
         if (status != REEF_OK) return status;
         for (size_t i = 0; i < piece; i++) bits += (double)run->bits[i];

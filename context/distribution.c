@@ -1,0 +1,122 @@
+// The whole distribution of the next byte: a depth-first walk over the tree of its bits.
+//
+// A byte's bits are learned one after the other, so a bit's prediction depends on what the bits
+// before it taught. So the walk learns on its way down and takes it back on its way up:
+//
+//   the predictor itself   a copy for each of seven bits
+//   weights, chances, SSE  what a bit may change is copied before it
+//   trees                  copies of their lines, in place of the tables' (reef_trial_lines)
+//   cells, text, matches   do not change within a byte
+#include "predictor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// What the predictor was when a bit was predicted, and what learning that bit may change.
+typedef struct bit_before {
+    reef_predictor predictor;
+    int16_t weights[REEF_SETS_MAX][REEF_INPUTS];
+    int32_t last_weights[REEF_SETS_MAX];
+    reef_chance chances[REEF_CONTEXTS + 1], matches[REEF_MATCHES], net;
+    uint16_t sse[2];
+} bit_before;
+
+typedef struct walk {
+    reef_predictor *p;
+    const reef_net_tree *net; // or NULL
+    double *out;
+    reef_trial_lines lines, upper; // the second: before a lower nibble
+    bit_before before[7];
+} walk;
+
+static size_t sets_of(const reef_predictor *p) {
+    return p->net_tokens > 0 ? REEF_SETS_MAX : REEF_SETS;
+}
+
+// Contexts that know nothing have no history here and learn nothing; copies of them do no harm.
+static reef_chance *chance_of(const reef_predictor *p, size_t i) {
+    return &p->state->chance[i][p->histories[i]];
+}
+
+static void keep(bit_before *b, const reef_predictor *p) {
+    memcpy(&b->predictor, p, sizeof(*p));
+    if (p->frozen) return;
+    for (size_t k = 0; k < sets_of(p); k++)
+        memcpy(b->weights[k], p->weights[k], sizeof(b->weights[k]));
+    memcpy(b->last_weights, p->last_weights, sets_of(p) * sizeof(*p->last_weights));
+    for (size_t i = 0; i <= REEF_CONTEXTS; i++) b->chances[i] = *chance_of(p, i);
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        b->matches[k] = p->state->match[k][p->match_states[k]];
+    if (p->net_tokens > 0) b->net = *p->net_chance;
+    for (size_t t = 0; t < 2; t++) b->sse[t] = *p->sse[t];
+}
+
+static void take_back(const bit_before *b, reef_predictor *p) {
+    memcpy(p, &b->predictor, sizeof(*p));
+    if (p->frozen) return;
+    for (size_t k = 0; k < sets_of(p); k++)
+        memcpy(p->weights[k], b->weights[k], sizeof(b->weights[k]));
+    memcpy(p->last_weights, b->last_weights, sets_of(p) * sizeof(*p->last_weights));
+    for (size_t i = 0; i <= REEF_CONTEXTS; i++) *chance_of(p, i) = b->chances[i];
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        p->state->match[k][p->match_states[k]] = b->matches[k];
+    if (p->net_tokens > 0) *p->net_chance = b->net;
+    for (size_t t = 0; t < 2; t++) *p->sse[t] = b->sse[t];
+    // Histories were read when the bit was predicted; two contexts may share a tree, and then agree.
+    p->state->order_0[p->bits] = p->histories[REEF_PREDICTION_ORDER_0];
+    uint32_t depth = p->bit % 4, node = 1u << depth | (p->bits & ((1u << depth) - 1));
+    for (size_t k = 0; k < p->tree_count; k++) {
+        size_t i = p->trees[k];
+        p->nodes[i][node - 1] = p->histories[i];
+    }
+}
+
+// All bytes that begin with the bits so far; `chance` is theirs.
+static void descend(walk *w, double chance) {
+    reef_predictor *p = w->p;
+    if (w->net != NULL) p->net_odds = reef_net_tree_odds(w->net, p->begun ? p->bits : 1);
+    double one = reef_predictor_predict(p) / 65536.0;
+    const double chances[2] = {chance * (1.0 - one), chance * one};
+    if (p->bit == 7) {
+        for (uint32_t bit = 0; bit < 2; bit++) w->out[(p->bits << 1 | bit) & 255] = chances[bit];
+        return;
+    }
+    bit_before *before = &w->before[p->bit];
+    keep(before, p);
+    bool ends_nibble = p->bit == 3;
+    if (ends_nibble) w->upper = w->lines;
+    for (int bit = 0; bit < 2; bit++) {
+        reef_predictor_update(p, bit);
+        descend(w, chances[bit]);
+        take_back(before, p);
+        if (ends_nibble) w->lines = w->upper;
+    }
+}
+
+reef_status reef_predictor_distribution(
+    reef_predictor *p, const reef_net_tree *net, uint32_t tokens, double *out, reef_error *err) {
+    walk *w = malloc(sizeof(*w));
+    if (w == NULL) return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for a distribution");
+    uint32_t tokens_before = p->net_tokens;
+    bool met_net = p->net != NULL;
+    p->net_tokens = net != NULL ? tokens : 0;
+    reef_status status = reef_predictor_reserve(p, err);
+    p->net_tokens = tokens_before;
+    if (status == REEF_OK) {
+        reef_predictor between = *p;
+        w->p = p;
+        w->net = net;
+        w->out = out;
+        w->lines.count = 0;
+        p->net_tokens = net != NULL ? tokens : 0;
+        p->trial = &w->lines;
+        descend(w, 1.0);
+        *p = between;
+    }
+    if (!met_net) {
+        free(p->net); // weights for a net's bytes begin with the first that is read
+        p->net = NULL;
+    }
+    free(w);
+    return status;
+}

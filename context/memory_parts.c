@@ -1,0 +1,358 @@
+// A memory as a few arrays of bytes, and a memory from such arrays.
+//
+// The tables, the text and the mixer are stored as they lie in memory, little-endian; all else that
+// lives between two bytes is in the header. Contexts of the next byte are computed again.
+//
+//   header   offset  size
+//                 0     4  "RMEM"
+//                 4     4  version: 1
+//                 8     8  bytes_max
+//                16     8  learned bytes
+//                24     4  log2 of the lines of cells
+//                28     4  log2 of the lines of trees
+//                32     8  log2 of the lines of each index of matches
+//                40     4  bytes of the part "mixer"
+//                44     4  bytes of the part "net"; 0: no net has spoken
+//                48     8  the last eight bytes, the newest lowest
+//                56    52  what position.h says, 13 words: word, has_letter, words[2], first_word,
+//                          folded, shape, template, field_hash, last_field_hash, line, line_above,
+//                          field
+//               108     4  zero
+//               112    64  two matches of 32 bytes: follows, at, length, misses, found (4 each),
+//                          zero (4), hash (8)
+//               176    16  zero
+#include "memory_internal.h"
+
+#include "reef_byte_order.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "parts are little-endian");
+// No padding: every byte of a part is written.
+static_assert(sizeof(reef_mix_state) ==
+                  4 * 256 * (REEF_CONTEXTS + 1) + 4 * REEF_MATCHES * REEF_MATCH_STATES + 256 +
+                      2 * REEF_WEIGHT_SETS * REEF_INPUTS + 4 * 256 * REEF_SETS +
+                      4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2) + (2 << 16),
+              "the mixer has no padding");
+static_assert(sizeof(reef_net_state) == 8 + sizeof(((reef_net_state *)0)->chance) +
+                                            2 * REEF_NET_WEIGHT_SETS * REEF_INPUTS +
+                                            4 * 256 * REEF_SETS_MAX +
+                                            4 * REEF_SSE_STEPS * (1 << REEF_SSE_LOG2),
+              "the net's state has no padding");
+
+#define MAGIC 0x4D454D52u // "RMEM"
+#define VERSION 1
+#define INDEX_LINES_MAX_LOG2 (REEF_MATCH_INDEX_MAX_LOG2 - 4) // 16 entries a line
+#define LEARNED_BYTES_MAX (1ull << 56)
+#define POSITION_WORDS 13
+
+enum {
+    PART_HEADER,
+    PART_TEXT,
+    PART_CELLS,
+    PART_TREES,
+    PART_INDEX,
+    PART_MIXER = PART_INDEX + REEF_MATCHES,
+    PART_NET,
+    PARTS,
+};
+
+static const char *const NAMES[PARTS] = {
+    [PART_HEADER] = "header", [PART_TEXT] = "text",   [PART_CELLS] = "cells",
+    [PART_TREES] = "trees",   [PART_INDEX] = "index", [PART_INDEX + 1] = "long index",
+    [PART_MIXER] = "mixer",   [PART_NET] = "net",
+};
+
+// ---- the header ---------------------------------------------------------------------------------
+
+static uint8_t *put32(uint8_t *at, uint32_t value) {
+    reef_put_le32(at, value);
+    return at + 4;
+}
+
+static uint8_t *put64(uint8_t *at, uint64_t value) {
+    reef_put_le64(at, value);
+    return at + 8;
+}
+
+// The words of a position in their order; reading and writing walk the same list.
+static void list_position(reef_position *position, uint32_t *words[POSITION_WORDS]) {
+    uint32_t *const list[POSITION_WORDS] = {
+        &position->word,       NULL, // has_letter
+        &position->words[0],   &position->words[1],
+        &position->first_word, &position->folded,
+        &position->shape,      &position->template,
+        &position->field_hash, &position->last_field_hash,
+        &position->line,       &position->line_above,
+        &position->field,
+    };
+    memcpy(words, list, sizeof(list));
+}
+
+static void write_header(reef_memory *memory) {
+    reef_predictor *p = &memory->predictor;
+    uint8_t *at = memory->header;
+    uint32_t *words[POSITION_WORDS];
+    memset(at, 0, REEF_MEMORY_HEADER_BYTES);
+    at = put32(at, MAGIC);
+    at = put32(at, VERSION);
+    at = put64(at, memory->bytes_max);
+    at = put64(at, p->learned_bytes);
+    at = put32(at, p->cell_lines_log2);
+    at = put32(at, p->slot_lines_log2);
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        at = put32(at, (uint32_t)__builtin_ctzll(p->index[k].count));
+    at = put32(at, (uint32_t)sizeof(*p->state));
+    at = put32(at, p->net != NULL ? (uint32_t)sizeof(*p->net) : 0);
+    at = put64(at, p->position.bytes);
+    list_position(&p->position, words);
+    for (size_t i = 0; i < POSITION_WORDS; i++)
+        at = put32(at, words[i] != NULL ? *words[i] : p->position.has_letter);
+    at = put32(at, 0);
+    for (size_t k = 0; k < REEF_MATCHES; k++) {
+        const reef_match *match = &p->matches[k];
+        at = put32(at, match->follows);
+        at = put32(at, match->at);
+        at = put32(at, match->length);
+        at = put32(at, match->misses);
+        at = put32(at, match->found);
+        at = put32(at, 0);
+        at = put64(at, match->hash);
+    }
+    assert(at <= memory->header + REEF_MEMORY_HEADER_BYTES);
+}
+
+typedef struct header {
+    reef_memory_sizes sizes;
+    reef_position position;
+    reef_match matches[REEF_MATCHES];
+    uint32_t mixer_bytes, net_bytes;
+} header;
+
+static uint32_t get32(const uint8_t **at) {
+    uint32_t value = reef_get_le32(*at);
+    *at += 4;
+    return value;
+}
+
+static uint64_t get64(const uint8_t **at) {
+    uint64_t value = reef_get_le64(*at);
+    *at += 8;
+    return value;
+}
+
+static reef_status fail_corrupt(size_t part, const char *what, reef_error *err) {
+    return reef_fail(err, REEF_ERR_CORRUPT, "part %s of a memory: %s", NAMES[part], what);
+}
+
+// `zeros` collects what must be zero or one, so that each bit of a header means something.
+static bool get_flag(const uint8_t **at, uint32_t *zeros) {
+    uint32_t value = get32(at);
+    *zeros |= value & ~1u;
+    return value & 1;
+}
+
+static void get_matches(const uint8_t **at, reef_match *matches, uint32_t *zeros) {
+    for (size_t k = 0; k < REEF_MATCHES; k++) {
+        reef_match *match = &matches[k];
+        match->follows = get_flag(at, zeros);
+        match->at = get32(at);
+        match->length = get32(at);
+        match->misses = get32(at);
+        match->found = get32(at);
+        *zeros |= get32(at);
+        match->hash = get64(at);
+    }
+}
+
+static reef_status check_sizes(const header *h, reef_error *err) {
+    const reef_memory_sizes *s = &h->sizes;
+    bool within = s->bytes_max >= REEF_MEMORY_BYTES_MIN && s->bytes_max <= REEF_MEMORY_BYTES_MAX &&
+                  s->learned_bytes <= LEARNED_BYTES_MAX &&
+                  s->cell_lines_log2 >= REEF_CELL_LINES_MIN_LOG2 &&
+                  s->cell_lines_log2 <= REEF_CELL_LINES_MAX_LOG2 &&
+                  s->slot_lines_log2 >= REEF_SLOT_LINES_MIN_LOG2 &&
+                  s->slot_lines_log2 <= REEF_SLOT_LINES_MAX_LOG2;
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        within &= s->index_lines_log2[k] >= REEF_INDEX_LINES_MIN_LOG2 &&
+                  s->index_lines_log2[k] <= INDEX_LINES_MAX_LOG2;
+    if (!within || reef_memory_sizes_bytes(s) > s->bytes_max)
+        return fail_corrupt(PART_HEADER, "sizes outside their bounds", err);
+    if (h->mixer_bytes != sizeof(reef_mix_state) ||
+        (h->net_bytes != 0 && h->net_bytes != sizeof(reef_net_state)))
+        return fail_corrupt(PART_HEADER, "a mixer of another size", err);
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        if (h->matches[k].length > REEF_MATCH_LENGTH_MAX ||
+            h->matches[k].misses > REEF_MATCH_MISSES + 1)
+            return fail_corrupt(PART_HEADER, "a match that cannot be", err);
+    return REEF_OK;
+}
+
+static reef_status read_header(const uint8_t *bytes, header *h, reef_error *err) {
+    const uint8_t *at = bytes;
+    uint32_t *words[POSITION_WORDS], zeros = 0;
+    memset(h, 0, sizeof(*h));
+    if (get32(&at) != MAGIC) return fail_corrupt(PART_HEADER, "not one of a memory", err);
+    uint32_t version = get32(&at);
+    if (version != VERSION)
+        return reef_fail(err, REEF_ERR_VERSION,
+                         "part header of a memory: version %" PRIu32 ", where %d is known", version,
+                         VERSION);
+    h->sizes.bytes_max = get64(&at);
+    h->sizes.learned_bytes = get64(&at);
+    h->sizes.cell_lines_log2 = get32(&at);
+    h->sizes.slot_lines_log2 = get32(&at);
+    for (size_t k = 0; k < REEF_MATCHES; k++) h->sizes.index_lines_log2[k] = get32(&at);
+    h->mixer_bytes = get32(&at);
+    h->net_bytes = get32(&at);
+    h->position.bytes = get64(&at);
+    list_position(&h->position, words);
+    for (size_t i = 0; i < POSITION_WORDS; i++)
+        if (words[i] != NULL)
+            *words[i] = get32(&at);
+        else
+            h->position.has_letter = get_flag(&at, &zeros);
+    zeros |= get32(&at);
+    get_matches(&at, h->matches, &zeros);
+    while (at < bytes + REEF_MEMORY_HEADER_BYTES) zeros |= get32(&at);
+    if (zeros != 0) return fail_corrupt(PART_HEADER, "bytes that must be zero are not", err);
+    return check_sizes(h, err);
+}
+
+// ---- what is in the parts -----------------------------------------------------------------------
+
+static bool is_history(const reef_histories *table, uint8_t history) {
+    return history < table->count;
+}
+
+static reef_status check_cells(const reef_predictor *p, reef_error *err) {
+    bool right = true;
+    for (size_t at = 0; at < p->cells.count && right; at++) {
+        const reef_cell_line *line =
+            (const reef_cell_line *)(const void *)reef_lines_peek(&p->cells, at);
+        right = line->hand < REEF_CELLS_A_LINE;
+        for (size_t i = 0; i < sizeof(line->zero); i++) right &= line->zero[i] == 0;
+        for (size_t i = 0; i < REEF_CELLS_A_LINE; i++)
+            right &= line->history[i] == REEF_CELL_TREES || is_history(p->table, line->history[i]);
+    }
+    return right ? REEF_OK : fail_corrupt(PART_CELLS, "a cell that cannot be", err);
+}
+
+static reef_status check_trees(const reef_predictor *p, reef_error *err) {
+    bool right = true;
+    for (size_t at = 0; at < p->slots.count && right; at++) {
+        const reef_slot *slots = (const reef_slot *)(const void *)reef_lines_peek(&p->slots, at);
+        for (size_t i = 0; i < REEF_SLOTS_A_LINE; i++)
+            for (size_t k = 0; k < REEF_SLOT_NODES; k++)
+                right &= is_history(p->table, slots[i].history[k]);
+    }
+    return right ? REEF_OK : fail_corrupt(PART_TREES, "a history that cannot be", err);
+}
+
+static bool are_last_weights(const int32_t *weights, size_t count) {
+    bool right = true;
+    for (size_t i = 0; i < count; i++)
+        right &= weights[i] >= -REEF_LAST_WEIGHT_MAX && weights[i] <= REEF_LAST_WEIGHT_MAX;
+    return right;
+}
+
+static reef_status check_mixers(const reef_predictor *p, reef_error *err) {
+    bool right = are_last_weights(p->state->last_weights[0],
+                                  sizeof(p->state->last_weights) / sizeof(int32_t));
+    for (size_t i = 0; i < sizeof(p->state->order_0); i++)
+        right &= is_history(p->table, p->state->order_0[i]);
+    if (!right) return fail_corrupt(PART_MIXER, "values that cannot be", err);
+    if (p->net == NULL) return REEF_OK;
+    right =
+        p->net->bytes <= p->learned_bytes &&
+        are_last_weights(p->net->last_weights[0], sizeof(p->net->last_weights) / sizeof(int32_t));
+    return right ? REEF_OK : fail_corrupt(PART_NET, "values that cannot be", err);
+}
+
+// ---- the parts ----------------------------------------------------------------------------------
+
+size_t reef_memory_part_count(void) {
+    return PARTS;
+}
+
+static reef_memory_part lines_part(size_t part, const reef_lines *lines) {
+    return (reef_memory_part){NAMES[part], lines->own, lines->count * REEF_LINE_BYTES};
+}
+
+// Also where they are to be read into.
+static void list_parts(reef_memory *memory, reef_memory_part *parts) {
+    const reef_predictor *p = &memory->predictor;
+    parts[PART_HEADER] =
+        (reef_memory_part){NAMES[PART_HEADER], memory->header, sizeof(memory->header)};
+    // A text that is not as long as its ring has never gone round in it.
+    parts[PART_TEXT] = (reef_memory_part){NAMES[PART_TEXT], p->text.own, p->text.kept};
+    parts[PART_CELLS] = lines_part(PART_CELLS, &p->cells);
+    parts[PART_TREES] = lines_part(PART_TREES, &p->slots);
+    for (size_t k = 0; k < REEF_MATCHES; k++)
+        parts[PART_INDEX + k] = lines_part(PART_INDEX + k, &p->index[k]);
+    parts[PART_MIXER] = (reef_memory_part){NAMES[PART_MIXER], p->state, sizeof(*p->state)};
+    parts[PART_NET] =
+        (reef_memory_part){NAMES[PART_NET], p->net, p->net != NULL ? sizeof(*p->net) : 0};
+}
+
+void reef_memory_parts(reef_memory *memory, reef_memory_part *parts) {
+    write_header(memory);
+    list_parts(memory, parts);
+}
+
+static reef_status fetch_parts(reef_memory *memory,
+                               reef_memory_fetch fetch,
+                               void *context,
+                               reef_error *err) {
+    reef_memory_part parts[PARTS];
+    reef_status status = REEF_OK;
+    list_parts(memory, parts);
+    for (size_t i = PART_HEADER + 1; i < PARTS && status == REEF_OK; i++)
+        if (parts[i].bytes > 0)
+            // All are this memory's own, and not const.
+            status = fetch(context, parts[i].name, (void *)(uintptr_t)parts[i].data, parts[i].bytes,
+                           err);
+    return status;
+}
+
+static reef_status fill(
+    reef_memory *memory, const header *h, reef_memory_fetch fetch, void *context, reef_error *err) {
+    reef_predictor *p = &memory->predictor;
+    if (h->net_bytes > 0) {
+        p->net = malloc(sizeof(*p->net));
+        if (p->net == NULL)
+            return reef_fail(err, REEF_ERR_NO_MEMORY, "no memory for the weights of a net's bytes");
+    }
+    reef_status status = fetch_parts(memory, fetch, context, err);
+    if (status != REEF_OK) return status;
+    reef_predictor_begin(p);
+    p->position = h->position;
+    memcpy(p->matches, h->matches, sizeof(p->matches));
+    reef_trees_aim(p, p->next_hashes);
+    status = check_cells(p, err);
+    if (status == REEF_OK) status = check_trees(p, err);
+    return status == REEF_OK ? check_mixers(p, err) : status;
+}
+
+reef_status reef_memory_restore(reef_memory **out,
+                                reef_memory_fetch fetch,
+                                void *context,
+                                reef_error *err) {
+    uint8_t bytes[REEF_MEMORY_HEADER_BYTES];
+    reef_memory *memory = NULL;
+    header h;
+    *out = NULL;
+    reef_status status = fetch(context, NAMES[PART_HEADER], bytes, sizeof(bytes), err);
+    if (status == REEF_OK) status = read_header(bytes, &h, err);
+    if (status == REEF_OK) status = reef_memory_make(&memory, &h.sizes, err);
+    if (status == REEF_OK) status = fill(memory, &h, fetch, context, err);
+    if (status != REEF_OK) {
+        reef_memory_free(memory);
+        return status;
+    }
+    *out = memory;
+    return REEF_OK;
+}

@@ -1,0 +1,366 @@
+// A memory that is stored and restored learns on to the same bits; what was not stored by a memory
+// is refused or does no harm.
+#include "memory_internal.h"
+#include "reef_byte_order.h"
+#include "reef_context.h"
+
+#include "draw.h"
+#include "draw_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PARTS_MAX = 16, TEXT = 120000 };
+
+typedef struct stored {
+    size_t count;
+    const char *name[PARTS_MAX];
+    uint8_t *data[PARTS_MAX]; // NULL where there are no bytes
+    size_t bytes[PARTS_MAX];
+    size_t fails; // number of the fetch that fails; 0: none
+    size_t fetches;
+} stored;
+
+static void must(reef_status status, const reef_error *err) {
+    if (status != REEF_OK) fail_msg("%s: %s", reef_status_text(status), err->message);
+}
+
+static reef_memory *new_memory(uint64_t bytes_max) {
+    reef_error err;
+    reef_memory *memory = NULL;
+    must(reef_memory_new(&memory, &(reef_memory_options){.bytes_max = bytes_max}, &err), &err);
+    return memory;
+}
+
+static void learn(reef_memory *memory,
+                  const uint8_t *bytes,
+                  size_t count,
+                  const reef_net_prediction *net,
+                  float *bits) {
+    reef_error err;
+    must(reef_memory_learn(memory, bytes, count, net, bits, &err), &err);
+}
+
+static stored store(reef_memory *memory) {
+    reef_memory_part parts[PARTS_MAX];
+    stored s = {.count = reef_memory_part_count()};
+    assert_true(s.count <= PARTS_MAX);
+    reef_memory_parts(memory, parts);
+    assert_string_equal(parts[0].name, "header");
+    for (size_t i = 0; i < s.count; i++) {
+        s.name[i] = parts[i].name;
+        s.bytes[i] = parts[i].bytes;
+        if (parts[i].bytes == 0) continue;
+        s.data[i] = malloc(parts[i].bytes);
+        assert_non_null(s.data[i]);
+        memcpy(s.data[i], parts[i].data, parts[i].bytes);
+    }
+    return s;
+}
+
+static void stored_release(stored *s) {
+    for (size_t i = 0; i < s->count; i++) free(s->data[i]);
+}
+
+static reef_status fetch(
+    void *context, const char *name, void *into, size_t bytes, reef_error *err) {
+    stored *s = context;
+    if (++s->fetches == s->fails) return reef_fail(err, REEF_ERR_IO, "as the test wants it");
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->name[i], name) == 0) {
+            if (s->bytes[i] != bytes)
+                return reef_fail(err, REEF_ERR_CORRUPT, "part %s has another size", name);
+            memcpy(into, s->data[i], bytes);
+            return REEF_OK;
+        }
+    return reef_fail(err, REEF_ERR_NOT_FOUND, "no part %s", name);
+}
+
+static reef_memory *restore(stored *s) {
+    reef_error err;
+    reef_memory *memory = NULL;
+    must(reef_memory_restore(&memory, fetch, s, &err), &err);
+    return memory;
+}
+
+static reef_memory *stored_and_restored(reef_memory *memory) {
+    stored s = store(memory);
+    reef_memory *copy = restore(&s);
+    stored_release(&s);
+    reef_memory_free(memory);
+    return copy;
+}
+
+static void assert_same_parts(reef_memory *a, reef_memory *b) {
+    reef_memory_part left[PARTS_MAX], right[PARTS_MAX];
+    reef_memory_parts(a, left);
+    reef_memory_parts(b, right);
+    for (size_t i = 0; i < reef_memory_part_count(); i++) {
+        assert_string_equal(left[i].name, right[i].name);
+        if (left[i].bytes != right[i].bytes ||
+            (left[i].bytes > 0 && memcmp(left[i].data, right[i].data, left[i].bytes) != 0))
+            fail_msg("part %s", left[i].name);
+    }
+}
+
+static void draw_net(uint64_t *seed, const uint8_t *bytes, size_t count, reef_net_prediction *net) {
+    for (size_t i = 0; i < count; i++) {
+        net[i].tokens = (uint16_t)(i / 100 % 3 == 0 ? 0 : 1 + i % 90);
+        for (int bit = 0; bit < 8; bit++) {
+            bool right = draw_int(seed, 0, 9) > 1, one = bytes[i] >> (7 - bit) & 1;
+            net[i].odds[bit] = (int16_t)(one == right ? 600 : -600);
+        }
+    }
+}
+
+// ---- the same memory ----------------------------------------------------------------------------
+
+static void check_cuts(uint64_t bytes_max, size_t count, int cuts, bool with_net, uint64_t seed) {
+    static uint8_t text[TEXT];
+    static float plain[TEXT], bits[TEXT];
+    static reef_net_prediction nets[TEXT];
+    const reef_net_prediction *net = with_net ? nets : NULL;
+    draw_text(&seed, count, text);
+    draw_net(&seed, text, count, nets);
+    reef_memory *a = new_memory(bytes_max), *b = new_memory(bytes_max);
+    learn(a, text, count, net, plain);
+    for (size_t at = 0; at < count;) {
+        // At any byte, and where tables grow: before the first byte of a step, and behind it.
+        size_t next = at + (size_t)draw_int(&seed, 0, (int)(2 * count) / cuts);
+        if (draw_int(&seed, 0, 1))
+            next = (next + 4095) / 4096 * 4096 + (size_t)draw_int(&seed, 0, 1);
+        if (next > count) next = count;
+        b = stored_and_restored(b);
+        assert_int_equal(reef_memory_learned_bytes(b), at);
+        learn(b, text + at, next - at, net != NULL ? net + at : NULL, bits + at);
+        at = next;
+    }
+    b = stored_and_restored(b);
+    assert_memory_equal(plain, bits, count * sizeof(*bits));
+    assert_same_parts(a, b);
+    // What is said of them agrees as well.
+    reef_memory_stats left, right;
+    reef_memory_read_stats(a, &left);
+    reef_memory_read_stats(b, &right);
+    assert_memory_equal(&left, &right, sizeof(left));
+    reef_memory_free(a);
+    reef_memory_free(b);
+}
+
+static void a_restored_memory_learns_on_to_the_same_bits(void **state) {
+    (void)state;
+    check_cuts(REEF_MEMORY_BYTES_MIN, TEXT, 12, false, 311); // grows to its bound, text too
+    check_cuts(0, TEXT / 3, 8, false, 313);
+    check_cuts(0, TEXT / 3, 8, true, 317);
+    check_cuts(0, 60, 20, true, 331);
+}
+
+// Positions go round in a ring of 256 KiB, of a memory of the smallest bound.
+static void a_text_that_has_gone_round_is_kept(void **state) {
+    (void)state;
+    enum { PIECE = 50000, PIECES = 7 };
+    static uint8_t text[PIECE];
+    static float plain[PIECE], bits[PIECE];
+    uint64_t seed = 337;
+    reef_memory *a = new_memory(REEF_MEMORY_BYTES_MIN);
+    for (int piece = 0; piece < PIECES; piece++) {
+        draw_text(&seed, PIECE, text);
+        learn(a, text, PIECE, NULL, NULL);
+    }
+    stored s = store(a);
+    reef_memory *b = restore(&s);
+    assert_true(a->predictor.text.kept == a->predictor.text.capacity);
+    learn(a, text, PIECE, NULL, plain);
+    learn(b, text, PIECE, NULL, bits);
+    assert_memory_equal(plain, bits, sizeof(bits));
+    assert_same_parts(a, b);
+    stored_release(&s);
+    reef_memory_free(a);
+    reef_memory_free(b);
+}
+
+static void sessions_of_a_restored_memory_read_the_same_bits(void **state) {
+    (void)state;
+    enum { COUNT = 8000, READ = 2000 };
+    static uint8_t text[COUNT + READ];
+    static float bits[2][READ];
+    reef_error err;
+    uint64_t seed = 347;
+    draw_text(&seed, sizeof(text), text);
+    reef_memory *memory = new_memory(0);
+    learn(memory, text, COUNT, NULL, NULL);
+    for (int k = 0; k < 2; k++) {
+        reef_memory_session *session = NULL;
+        must(reef_memory_session_open(&session, memory, false, &err), &err);
+        must(reef_memory_session_read(session, text + COUNT, READ, NULL, bits[k], &err), &err);
+        reef_memory_session_close(session);
+        memory = stored_and_restored(memory);
+    }
+    assert_memory_equal(bits[0], bits[1], sizeof(bits[0]));
+    reef_memory_free(memory);
+}
+
+// ---- failures -----------------------------------------------------------------------------------
+
+static reef_memory *small_memory(uint64_t seed, size_t count) {
+    static uint8_t text[TEXT];
+    static reef_net_prediction net[TEXT];
+    reef_memory *memory = new_memory(REEF_MEMORY_BYTES_MIN);
+    draw_text(&seed, count, text);
+    draw_net(&seed, text, count, net);
+    learn(memory, text, count, net, NULL);
+    return memory;
+}
+
+static void what_a_fetch_returns_is_returned(void **state) {
+    (void)state;
+    reef_memory *memory = small_memory(349, 3000), *copy = NULL;
+    stored s = store(memory);
+    for (s.fails = 1; s.fails <= s.count; s.fails++) {
+        reef_error err;
+        copy = memory; // is set to NULL whatever happens
+        s.fetches = 0;
+        assert_int_equal(reef_memory_restore(&copy, fetch, &s, &err), REEF_ERR_IO);
+        assert_null(copy);
+        assert_string_equal(err.message, "as the test wants it");
+    }
+    s.fails = s.fetches = 0;
+    copy = restore(&s);
+    assert_int_equal(s.fetches, s.count); // each once
+    reef_memory_free(copy);
+    stored_release(&s);
+    reef_memory_free(memory);
+}
+
+static void must_be_refused(stored *s, reef_status status, const char *word) {
+    reef_error err = {0};
+    reef_memory *memory = NULL;
+    assert_int_equal(reef_memory_restore(&memory, fetch, s, &err), status);
+    assert_null(memory);
+    if (strstr(err.message, word) == NULL) fail_msg("\"%s\" without \"%s\"", err.message, word);
+}
+
+static size_t part_of(const stored *s, const char *name) {
+    size_t i = 0;
+    while (strcmp(s->name[i], name) != 0) i++;
+    return i;
+}
+
+static void values_that_no_memory_has_are_refused(void **state) {
+    (void)state;
+    reef_memory *memory = small_memory(353, 3000);
+    stored s = store(memory);
+    uint8_t header[REEF_MEMORY_HEADER_BYTES], *at = s.data[0];
+    assert_int_equal(s.bytes[0], REEF_MEMORY_HEADER_BYTES);
+    memcpy(header, at, sizeof(header));
+    static const struct {
+        size_t offset;
+        uint32_t value;
+        reef_status status;
+    } wrong[] = {
+        {0, 1, REEF_ERR_CORRUPT},       {4, 2, REEF_ERR_VERSION},
+        {8, 0, REEF_ERR_CORRUPT},       {12, 1, REEF_ERR_CORRUPT}, // bytes_max
+        {23, 255, REEF_ERR_CORRUPT},                               // learned bytes
+        {24, 11, REEF_ERR_CORRUPT},     {24, 21, REEF_ERR_CORRUPT},
+        {24, 20, REEF_ERR_CORRUPT}, // 64 MiB of cells
+        {28, 0, REEF_ERR_CORRUPT},      {28, 0x80000000, REEF_ERR_CORRUPT},
+        {32, 7, REEF_ERR_CORRUPT},      {36, 18, REEF_ERR_CORRUPT},
+        {40, 1, REEF_ERR_CORRUPT},      {44, 1, REEF_ERR_CORRUPT},
+        {60, 2, REEF_ERR_CORRUPT}, // has_letter
+        {108, 1, REEF_ERR_CORRUPT},     {112, 2, REEF_ERR_CORRUPT},
+        {120, 65536, REEF_ERR_CORRUPT}, {124, 10, REEF_ERR_CORRUPT},
+        {132, 1, REEF_ERR_CORRUPT},     {188, 1, REEF_ERR_CORRUPT},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        if (wrong[i].offset == 23)
+            at[23] = 255;
+        else
+            reef_put_le32(at + wrong[i].offset, wrong[i].value);
+        must_be_refused(&s, wrong[i].status, "header");
+        memcpy(at, header, sizeof(header));
+    }
+    const struct {
+        const char *name;
+        size_t offset;
+    } bytes[] = {
+        {"cells", 64 * 100 + 60},
+        {"cells", 64 * 200 + 62},
+        {"cells", 48},
+        {"trees", 64 * 77 + 5},
+        {"mixer", 4 * 256 * (REEF_CONTEXTS + 1) + 1024 + 9},
+        {"net", 7},
+    };
+    for (size_t i = 0; i < sizeof(bytes) / sizeof(*bytes); i++) {
+        uint8_t *byte = s.data[part_of(&s, bytes[i].name)] + bytes[i].offset, before = *byte;
+        *byte = 254; // no history, no hand
+        must_be_refused(&s, REEF_ERR_CORRUPT, bytes[i].name);
+        *byte = before;
+    }
+    reef_memory_free(restore(&s));
+    stored_release(&s);
+    reef_memory_free(memory);
+}
+
+static void flipped_bits_are_refused_or_do_no_harm(void **state) {
+    (void)state;
+    enum { TRIALS = 60, COUNT = 10000 };
+    static uint8_t text[COUNT];
+    static reef_net_prediction net[COUNT];
+    size_t refused = 0;
+    uint64_t seed = 359;
+    reef_memory *memory = small_memory(367, 5000);
+    stored s = store(memory);
+    draw_text(&seed, COUNT, text);
+    draw_net(&seed, text, COUNT, net);
+    for (size_t trial = 0; trial < TRIALS; trial++) {
+        // One part at a time, so that one that is checked does not keep others from being read.
+        size_t part = trial % s.count;
+        uint8_t *kept = malloc(s.bytes[part]);
+        assert_non_null(kept);
+        memcpy(kept, s.data[part], s.bytes[part]);
+        // A few, or whole stretches of anything.
+        int flips = draw_int(&seed, 1, 30), stretch = draw_int(&seed, 0, 2) == 0 ? 3000 : 1;
+        if (part == 0) flips = 1;
+        for (int k = 0; k < flips; k++) {
+            size_t at = draw_bits(&seed) % s.bytes[part];
+            for (int i = 0; part > 0 && i < stretch && at + (size_t)i < s.bytes[part]; i++)
+                s.data[part][at + (size_t)i] ^= (uint8_t)(1u << draw_int(&seed, 0, 7));
+            if (part == 0) s.data[0][at] ^= (uint8_t)(1u << draw_int(&seed, 0, 7));
+        }
+        reef_error err;
+        reef_memory *copy = NULL;
+        reef_status status = reef_memory_restore(&copy, fetch, &s, &err);
+        if (status == REEF_OK) {
+            learn(copy, text, COUNT, trial % 2 ? net : NULL, NULL);
+            reef_memory_free(copy);
+        } else {
+            assert_true(status == REEF_ERR_CORRUPT || status == REEF_ERR_VERSION);
+            refused++;
+        }
+        memcpy(s.data[part], kept, s.bytes[part]);
+        free(kept);
+    }
+    print_message("%zu of %d refused\n", refused, TRIALS);
+    assert_true(refused > TRIALS / 8 && refused < TRIALS * 3 / 4);
+    stored_release(&s);
+    reef_memory_free(memory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_restored_memory_learns_on_to_the_same_bits),
+        cmocka_unit_test(a_text_that_has_gone_round_is_kept),
+        cmocka_unit_test(sessions_of_a_restored_memory_read_the_same_bits),
+        cmocka_unit_test(what_a_fetch_returns_is_returned),
+        cmocka_unit_test(values_that_no_memory_has_are_refused),
+        cmocka_unit_test(flipped_bits_are_refused_or_do_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
