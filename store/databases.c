@@ -26,7 +26,11 @@ bool reef_db_summed(reef_db db) {
     return db != REEF_DB_JOURNAL && db != REEF_DB_SERIES && db != REEF_DB_SUMS;
 }
 
+bool reef_db_has_records(reef_db db) {
+    return (unsigned)db < REEF_DB_COUNT && db != REEF_DB_SUMS;
+}
+
 bool reef_db_by_generation(reef_db db) {
     return db == REEF_DB_TENSORS || db == REEF_DB_EXPERTS || db == REEF_DB_MOMENTS ||
-           db == REEF_DB_FLAGS || db == REEF_DB_GENERATIONS;
+           db == REEF_DB_FLAGS || db == REEF_DB_GENERATIONS || db == REEF_DB_MEMORY;
 }

@@ -43,6 +43,8 @@ struct reef_environment {
     bool no_sync;        // as the first store wished
     MDB_env *lmdb;       // NULL only after a reopening failed; changes only while active == 0
     MDB_dbi dbis[REEF_DB_COUNT];
+    bool has_memory;       // the one database that a pool may lack, in format 1
+    uint32_t format;       // the pool's version
     pthread_mutex_t mutex; // protects all below
     uint32_t active;       // transactions of this process
     bool writing;          // one of them is the write transaction
@@ -81,9 +83,15 @@ bool reef_store_lmdb_aborted(void) {
 static reef_status databases_open(reef_environment *environment, reef_error *err) {
     MDB_txn *txn = NULL;
     int code = mdb_txn_begin(environment->lmdb, NULL, MDB_RDONLY, &txn);
-    for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++)
-        // A read transaction suffices: reef init has made all databases.
+    environment->has_memory = true;
+    for (reef_db db = 0; code == 0 && db < REEF_DB_COUNT; db++) {
+        // A read transaction suffices: reef init has made all databases of the pool's format.
         code = mdb_dbi_open(txn, reef_db_name(db), 0, &environment->dbis[db]);
+        if (code == MDB_NOTFOUND && db == REEF_DB_MEMORY) {
+            environment->has_memory = false;
+            code = 0;
+        }
+    }
     if (code == 0) {
         code = mdb_txn_commit(txn); // an abort would close the handles again
     } else {
@@ -91,6 +99,17 @@ static reef_status databases_open(reef_environment *environment, reef_error *err
     }
     return code == 0 ? REEF_OK
                      : reef_environment_fail(environment, code, 0, "open the databases", err);
+}
+
+// Format 2 has the database `memory`, format 1 has none.
+static reef_status databases_agree(const reef_environment *environment, reef_error *err) {
+    if (environment->has_memory == (environment->format > REEF_FORMAT_VERSION_FIRST))
+        return REEF_OK;
+    return reef_fail(err, REEF_ERR_CORRUPT,
+                     environment->has_memory
+                         ? "pool %s has format %" PRIu32 ", but a database memory"
+                         : "pool %s has format %" PRIu32 ", but its database memory is missing",
+                     environment->path, environment->format);
 }
 
 static void lmdb_close(reef_environment *environment) {
@@ -257,8 +276,10 @@ static reef_status open_existing(reef_environment **out,
     if (status == REEF_OK && options->write) reef_pool_staging_sweep(environment->path);
     if (status == REEF_OK) status = lmdb_open(environment, err);
     if (status == REEF_OK)
-        status = reef_format_check(environment->path, environment->lmdb,
-                                   environment->dbis[REEF_DB_META], options->damaged, err);
+        status =
+            reef_format_check(environment->path, environment->lmdb, environment->dbis[REEF_DB_META],
+                              options->damaged, &environment->format, err);
+    if (status == REEF_OK) status = databases_agree(environment, err);
     // Into the list last, so that nobody shares a half-opened one.
     if (status == REEF_OK) status = list_add(environment, err);
     if (status == REEF_OK) {
@@ -339,7 +360,16 @@ MDB_env *reef_environment_lmdb(const reef_environment *environment) {
     return environment->lmdb;
 }
 
+uint32_t reef_environment_format(const reef_environment *environment) {
+    return environment->format;
+}
+
+bool reef_environment_has(const reef_environment *environment, reef_db db) {
+    return db != REEF_DB_MEMORY || environment->has_memory;
+}
+
 MDB_dbi reef_environment_dbi(const reef_environment *environment, reef_db db) {
+    assert(reef_environment_has(environment, db));
     return environment->dbis[db];
 }
 
@@ -349,6 +379,7 @@ static reef_status reopen(reef_environment *environment, reef_error *err) {
     lmdb_close(environment);
     reef_status status = reef_pool_file_check(environment->path, err);
     if (status == REEF_OK) status = lmdb_open(environment, err);
+    if (status == REEF_OK) status = databases_agree(environment, err);
     environment->broken = status != REEF_OK;
     return status;
 }

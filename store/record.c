@@ -26,7 +26,7 @@
 // key is a prefix of another and names sort like strings):
 //
 //   meta, snapshots   name
-//   tensors           generation u32, name, block u32
+//   tensors, memory   generation u32, name, block u32
 //   experts, flags    generation u32, layer u32, block u32
 //   moments           generation u32, 0x00, layer u32, block u32    of expert rows
 //                     generation u32, 0x01, name, block u32         of a tensor
@@ -88,6 +88,7 @@ static const key_field layouts[REEF_DB_COUNT][KEY_FIELDS_MAX] = {
     [REEF_DB_JOURNAL] = {NAME, SEQUENCE},
     [REEF_DB_TIMELINE] = {SEQUENCE},
     [REEF_DB_SERIES] = {NAME, LEVEL, SEQUENCE},
+    [REEF_DB_MEMORY] = {GENERATION, NAME, BLOCK},
 };
 static const key_field tensor_moments_layout[KEY_FIELDS_MAX] = {GENERATION, TAG_TENSOR, NAME,
                                                                 BLOCK};
@@ -187,7 +188,7 @@ static reef_status unused_fields_check(const reef_key *key, key_layout layout, r
 
 reef_status reef_key_encode(const reef_key *key, reef_key_bytes *out, reef_error *err) {
     // Sums are written by the store itself, never by key.
-    if ((unsigned)key->db >= REEF_DB_COUNT || key->db == REEF_DB_SUMS)
+    if (!reef_db_has_records(key->db))
         return reef_fail(err, REEF_ERR_INVALID, "database %d holds no records", (int)key->db);
     key_layout layout = layout_of(key->db, key->name != NULL);
     // A field that this database does not use must be zero: else two keys would be one record.
@@ -245,7 +246,7 @@ reef_status reef_key_decode(reef_db db,
                             reef_key *out,
                             char name[REEF_NAME_BYTES_MAX + 1],
                             reef_error *err) {
-    assert(db < REEF_DB_COUNT && db != REEF_DB_SUMS);
+    assert(reef_db_has_records(db));
     const uint8_t *p = data;
     const uint8_t *end = p + bytes;
     // Moments of experts and of tensors share a database; their tag follows the generation.

@@ -26,6 +26,8 @@ const char *reef_db_name(reef_db db);
 bool reef_db_hashed(reef_db db);
 /** Do its records have an entry in `sums`? All but journal and series, which are short-lived. */
 bool reef_db_summed(reef_db db);
+/** Is it a database of records? `sums` is none, and a number from a file may be of no database. */
+bool reef_db_has_records(reef_db db);
 /** Does its key begin with a generation? */
 bool reef_db_by_generation(reef_db db);
 

@@ -131,6 +131,7 @@ static reef_status get_failed(
 
 static int record_get(reef_txn *txn, const reef_key *key, reef_key_bytes *encoded, MDB_val *out) {
     MDB_val lookup = value_of(encoded->data, encoded->bytes);
+    if (!reef_environment_has(txn->environment, key->db)) return MDB_NOTFOUND;
     return mdb_get(txn->lmdb, reef_environment_dbi(txn->environment, key->db), &lookup, out);
 }
 
@@ -266,7 +267,9 @@ reef_status reef_record_remove(reef_txn *txn, const reef_key *key, reef_error *e
     if (status == REEF_OK) status = reef_key_encode(key, &encoded, err);
     if (status != REEF_OK) return status;
     MDB_val lookup = value_of(encoded.data, encoded.bytes);
-    int code = mdb_del(txn->lmdb, reef_environment_dbi(txn->environment, key->db), &lookup, NULL);
+    int code = MDB_NOTFOUND;
+    if (reef_environment_has(txn->environment, key->db))
+        code = mdb_del(txn->lmdb, reef_environment_dbi(txn->environment, key->db), &lookup, NULL);
     // Removing what was not there leaves the root as it was.
     if (code == 0 && in_root_hash(key)) txn->hashed_changed = true;
     // A sum without its record goes as well: deleting mends.
@@ -304,8 +307,15 @@ static reef_status change_check(const reef_txn *txn, const reef_key *key, reef_e
 }
 
 static reef_status db_check(const reef_key *key, reef_error *err) {
-    if ((unsigned)key->db < REEF_DB_COUNT && key->db != REEF_DB_SUMS) return REEF_OK;
+    if (reef_db_has_records(key->db)) return REEF_OK;
     return reef_fail(err, REEF_ERR_INVALID, "database %d holds no records", (int)key->db);
+}
+
+static reef_status has_check(const reef_txn *txn, const reef_key *key, reef_error *err) {
+    if (reef_environment_has(txn->environment, key->db)) return REEF_OK;
+    return reef_fail(err, REEF_ERR_INVALID,
+                     "pool %s has format %" PRIu32 ", which has no context memory: make a new pool",
+                     txn->store->path, reef_environment_format(txn->environment));
 }
 
 reef_status reef_record_put(reef_txn *txn,
@@ -315,6 +325,7 @@ reef_status reef_record_put(reef_txn *txn,
                             size_t bytes,
                             reef_error *err) {
     reef_status status = db_check(key, err);
+    if (status == REEF_OK) status = has_check(txn, key, err);
     if (status == REEF_OK) status = change_check(txn, key, err);
     if (status != REEF_OK) return status;
     if (bytes > REEF_PAYLOAD_BYTES_MAX || (unsigned)dtype > REEF_JSON) {
@@ -347,6 +358,7 @@ reef_status reef_cursor_open(reef_cursor *cursor,
                              size_t from_bytes,
                              reef_error *err) {
     *cursor = (reef_cursor){.done = true};
+    if (!reef_environment_has(txn->environment, db)) return REEF_OK; // as of an empty one
     int code =
         mdb_cursor_open(txn->lmdb, reef_environment_dbi(txn->environment, db), &cursor->lmdb);
     if (code != 0) return reef_environment_fail(txn->environment, code, 0, "walk a database", err);

@@ -13,7 +13,10 @@
 // What counts: of tensors, experts, moments and flags the generations that are not sealed; of usage
 // level 0, window 0; of generations and reservoir all. Copies that belong to snapshots never count.
 //
-//   root of a generation = XXH3-128( the same entries of its tensors, experts and flags )
+//   root of a generation = XXH3-128( the same entries of its tensors, experts, flags and memory )
+//
+// Records of an open generation's memory depend on when commits happened, and so do a snapshot's
+// copies of them: memory is in no root but those of sealed generations of the pool itself.
 #define XXH_STATIC_LINKING_ONLY // for hash states on the stack
 #include "store_internal.h"
 
@@ -121,10 +124,13 @@ reef_status reef_generation_root(reef_txn *txn,
                                  uint32_t generation,
                                  uint8_t out[REEF_HASH_BYTES],
                                  reef_error *err) {
-    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS};
+    static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
+                                    REEF_DB_MEMORY};
     XXH3_state_t state;
     XXH3_128bits_reset(&state);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        // Of an open generation's copy it would depend on when commits happened.
+        if (parts[i] == REEF_DB_MEMORY && generation >= REEF_SNAPSHOT_GENERATION) continue;
         key_range range = generations_from(parts[i], generation, generation + 1);
         reef_status status = hash_range(txn, &state, &range, err);
         if (status != REEF_OK) return status;

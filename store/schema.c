@@ -96,7 +96,8 @@ static reef_key_bytes format_key_encode(void) {
     return encoded;
 }
 
-static reef_status format_read(const char *path, MDB_txn *txn, MDB_dbi meta, reef_error *err) {
+static reef_status format_read(
+    const char *path, MDB_txn *txn, MDB_dbi meta, uint32_t *version, reef_error *err) {
     reef_key_bytes encoded = format_key_encode();
     MDB_val key = {.mv_size = encoded.bytes, .mv_data = encoded.data};
     MDB_val value;
@@ -107,17 +108,19 @@ static reef_status format_read(const char *path, MDB_txn *txn, MDB_dbi meta, ree
 
     reef_view view;
     uint8_t content[REEF_HASH_BYTES];
-    uint8_t version[4];
+    uint8_t number[4];
     reef_status status =
         reef_record_parse(&format_key, &encoded, value.mv_data, value.mv_size, &view, content, err);
     if (status != REEF_OK) return status;
-    if (view.bytes < sizeof(version))
+    if (view.bytes < sizeof(number))
         return reef_fail(err, REEF_ERR_CORRUPT, "pool %s: the format version is cut short", path);
-    memcpy(version, view.data, sizeof(version));
-    if (reef_get_le32(version) != REEF_FORMAT_VERSION)
+    memcpy(number, view.data, sizeof(number));
+    *version = reef_get_le32(number);
+    if (*version < REEF_FORMAT_VERSION_FIRST || *version > REEF_FORMAT_VERSION)
         return reef_fail(err, REEF_ERR_VERSION,
-                         "pool %s has format version %" PRIu32 ", this program reads version %u",
-                         path, reef_get_le32(version), REEF_FORMAT_VERSION);
+                         "pool %s has format version %" PRIu32
+                         ", this program reads versions %u and %u",
+                         path, *version, REEF_FORMAT_VERSION_FIRST, REEF_FORMAT_VERSION);
     return REEF_OK;
 }
 
@@ -148,12 +151,16 @@ static reef_status commit_check(const char *path, MDB_txn *txn, MDB_dbi meta, re
                      path, reason.message);
 }
 
-reef_status reef_format_check(
-    const char *path, MDB_env *lmdb, MDB_dbi meta, bool damaged, reef_error *err) {
+reef_status reef_format_check(const char *path,
+                              MDB_env *lmdb,
+                              MDB_dbi meta,
+                              bool damaged,
+                              uint32_t *version,
+                              reef_error *err) {
     MDB_txn *txn = NULL;
     int code = mdb_txn_begin(lmdb, NULL, MDB_RDONLY, &txn);
     if (code != 0) return reef_lmdb_fail(path, code, 0, "begin a transaction", err);
-    reef_status status = format_read(path, txn, meta, err);
+    reef_status status = format_read(path, txn, meta, version, err);
     if (status == REEF_OK && !damaged) status = commit_check(path, txn, meta, err);
     mdb_txn_abort(txn);
     return status;
@@ -166,13 +173,13 @@ static int put_pair(
     return mdb_put(txn, dbi, &key_value, &value, 0);
 }
 
-int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]) {
+int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT], uint32_t version) {
     reef_key_bytes encoded = format_key_encode();
     uint8_t record[REEF_RECORD_HEADER_BYTES + 4];
     uint8_t *payload = record + REEF_RECORD_HEADER_BYTES;
     uint8_t sum_key[REEF_SUM_KEY_BYTES_MAX] = {REEF_DB_META};
     uint8_t sum[REEF_SUM_BYTES] = {0}; // commit 0: before the first
-    reef_put_le32(payload, REEF_FORMAT_VERSION);
+    reef_put_le32(payload, version);
     reef_record_content_hash(REEF_DB_META, &encoded, REEF_U32, payload, 4, sum + 8);
     reef_record_header_write(record, &format_key, &encoded, REEF_U32, 0, 4, sum + 8);
     memcpy(sum_key + 1, encoded.data, encoded.bytes);

@@ -7,14 +7,20 @@
 #include <lmdb.h>
 
 /**
- * Does meta hold our format version, and a sound record of the last commit (not read with
- * `damaged`)? VERSION has both numbers; INVALID if there is neither; CORRUPT.
+ * Does meta hold one of our format versions, and a sound record of the last commit (not read with
+ * `damaged`)? VERSION has its number and ours; INVALID if there is neither; CORRUPT.
+ *
+ * version  written: that of the pool
  */
-REEF_MUST_CHECK reef_status
-reef_format_check(const char *path, MDB_env *lmdb, MDB_dbi meta, bool damaged, reef_error *err);
+REEF_MUST_CHECK reef_status reef_format_check(const char *path,
+                                              MDB_env *lmdb,
+                                              MDB_dbi meta,
+                                              bool damaged,
+                                              uint32_t *version,
+                                              reef_error *err);
 
 /** Write the format record and its sum into a new pool's databases. Returns LMDB's code. */
-int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT]);
+int reef_format_write(MDB_txn *txn, const MDB_dbi dbis[REEF_DB_COUNT], uint32_t version);
 
 /**
  * The only translation of LMDB's codes into ours.

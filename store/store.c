@@ -68,6 +68,10 @@ const char *reef_store_path(const reef_store *store) {
     return store->path;
 }
 
+uint32_t reef_store_format(const reef_store *store) {
+    return reef_environment_format(store->environment);
+}
+
 reef_status reef_pool_change(const char *path,
                              reef_store_change change,
                              void *context,

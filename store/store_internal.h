@@ -111,7 +111,7 @@ REEF_MUST_CHECK reef_status reef_generation_store(reef_txn *txn,
  */
 REEF_MUST_CHECK reef_status
 reef_records_drop(reef_txn *txn, reef_db db, uint32_t generation, size_t offset, reef_error *err);
-/** Remove tensors, experts, flags and moments of a generation or of a snapshot's copy. */
+/** Remove tensors, experts, flags, moments and memory of a generation or of a snapshot's copy. */
 REEF_MUST_CHECK reef_status reef_generation_drop(reef_txn *txn,
                                                  uint32_t generation,
                                                  reef_error *err);
@@ -164,7 +164,7 @@ REEF_MUST_CHECK reef_status reef_root_hash(reef_txn *txn,
                                            uint64_t stream_bytes,
                                            uint8_t out[REEF_HASH_BYTES],
                                            reef_error *err);
-/** The root of one generation: its tensors, experts and flags. */
+/** The root of one generation: its tensors, experts, flags and, unless a copy's, its memory. */
 REEF_MUST_CHECK reef_status reef_generation_root(reef_txn *txn,
                                                  uint32_t generation,
                                                  uint8_t out[REEF_HASH_BYTES],

@@ -87,7 +87,7 @@ static void from_format(const tree *t, span from, char out[FROM_BYTES]) {
     out[0] = '\0';
     if (t->kind != RECORDS || db == REEF_DB_COUNT || from.data == NULL) return;
     if (db == REEF_DB_SUMS) { // the database of the record, and its key
-        if (from.bytes < 1 || from.data[0] >= REEF_DB_SUMS) return;
+        if (from.bytes < 1 || !reef_db_has_records((reef_db)from.data[0])) return;
         db = (reef_db)from.data[0];
         from = (span){.data = from.data + 1, .bytes = from.bytes - 1};
     }

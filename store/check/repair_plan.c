@@ -127,6 +127,7 @@ static bool restore_mends(const reef_snapshot *snapshot, const reef_key *key) {
     case REEF_DB_MOMENTS:
     case REEF_DB_FLAGS:
     case REEF_DB_GENERATIONS:
+    case REEF_DB_MEMORY:
         // Generations that the snapshot does not share are removed and copied back.
         return key->generation < REEF_SNAPSHOT_GENERATION &&
                key->generation >= snapshot->shared_count;
@@ -239,6 +240,7 @@ static void check_bytes(const plan *p,
     uint8_t content[REEF_HASH_BYTES];
     if (reef_key_encode(&r->key, &encoded, NULL) != REEF_OK) return;
     MDB_val key = {.mv_size = encoded.bytes, .mv_data = encoded.data}, value;
+    if (!reef_environment_has(txn->environment, r->key.db)) return;
     MDB_dbi dbi = reef_environment_dbi(txn->environment, r->key.db);
     if (mdb_get(txn->lmdb, dbi, &key, &value) != 0) return;
     if (reef_record_parse(&r->key, &encoded, value.mv_data, value.mv_size, &view, content, NULL) !=

@@ -13,10 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REEF_FORMAT_VERSION 1u
-#define REEF_HASH_BYTES 16          // XXH3-128, canonical (big-endian) byte order
-#define REEF_NAME_BYTES_MAX 64      // tensor, snapshot and source names, without the final zero
-#define REEF_BLOCK_BYTES_MAX 131072 // payload of a block of expert rows: at most 128 KiB
+#define REEF_FORMAT_VERSION 2u       // of new pools
+#define REEF_FORMAT_VERSION_FIRST 1u // the oldest one that is read and written: without `memory`
+#define REEF_HASH_BYTES 16           // XXH3-128, canonical (big-endian) byte order
+#define REEF_NAME_BYTES_MAX 64       // tensor, snapshot and source names, without the final zero
+#define REEF_BLOCK_BYTES_MAX 131072  // payload of a block of expert rows: at most 128 KiB
 #define REEF_GENERATION_COUNT_MAX 65536u
 #define REEF_GENERATION_SIDE_MAX 65536u // sub-keys a side; 2^32 experts, whose ids have 32 bits
 #define REEF_READERS_MAX 1024           // read transactions at once, of all processes together
@@ -40,7 +41,8 @@ typedef struct reef_txn reef_txn;
     X(JOURNAL, journal, 0)                                                                         \
     X(TIMELINE, timeline, 0)                                                                       \
     X(SERIES, series, 0)                                                                           \
-    X(SUMS, sums, 0)
+    X(SUMS, sums, 0)                                                                               \
+    X(MEMORY, memory, 0)
 
 typedef enum reef_db {
 #define REEF_DB_ENUM(upper, lower, hashed) REEF_DB_##upper,
@@ -62,7 +64,7 @@ typedef enum reef_dtype {
  * Where a record lives. Which fields count depends on the database; the others must be zero:
  *
  *   meta, snapshots            name
- *   tensors                    generation, name, block (the part; 0)
+ *   tensors, memory            generation, name, block (the part; 0)
  *   experts, flags             generation, layer, block
  *   moments                    generation, and either name (moments of a tensor) or layer and block
  *                              (moments of expert rows); name NULL means the latter
@@ -109,13 +111,13 @@ typedef struct reef_store_options {
  * Open the pool in directory `path`.
  *
  * Checks before mapping: the directory and data file exist, the file is at least as long as its
- * last page; then: the format version is ours, the record of the last commit is sound. Never raises
- * a signal on a damaged file.
+ * last page; then: the format version is one of ours, the record of the last commit is sound. Never
+ * raises a signal on a damaged file.
  *
  * Errors: NOT_FOUND no such pool; INVALID not a pool, or it exists with `create`; VERSION another
- * format (message has both numbers); CORRUPT truncated, or the last commit's record is damaged;
- * BUSY a second writer; IO. Threads: a store may be shared; one thread at a time may hold the write
- * transaction.
+ * format (message has its number and ours); CORRUPT truncated, the last commit's record is damaged,
+ * or the databases are not those of the format; BUSY a second writer; IO. Threads: a store may be
+ * shared; one thread at a time may hold the write transaction.
  */
 REEF_API REEF_MUST_CHECK reef_status reef_store_open(reef_store **out,
                                                      const char *path,
@@ -123,6 +125,13 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_open(reef_store **out,
                                                      reef_error *err);
 REEF_API void reef_store_close(reef_store *store);
 REEF_API const char *reef_store_path(const reef_store *store);
+
+/**
+ * The format version of the pool, REEF_FORMAT_VERSION_FIRST to REEF_FORMAT_VERSION; it never
+ * changes. A pool of format 1 has no database `memory`: it reads as empty, and writes to it are
+ * INVALID. All else is the same.
+ */
+REEF_API uint32_t reef_store_format(const reef_store *store);
 
 /**
  * May a pool be made at `path`? INVALID unless nothing is there, an empty directory, or what a
@@ -266,7 +275,8 @@ REEF_API REEF_MUST_CHECK reef_status reef_store_copy(reef_store *store,
 /**
  * Write a record. A payload that equals the stored one (same content hash) is not written again.
  * Records of a sealed generation (except its USAGE) are refused with REEF_ERR_INVALID, as are those
- * the store keeps itself (generations, snapshots, and "format" and "commit" in meta).
+ * the store keeps itself (generations, snapshots, and "format" and "commit" in meta), and those of
+ * MEMORY in a pool of format 1.
  *
  * `payload` must not be a view of this transaction: the write may move it.
  *
@@ -337,7 +347,7 @@ typedef struct reef_generation_record {
     bool sealed;
     uint64_t opened_step, sealed_step;
     uint64_t opened_at, sealed_at; // stream positions in bytes
-    uint8_t root[REEF_HASH_BYTES]; // of its tensors, experts and flags; zero while open
+    uint8_t root[REEF_HASH_BYTES]; // of its tensors, experts, flags and memory; zero while open
 } reef_generation_record;
 
 /**
@@ -373,7 +383,7 @@ REEF_API REEF_MUST_CHECK reef_status reef_generation_clear(reef_txn *txn,
 
 /**
  * The root that a generation has, from its records one by one, wherever they come from: first those
- * of TENSORS, then of EXPERTS, then of FLAGS, each in the order of their keys.
+ * of TENSORS, then of EXPERTS, of FLAGS and of MEMORY, each in the order of their keys.
  */
 typedef struct reef_generation_hash reef_generation_hash;
 REEF_API REEF_MUST_CHECK reef_status reef_generation_hash_new(reef_generation_hash **out,
@@ -400,9 +410,9 @@ static inline bool reef_generation_is_empty(const reef_generation_record *genera
 
 /**
  * Give up the sealed generations first .. last for one new one, `last`. Their tensors, experts,
- * flags and usage are removed; those before `last` stay as numbers without content (side 0, sealed,
- * the root of nothing). Then write the new one as if it were open: this transaction can commit once
- * it is sealed. Generations after `last` are not touched.
+ * flags, memory and usage are removed; those before `last` stay as numbers without content (side 0,
+ * sealed, the root of nothing). Then write the new one as if it were open: this transaction can
+ * commit once it is sealed. Generations after `last` are not touched.
  *
  * Errors: INVALID the range is not of sealed generations from 1 on, or a snapshot shares one of
  * them.
@@ -441,11 +451,11 @@ REEF_API REEF_MUST_CHECK reef_status reef_snapshot_usage_view(reef_txn *txn,
                                                               reef_error *err);
 
 /**
- * Make a snapshot inside a write transaction: copies tensors, experts, flags, moments, usage and
- * the generation record of the open generation, and the reservoir, to a fresh pseudo-generation;
- * sealed ones are shared. INVALID when the name is taken or not [A-Za-z0-9][A-Za-z0-9._-]{0,63},
- * parses as an unsigned number (numbers name generations) or is "now". The root hash does not
- * change.
+ * Make a snapshot inside a write transaction: copies tensors, experts, flags, moments, memory,
+ * usage and the generation record of the open generation, and the reservoir, to a fresh
+ * pseudo-generation; sealed ones are shared. INVALID when the name is taken or not
+ * [A-Za-z0-9][A-Za-z0-9._-]{0,63}, parses as an unsigned number (numbers name generations) or is
+ * "now". The root hash does not change.
  *
  * Commit first: the snapshot is then of the last commit (NOT_FOUND if nothing was committed). When
  * this transaction has already changed something that is hashed, the snapshot is of the commit that

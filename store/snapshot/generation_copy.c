@@ -1,9 +1,9 @@
 // Copies of generations under pseudo-generations, and the way back.
 //
 // A copy holds all that training needs to continue from it. What the pool keeps by generation
-// (tensors, experts, flags, moments) is copied under the copy's number; usage and reservoir, whose
-// keys belong to the root hash whatever generation they name, lie among the copy's moments under
-// names of their own:
+// (tensors, experts, flags, moments, memory) is copied under the copy's number; usage and
+// reservoir, whose keys belong to the root hash whatever generation they name, lie among the copy's
+// moments under names of their own:
 //
 //   usage, level 0, window 0, generation g, layer L, block b   <->   moments  snapshot.usage.L,
 //   block b reservoir, slot s                                          <->   moments
@@ -133,7 +133,7 @@ reef_status reef_generation_copy(reef_txn *txn,
                                  uint32_t copy,
                                  reef_error *err) {
     static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
-                                    REEF_DB_MOMENTS};
+                                    REEF_DB_MOMENTS, REEF_DB_MEMORY};
     destination to = {.move = move_generation, .generation = copy};
     destination usage = {.move = move_usage, .generation = copy};
     destination reservoir = {.move = move_reservoir, .generation = copy};
@@ -188,7 +188,7 @@ reef_status reef_generation_copy_back(reef_txn *txn,
                                       uint32_t generation,
                                       reef_error *err) {
     static const reef_db parts[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_FLAGS,
-                                    REEF_DB_MOMENTS};
+                                    REEF_DB_MOMENTS, REEF_DB_MEMORY};
     destination to = {.move = move_back, .generation = generation};
     reef_generation_record record;
     reef_status status = reef_generation_read(txn, copy, &record, err);

@@ -50,6 +50,8 @@ static char *part_text(const reef_repair *r) {
         return reef_cli_format("rows of experts, %s", where);
     case REEF_DB_FLAGS:
         return reef_cli_format("flags of frozen experts, %s", where);
+    case REEF_DB_MEMORY:
+        return reef_cli_format("context memory %s, block %" PRIu32, r->name, r->key.block);
     case REEF_DB_MOMENTS:
         // Moments of tensors have names, those of experts have blocks.
         return r->name[0] ? reef_cli_format("training state %s", r->name)
@@ -85,6 +87,7 @@ static bool is_of_generation(const reef_repair *r) {
     case REEF_DB_MOMENTS:
     case REEF_DB_USAGE:
     case REEF_DB_GENERATIONS:
+    case REEF_DB_MEMORY:
         return true;
     default:
         return false;
@@ -128,6 +131,7 @@ static char *lost_text(const reef_repair *r) {
     case REEF_DB_EXPERTS:
     case REEF_DB_FLAGS:
     case REEF_DB_GENERATIONS:
+    case REEF_DB_MEMORY:
         // A sealed generation belongs to every later state.
         return r->sealed
                    ? reef_cli_format("every state that has generation %" PRIu32, r->generation)

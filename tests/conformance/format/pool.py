@@ -11,9 +11,9 @@ import struct
 import lmdb
 import xxhash
 
-FORMAT_VERSION = 1
+FORMAT_VERSIONS = (1, 2)
 NAMES = (
-    "meta tensors experts moments flags usage generations snapshots reservoir journal timeline series sums"
+    "meta tensors experts moments flags usage generations snapshots reservoir journal timeline series sums memory"
 ).split()
 NUMBER = {name: number for number, name in enumerate(NAMES)}
 SUMMED = set(NAMES) - {"journal", "series", "sums"}
@@ -49,7 +49,7 @@ def parse_key(database, key):
     if database in ("meta", "snapshots"):
         name, at = _name(key, 0)
         return {"name": name, **_numbers(key, at, ">", ())}
-    if database == "tensors":
+    if database in ("tensors", "memory"):
         name, at = _name(key, 4)
         generation = struct.unpack_from(">I", key)[0]
         return {"name": name, "generation": generation, **_numbers(key, at, ">I", ("block",))}
@@ -138,16 +138,19 @@ class Pool:
                     )
                 ]
                 for name in NAMES
+                if name in self.names
             }
         environment.close()
-        check(self.names == sorted(NAMES), f"databases {self.names}")
         self.sums = {key: (struct.unpack("<Q16s", value)) for key, value in raw.pop("sums")}
+        raw.setdefault("memory", [])
         self.records = {
             name: {key: Record(name, key, value) for key, value in entries} for name, entries in raw.items()
         }
         self._compare_sums()
         self.format = struct.unpack("<I", self.meta("format").payload)[0]
-        check(self.format == FORMAT_VERSION, f"format version {self.format}, this reader knows {FORMAT_VERSION}")
+        check(self.format in FORMAT_VERSIONS, f"format version {self.format}, this reader knows {FORMAT_VERSIONS}")
+        named = set(NAMES) - ({"memory"} if self.format == 1 else set())
+        check(self.names == sorted(named), f"databases {self.names}")
         number, step, stream, clock, written, root = COMMIT.unpack(self.meta("commit").payload)
         self.commit = {"number": number, "step": step, "stream_bytes": stream, "root": root.hex()}
         self.configuration = self.meta("config").json()
@@ -203,7 +206,7 @@ class Pool:
 
     def generation_root(self, number):
         hash128 = xxhash.xxh3_128()
-        for database in ("tensors", "experts", "flags"):
+        for database in ("tensors", "experts", "flags") + (("memory",) if number < PSEUDO else ()):
             self._entries(hash128, database, lambda key: key["generation"] == number)
         return hash128.digest()
 

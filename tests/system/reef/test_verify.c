@@ -385,6 +385,42 @@ static void a_plans_command_can_be_had_for_a_pool_of_any_name(void **state) {
     }
 }
 
+// Tensors and context memory of the open generation: the same advice, but for the part.
+static void damaged_memory_has_the_advice_of_a_tensor(void **state) {
+    world *w = *state;
+    reef_error err;
+    reef_store *store = NULL;
+    reef_txn *txn = NULL;
+    reef_commit commit;
+    json_t *found[2];
+    const reef_key keys[] = {
+        {.db = REEF_DB_TENSORS, .generation = 1, .name = "spare"},
+        {.db = REEF_DB_MEMORY, .generation = 1, .name = "spare", .block = 2},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        char *pool = pool_new(w, i == 0 ? "plan-tensor" : "plan-memory");
+        check(reef_store_open(&store, pool, &(reef_store_options){.write = true}, &err), &err);
+        check(reef_txn_begin(&txn, store, REEF_TXN_WRITE, &err), &err);
+        check(reef_commit_read(txn, &commit, &err), &err);
+        check(reef_record_put(txn, &keys[i], REEF_BYTES, "a payload of its own", 20, &err), &err);
+        check(reef_txn_commit(txn, &commit, &err), &err);
+        reef_store_close(store);
+        record_damage(pool, &keys[i]);
+        found[i] = verify_json(pool, RUN_DAMAGED, "--repair-plan", NULL);
+        free(pool);
+    }
+    const json_t *tensor = only_repair(found[0]), *memory = only_repair(found[1]);
+    assert_string_equal(text(tensor, "part_of"), "open generation 1: tensor spare");
+    assert_string_equal(text(memory, "part_of"),
+                        "open generation 1: context memory spare, block 2");
+    static const char *const SAME[] = {"lost", "kept", "restore", "remedy"};
+    for (size_t i = 0; i < sizeof(SAME) / sizeof(SAME[0]); i++)
+        assert_string_equal(text(tensor, SAME[i]), text(memory, SAME[i]));
+    assert_string_equal(text(memory, "lost"), "the present state of the open generation");
+    assert_string_equal(text(memory, "restore"), "kept");
+    for (size_t i = 0; i < 2; i++) json_decref(found[i]);
+}
+
 static void a_snapshot_that_is_damaged_is_let_go_by_the_plans_command(void **state) {
     world *w = *state;
     char *pool = pool_new(w, "plan-copy");
@@ -452,6 +488,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_generations_state_before_is_restored_by_the_plans_command),
         cmocka_unit_test(a_damaged_last_generation_is_not_trained_on),
         cmocka_unit_test(a_plans_command_can_be_had_for_a_pool_of_any_name),
+        cmocka_unit_test(damaged_memory_has_the_advice_of_a_tensor),
         cmocka_unit_test(a_snapshot_that_is_damaged_is_let_go_by_the_plans_command),
         cmocka_unit_test(a_snapshot_whose_record_is_damaged_is_let_go_by_the_plans_command),
         cmocka_unit_test(what_is_kept_nowhere_has_no_command),

@@ -49,6 +49,8 @@ static void put_blocks(reef_txn *txn, uint32_t generation, uint32_t count, uint6
     }
     pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .generation = generation, .name = "w_q"},
              payload, 77);
+    pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .generation = generation, .name = "tables"},
+             payload, 3000);
 }
 
 // A sealed generation and an open one, a snapshot, an event, and pages that are free again.

@@ -26,6 +26,8 @@ static void put_content(reef_txn *txn, uint32_t generation, uint64_t seed) {
         pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .generation = generation, .block = block},
                  payload, 3);
     }
+    pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .generation = generation, .name = "tables"},
+             payload, 2000);
     pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .generation = generation, .name = "w_q"},
              payload, 77);
     pool_put(txn, &(reef_key){.db = REEF_DB_MOMENTS, .generation = generation, .name = "w_q"},
@@ -48,6 +50,9 @@ static void assert_content(reef_txn *txn, uint32_t generation, uint64_t seed) {
     const reef_key tensor = {.db = REEF_DB_TENSORS, .generation = generation, .name = "w_q"};
     must(reef_record_read(txn, &tensor, payload, 77, &err), &err);
     assert_memory_equal(payload, expected, 77);
+    const reef_key memory = {.db = REEF_DB_MEMORY, .generation = generation, .name = "tables"};
+    must(reef_record_read(txn, &memory, payload, 2000, &err), &err);
+    assert_memory_equal(payload, expected, 2000);
 }
 
 static reef_status count_record(void *context,
@@ -133,16 +138,18 @@ static void only_the_last_generation_may_be_open(void **state) {
 static void sealed_records_refuse_writes(void **state) {
     pool_fixture *f = *state;
     static const reef_db sealed_dbs[] = {REEF_DB_EXPERTS, REEF_DB_FLAGS, REEF_DB_MOMENTS,
-                                         REEF_DB_TENSORS};
+                                         REEF_DB_TENSORS, REEF_DB_MEMORY};
     reef_error err;
     reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
     pool_open_generation(txn, 0);
     put_content(txn, 0, 100);
     seal(txn, 0);
     for (int again = 0; again < 2; again++) { // in the transaction that sealed, and in a later one
-        for (size_t i = 0; i < 4; i++) {
-            const reef_key key = {.db = sealed_dbs[i],
-                                  .name = sealed_dbs[i] == REEF_DB_TENSORS ? "w_q" : NULL};
+        for (size_t i = 0; i < 5; i++) {
+            const char *name = sealed_dbs[i] == REEF_DB_TENSORS  ? "w_q"
+                               : sealed_dbs[i] == REEF_DB_MEMORY ? "tables"
+                                                                 : NULL;
+            const reef_key key = {.db = sealed_dbs[i], .name = name};
             must_fail(reef_record_put(txn, &key, REEF_BYTES, "x", 1, &err), REEF_ERR_INVALID, &err,
                       "generation 0 is sealed");
             must_fail(reef_record_delete(txn, &key, &err), REEF_ERR_INVALID, &err,
@@ -181,9 +188,9 @@ static void sealing_drops_the_moments_of_that_generation_only(void **state) {
 
 static void a_sealed_root_depends_on_every_record(void **state) {
     pool_fixture *f = *state;
-    uint8_t roots[4][REEF_HASH_BYTES];
+    uint8_t roots[6][REEF_HASH_BYTES];
     reef_error err;
-    for (int variant = 0; variant < 4; variant++) {
+    for (int variant = 0; variant < 6; variant++) {
         reef_generation_record generation;
         reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
         pool_open_generation(txn, 0);
@@ -193,6 +200,10 @@ static void a_sealed_root_depends_on_every_record(void **state) {
         if (variant == 3)
             must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_EXPERTS, .block = 2}, &err),
                  &err);
+        if (variant == 4)
+            pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tables"}, "m", 1);
+        if (variant == 5)
+            pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tables", .block = 1}, "m", 1);
         seal(txn, 0);
         must(reef_generation_read(txn, 0, &generation, &err), &err);
         assert_true(generation.sealed && generation.sealed_step == 7 &&
@@ -326,6 +337,31 @@ static void every_hashed_record_and_the_step_change_the_root(void **state) {
     pool_check(f->store);
 }
 
+static void memory_of_the_open_generation_is_in_no_root(void **state) {
+    pool_fixture *f = *state;
+    const reef_key memory = {.db = REEF_DB_MEMORY, .generation = 1, .name = "tables"};
+    reef_error err;
+    reef_snapshot snapshots[2];
+    reef_generation_record copies[2];
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    seal(txn, 0);
+    pool_open_generation(txn, 1);
+    reef_commit before = pool_commit(txn, 1);
+    for (size_t i = 0; i < 2; i++) {
+        reef_commit written = put_and_commit(f->store, &memory, i == 0 ? "a" : "b", 1);
+        assert_memory_equal(before.root, written.root, REEF_HASH_BYTES);
+        txn = pool_begin(f->store, REEF_TXN_WRITE);
+        must(reef_snapshot_create(txn, i == 0 ? "a" : "b", &snapshots[i], &err), &err);
+        must(reef_generation_read(txn, snapshots[i].copy, &copies[i], &err), &err);
+        assert_int_equal(count_records(txn, REEF_DB_MEMORY, snapshots[i].copy), 1);
+        pool_commit(txn, 1);
+    }
+    // No record but that is in the copies: both have the root of nothing.
+    assert_memory_equal(copies[0].root, copies[1].root, REEF_HASH_BYTES);
+    pool_check(f->store);
+}
+
 // ---- giving generations up ----------------------------------------------------------------------
 
 // Generations 0 to 3 sealed with content and usage, 4 open.
@@ -366,6 +402,7 @@ static void a_replaced_generation_leaves_numbers_and_nothing_else(void **state) 
     assert_int_equal(count_records(txn, REEF_DB_TENSORS, 1), 0);
     assert_int_equal(count_records(txn, REEF_DB_EXPERTS, 1), 0);
     assert_int_equal(count_records(txn, REEF_DB_FLAGS, 1), 0);
+    assert_int_equal(count_records(txn, REEF_DB_MEMORY, 1), 0);
     must(reef_generation_read(txn, 2, &generation, &err), &err);
     assert_true(generation.side == 7 && generation.sealed);
     assert_content(txn, 2, 50);
@@ -414,6 +451,7 @@ static void what_cannot_be_given_up_is_refused(void **state) {
     must(reef_snapshot_remove(txn, "kept", &err), &err);
     assert_int_equal(count_records(txn, REEF_DB_EXPERTS, snapshot.copy), 0);
     assert_int_equal(count_records(txn, REEF_DB_MOMENTS, snapshot.copy), 0);
+    assert_int_equal(count_records(txn, REEF_DB_MEMORY, snapshot.copy), 0);
     must_fail(reef_snapshot_read(txn, "kept", &snapshot, &err), REEF_ERR_NOT_FOUND, &err, "kept");
     must_fail(reef_snapshot_remove(txn, "kept", &err), REEF_ERR_NOT_FOUND, &err, "kept");
     must(reef_generations_replace(txn, 1, 2, &err), &err);
@@ -466,7 +504,7 @@ static void a_snapshot_keeps_the_open_generation_and_shares_the_sealed(void **st
     assert_true(snapshot.copy >= REEF_SNAPSHOT_GENERATION);
     // experts, flags, moments, the tensor and its moments, the generation's record and the
     // snapshot's: nothing of generation 0
-    assert_int_equal(pool_check(f->store).records, sealed_records + 3 * BLOCKS + 4);
+    assert_int_equal(pool_check(f->store).records, sealed_records + 3 * BLOCKS + 5);
 
     txn = pool_begin(f->store, REEF_TXN_WRITE);
     put_content(txn, 1, 3); // training continues
@@ -652,12 +690,45 @@ static void the_root_follows_from_the_records_alone(void **state) {
         }
     }
     reef_generation_hash_root(hash, root);
+    assert_memory_not_equal(root, generation.root, sizeof(root));
+    const reef_key memory = {.db = REEF_DB_MEMORY, .name = "tables"};
+    fill(payload, sizeof(payload), 1 + BLOCKS - 1);
+    must(reef_generation_hash_add(hash, &memory, REEF_BYTES, payload, 2000, &err), &err);
+    reef_generation_hash_root(hash, root);
     assert_memory_equal(root, generation.root, sizeof(root));
     must_fail(reef_generation_hash_add(hash, &(reef_key){.db = REEF_DB_TENSORS}, REEF_BYTES,
                                        payload, 1, &err),
               REEF_ERR_INVALID, &err, "name");
     reef_generation_hash_free(hash);
     pool_commit(txn, 1);
+}
+
+// The root of before there was memory: that of the same records, and no other.
+static void without_memory_the_root_is_that_of_all_else(void **state) {
+    pool_fixture *f = *state;
+    uint8_t root[REEF_HASH_BYTES];
+    reef_generation_hash *hash = NULL;
+    reef_generation_record generation;
+    reef_error err;
+    const reef_key parts[] = {{.db = REEF_DB_TENSORS, .name = "w_q"},
+                              {.db = REEF_DB_EXPERTS, .block = 1},
+                              {.db = REEF_DB_FLAGS, .block = 1}};
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    pool_open_generation(txn, 0);
+    must(reef_generation_hash_new(&hash, &err), &err);
+    for (size_t i = 0; i < 3; i++) {
+        pool_put(txn, &parts[i], "part", 4);
+        must(reef_generation_hash_add(hash, &parts[i], REEF_BYTES, "part", 4, &err), &err);
+    }
+    pool_put(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tables"}, "m", 1);
+    must(reef_record_delete(txn, &(reef_key){.db = REEF_DB_MEMORY, .name = "tables"}, &err), &err);
+    seal(txn, 0);
+    must(reef_generation_read(txn, 0, &generation, &err), &err);
+    reef_generation_hash_root(hash, root);
+    assert_memory_equal(root, generation.root, sizeof(root));
+    reef_generation_hash_free(hash);
+    pool_commit(txn, 1);
+    pool_check(f->store);
 }
 
 static void only_the_open_generation_can_be_cleared(void **state) {
@@ -681,6 +752,7 @@ static void only_the_open_generation_can_be_cleared(void **state) {
     must_fail(reef_generation_clear(txn, 0, &err), REEF_ERR_INVALID, &err, "not the open one");
     must_fail(reef_generation_clear(txn, 2, &err), REEF_ERR_INVALID, &err, "not the open one");
     must(reef_generation_clear(txn, 1, &err), &err);
+    assert_int_equal(count_records(txn, REEF_DB_MEMORY, 1), 0);
     must(reef_generation_read(txn, 1, &generation, &err), &err);
     assert_content(txn, 0, 1);
     assert_memory_equal(pool_commit(txn, 1).root, empty.root, sizeof(empty.root));
@@ -697,7 +769,9 @@ int main(void) {
         POOL_TEST(many_sealed_generations_check_clean),
         cmocka_unit_test(equal_content_has_equal_roots_however_it_was_committed),
         POOL_TEST(every_hashed_record_and_the_step_change_the_root),
+        POOL_TEST(memory_of_the_open_generation_is_in_no_root),
         POOL_TEST(the_root_follows_from_the_records_alone),
+        POOL_TEST(without_memory_the_root_is_that_of_all_else),
         POOL_TEST(only_the_open_generation_can_be_cleared),
         POOL_TEST(a_replaced_generation_leaves_numbers_and_nothing_else),
         POOL_TEST(a_replaced_generation_has_to_be_sealed_before_the_commit),

@@ -349,9 +349,12 @@ static void a_pool_of_the_name_of_what_is_left_stays(void **state) {
 static void another_format_version_is_refused_with_both_numbers(void **state) {
     pool_fixture *f = *state;
     reef_store_close(pool_open(f->path, true, true));
-    put_format(f->path, 7, true);
+    put_format(f->path, 0, true);
     must_not_open(f->path, &reading, REEF_ERR_VERSION,
-                  "has format version 7, this program reads version 1");
+                  "has format version 0, this program reads versions 1 and 2");
+    put_format(f->path, 3, true);
+    must_not_open(f->path, &reading, REEF_ERR_VERSION,
+                  "has format version 3, this program reads versions 1 and 2");
     must_not_open(f->path, &writing, REEF_ERR_VERSION, f->path);
     put_format(f->path, 7, false);
     must_not_open(f->path, &reading, REEF_ERR_CORRUPT, "meta (name format)");

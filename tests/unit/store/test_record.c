@@ -30,6 +30,7 @@ static const reef_key sample_keys[] = {
     {.db = REEF_DB_JOURNAL, .name = "a source", .sequence = 1},
     {.db = REEF_DB_TIMELINE, .sequence = UINT64_MAX},
     {.db = REEF_DB_SERIES, .name = "loss", .level = 1, .sequence = 12},
+    {.db = REEF_DB_MEMORY, .generation = 3, .name = "tables", .block = 2},
 };
 #define SAMPLE_COUNT (sizeof(sample_keys) / sizeof(sample_keys[0]))
 
@@ -104,6 +105,10 @@ static void bad_keys_are_refused(void **state) {
         {{.db = REEF_DB_META, .name = "commit"}, "kept by the store"},
         {{.db = REEF_DB_META, .name = "format"}, "kept by the store"},
         {{.db = REEF_DB_EXPERTS, .name = "a"}, "has no name"},
+        {{.db = REEF_DB_MEMORY}, "needs a name"},
+        {{.db = REEF_DB_MEMORY, .name = "a", .layer = 1}, "has no layer"},
+        {{.db = REEF_DB_MEMORY, .generation = REEF_SNAPSHOT_GENERATION, .name = "a"},
+         "at most 65536"},
         {{.db = REEF_DB_EXPERTS, .sequence = 5}, "has no sequence"},
         {{.db = REEF_DB_EXPERTS, .generation = REEF_SNAPSHOT_GENERATION}, "at most 65536"},
         {{.db = REEF_DB_GENERATIONS, .generation = 0}, "kept by the store"},

@@ -22,6 +22,7 @@
 #define BLOCKS 60
 #define LARGE 9000
 #define MOMENTS 7
+#define MEMORIES 4
 
 // Generations 0 and 1 sealed, 2 open, and a snapshot with a copy of 2.
 static void make_pool(pool_fixture *f) {
@@ -37,6 +38,9 @@ static void make_pool(pool_fixture *f) {
                      LARGE);
             pool_put(txn, &(reef_key){.db = REEF_DB_FLAGS, .generation = g, .block = b}, payload,
                      64);
+            const reef_key memory = {
+                .db = REEF_DB_MEMORY, .generation = g, .name = "tables", .block = b};
+            if (b < MEMORIES) pool_put(txn, &memory, payload, LARGE);
         }
         pool_put(txn, &(reef_key){.db = REEF_DB_TENSORS, .generation = g, .name = "head"}, payload,
                  300);
@@ -50,7 +54,7 @@ static void make_pool(pool_fixture *f) {
     must(reef_snapshot_create(txn, "kept", &snapshot, &err), &err);
     pool_commit(txn, 3);
 }
-#define SEALED_RECORDS (3 * (2 * BLOCKS + 1) + MOMENTS)
+#define SEALED_RECORDS (3 * (2 * BLOCKS + 1 + MEMORIES) + MOMENTS)
 
 typedef struct findings {
     size_t count;
@@ -157,20 +161,20 @@ static void damage_of_a_sealed_record_is_named_and_the_pass_goes_on(void **state
     make_pool(f);
     reef_store_close(f->store);
     f->store = NULL;
-    fill(payload, sizeof(payload), 1000 + 5); // generation 1, block 5: rows and flags
+    fill(payload, sizeof(payload), 1000 + 3); // generation 1, block 3: rows, flags and memory
     data_bytes file = data_file_load(f->path);
     size_t flipped = 0;
     for (size_t at = 0; (at = data_file_find(&file, at, payload, 32)) != SIZE_MAX; at++, flipped++)
         file.data[at + 20] ^= 2;
-    assert_true(flipped >= 2);
+    assert_true(flipped >= 3);
     data_file_save(f->path, &file, file.bytes);
     free(file.data);
     f->store = pool_open(f->path, false, true);
     pass(f->store, &scrub, 100000, &found);
-    assert_int_equal(found.count, 2);
-    assert_non_null(strstr(found.last, "flags (generation 1, layer 0, block 5): the record's "
+    assert_int_equal(found.count, 3);
+    assert_non_null(strstr(found.last, "memory (generation 1, name tables, block 3): the record's "
                                        "checksum does not match"));
-    assert_int_equal(scrub.last_damaged, 2);
+    assert_int_equal(scrub.last_damaged, 3);
     assert_int_equal(scrub.last_records, SEALED_RECORDS);
 }
 

@@ -47,6 +47,8 @@ static void each_record(reef_txn *txn, uint32_t g, uint64_t seed, bool moments, 
         what(txn, &key, payload, 80);
         key.db = REEF_DB_MOMENTS;
         if (moments) what(txn, &key, payload, 900);
+        key = (reef_key){.db = REEF_DB_MEMORY, .generation = g, .name = "tables", .block = block};
+        what(txn, &key, payload, 4000);
     }
     reef_key tensor = {.db = REEF_DB_TENSORS, .generation = g, .name = "w_q"};
     what(txn, &tensor, payload, 77);
@@ -220,6 +222,8 @@ static void in_place_the_state_before_is_kept_and_can_be_restored(void **state) 
         must(reef_db_last_u32(txn, db, UINT32_MAX, &number, &err), &err);
         assert_true(number < REEF_SNAPSHOT_GENERATION);
     }
+    must(reef_db_last_u32(txn, REEF_DB_MEMORY, UINT32_MAX, &number, &err), &err);
+    assert_int_equal(number, 3);
     reef_txn_abort(txn);
     assert_int_equal(pool_check(f->store).snapshots, 0);
 }
@@ -487,7 +491,7 @@ static void several_go_in_one_transaction_or_none(void **state) {
     assert_memory_equal(after.root, made.root, REEF_HASH_BYTES);
     assert_int_equal(pool_check(f->store).snapshots, 1);
     // a generation's record, its content, and the snapshot's
-    uint64_t each = 1 + BLOCKS * 4 + 2 + SLOTS + 1;
+    uint64_t each = 1 + BLOCKS * 5 + 2 + SLOTS + 1;
     assert_int_equal(pool_check(f->store).records, records - 2 * each);
 }
 

@@ -19,7 +19,8 @@
 
 // ---- a random history ---------------------------------------------------------------------------
 
-#define KEYS 120
+#define KINDS 10
+#define KEYS (13 * KINDS)
 #define NAMES 5
 
 typedef struct model_record {
@@ -35,8 +36,8 @@ typedef struct model {
 
 static reef_key model_key(uint32_t i) {
     static const char *const names[NAMES] = {"a", "ab", "b", "z/long name with spaces", "\xc3\xa4"};
-    uint32_t n = i / 9;
-    switch (i % 9) {
+    uint32_t n = i / KINDS;
+    switch (i % KINDS) {
     case 0:
         return (reef_key){.db = REEF_DB_EXPERTS, .generation = n % 3, .layer = n % 2, .block = n};
     case 1:
@@ -54,6 +55,9 @@ static reef_key model_key(uint32_t i) {
         return (reef_key){.db = REEF_DB_USAGE, .level = n % 2, .window = n, .layer = n};
     case 7:
         return (reef_key){.db = REEF_DB_META, .name = names[n % NAMES]}; // keys repeat: see below
+    case 8:
+        return (reef_key){
+            .db = REEF_DB_MEMORY, .generation = n % 3, .name = names[n % NAMES], .block = n};
     default:
         return (reef_key){
             .db = REEF_DB_SERIES, .name = names[n % NAMES], .level = n, .sequence = n};
@@ -62,7 +66,7 @@ static reef_key model_key(uint32_t i) {
 
 // A key that an earlier index has already is left out of the history.
 static bool model_key_repeats(uint32_t i) {
-    return i % 9 == 7 && i / 9 >= NAMES;
+    return i % KINDS == 7 && i / KINDS >= NAMES;
 }
 
 static size_t draw_size(uint64_t *random) {
@@ -147,8 +151,9 @@ static size_t pool_count(reef_txn *txn, reef_db db, uint32_t generation) {
 
 static void assert_scans_agree(reef_txn *txn, const model *m) {
     static const reef_db by_generation[] = {REEF_DB_TENSORS, REEF_DB_EXPERTS, REEF_DB_MOMENTS,
-                                            REEF_DB_FLAGS, REEF_DB_USAGE};
-    for (reef_db db = 0; db < REEF_DB_SUMS; db++) {
+                                            REEF_DB_FLAGS,   REEF_DB_USAGE,   REEF_DB_MEMORY};
+    for (reef_db db = 0; db < REEF_DB_COUNT; db++) {
+        if (db == REEF_DB_SUMS) continue;        // no records
         size_t own = db == REEF_DB_META ? 2 : 0; // format and commit
         assert_int_equal(pool_count(txn, db, UINT32_MAX), model_count(m, db, UINT32_MAX) + own);
     }

@@ -45,6 +45,10 @@ static void put_filled(reef_txn *txn, const reef_key *key, size_t bytes, uint64_
     pool_put(txn, key, payload, bytes);
 }
 
+static reef_key memory_key(uint32_t generation) {
+    return (reef_key){.db = REEF_DB_MEMORY, .generation = generation, .name = "tables", .block = 2};
+}
+
 static void put_generation(reef_txn *txn, uint32_t generation, uint32_t blocks) {
     for (uint32_t b = 0; b < blocks; b++) {
         const reef_key rows = {.db = REEF_DB_EXPERTS, .generation = generation, .block = b};
@@ -52,6 +56,8 @@ static void put_generation(reef_txn *txn, uint32_t generation, uint32_t blocks) 
         put_filled(txn, &rows, LARGE, seed_of(&rows));
         put_filled(txn, &flags, SMALL, seed_of(&flags));
     }
+    const reef_key memory = memory_key(generation);
+    put_filled(txn, &memory, LARGE, seed_of(&memory));
 }
 
 // Generation 0 sealed, 1 open; snapshot "kept", after which one block of the open generation
@@ -274,8 +280,8 @@ static void a_quick_check_hashes_no_sealed_payload_and_all_else(void **state) {
     reef_check_report report = verify(f, quick, NULL);
     assert_int_equal(report.damaged, 0);
     assert_int_equal(report.hashed_records, 0);
-    // Generation 0, and the copy of generation 1 with its usage and reservoir.
-    assert_int_equal(report.sealed_records, 2 * BLOCKS + 2 * 10 + 2);
+    // Generation 0, and the copy of generation 1 with its usage and reservoir; memory of both.
+    assert_int_equal(report.sealed_records, 2 * BLOCKS + 2 * 10 + 2 + 2);
     reef_check_report whole = verify(f, (reef_check_options){0}, NULL);
     assert_int_equal(whole.hashed_records, whole.sealed_records);
     assert_int_equal(whole.hashed_bytes, whole.sealed_bytes);
@@ -489,6 +495,16 @@ static reef_check_report plan(const pool_fixture *f, const char *of, findings *f
     return report;
 }
 
+// What stands in a plan when the pool went on after make_pool, and `damage` was done to it.
+static void go_on(pool_fixture *f, void (*change)(reef_txn *txn)) {
+    f->store = pool_open(f->path, false, true);
+    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
+    change(txn);
+    pool_commit(txn, 5);
+    reef_store_close(f->store);
+    f->store = NULL;
+}
+
 static void a_sound_pool_has_no_plan(void **state) {
     pool_fixture *f = *state;
     findings found = {0};
@@ -541,6 +557,54 @@ static void what_is_lost_of_a_sealed_generation_no_snapshot_that_shares_it_can_r
     assert_int_equal(found.whole, 0);
 }
 
+// A bit of a sealed generation's memory, of the open one's, and of its copy in the snapshot.
+static void damaged_memory_is_named_and_found_elsewhere_as_tensors_are(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    const reef_key sealed = memory_key(0), opened = memory_key(1);
+    make_pool(f);
+    assert_int_equal(flip(f, seed_of(&sealed), 100, 0), 1);
+    assert_int_equal(plan(f, NULL, &found).damaged, 1);
+    assert_non_null(strstr(found.damage, "memory (generation 0, name tables, block 2)"));
+    assert_int_equal(found.repair.key.db, REEF_DB_MEMORY);
+    assert_string_equal(found.repair.name, "tables");
+    assert_true(found.repair.sealed && !found.repair.identical);
+    assert_string_equal(found.repair.restore, "");
+    assert_int_equal(found.whole, 0);
+    assert_int_equal(flip(f, seed_of(&sealed), 100, 0), 1); // whole again
+
+    assert_true(flip(f, seed_of(&opened), 100, 1) > 0);
+    assert_int_equal(plan(f, NULL, &found).damaged, 1);
+    assert_true(!found.repair.sealed && found.repair.identical);
+    assert_string_equal(found.repair.twin, "kept");
+    assert_string_equal(found.repair.restore, "kept");
+    assert_int_equal(found.whole, 1);
+    assert_true(flip(f, seed_of(&opened), 100, 1) > 0);
+
+    assert_int_equal(flip(f, seed_of(&opened), 100, REEF_SNAPSHOT_GENERATION), 1);
+    assert_int_equal(plan(f, NULL, &found).damaged, 1);
+    assert_string_equal(found.repair.snapshot, "kept");
+    assert_true(found.repair.sealed && found.repair.identical);
+    assert_int_equal(found.repair.identical_generation, 1);
+}
+
+// A lost write whose record and sum are both of an earlier state: only the root shows it.
+static void replace_sealed_memory(reef_txn *txn) {
+    const reef_key memory = memory_key(0);
+    reef_error err;
+    must(reef_record_store(txn, &memory, REEF_BYTES, "other", 5, &err), &err);
+}
+
+static void sealed_memory_that_is_not_what_was_sealed_is_found_by_its_root(void **state) {
+    pool_fixture *f = *state;
+    findings found;
+    make_pool(f);
+    go_on(f, replace_sealed_memory);
+    verify(f, (reef_check_options){0}, &found);
+    assert_int_equal(found.damages, 1);
+    assert_non_null(strstr(found.damage, "generation 0: its records differ from the root"));
+}
+
 static void a_copy_in_a_snapshot_has_its_like_in_the_pool(void **state) {
     pool_fixture *f = *state;
     findings found;
@@ -554,16 +618,6 @@ static void a_copy_in_a_snapshot_has_its_like_in_the_pool(void **state) {
     assert_int_equal(r->identical_generation, 1);
     assert_string_equal(r->twin, "");
     assert_string_equal(r->restore, ""); // the only one is the damaged one
-}
-
-// What stands in a plan when the pool went on after make_pool, and `damage` was done to it.
-static void go_on(pool_fixture *f, void (*change)(reef_txn *txn)) {
-    f->store = pool_open(f->path, false, true);
-    reef_txn *txn = pool_begin(f->store, REEF_TXN_WRITE);
-    change(txn);
-    pool_commit(txn, 5);
-    reef_store_close(f->store);
-    f->store = NULL;
 }
 
 static void make_later(reef_txn *txn) {
@@ -916,6 +970,8 @@ int main(void) {
         POOL_TEST(the_same_bytes_are_found_in_a_snapshot),
         POOL_TEST(what_changed_after_the_snapshot_is_kept_nowhere),
         POOL_TEST(what_is_lost_of_a_sealed_generation_no_snapshot_that_shares_it_can_restore),
+        POOL_TEST(damaged_memory_is_named_and_found_elsewhere_as_tensors_are),
+        POOL_TEST(sealed_memory_that_is_not_what_was_sealed_is_found_by_its_root),
         POOL_TEST(a_copy_in_a_snapshot_has_its_like_in_the_pool),
         POOL_TEST(the_newest_sound_snapshot_is_restored),
         POOL_TEST(a_snapshot_whose_copy_is_damaged_is_not_restored),
